@@ -1,0 +1,2 @@
+//! The program `kakehi-bench`.
+fn main() {}

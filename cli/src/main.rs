@@ -1,0 +1,3 @@
+//! The command `kakehi`.
+#![forbid(unsafe_code)]
+fn main() {}

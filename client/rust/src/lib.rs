@@ -1,0 +1,3 @@
+//! The application's side of delegation.
+#![forbid(unsafe_code)]
+#![no_std]

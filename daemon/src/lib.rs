@@ -1,0 +1,2 @@
+//! The daemon.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Memory shared by a client and the daemon.
+#![no_std]
