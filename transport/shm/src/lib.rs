@@ -1,2 +1,38 @@
-//! Memory shared by a client and the daemon.
+//! Memory shared by one client process and the daemon, and the protocols that live in it.
+//!
+//! The daemon creates every segment as a sealed memfd, so a peer can change bytes but never the
+//! size of what is mapped. Entries and payload cross as words and bytes this crate does not read:
+//! what they mean is `wire`'s affair. Where everything lies: `docs/protocol.md`, section 1.
+//!
+//! # Trust
+//!
+//! The peer may be wrong or hostile and may change any byte at any time. Nothing here hands out
+//! `&u8` or `&mut u8` to shared bytes: protocol state is atomics, payload is `&[AtomicU8]` moved by
+//! [`copy`], and every index read from the segment is checked against what this side knows.
 #![no_std]
+
+#[cfg(any(test, loom))]
+extern crate std;
+
+mod board;
+pub mod copy;
+pub mod doorbell;
+mod inodes;
+pub mod lane;
+mod lock;
+#[cfg(not(loom))]
+mod mapping;
+#[cfg(not(loom))]
+mod segment;
+pub mod staging;
+mod sync;
+
+pub use board::{Board, Ready, SESSIONS_MAX};
+pub use inodes::Inodes;
+pub use lock::{Guard, Lock, Reentered};
+#[cfg(not(loom))]
+pub use mapping::Mapping;
+#[cfg(not(loom))]
+pub use segment::{
+    COUNTERS, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Session, SessionShared,
+};

@@ -1,3 +1,27 @@
 //! What client and daemon say to each other, without the saying: no I/O, no clock, no `unsafe`.
+//!
+//! Layouts are described in `docs/protocol.md`; this crate is the only code that knows where a
+//! field lies inside an entry or a message. Everything decoded here is a copy that the peer can no
+//! longer change, and decoding is total: any bytes give a value or an [`Invalid`].
 #![forbid(unsafe_code)]
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod counter;
+mod entry;
+mod greeting;
+mod phase;
+mod request;
+
+pub use counter::{COUNTER_COUNT, Counter, Reason};
+pub use entry::{ENTRY_WORDS, Entry, Invalid};
+pub use greeting::{
+    Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
+};
+pub use phase::{Phase, Reply};
+pub use request::{Kind, PathPair, Request};
+
+/// Version of entries, messages, and segment layout. A daemon serves exactly one.
+pub const VERSION: u32 = 1;

@@ -1,0 +1,116 @@
+//! Sealed memory that two processes map.
+
+use core::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::atomic::AtomicU8,
+};
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
+    io::{self, Errno},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+};
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A mapped segment. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and its bytes are only reached as atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Creates a segment of `len` bytes, zeroed, whose size nobody can change, and maps it.
+    ///
+    /// Pages take memory when they are first touched.
+    ///
+    /// # Errors
+    ///
+    /// As `memfd_create`, `ftruncate`, and `mmap` give them.
+    pub fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 do not know the flag.
+        let fd = memfd_create(c"kakehi", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"kakehi", flags))?;
+        ftruncate(&fd, len as u64)?;
+        fcntl_add_seals(&fd, SEALS)?;
+        let mapping = Self::map(&fd, len)?;
+        Ok((mapping, fd))
+    }
+
+    /// Maps a segment somebody else created.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it is not sealed against resizing; else as `fcntl`, `fstat`, `mmap` give them.
+    pub fn open(fd: impl AsFd) -> io::Result<Self> {
+        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(Errno::INVAL);
+        }
+        let len = usize::try_from(fstat(&fd)?.st_size).map_err(|_| Errno::OVERFLOW)?;
+        Self::map(fd, len)
+    }
+
+    fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice changes no existing memory.
+        let base = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0) }?;
+        NonNull::new(base.cast()).map(|base| Self { base, len }).ok_or(Errno::NOMEM)
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY: `len` bytes are mapped as long as `self` lives, the seals keep them backed, and
+        // the peer's writes are permitted by the atomic type.
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
+    }
+
+    /// Takes memory for the bytes of `range` now, so that the first copy into them does not fault
+    /// page by page. Best effort: kernels before 5.14 cannot.
+    pub fn populate(&self, at: usize, len: usize) {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
+        // SAFETY: `at` lies in the mapping.
+        let start = unsafe { self.base.add(at) };
+        // SAFETY: the range is mapped; populating changes no contents.
+        match unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Address of the first byte.
+    pub(crate) const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map` and no borrow of it outlives `self`.
+        match unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) } {
+            Ok(()) | Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What lies where in the two kinds of segments (`docs/protocol.md`, section 1).
+//!
+//! A [`Job`] segment is shared by the daemon and all clients of its job; a [`Session`] segment by
+//! the daemon and one client process. Both begin with a struct of atomics that any bytes are a
+//! valid value of; a session's payload areas follow its struct.
+
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+};
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    io::{self, Errno},
+};
+
+use crate::{
+    board::{Board, Ready, SESSIONS_MAX},
+    inodes::Inodes,
+    lane::Lane,
+    mapping::Mapping,
+    staging::FileSlot,
+};
+
+/// Lanes of a session. Bit 63 of its ready word stands for the dirty files instead.
+pub const LANES: usize = 63;
+/// File slots of a session.
+pub const FILES: usize = 256;
+/// Counters of a session, and of a job for processes without one.
+pub const COUNTERS: usize = 64;
+/// Bytes a lane has for paths and results.
+pub const LANE_BUFFER_LEN: usize = 16 << 10;
+const EXECUTORS_MAX: usize = 64;
+const PAGE: usize = 4096;
+
+/// The shared struct of a job segment.
+#[derive(Debug)]
+#[repr(C)]
+pub struct JobShared {
+    /// One per executor.
+    pub boards: [Board; EXECUTORS_MAX],
+    /// One per session.
+    pub ready: [Ready; SESSIONS_MAX],
+    /// Counted by processes that never got a session.
+    pub counters: [AtomicU64; COUNTERS],
+    /// Inodes with files open for write-behind.
+    pub inodes: Inodes,
+}
+
+/// The shared struct of a session segment.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SessionShared {
+    /// Counted by the client.
+    pub counters: [AtomicU64; COUNTERS],
+    dirty: [AtomicU64; FILES / 64],
+    closing: AtomicU32,
+    lanes: [Lane; LANES],
+    files: [FileSlot; FILES],
+}
+
+/// A mapped job segment.
+#[derive(Debug)]
+pub struct Job(Mapping);
+
+/// A mapped session segment.
+#[derive(Debug)]
+pub struct Session(Mapping);
+
+impl Job {
+    /// Creates the segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::create`].
+    pub fn create() -> io::Result<(Self, OwnedFd)> {
+        let (mapping, fd) = Mapping::create(size_of::<JobShared>().next_multiple_of(PAGE))?;
+        Ok((Self(mapping), fd))
+    }
+
+    /// Maps a segment the daemon created.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it is too short or not sealed; else as [`Mapping::open`].
+    pub fn open(fd: impl AsFd) -> io::Result<Self> {
+        let mapping = Mapping::open(fd)?;
+        if mapping.len() < size_of::<JobShared>() {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self(mapping))
+    }
+
+    /// The shared struct.
+    #[must_use]
+    pub const fn shared(&self) -> &JobShared {
+        // SAFETY: the mapping is page-aligned, long enough (checked when it was made), lives as
+        // long as `self`, and consists of atomics, for which any bytes are valid.
+        unsafe { view(self.0.base()) }
+    }
+}
+
+impl Session {
+    const BUFFERS_AT: usize = size_of::<SessionShared>().next_multiple_of(PAGE);
+    const ARENA_AT: usize = Self::BUFFERS_AT + LANES * LANE_BUFFER_LEN;
+
+    /// Creates the segment with an arena of `arena_len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::create`].
+    pub fn create(arena_len: usize) -> io::Result<(Self, OwnedFd)> {
+        let len = Self::ARENA_AT.checked_add(arena_len).ok_or(Errno::OVERFLOW)?;
+        let (mapping, fd) = Mapping::create(len)?;
+        Ok((Self(mapping), fd))
+    }
+
+    /// Maps a segment the daemon created.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it is too short or not sealed; else as [`Mapping::open`].
+    pub fn open(fd: impl AsFd) -> io::Result<Self> {
+        let mapping = Mapping::open(fd)?;
+        if mapping.len() < Self::ARENA_AT {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self(mapping))
+    }
+
+    /// The shared struct.
+    #[must_use]
+    pub const fn shared(&self) -> &SessionShared {
+        // SAFETY: as for `Job::shared`.
+        unsafe { view(self.0.base()) }
+    }
+
+    /// The buffer of lane `lane`; empty when there is no such lane.
+    #[must_use]
+    pub fn buffer(&self, lane: usize) -> &[AtomicU8] {
+        let at = Self::BUFFERS_AT + lane.min(LANES) * LANE_BUFFER_LEN;
+        let end = if lane < LANES { at + LANE_BUFFER_LEN } else { at };
+        self.0.bytes().get(at..end).unwrap_or_default()
+    }
+
+    /// The arena: staging logs and read windows, in places the client chooses.
+    #[must_use]
+    pub fn arena(&self) -> &[AtomicU8] {
+        self.0.bytes().get(Self::ARENA_AT..).unwrap_or_default()
+    }
+
+    /// Where the arena starts in [`bytes`](Self::bytes).
+    #[must_use]
+    pub const fn arena_at(&self) -> usize {
+        Self::ARENA_AT
+    }
+
+    /// Every byte of the segment.
+    #[must_use]
+    pub const fn bytes(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
+
+    /// Takes memory for `len` bytes of the arena from `at` on; see [`Mapping::populate`].
+    pub fn populate(&self, at: usize, len: usize) {
+        self.0.populate(Self::ARENA_AT.saturating_add(at), len);
+    }
+}
+
+impl SessionShared {
+    /// Lane `index`, if there is one.
+    #[must_use]
+    pub fn lane(&self, index: usize) -> Option<&Lane> {
+        self.lanes.get(index)
+    }
+
+    /// File slot `index`, if there is one.
+    #[must_use]
+    pub fn file(&self, index: usize) -> Option<&FileSlot> {
+        self.files.get(index)
+    }
+
+    /// Marks file `index` dirty; returns whether it was not. Call after publishing.
+    pub fn mark_dirty(&self, index: usize) -> bool {
+        let (Some(word), bit) = (self.dirty.get(index / 64), 1 << (index % 64)) else {
+            return false;
+        };
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    /// Takes the dirty marks of files `64 * word ..`, as bits. Look at their logs after this.
+    pub fn take_dirty(&self, word: usize) -> u64 {
+        let Some(word) = self.dirty.get(word) else { return 0 };
+        if word.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let bits = word.swap(0, Ordering::AcqRel);
+        core::sync::atomic::fence(Ordering::SeqCst);
+        bits
+    }
+
+    /// Says that the daemon is going away: register nothing more.
+    pub fn close(&self) {
+        self.closing.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether the daemon is going away.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst) != 0
+    }
+}
+
+/// Views the start of a mapping as a struct of atomics.
+///
+/// # Safety
+///
+/// `base` is page-aligned and points to at least `size_of::<T>()` bytes that stay mapped for `'a`,
+/// and every bit pattern is a valid `T` whose fields all permit shared mutation.
+const unsafe fn view<'a, T>(base: NonNull<u8>) -> &'a T {
+    // SAFETY: as the caller promises.
+    unsafe { base.cast().as_ref() }
+}
+
+const _: () = {
+    assert!(align_of::<JobShared>() <= PAGE);
+    assert!(align_of::<SessionShared>() <= PAGE);
+    assert!(COUNTERS * size_of::<AtomicU64>() == 512);
+};
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_one_segment() {
+        let (ours, fd) = Session::create(1 << 20).expect("memfd");
+        let theirs = Session::open(&fd).expect("sealed");
+        assert_eq!(theirs.arena().len(), 1 << 20);
+
+        ours.arena()[5].store(7, Ordering::Relaxed);
+        assert!(ours.shared().mark_dirty(200));
+        assert!(!ours.shared().mark_dirty(200));
+
+        assert_eq!(theirs.arena()[5].load(Ordering::Relaxed), 7);
+        assert_eq!(theirs.shared().take_dirty(3), 1 << (200 - 192));
+        assert_eq!(theirs.shared().take_dirty(3), 0);
+        assert_eq!(theirs.buffer(LANES - 1).len(), LANE_BUFFER_LEN);
+        assert!(theirs.buffer(LANES).is_empty());
+    }
+
+    #[test]
+    fn a_segment_that_could_shrink_is_refused() {
+        let fd = rustix::fs::memfd_create(c"open", rustix::fs::MemfdFlags::ALLOW_SEALING)
+            .expect("memfd");
+        rustix::fs::ftruncate(&fd, 64 << 20).expect("memfd");
+        assert_eq!(Session::open(&fd).map(drop), Err(Errno::INVAL));
+        assert_eq!(Job::open(&fd).map(drop), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn nobody_can_resize_a_segment() {
+        let (_ours, fd) = Job::create().expect("memfd");
+        assert_eq!(rustix::fs::ftruncate(&fd, 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&fd, 1 << 30), Err(Errno::PERM));
+    }
+}

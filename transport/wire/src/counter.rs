@@ -1,0 +1,139 @@
+//! What a client counts, in words of the segment that outlive it.
+//!
+//! The daemon reads them when the session ends, however it ends, so a killed client is counted too.
+
+/// Why bytes or a file went past the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The descriptor was opened by another program: a shell redirection.
+    Inherited,
+    /// `copy_file_range`, `sendfile`, or `splice`: the kernel moves the bytes.
+    KernelCopy,
+    /// The file is mapped for writing.
+    Mapped,
+    /// The file was open across `fork`, so its position is shared.
+    Forked,
+    /// The file was passed on through `exec`, `posix_spawn`, or a socket.
+    PassedOn,
+    /// A `pass` rule names the file.
+    Rule,
+    /// The kernel makes up the content: `/proc`, `/sys`, and their like.
+    Pseudo,
+    /// No credit for another file or for staging memory.
+    Credit,
+    /// No daemon could be reached, or it went away.
+    DaemonLost,
+    /// A signal handler wrote while the file was in use beneath it.
+    Nested,
+    /// Written after the program's last destructor.
+    Exiting,
+    /// The call or open mode is one that delegation does not serve.
+    Unsupported,
+}
+
+impl Reason {
+    /// Every reason, in counter order.
+    pub const ALL: [Self; 12] = [
+        Self::Inherited,
+        Self::KernelCopy,
+        Self::Mapped,
+        Self::Forked,
+        Self::PassedOn,
+        Self::Rule,
+        Self::Pseudo,
+        Self::Credit,
+        Self::DaemonLost,
+        Self::Nested,
+        Self::Exiting,
+        Self::Unsupported,
+    ];
+
+    /// The name used in statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inherited => "inherited",
+            Self::KernelCopy => "kernel_copy",
+            Self::Mapped => "mapped",
+            Self::Forked => "forked",
+            Self::PassedOn => "passed_on",
+            Self::Rule => "rule",
+            Self::Pseudo => "pseudo",
+            Self::Credit => "credit",
+            Self::DaemonLost => "daemon_lost",
+            Self::Nested => "nested",
+            Self::Exiting => "exiting",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// A count kept by the client. Byte counters count bytes, the others count calls or files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Regular files opened under a policy other than `pass`.
+    Files,
+    /// Bytes the program wrote to them.
+    BytesWritten,
+    /// Bytes the program read from them.
+    BytesRead,
+    /// Bytes accepted into staging.
+    BytesStaged,
+    /// Bytes of reads that the daemon executed or fetched.
+    BytesFetched,
+    /// Write calls.
+    Writes,
+    /// Read calls.
+    Reads,
+    /// Staged bytes that the client drained itself because the daemon was gone.
+    BytesTakenOver,
+    /// Errors of staged writes that could not be reported to the program.
+    ErrorsUnreported,
+    /// Bytes written past the daemon, by reason.
+    BytesUndelegated(Reason),
+    /// Files that left delegation, by reason.
+    Fallbacks(Reason),
+}
+
+const FIRST_REASON: usize = 9;
+
+/// Words a counter table has.
+pub const COUNTER_COUNT: usize = FIRST_REASON + 2 * Reason::ALL.len();
+
+impl Counter {
+    /// The counter's word in the table.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Files => 0,
+            Self::BytesWritten => 1,
+            Self::BytesRead => 2,
+            Self::BytesStaged => 3,
+            Self::BytesFetched => 4,
+            Self::Writes => 5,
+            Self::Reads => 6,
+            Self::BytesTakenOver => 7,
+            Self::ErrorsUnreported => 8,
+            Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
+            Self::Fallbacks(reason) => FIRST_REASON + Reason::ALL.len() + reason as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_their_own_words() {
+        let mut seen = [false; COUNTER_COUNT];
+        for (index, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+            for counter in [Counter::BytesUndelegated(reason), Counter::Fallbacks(reason)] {
+                assert!(!core::mem::replace(&mut seen[counter.index()], true));
+            }
+        }
+        assert_eq!(seen.iter().filter(|used| !**used).count(), FIRST_REASON);
+    }
+}

@@ -1,0 +1,117 @@
+//! An entry: 64 bytes of a lane, as copied out of the segment.
+//!
+//! Word 0 holds what makes an entry an entry: its number (bits 0–31) and its kind (32–39). The
+//! number is what the consumer waits for, so a request crosses in one cache line, without a shared
+//! index. Word 1 holds the file slot (0–31) and a length (32–63); the others belong to the kind: an argument `a` in word 2 and `b` in word 3, the rest are zero.
+
+use core::{error, fmt};
+
+/// Words of eight bytes in an entry.
+pub const ENTRY_WORDS: usize = 8;
+
+/// A request as it lies in a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry(pub [u64; ENTRY_WORDS]);
+
+/// Why bytes from a peer mean nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// No request has this kind.
+    Kind(u8),
+    /// A message does not start with the magic.
+    Magic,
+    /// A message has a kind or role that does not exist.
+    Message(u32),
+    /// A message has the wrong length in bytes.
+    Length(usize),
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "unknown request kind {kind}"),
+            Self::Magic => write!(f, "the peer does not speak this protocol"),
+            Self::Message(kind) => write!(f, "unknown message kind {kind}"),
+            Self::Length(len) => write!(f, "a message of {len} bytes"),
+        }
+    }
+}
+
+impl error::Error for Invalid {}
+
+impl Entry {
+    pub(crate) const fn new(seq: u32, kind: u8) -> Self {
+        let mut words = [0; ENTRY_WORDS];
+        words[0] = seq as u64 | (kind as u64) << 32;
+        Self(words)
+    }
+
+    pub(crate) const fn set_a(&mut self, value: u64) -> &mut Self {
+        self.0[2] = value;
+        self
+    }
+
+    pub(crate) const fn set_b(&mut self, value: u64) -> &mut Self {
+        self.0[3] = value;
+        self
+    }
+
+    /// Sets `a` to two halves.
+    pub(crate) const fn set_pair(&mut self, low: u32, high: u32) -> &mut Self {
+        self.set_a(join(low, high))
+    }
+
+    pub(crate) const fn set_file(&mut self, file: u32) -> &mut Self {
+        let (_, len) = split(self.0[1]);
+        self.0[1] = join(file, len);
+        self
+    }
+
+    pub(crate) const fn set_len(&mut self, len: u32) -> &mut Self {
+        let (file, _) = split(self.0[1]);
+        self.0[1] = join(file, len);
+        self
+    }
+
+    /// The entry's number in its lane, from 1, wrapping at 2^32.
+    #[must_use]
+    pub const fn seq(&self) -> u32 {
+        split(self.0[0]).0
+    }
+
+    /// The request's kind as numbered on the wire.
+    #[must_use]
+    pub const fn kind(&self) -> u8 {
+        split(self.0[0]).1.to_le_bytes()[0]
+    }
+
+    pub(crate) const fn file(&self) -> u32 {
+        split(self.0[1]).0
+    }
+
+    pub(crate) const fn len(&self) -> u32 {
+        split(self.0[1]).1
+    }
+
+    pub(crate) const fn a(&self) -> u64 {
+        self.0[2]
+    }
+
+    pub(crate) const fn b(&self) -> u64 {
+        self.0[3]
+    }
+
+    pub(crate) const fn pair(&self) -> (u32, u32) {
+        split(self.a())
+    }
+}
+
+const fn join(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "takes a word apart into its halves")]
+const fn split(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}

@@ -1,0 +1,467 @@
+//! The requests a lane carries, and how each lies in an entry (`docs/protocol.md`, section 3).
+//!
+//! The first eight kinds are those of the 2012 paper's Table 3. All of them are asynchronous, that
+//! is answered twice (ACKNOWLEDGED, then COMPLETED), but for set-position, which is answered once.
+
+use crate::entry::{Entry, Invalid};
+
+/// What a request asks for, as it is numbered on the wire.
+///
+/// Retired numbers stay reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each kind is described at its `Request`")]
+pub enum Kind {
+    Open = 1,
+    Close = 2,
+    Read = 3,
+    Write = 4,
+    FlushAll = 5,
+    Sync = 6,
+    Datasync = 7,
+    SetPosition = 8,
+    Flush = 9,
+    Attach = 10,
+    Settle = 11,
+    Fetch = 12,
+    Materialize = 13,
+    Stat = 14,
+    Truncate = 15,
+    Unlink = 16,
+    Rename = 17,
+    MakeDir = 18,
+    RemoveDir = 19,
+    ReadDir = 20,
+    Link = 21,
+    Symlink = 22,
+    FileStat = 23,
+    Nothing = 24,
+}
+
+impl Kind {
+    /// Every kind, in wire order.
+    pub const ALL: [Self; 24] = [
+        Self::Open,
+        Self::Close,
+        Self::Read,
+        Self::Write,
+        Self::FlushAll,
+        Self::Sync,
+        Self::Datasync,
+        Self::SetPosition,
+        Self::Flush,
+        Self::Attach,
+        Self::Settle,
+        Self::Fetch,
+        Self::Materialize,
+        Self::Stat,
+        Self::Truncate,
+        Self::Unlink,
+        Self::Rename,
+        Self::MakeDir,
+        Self::RemoveDir,
+        Self::ReadDir,
+        Self::Link,
+        Self::Symlink,
+        Self::FileStat,
+        Self::Nothing,
+    ];
+
+    /// The kind numbered `number` on the wire.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::Kind`] when no kind has that number.
+    pub fn from_wire(number: u8) -> Result<Self, Invalid> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number).ok_or(Invalid::Kind(number))
+    }
+
+    /// Whether the daemon answers ACKNOWLEDGED before COMPLETED.
+    #[must_use]
+    pub const fn is_acknowledged(self) -> bool {
+        !matches!(self, Self::SetPosition | Self::Attach | Self::Nothing)
+    }
+
+    /// The name used in statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::FlushAll => "flush_all",
+            Self::Sync => "fsync",
+            Self::Datasync => "fdatasync",
+            Self::SetPosition => "set_position",
+            Self::Flush => "flush",
+            Self::Attach => "attach",
+            Self::Settle => "settle",
+            Self::Fetch => "fetch",
+            Self::Materialize => "materialize",
+            Self::Stat => "stat",
+            Self::Truncate => "truncate",
+            Self::Unlink => "unlink",
+            Self::Rename => "rename",
+            Self::MakeDir => "mkdir",
+            Self::RemoveDir => "rmdir",
+            Self::ReadDir => "readdir",
+            Self::Link => "link",
+            Self::Symlink => "symlink",
+            Self::FileStat => "fstat",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// Two paths one after the other in the lane's buffer, lengths in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathPair {
+    /// The existing name: source of a rename or link, text of a symbolic link.
+    pub from_len: u32,
+    /// The new name.
+    pub to_len: u32,
+}
+
+/// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
+/// are bytes; `arena_at` counts from the start of the session's arena; paths are absolute, without
+/// a final NUL, at the start of the lane's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Opens a path into file slot `file`; completes with the file's [`FileFlags`](crate::FileFlags)
+    /// bits. `flags` and `mode` are those of `open(2)`, the umask already taken off.
+    Open {
+        /// Slot to fill.
+        file: u32,
+        /// `O_*` bits.
+        flags: u32,
+        /// Permission bits of a created file.
+        mode: u32,
+        /// Length of the path.
+        path_len: u32,
+    },
+    /// Drains the file, lets go of its descriptor, and completes with the error it still owes.
+    Close {
+        /// Slot to empty.
+        file: u32,
+    },
+    /// Reads into the arena; completes with the bytes read.
+    Read {
+        /// Slot.
+        file: u32,
+        /// First byte in the file.
+        at: u64,
+        /// Bytes wanted.
+        len: u32,
+        /// Where they go.
+        arena_at: u64,
+    },
+    /// Writes from the arena, past the staging log; completes with the bytes written.
+    Write {
+        /// Slot.
+        file: u32,
+        /// First byte in the file; ignored for a file opened to append.
+        at: u64,
+        /// Bytes to write.
+        len: u32,
+        /// Where they lie.
+        arena_at: u64,
+    },
+    /// Drains every file of the session.
+    FlushAll,
+    /// Drains the file and makes data and metadata durable.
+    Sync {
+        /// Slot.
+        file: u32,
+    },
+    /// Drains the file and makes the data durable.
+    Datasync {
+        /// Slot.
+        file: u32,
+    },
+    /// Resolves `whence` against the drained file; completes with the position from its start.
+    SetPosition {
+        /// Slot.
+        file: u32,
+        /// Offset, as in `lseek(2)`.
+        offset: i64,
+        /// `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`.
+        whence: u32,
+    },
+    /// Drains the file's staging log up to log position `upto`.
+    Flush {
+        /// Slot.
+        file: u32,
+        /// Log position, as the client counts it.
+        upto: u64,
+    },
+    /// Replaces the file's drained staging log.
+    Attach {
+        /// Slot.
+        file: u32,
+        /// Start of the new log.
+        arena_at: u64,
+        /// Its length: a power of two.
+        len: u64,
+    },
+    /// Drains and demotes every file open on an inode, whoever opened it.
+    Settle {
+        /// Device number as `stat(2)` gives it.
+        device: u64,
+        /// Inode number.
+        inode: u64,
+    },
+    /// Brings a range into the page cache, and reads ahead of it.
+    Fetch {
+        /// Slot.
+        file: u32,
+        /// First byte.
+        at: u64,
+        /// Bytes somebody waits for.
+        len: u32,
+    },
+    /// Drains the file and sends its descriptor over the control socket.
+    Materialize {
+        /// Slot.
+        file: u32,
+    },
+    /// Puts the `struct stat` of a path into the lane's buffer.
+    Stat {
+        /// Length of the path.
+        path_len: u32,
+        /// Whether a final symbolic link is followed.
+        follow: bool,
+    },
+    /// Puts the `struct stat` of the drained file into the lane's buffer.
+    FileStat {
+        /// Slot.
+        file: u32,
+    },
+    /// Drains and truncates: the file in slot `file`, or the path when `path_len` is not zero.
+    Truncate {
+        /// Slot, when there is no path.
+        file: u32,
+        /// Length of the path, or zero.
+        path_len: u32,
+        /// New length of the file.
+        len: u64,
+    },
+    /// Removes a name.
+    Unlink {
+        /// Length of the path.
+        path_len: u32,
+    },
+    /// Renames, `flags` as in `renameat2(2)`.
+    Rename {
+        /// The two names.
+        paths: PathPair,
+        /// `RENAME_*` bits.
+        flags: u32,
+    },
+    /// Makes a folder.
+    MakeDir {
+        /// Length of the path.
+        path_len: u32,
+        /// Permission bits, the umask already taken off.
+        mode: u32,
+    },
+    /// Removes an empty folder.
+    RemoveDir {
+        /// Length of the path.
+        path_len: u32,
+    },
+    /// Fills the lane's buffer with the folder's names, NUL after each, from the `skip`-th on;
+    /// completes with the bytes used, zero after the last name.
+    ReadDir {
+        /// Length of the path.
+        path_len: u32,
+        /// Names already read.
+        skip: u64,
+    },
+    /// Makes a hard link.
+    Link {
+        /// The two names.
+        paths: PathPair,
+    },
+    /// Makes a symbolic link.
+    Symlink {
+        /// Text of the link, and its name.
+        paths: PathPair,
+    },
+    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
+    Nothing,
+}
+
+impl Request {
+    /// The request's kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Open { .. } => Kind::Open,
+            Self::Close { .. } => Kind::Close,
+            Self::Read { .. } => Kind::Read,
+            Self::Write { .. } => Kind::Write,
+            Self::FlushAll => Kind::FlushAll,
+            Self::Sync { .. } => Kind::Sync,
+            Self::Datasync { .. } => Kind::Datasync,
+            Self::SetPosition { .. } => Kind::SetPosition,
+            Self::Flush { .. } => Kind::Flush,
+            Self::Attach { .. } => Kind::Attach,
+            Self::Settle { .. } => Kind::Settle,
+            Self::Fetch { .. } => Kind::Fetch,
+            Self::Materialize { .. } => Kind::Materialize,
+            Self::Stat { .. } => Kind::Stat,
+            Self::FileStat { .. } => Kind::FileStat,
+            Self::Truncate { .. } => Kind::Truncate,
+            Self::Unlink { .. } => Kind::Unlink,
+            Self::Rename { .. } => Kind::Rename,
+            Self::MakeDir { .. } => Kind::MakeDir,
+            Self::RemoveDir { .. } => Kind::RemoveDir,
+            Self::ReadDir { .. } => Kind::ReadDir,
+            Self::Link { .. } => Kind::Link,
+            Self::Symlink { .. } => Kind::Symlink,
+            Self::Nothing => Kind::Nothing,
+        }
+    }
+
+    /// Encodes the request as entry number `seq` of its lane.
+    #[must_use]
+    pub fn encode(&self, seq: u32) -> Entry {
+        let mut entry = Entry::new(seq, self.kind() as u8);
+        match *self {
+            Self::Open { file, flags, mode, path_len } => {
+                entry.set_file(file).set_len(path_len).set_pair(flags, mode)
+            }
+            Self::Close { file }
+            | Self::Sync { file }
+            | Self::Datasync { file }
+            | Self::Materialize { file }
+            | Self::FileStat { file } => entry.set_file(file),
+            Self::Read { file, at, len, arena_at } | Self::Write { file, at, len, arena_at } => {
+                entry.set_file(file).set_len(len).set_a(at).set_b(arena_at)
+            }
+            Self::FlushAll | Self::Nothing => &mut entry,
+            Self::SetPosition { file, offset, whence } => {
+                entry.set_file(file).set_len(whence).set_a(unsigned(offset))
+            }
+            Self::Flush { file, upto } => entry.set_file(file).set_a(upto),
+            Self::Attach { file, arena_at, len } => entry.set_file(file).set_a(arena_at).set_b(len),
+            Self::Settle { device, inode } => entry.set_a(device).set_b(inode),
+            Self::Fetch { file, at, len } => entry.set_file(file).set_len(len).set_a(at),
+            Self::Stat { path_len, follow } => {
+                entry.set_len(path_len).set_pair(u32::from(follow), 0)
+            }
+            Self::Truncate { file, path_len, len } => {
+                entry.set_file(file).set_len(path_len).set_a(len)
+            }
+            Self::Unlink { path_len } | Self::RemoveDir { path_len } => entry.set_len(path_len),
+            Self::Rename { paths, flags } => {
+                entry.set_pair(paths.from_len, paths.to_len).set_len(flags)
+            }
+            Self::MakeDir { path_len, mode } => entry.set_len(path_len).set_pair(mode, 0),
+            Self::ReadDir { path_len, skip } => entry.set_len(path_len).set_a(skip),
+            Self::Link { paths } | Self::Symlink { paths } => {
+                entry.set_pair(paths.from_len, paths.to_len)
+            }
+        };
+        entry
+    }
+
+    /// Decodes an entry that was copied out of the segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] when the kind is unknown. Slots, lengths, and offsets are checked by whoever
+    /// knows the session's limits.
+    pub fn decode(entry: &Entry) -> Result<Self, Invalid> {
+        let (file, len) = (entry.file(), entry.len());
+        let (first, second) = entry.pair();
+        let paths = PathPair { from_len: first, to_len: second };
+        Ok(match Kind::from_wire(entry.kind())? {
+            Kind::Open => Self::Open { file, flags: first, mode: second, path_len: len },
+            Kind::Close => Self::Close { file },
+            Kind::Read => Self::Read { file, at: entry.a(), len, arena_at: entry.b() },
+            Kind::Write => Self::Write { file, at: entry.a(), len, arena_at: entry.b() },
+            Kind::FlushAll => Self::FlushAll,
+            Kind::Sync => Self::Sync { file },
+            Kind::Datasync => Self::Datasync { file },
+            Kind::SetPosition => Self::SetPosition { file, offset: signed(entry.a()), whence: len },
+            Kind::Flush => Self::Flush { file, upto: entry.a() },
+            Kind::Attach => Self::Attach { file, arena_at: entry.a(), len: entry.b() },
+            Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b() },
+            Kind::Fetch => Self::Fetch { file, at: entry.a(), len },
+            Kind::Materialize => Self::Materialize { file },
+            Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
+            Kind::FileStat => Self::FileStat { file },
+            Kind::Truncate => Self::Truncate { file, path_len: len, len: entry.a() },
+            Kind::Unlink => Self::Unlink { path_len: len },
+            Kind::Rename => Self::Rename { paths, flags: len },
+            Kind::MakeDir => Self::MakeDir { path_len: len, mode: first },
+            Kind::RemoveDir => Self::RemoveDir { path_len: len },
+            Kind::ReadDir => Self::ReadDir { path_len: len, skip: entry.a() },
+            Kind::Link => Self::Link { paths },
+            Kind::Symlink => Self::Symlink { paths },
+            Kind::Nothing => Self::Nothing,
+        })
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the same bits, as they lie in an entry")]
+const fn unsigned(offset: i64) -> u64 {
+    offset as u64
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "the same bits, as they came from `unsigned`")]
+const fn signed(word: u64) -> i64 {
+    word as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_survives_its_entry() {
+        let paths = PathPair { from_len: 7, to_len: 9 };
+        let all = [
+            Request::Open { file: 3, flags: 0o1101, mode: 0o644, path_len: 12 },
+            Request::Close { file: 255 },
+            Request::Read { file: 1, at: 1 << 40, len: 65536, arena_at: 8192 },
+            Request::Write { file: 2, at: u64::MAX, len: 1, arena_at: 0 },
+            Request::FlushAll,
+            Request::Sync { file: 4 },
+            Request::Datasync { file: 5 },
+            Request::SetPosition { file: 6, offset: -9, whence: 2 },
+            Request::Flush { file: 7, upto: 77 },
+            Request::Attach { file: 8, arena_at: 4096, len: 65536 },
+            Request::Settle { device: 9, inode: 10 },
+            Request::Fetch { file: 11, at: 12, len: 13 },
+            Request::Materialize { file: 14 },
+            Request::Stat { path_len: 15, follow: true },
+            Request::FileStat { file: 16 },
+            Request::Truncate { file: 17, path_len: 0, len: 18 },
+            Request::Unlink { path_len: 19 },
+            Request::Rename { paths, flags: 1 },
+            Request::MakeDir { path_len: 20, mode: 0o755 },
+            Request::RemoveDir { path_len: 21 },
+            Request::ReadDir { path_len: 22, skip: 23 },
+            Request::Link { paths },
+            Request::Symlink { paths },
+            Request::Nothing,
+        ];
+        assert_eq!(all.len(), Kind::ALL.len());
+        for (seq, request) in (1..).zip(all) {
+            let entry = request.encode(seq);
+            assert_eq!(entry.seq(), seq);
+            assert_eq!(Request::decode(&entry), Ok(request));
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused_by_number() {
+        for number in (0..=255).filter(|n| !(1..=24).contains(n)) {
+            let entry = Entry::new(1, number);
+            assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
+        }
+    }
+}
