@@ -1,3 +1,18 @@
-//! The application's side of delegation.
+//! The application's side of delegation: what a program's file calls become.
+//!
+//! [`Client`] speaks in descriptors and errno values, as the programs do that it serves: every
+//! method does what the system call of its name would have done, for any descriptor, and delegates
+//! where it can. One [`Client`] stands in a `static` per process.
+//!
+//! It uses no heap, no thread, and no libc, so that its methods may run inside a signal handler, a
+//! forked child, or a program's last destructor.
 #![forbid(unsafe_code)]
 #![no_std]
+
+mod client;
+mod config;
+
+pub use client::{Client, Host, Status};
+pub use config::{Config, Setting, SettingError};
+pub use rustix::io::{Errno, IoSlice, IoSliceMut};
+pub use wire::Reason;
