@@ -1,15 +1,14 @@
 //! The calls of a program, one method each.
 
-use core::ffi::CStr;
+use core::{ffi::CStr, fmt};
 
 use rustix::{
-    fd::{BorrowedFd, IntoRawFd, RawFd},
-    fs::{self, Mode, OFlags, SeekFrom},
-    io::{self, Errno, IoSlice, IoSliceMut},
+    fd::{BorrowedFd, RawFd},
+    fs, io,
 };
-use wire::Reason;
+use wire::{Reason, Request};
 
-use crate::config::Config;
+use crate::{config::Config, process::Process, rules::AbsolutePath, table::Entry};
 
 /// What a process does with its own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
@@ -22,6 +21,9 @@ pub trait Host: Sync {
     ///
     /// As `dup3(2)`.
     fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Tells the user something, once, in one line.
+    fn notice(&self, _text: &str) {}
 }
 
 /// What a file is, in the words of `stat(2)`.
@@ -44,19 +46,27 @@ pub struct Status {
 }
 
 /// The process's connection to its daemon, and what it knows of its open files.
-pub struct Client {
-    host: &'static dyn Host,
+pub struct Client(Process);
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
 }
 
 impl Client {
     /// A client that leaves everything to the kernel until it is [started](Self::start).
     #[must_use]
     pub const fn new(host: &'static dyn Host) -> Self {
-        Self { host }
+        Self(Process::new(host))
     }
 
-    /// Takes the settings. Connects to nothing: that happens at the first delegated call.
-    pub fn start(&self, _config: &Config) {}
+    /// Takes the settings, once. Connects to nothing: that happens at the first delegated call.
+    pub fn start(&'static self, config: &Config) {
+        match self.0.config.set(*config) {
+            Ok(_) | Err(_) => {}
+        }
+    }
 
     // ---- descriptors
 
@@ -65,15 +75,34 @@ impl Client {
     /// # Errors
     ///
     /// As `openat(2)`.
-    pub fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> io::Result<RawFd> {
-        let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
-        fs::openat(self.host.borrow(dir), path, flags, mode).map(IntoRawFd::into_raw_fd)
+    pub fn open(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        flags: u32,
+        mode: u32,
+    ) -> io::Result<RawFd> {
+        self.0.open(dir, path, flags, mode)
     }
 
     /// Whether calls on `fd` are delegated, or may become so.
     #[must_use]
-    pub fn is_delegated(&self, _fd: RawFd) -> bool {
-        false
+    pub fn is_delegated(&'static self, fd: RawFd) -> bool {
+        self.0.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
+    }
+
+    /// Whether the number is the client's own and must stay open.
+    #[must_use]
+    pub fn keeps(&'static self, fd: RawFd) -> bool {
+        self.0.keeps(fd)
+    }
+
+    /// `F_GETFL` of a file whose descriptor is a placeholder.
+    #[must_use]
+    pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
+        let (_, file) = self.0.locked_fd(fd)?;
+        let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
+        file.placeholder.then_some(file.flags & !once.bits())
     }
 
     /// Lets go of a number that the caller is about to close (or to reuse by `dup2`), whatever this
@@ -83,21 +112,31 @@ impl Client {
     /// # Errors
     ///
     /// What a write behind still owes.
-    pub fn close(&self, _fd: RawFd) -> io::Result<()> {
-        Ok(())
+    pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
+        self.0.close(fd)
     }
 
     /// The program made `new` a duplicate of `old`.
-    pub fn duplicated(&self, _old: RawFd, _new: RawFd) {}
+    pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
+        self.0.duplicated(old, new);
+    }
 
     /// The number now refers to something that is no file of ours.
-    pub fn forget(&self, _fd: RawFd) {}
+    pub fn forget(&'static self, fd: RawFd) {
+        self.0.table.take(fd);
+    }
 
-    /// Calls `each` with every number in `first..=last` that a `close_range` would close; the
-    /// caller closes what is left by itself. Returns the lowest number the client keeps for itself
-    /// in that range, which must stay open.
-    pub fn close_range(&self, _first: u32, _last: u32) -> Option<RawFd> {
-        None
+    /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
+    /// number the client keeps for itself in that range, which must stay open.
+    pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
+        for (fd, _) in self.0.table.files(first, last) {
+            // `close_range` reports no error of the files it closes.
+            match self.0.close(fd) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let own = self.0.connected()?.socket_number();
+        (first..=last).contains(&u32::try_from(own).ok()?).then_some(own)
     }
 
     // ---- data
@@ -107,8 +146,8 @@ impl Client {
     /// # Errors
     ///
     /// As `read(2)`.
-    pub fn read(&self, fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
-        io::read(self.host.borrow(fd), buffer)
+    pub fn read(&'static self, fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(fd, &mut [buffer], None)
     }
 
     /// Reads at `at` bytes from the start. As `pread(2)`.
@@ -116,8 +155,8 @@ impl Client {
     /// # Errors
     ///
     /// As `pread(2)`.
-    pub fn read_at(&self, fd: RawFd, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        io::pread(self.host.borrow(fd), buffer, at)
+    pub fn read_at(&'static self, fd: RawFd, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read(fd, &mut [buffer], Some(at))
     }
 
     /// Reads into several buffers, at the file position when `at` is `None`. As `preadv(2)`.
@@ -126,15 +165,12 @@ impl Client {
     ///
     /// As `preadv(2)`.
     pub fn read_vectored(
-        &self,
+        &'static self,
         fd: RawFd,
-        buffers: &mut [IoSliceMut<'_>],
+        buffers: &mut [&mut [u8]],
         at: Option<u64>,
     ) -> io::Result<usize> {
-        match at {
-            None => io::readv(self.host.borrow(fd), buffers),
-            Some(at) => io::preadv(self.host.borrow(fd), buffers, at),
-        }
+        self.0.read(fd, buffers, at)
     }
 
     /// Writes at the file position. As `write(2)`.
@@ -142,8 +178,8 @@ impl Client {
     /// # Errors
     ///
     /// As `write(2)`, and what an earlier write behind owes.
-    pub fn write(&self, fd: RawFd, data: &[u8]) -> io::Result<usize> {
-        io::write(self.host.borrow(fd), data)
+    pub fn write(&'static self, fd: RawFd, data: &[u8]) -> io::Result<usize> {
+        self.0.write(fd, &[data], None)
     }
 
     /// Writes at `at` bytes from the start. As `pwrite(2)`.
@@ -151,8 +187,8 @@ impl Client {
     /// # Errors
     ///
     /// As `pwrite(2)`, and what an earlier write behind owes.
-    pub fn write_at(&self, fd: RawFd, data: &[u8], at: u64) -> io::Result<usize> {
-        io::pwrite(self.host.borrow(fd), data, at)
+    pub fn write_at(&'static self, fd: RawFd, data: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write(fd, &[data], Some(at))
     }
 
     /// Writes several buffers, at the file position when `at` is `None`. As `pwritev(2)`.
@@ -161,15 +197,12 @@ impl Client {
     ///
     /// As `pwritev(2)`, and what an earlier write behind owes.
     pub fn write_vectored(
-        &self,
+        &'static self,
         fd: RawFd,
-        data: &[IoSlice<'_>],
+        data: &[&[u8]],
         at: Option<u64>,
     ) -> io::Result<usize> {
-        match at {
-            None => io::writev(self.host.borrow(fd), data),
-            Some(at) => io::pwritev(self.host.borrow(fd), data, at),
-        }
+        self.0.write(fd, data, at)
     }
 
     /// Moves the file position. As `lseek(2)`, `whence` being `SEEK_*`.
@@ -177,16 +210,8 @@ impl Client {
     /// # Errors
     ///
     /// As `lseek(2)`.
-    pub fn seek(&self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
-        let fd = self.host.borrow(fd);
-        match whence {
-            0 => fs::seek(fd, SeekFrom::Start(offset.try_into().map_err(|_| Errno::INVAL)?)),
-            1 => fs::seek(fd, SeekFrom::Current(offset)),
-            2 => fs::seek(fd, SeekFrom::End(offset)),
-            3 => fs::seek(fd, SeekFrom::Data(offset.try_into().map_err(|_| Errno::NXIO)?)),
-            4 => fs::seek(fd, SeekFrom::Hole(offset.try_into().map_err(|_| Errno::NXIO)?)),
-            _ => Err(Errno::INVAL),
-        }
+    pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
+        self.0.seek(fd, offset, whence)
     }
 
     /// Makes everything written durable. As `fsync(2)`, or `fdatasync(2)` when `data_only`.
@@ -194,9 +219,8 @@ impl Client {
     /// # Errors
     ///
     /// As `fsync(2)`, and what a write behind owes.
-    pub fn sync(&self, fd: RawFd, data_only: bool) -> io::Result<()> {
-        let fd = self.host.borrow(fd);
-        if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
+    pub fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
+        self.0.sync(fd, data_only)
     }
 
     /// Sets the file's size. As `ftruncate(2)`.
@@ -204,102 +228,143 @@ impl Client {
     /// # Errors
     ///
     /// As `ftruncate(2)`.
-    pub fn truncate(&self, fd: RawFd, len: u64) -> io::Result<()> {
-        fs::ftruncate(self.host.borrow(fd), len)
+    pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
+        self.0.truncate(fd, len)
     }
 
     // ---- what others must see
 
-    /// Has everything staged for `fd` in the file when it returns. For calls that then go to the
-    /// kernel: `fstat`, `fallocate`, `sync_file_range`, `posix_fadvise`.
-    ///
-    /// # Errors
-    ///
-    /// None of its own: what a write behind owes is kept for the program's next write or close.
-    pub fn drain(&self, _fd: RawFd) {}
+    /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the
+    /// number. For calls that then go to the kernel: `fallocate`, `sync_file_range`,
+    /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
+    pub fn drain(&'static self, fd: RawFd) {
+        let is_placeholder =
+            |(_, file): (_, shm::Guard<'_, crate::file::OpenFile>)| file.placeholder;
+        if self.0.locked_fd(fd).is_some_and(is_placeholder) {
+            self.0.leave(fd, Reason::Unsupported);
+        }
+        self.0.drain(fd);
+    }
 
     /// Has everything staged for any file of this process in the files when it returns.
-    pub fn drain_all(&self) {}
+    pub fn drain_all(&'static self) {
+        self.0.drain_all();
+    }
 
     /// Has what anybody staged for this inode in the file when it returns, and asks that it stays
     /// so. Returns whether there was something, so that an earlier `stat` is out of date.
-    pub fn settle(&self, _device: u64, _inode: u64) -> bool {
-        false
+    pub fn settle(&'static self, device: u64, inode: u64) -> bool {
+        self.0.settle(device, inode)
     }
 
     /// The program takes a lock: drains, and makes every later write wait until it is drained.
-    pub fn lock(&self, _fd: RawFd) {}
+    pub fn lock(&'static self, fd: RawFd) {
+        self.0.lock(fd);
+    }
 
     /// Drains, gives the kernel the file position, and leaves the file to it from now on.
-    pub fn leave(&self, _fd: RawFd, _reason: Reason) {}
+    pub fn leave(&'static self, fd: RawFd, reason: Reason) {
+        self.0.leave(fd, reason);
+    }
 
     /// Counts bytes that a system call wrote to `fd` past the client.
-    pub fn count_undelegated(&self, _fd: RawFd, _reason: Reason, _bytes: usize) {}
+    pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
+        if matches!(self.0.look_up(fd), Entry::File(_) | Entry::Inherited) {
+            self.0.count_written(reason, bytes);
+        }
+    }
 
     // ---- the process
 
     /// Before `fork`: every open file is left to the kernel, position and all, in both processes.
-    pub fn before_fork(&self) {}
+    pub fn before_fork(&'static self) {
+        self.0.before_fork();
+    }
 
     /// After `fork`, in the child: it starts without a session.
-    pub fn after_fork_in_child(&self) {}
+    pub fn after_fork_in_child(&'static self) {
+        self.0.after_fork_in_child();
+    }
 
     /// Before another program takes over: `exec` when `replaces` (this process is that program),
     /// else `posix_spawn` and its like. Files it will inherit are left to the kernel.
-    pub fn before_exec(&self, _replaces: bool) {}
+    pub fn before_exec(&'static self, replaces: bool) {
+        self.0.before_exec(replaces);
+    }
 
     /// The last destructor has run: drains everything; later calls go to the kernel.
-    pub fn exiting(&self) {}
+    pub fn exiting(&'static self) {
+        self.0.exiting();
+    }
 
     // ---- names, under policy `delegate`; `None`: the caller makes the system call itself
 
     /// As `fstatat(2)`.
     pub fn stat_path(
-        &self,
-        _dir: RawFd,
-        _path: &CStr,
-        _follow: bool,
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        follow: bool,
     ) -> Option<io::Result<Status>> {
-        None
+        let absolute = self.0.delegated_path(dir, path)?;
+        self.0.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes())
     }
 
-    /// As `fstat(2)`.
-    pub fn stat(&self, _fd: RawFd) -> Option<io::Result<Status>> {
-        None
+    /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
+    pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        let (_, file) = self.0.locked_fd(fd)?;
+        let slot = file.link.filter(|_| file.placeholder).map(|link| link.slot);
+        drop(file);
+        let Some(file) = slot else {
+            self.0.drain(fd);
+            return None;
+        };
+        self.0.status(|_| Request::FileStat { file }, &[])
     }
 
     /// As `truncate(2)`.
-    pub fn truncate_path(&self, _path: &CStr, _len: u64) -> Option<io::Result<()>> {
-        None
+    pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
+        let request = |path_len| Request::Truncate { file: 0, path_len, len };
+        self.0.about_path(CURRENT_FOLDER, path, request)
     }
 
     /// As `unlinkat(2)`, for a folder when `folder`.
-    pub fn unlink(&self, _dir: RawFd, _path: &CStr, _folder: bool) -> Option<io::Result<()>> {
-        None
+    pub fn unlink(&'static self, dir: RawFd, path: &CStr, folder: bool) -> Option<io::Result<()>> {
+        self.0.about_path(dir, path, |path_len| {
+            if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
+        })
     }
 
     /// As `mkdirat(2)`.
-    pub fn make_dir(&self, _dir: RawFd, _path: &CStr, _mode: u32) -> Option<io::Result<()>> {
-        None
+    pub fn make_dir(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
+        let mode = mode & !crate::delegate::current_umask().bits();
+        self.0.about_path(dir, path, |path_len| Request::MakeDir { path_len, mode })
     }
 
     /// As `renameat2(2)`.
     pub fn rename(
-        &self,
-        _from: (RawFd, &CStr),
-        _to: (RawFd, &CStr),
-        _flags: u32,
+        &'static self,
+        from: (RawFd, &CStr),
+        to: (RawFd, &CStr),
+        flags: u32,
     ) -> Option<io::Result<()>> {
-        None
+        let to = self.0.delegated_path(to.0, to.1)?;
+        let from = AbsolutePath::new(self.0.host, from.0, from.1)?;
+        self.0.about_paths(from.bytes(), &to, |paths| Request::Rename { paths, flags })
     }
 
     /// As `linkat(2)` without flags.
-    pub fn link(&self, _from: (RawFd, &CStr), _to: (RawFd, &CStr)) -> Option<io::Result<()>> {
-        None
+    pub fn link(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> Option<io::Result<()>> {
+        let to = self.0.delegated_path(to.0, to.1)?;
+        let from = AbsolutePath::new(self.0.host, from.0, from.1)?;
+        self.0.about_paths(from.bytes(), &to, |paths| Request::Link { paths })
     }
 
     /// As `symlinkat(2)`.
-    pub fn symlink(&self, _text: &CStr, _to: (RawFd, &CStr)) -> Option<io::Result<()>> {
-        None
+    pub fn symlink(&'static self, text: &CStr, to: (RawFd, &CStr)) -> Option<io::Result<()>> {
+        let to = self.0.delegated_path(to.0, to.1)?;
+        self.0.about_paths(text.to_bytes(), &to, |paths| Request::Symlink { paths })
     }
 }
+
+const CURRENT_FOLDER: RawFd = -100;

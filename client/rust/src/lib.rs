@@ -9,10 +9,27 @@
 #![forbid(unsafe_code)]
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+mod arena;
 mod client;
 mod config;
+mod connection;
+mod delegate;
+mod file;
+mod leave;
+mod open;
+mod position;
+mod process;
+mod read;
+mod rules;
+mod slots;
+mod staging;
+mod table;
+mod write;
 
 pub use client::{Client, Host, Status};
 pub use config::{Config, Setting, SettingError};
-pub use rustix::io::{Errno, IoSlice, IoSliceMut};
+pub use rustix::io::Errno;
 pub use wire::Reason;

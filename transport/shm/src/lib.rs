@@ -22,6 +22,7 @@ pub mod lane;
 mod lock;
 #[cfg(not(loom))]
 mod mapping;
+mod once;
 #[cfg(not(loom))]
 mod segment;
 pub mod staging;
@@ -29,9 +30,10 @@ mod sync;
 
 pub use board::{Board, Ready, SESSIONS_MAX};
 pub use inodes::Inodes;
-pub use lock::{Guard, Lock, Reentered};
+pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]
 pub use mapping::Mapping;
+pub use once::Once;
 #[cfg(not(loom))]
 pub use segment::{
     COUNTERS, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Session, SessionShared,

@@ -154,7 +154,8 @@ fn wake(state: &AtomicU32) {
 
 /// Identity of the calling thread: the address of its control block. Never zero.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) fn thread() -> usize {
+#[must_use]
+pub fn thread() -> usize {
     let block: usize;
     // SAFETY: on x86-64 Linux the thread control block starts with its own address.
     unsafe {
@@ -165,7 +166,8 @@ pub(crate) fn thread() -> usize {
 
 /// Identity of the calling thread: its thread pointer. Never zero.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
-pub(crate) fn thread() -> usize {
+#[must_use]
+pub fn thread() -> usize {
     let pointer: usize;
     // SAFETY: reads a register that belongs to the thread.
     unsafe {
@@ -176,7 +178,8 @@ pub(crate) fn thread() -> usize {
 
 /// Identity of the calling thread: its kernel id. Never zero.
 #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-pub(crate) fn thread() -> usize {
+#[must_use]
+pub fn thread() -> usize {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() as usize
 }
 

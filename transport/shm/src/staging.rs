@@ -230,6 +230,12 @@ impl Producer {
         Self { len, head: 0, tail: 0, extent_tail: 0, extent_head: 0, next_at: 0 }
     }
 
+    /// Goes on in another log, of `len` bytes, a power of two. The old one is drained; positions
+    /// count on.
+    pub const fn attach(&mut self, len: u64) {
+        self.len = len;
+    }
+
     /// Length of the log in bytes.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
@@ -346,6 +352,16 @@ impl Consumer {
     #[must_use]
     pub const fn new(len: u64) -> Self {
         Self { len, tail: 0, current: None, next_extent: 0 }
+    }
+
+    /// Goes on in another log, of `len` bytes, a power of two. Returns whether it did: only when
+    /// the old one is drained. Positions count on.
+    pub fn attach(&mut self, slot: &FileSlot, len: u64) -> bool {
+        let drained = slot.head() == self.tail;
+        if drained {
+            self.len = len;
+        }
+        drained
     }
 
     /// Takes over after a consumer that is dead.

@@ -1,0 +1,367 @@
+//! The process's connection to its daemon: one control socket, one session segment, its lanes.
+//!
+//! A request takes whichever lane is free, starting with the one the thread used last, so a thread
+//! that is alone never waits and a signal handler that interrupts a waiting thread finds another
+//! lane.
+//!
+//! # Waiting
+//!
+//! A thread spins as long as an awake daemon usually takes, then sleeps on the lane's bell and looks
+//! every [`LOOK`] whether the daemon still lives. A daemon that does not acknowledge a request
+//! within the fence timeout is given up: it is killed and its exit awaited, so that it writes
+//! nothing any more when this side begins to.
+
+use core::{
+    mem::MaybeUninit,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    io::{self, Errno},
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+        send, sendmsg, socket_with, sockopt,
+    },
+    process::{PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
+    time::{ClockId, clock_gettime},
+};
+use shm::{FILES, Guard, Job, LANES, Lock, Session, lane::Requester, thread};
+use wire::{
+    Greeting, MESSAGE_LEN, Message, Phase, Refusal, Registration, Reply, Request, Role, Welcome,
+};
+
+use crate::{arena::Arena, slots::Slots};
+
+const LOOK: Duration = Duration::from_millis(100);
+/// Looks at the completion before sleeping; about as long as a wake-up takes.
+const SPINS: u32 = 2000;
+/// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
+const SPINS_AFTER_DOORBELL: u32 = 50;
+/// Numbers below this are the program's: some close them all, some count on getting low ones.
+const SOCKET_MIN: RawFd = 900;
+
+/// The daemon is gone, or was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost;
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The daemon said why.
+    Refused(Refusal, u32),
+    /// It could not be reached, or does not speak the protocol.
+    Unreachable,
+}
+
+/// A session as its client sees it.
+pub(crate) struct Connection {
+    pub(crate) session: Session,
+    pub(crate) job: Job,
+    pub(crate) slots: Lock<Slots>,
+    pub(crate) arena: Lock<Arena>,
+    lanes: [Lock<Requester>; LANES],
+    materializing: Lock<()>,
+    socket: OwnedFd,
+    number: usize,
+    executor: usize,
+    lost: AtomicBool,
+    fence_timeout: Duration,
+}
+
+/// A lane held by this thread.
+pub(crate) struct Lane<'a> {
+    connection: &'a Connection,
+    index: usize,
+    requester: Guard<'a, Requester>,
+}
+
+impl Connection {
+    /// Connects to the daemon that serves `folder`.
+    pub(crate) fn open(folder: &[u8], fence_timeout: Duration) -> Result<Self, Failure> {
+        let socket = dial(folder, fence_timeout).map_err(|_| Failure::Unreachable)?;
+        let greeting = Greeting::new(Role::Client).encode();
+        send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
+        let (welcome, session, job) = receive_welcome(&socket)?;
+        let number = welcome.session.map_err(|why| Failure::Refused(why, welcome.version))?;
+        let (Some(session), Some(job)) = (session, job) else { return Err(Failure::Unreachable) };
+        let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
+        let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
+        let arena_len = welcome.arena_len.min(session.arena().len() as u64);
+        Ok(Self {
+            session,
+            job,
+            slots: Lock::new(Slots::new(welcome.file_credit.min(FILES as u32))),
+            arena: Lock::new(Arena::new(arena_len)),
+            lanes: [const { Lock::new(Requester::new()) }; LANES],
+            materializing: Lock::new(()),
+            socket: out_of_the_way(socket),
+            number: number as usize,
+            executor: welcome.executor as usize,
+            lost: AtomicBool::new(false),
+            fence_timeout,
+        })
+    }
+
+    /// Number of the control socket, which the program must not close.
+    pub(crate) fn socket_number(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Frees every lane for the child of a fork, which has no session but may look at this one.
+    pub(crate) fn abandon(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.lanes.iter().for_each(Lock::break_open);
+        self.slots.break_open();
+        self.arena.break_open();
+    }
+
+    /// Hands an open file to the daemon. It counts as handed over when this returns: the kernel
+    /// keeps the message even if this process dies.
+    pub(crate) fn register(&self, registration: Registration, fd: impl AsFd) -> Result<(), Lost> {
+        let message = Message::Register(registration).encode();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let data = [io::IoSlice::new(&message)];
+        loop {
+            match sendmsg(&self.socket, &data, &mut control, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(self.lose()),
+            }
+        }
+    }
+
+    /// Has the daemon send its descriptor of a file over the control socket.
+    pub(crate) fn materialize(&self, file: u32) -> Result<io::Result<OwnedFd>, Lost> {
+        // One at a time: whoever reads the socket gets whatever descriptor comes next.
+        let Ok(_turn) = self.materializing.lock() else { return Ok(Err(Errno::DEADLK)) };
+        if let Err(errno) = self.call(Request::Materialize { file })? {
+            return Ok(Err(errno));
+        }
+        let mut bytes = [0; MESSAGE_LEN];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut data = [io::IoSliceMut::new(&mut bytes)];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        if let Err(errno) = recvmsg(&self.socket, &mut data, &mut control, flags) {
+            return Ok(Err(errno));
+        }
+        let fd = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        Ok(fd.ok_or(Errno::BADF))
+    }
+
+    /// Sends one request and waits until it is completed; the result is as the system call's.
+    pub(crate) fn call(&self, request: Request) -> Result<io::Result<u64>, Lost> {
+        self.lane()?.call(request)
+    }
+
+    /// Takes a free lane.
+    pub(crate) fn lane(&self) -> Result<Lane<'_>, Lost> {
+        // Thread control blocks are pages apart; neighbours in memory get neighbouring lanes.
+        let first = (thread() >> 12) % LANES;
+        loop {
+            if self.is_lost() {
+                return Err(Lost);
+            }
+            for index in (first..LANES).chain(0..first) {
+                if let Some(requester) = self.lanes.get(index).and_then(Lock::try_lock) {
+                    return Ok(Lane { connection: self, index, requester });
+                }
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// Says that file `slot` has something staged which the daemon does not know of.
+    pub(crate) fn raise_dirty(&self, slot: usize) {
+        if self.session.shared().mark_dirty(slot) {
+            self.raise(LANES);
+        }
+    }
+
+    /// Says again that something is staged, because there is a lot of it by now.
+    pub(crate) fn kick(&self, slot: usize) {
+        self.session.shared().mark_dirty(slot);
+        self.raise(LANES);
+        self.check_alive();
+    }
+
+    /// Raises the bit of a lane, or of the dirty files; returns whether the daemon was asleep.
+    fn raise(&self, lane: usize) -> bool {
+        let shared = self.job.shared();
+        let (Some(ready), Some(board)) =
+            (shared.ready.get(self.number), shared.boards.get(self.executor))
+        else {
+            return false;
+        };
+        let must_ring = ready.raise(lane, board, self.number);
+        if must_ring {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(&self.socket, &Message::Doorbell.encode(), flags) {
+                // A full socket has a doorbell in it already.
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => {
+                    self.lose();
+                }
+            }
+        }
+        must_ring
+    }
+
+    /// Looks whether the daemon lives; costs one system call.
+    pub(crate) fn check_alive(&self) {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+            && fds.iter().any(|fd| fd.revents().intersects(gone))
+        {
+            self.lose();
+        }
+    }
+
+    fn lose(&self) -> Lost {
+        self.lost.store(true, Ordering::Release);
+        Lost
+    }
+
+    /// Kills a daemon that does not answer, and waits for its end: from then on it writes nothing.
+    fn fence(&self) -> Lost {
+        let peer = sockopt::socket_peercred(&self.socket);
+        let Ok(daemon) = peer.and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty())) else {
+            return self.lose();
+        };
+        // As long as the socket is connected the daemon lives, and the pid is nobody else's.
+        self.check_alive();
+        if !self.is_lost() && pidfd_send_signal(&daemon, Signal::KILL).is_ok() {
+            let mut fds = [PollFd::new(&daemon, PollFlags::IN)];
+            while poll(&mut fds, None) == Err(Errno::INTR) {}
+        }
+        self.lose()
+    }
+}
+
+impl Lane<'_> {
+    /// The lane's buffer.
+    pub(crate) fn buffer(&self) -> &[core::sync::atomic::AtomicU8] {
+        self.connection.session.buffer(self.index)
+    }
+
+    /// Publishes a request; its number is for [`wait`](Self::wait). `None`: wait for another first.
+    pub(crate) fn submit(&mut self, request: Request) -> Option<(u32, bool)> {
+        let lane = self.connection.session.shared().lane(self.index)?;
+        let entry = request.encode(self.requester.next());
+        let seq = self.requester.publish(lane, &entry.0)?;
+        Some((seq, self.connection.raise(self.index)))
+    }
+
+    /// Sends one request and waits until it is completed.
+    pub(crate) fn call(&mut self, request: Request) -> Result<io::Result<u64>, Lost> {
+        let (seq, woken) = self.submit(request).ok_or(Lost)?;
+        self.wait(seq, woken)
+    }
+
+    /// Waits until entry `seq` is completed.
+    pub(crate) fn wait(&mut self, seq: u32, woken: bool) -> Result<io::Result<u64>, Lost> {
+        let connection = self.connection;
+        let lane = connection.session.shared().lane(self.index).ok_or(Lost)?;
+        let requester = &self.requester;
+        let phase = || Reply::phase_of(requester.state(lane, seq), seq);
+        let done = || phase() == Some(Phase::Completed);
+        for _ in 0..if woken { SPINS_AFTER_DOORBELL } else { SPINS } {
+            if done() {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        let start = now();
+        while !done() {
+            lane.bell.sleep(LOOK, done);
+            if done() {
+                break;
+            }
+            connection.check_alive();
+            if connection.is_lost() {
+                return Err(Lost);
+            }
+            if phase().is_none() && now().saturating_sub(start) >= connection.fence_timeout {
+                return Err(connection.fence());
+            }
+        }
+        let value = self.requester.take(lane, seq);
+        Ok(result(value))
+    }
+}
+
+/// The value of a completion: a count, or a negated errno.
+fn result(value: u64) -> io::Result<u64> {
+    let negated = value.wrapping_neg();
+    match i32::try_from(negated) {
+        Ok(errno @ 1..4096) => Err(Errno::from_raw_os_error(errno)),
+        _ => Ok(value),
+    }
+}
+
+/// Time since some moment in the past.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
+    const NAME: &[u8] = b"/socket";
+    let mut path = [0; 108];
+    let (head, tail) = path.split_at_mut_checked(folder.len()).ok_or(Errno::NAMETOOLONG)?;
+    head.copy_from_slice(folder);
+    tail.get_mut(..NAME.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(NAME);
+    let path = path.get(..folder.len() + NAME.len()).ok_or(Errno::NAMETOOLONG)?;
+
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    if sockopt::socket_peercred(&socket)?.uid != getuid() {
+        return Err(Errno::PERM);
+    }
+    Ok(socket)
+}
+
+type Greeted = (Welcome, Option<OwnedFd>, Option<OwnedFd>);
+
+fn receive_welcome(socket: &OwnedFd) -> Result<Greeted, Failure> {
+    let mut bytes = [0; MESSAGE_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let len = {
+        let mut data = [io::IoSliceMut::new(&mut bytes)];
+        recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)
+            .map_err(|_| Failure::Unreachable)?
+            .bytes
+    };
+    let (mut session, mut job) = (None, None);
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            (session, job) = (fds.next(), fds.next());
+        }
+    }
+    let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
+    Ok((welcome.map_err(|_| Failure::Unreachable)?, session, job))
+}
+
+/// Moves the socket above the numbers that programs use.
+fn out_of_the_way(socket: OwnedFd) -> OwnedFd {
+    io::fcntl_dupfd_cloexec(&socket, SOCKET_MIN).unwrap_or(socket)
+}

@@ -1,0 +1,410 @@
+//! Policy `delegate`: the daemon opens the file and does everything; the program holds an `O_PATH`
+//! placeholder, on which the kernel refuses every data call, so that nothing can slip past.
+
+use core::{ffi::CStr, sync::atomic::Ordering, time::Duration};
+
+use rustix::{
+    fd::{IntoRawFd, RawFd},
+    fs::{self, AtFlags, FileType, Mode, OFlags},
+    io::{self, Errno},
+    process::umask,
+    time::{ClockId, clock_gettime},
+};
+use shm::copy::{copy_in, copy_out};
+use wire::{Counter, PathPair, Request};
+
+use crate::{
+    client::Status,
+    connection::{Connection, Lane, Lost},
+    file::{self, FileEntry, Link, OpenFile, Window},
+    process::Process,
+    rules::{AbsolutePath, Policy, policy_of},
+    table::Entry,
+};
+
+/// Bytes the daemon reads ahead of a sequential reader.
+const WINDOW: u64 = 1 << 20;
+/// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
+const WINDOW_AGE: Duration = Duration::from_millis(10);
+/// Words of a file's status in a lane buffer.
+const STATUS_WORDS: usize = 16;
+
+impl Process {
+    /// Opens a file at the daemon; `None`: open it without.
+    pub(crate) fn open_delegated(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Option<io::Result<RawFd>> {
+        if flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT) {
+            return None;
+        }
+        let follow = if flags.contains(OFlags::NOFOLLOW) {
+            AtFlags::SYMLINK_NOFOLLOW
+        } else {
+            AtFlags::empty()
+        };
+        match fs::statat(self.borrow(dir), path, follow) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+                return None;
+            }
+            Ok(_) => {}
+            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
+            Err(_) => return None,
+        }
+        let connection = self.connection()?;
+        let slot = connection.slots.lock().ok()?.take()?;
+        let opened = self.open_in_slot(connection, slot, (dir, path), flags, mode);
+        if !matches!(opened, Some(Ok(_))) {
+            connection.slots.lock().ok()?.give(slot);
+        }
+        opened
+    }
+
+    fn open_in_slot(
+        &'static self,
+        connection: &'static Connection,
+        slot: u32,
+        (dir, path): (RawFd, &CStr),
+        flags: OFlags,
+        mode: Mode,
+    ) -> Option<io::Result<RawFd>> {
+        let shared = connection.session.shared().file(slot as usize)?;
+        shared.reset();
+        let mode = mode.difference(current_umask());
+        let absolute = AbsolutePath::new(self.host, dir, path)?;
+        let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
+            file: slot,
+            flags: flags.bits(),
+            mode: mode.bits(),
+            path_len,
+        });
+        match answer.ok()? {
+            Ok(_) => {}
+            Err(Errno::NOTSUP) => return None,
+            Err(errno) => return Some(Err(errno)),
+        }
+        let link = Link { connection, slot, shared };
+        let placeholder = OFlags::PATH | flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
+        let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
+            let stat = fs::fstat(&fd)?;
+            let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
+            (file.placeholder, file.link) = (true, Some(link));
+            let id = self.files.add(file).ok_or(Errno::MFILE)?;
+            connection.job.shared().inodes.add(stat.st_dev, stat.st_ino);
+            Ok((fd.into_raw_fd(), id))
+        });
+        match added {
+            Ok((fd, id)) => {
+                let entry = self.files.get(id)?;
+                entry.position.store(0, Ordering::Relaxed);
+                entry.is_staged.store(true, Ordering::Release);
+                self.table.set(fd, Entry::File(id));
+                self.count(Counter::Files, 1);
+                Some(Ok(fd))
+            }
+            Err(errno) => {
+                // Somebody took the name away at once, or a table is full: as if never opened.
+                let closed = connection.call(Request::Close { file: slot });
+                Some(Err(if closed.is_ok() { errno } else { Errno::IO }))
+            }
+        }
+    }
+
+    /// Reads through the daemon. The file is locked and holds what was staged.
+    pub(crate) fn read_delegated(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        buffers: &mut [&mut [u8]],
+        from: u64,
+    ) -> io::Result<usize> {
+        if !file.access.readable {
+            return Err(Errno::BADF);
+        }
+        let mut done = 0;
+        for buffer in buffers {
+            let wanted = buffer.len();
+            match self.read_through(file, buffer, from + done as u64) {
+                Ok(result) => {
+                    let len = result?;
+                    done += len;
+                    if len < wanted {
+                        break;
+                    }
+                }
+                Err(Lost) => {
+                    self.leave_file(fd, entry, file, wire::Reason::DaemonLost);
+                    let rest = &mut [&mut buffer[..]];
+                    return Ok(done + self.kernel_read(fd, rest, Some(from + done as u64))?);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_through(
+        &'static self,
+        file: &mut OpenFile,
+        buffer: &mut [u8],
+        from: u64,
+    ) -> Result<io::Result<usize>, Lost> {
+        let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
+        let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
+        let is_private = !link.shared.is_synchronous();
+        let mut done = if is_private { window.serve(link, buffer, from) } else { 0 };
+        let rest = buffer.get_mut(done..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Ok(done));
+        }
+        let at = from + done as u64;
+        if rest.len() as u64 > window.len / 2 {
+            return Ok(pipelined(link, window, rest, at)?.map(|len| done + len));
+        }
+        let follows = at == window.from + window.filled;
+        let len = if is_private && follows { window.len } else { rest.len() as u64 };
+        window.from = at;
+        window.filled = 0;
+        let answer = link.connection.call(Request::Read {
+            file: link.slot,
+            at,
+            len: u32::try_from(len).unwrap_or(u32::MAX),
+            arena_at: window.at,
+        })?;
+        window.filled = match answer {
+            Ok(len) => len.min(window.len),
+            Err(errno) => return Ok(Err(errno)),
+        };
+        window.filled_at = coarse_now();
+        self.count(Counter::BytesFetched, window.filled);
+        done += window.serve(link, rest, at);
+        Ok(Ok(done))
+    }
+
+    pub(crate) fn release_window(&self, file: &mut OpenFile) {
+        if let (Some(link), Some(window)) = (file.link, file.window.take()) {
+            if let Ok(mut arena) = link.connection.arena.lock() {
+                arena.give(window.at, window.len);
+            }
+        }
+    }
+
+    // ---- names
+
+    /// Sends a request about one path, if a rule delegates it.
+    pub(crate) fn about_path(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<()>> {
+        let absolute = self.delegated_path(dir, path)?;
+        let answer = with_path(self.connection()?, absolute.bytes(), request).ok()?;
+        Some(answer.map(drop))
+    }
+
+    /// Sends a request about two paths, if a rule delegates the second.
+    pub(crate) fn about_paths(
+        &'static self,
+        from: &[u8],
+        to: &AbsolutePath,
+        request: impl FnOnce(PathPair) -> Request,
+    ) -> Option<io::Result<()>> {
+        let paths = PathPair {
+            from_len: u32::try_from(from.len()).ok()?,
+            to_len: u32::try_from(to.bytes().len()).ok()?,
+        };
+        let mut lane = self.connection()?.lane().ok()?;
+        let (first, rest) = lane.buffer().split_at_checked(from.len())?;
+        copy_in(first, from);
+        copy_in(rest.get(..to.bytes().len())?, to.bytes());
+        Some(lane.call(request(paths)).ok()?.map(drop))
+    }
+
+    /// The absolute form of a path that a rule delegates.
+    pub(crate) fn delegated_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        let rules = self.active()?.rules();
+        if rules.is_empty() || policy_of(rules, self.host, dir, path) != Policy::Delegate {
+            return None;
+        }
+        AbsolutePath::new(self.host, dir, path)
+    }
+
+    pub(crate) fn status(
+        &'static self,
+        request: impl FnOnce(u32) -> Request,
+        path: &[u8],
+    ) -> Option<io::Result<Status>> {
+        let mut lane = self.connection()?.lane().ok()?;
+        copy_in(lane.buffer().get(..path.len())?, path);
+        match lane.call(request(u32::try_from(path.len()).ok()?)).ok()? {
+            Err(errno) => Some(Err(errno)),
+            Ok(_) => {
+                let mut bytes = [0; STATUS_WORDS * size_of::<u64>()];
+                copy_out(&mut bytes, lane.buffer());
+                Some(Ok(decode_status(&bytes)))
+            }
+        }
+    }
+}
+
+impl Window {
+    /// Copies what the window has of the bytes at `from`; returns how many.
+    fn serve(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
+        let Some(skip) = from.checked_sub(self.from).filter(|skip| *skip < self.filled) else {
+            return 0;
+        };
+        if coarse_now().saturating_sub(self.filled_at) >= WINDOW_AGE {
+            return 0;
+        }
+        let start = usize::try_from(self.at + skip).unwrap_or(usize::MAX);
+        let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
+        copy_out(buffer, link.connection.session.arena().get(start..end).unwrap_or_default())
+    }
+}
+
+fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
+    if file.window.is_none() {
+        let mut arena = link.connection.arena.lock().ok()?;
+        let len = WINDOW.min(arena.len() / 8).max(64 << 10);
+        let at = arena.take(len)?;
+        file.window = Some(Window { at, len, from: 0, filled: 0, filled_at: Duration::ZERO });
+    }
+    file.window.as_mut()
+}
+
+/// A large read in pieces of half a window: the daemon fills one half while the other is copied.
+struct Pipeline<'a> {
+    link: Link,
+    lane: Lane<'a>,
+    window: Window,
+    /// File range still to be asked for.
+    next: u64,
+    end: u64,
+}
+
+struct Piece {
+    seq: u32,
+    woken: bool,
+    len: u64,
+    arena_at: u64,
+}
+
+impl Pipeline<'_> {
+    /// Asks for the next piece, into half `index` of the window.
+    fn ask(&mut self, index: u64) -> Result<Option<Piece>, Lost> {
+        let half = self.window.len / 2;
+        let len = (self.end - self.next).min(half);
+        if len == 0 {
+            return Ok(None);
+        }
+        let arena_at = self.window.at + index % 2 * half;
+        let request = Request::Read {
+            file: self.link.slot,
+            at: self.next,
+            len: u32::try_from(len).unwrap_or(u32::MAX),
+            arena_at,
+        };
+        self.next += len;
+        let (seq, woken) = self.lane.submit(request).ok_or(Lost)?;
+        Ok(Some(Piece { seq, woken, len, arena_at }))
+    }
+}
+
+fn pipelined(
+    link: Link,
+    window: &mut Window,
+    buffer: &mut [u8],
+    from: u64,
+) -> Result<io::Result<usize>, Lost> {
+    window.filled = 0;
+    let lane = link.connection.lane()?;
+    let end = from.saturating_add(buffer.len() as u64);
+    let mut pipeline = Pipeline { link, lane, window: *window, next: from, end };
+    let mut pending = [pipeline.ask(0)?, pipeline.ask(1)?];
+    let (mut done, mut ended, mut failure) = (0, false, None);
+    for index in 0u64.. {
+        let place = usize::from(index % 2 == 1);
+        let Some(piece) = pending.get_mut(place).and_then(Option::take) else { break };
+        match pipeline.lane.wait(piece.seq, piece.woken)? {
+            // After an error or the end of the file, what was asked already is only waited for.
+            _ if ended => continue,
+            Err(errno) => (failure, ended) = (Some(errno), true),
+            Ok(len) => {
+                let start = usize::try_from(piece.arena_at).unwrap_or(usize::MAX);
+                let len = usize::try_from(len.min(piece.len)).unwrap_or(0);
+                let filled = link.connection.session.arena().get(start..start + len);
+                let target = buffer.get_mut(done..).unwrap_or_default();
+                done += copy_out(target, filled.unwrap_or_default());
+                ended = (len as u64) < piece.len;
+            }
+        }
+        if !ended {
+            if let Some(place) = pending.get_mut(place) {
+                *place = pipeline.ask(index)?;
+            }
+        }
+    }
+    Ok(failure.filter(|_| done == 0).map_or(Ok(done), Err))
+}
+
+fn with_path(
+    connection: &'static Connection,
+    path: &[u8],
+    request: impl FnOnce(u32) -> Request,
+) -> Result<io::Result<u64>, Lost> {
+    let mut lane = connection.lane()?;
+    let (Some(space), Ok(len)) = (lane.buffer().get(..path.len()), u32::try_from(path.len()))
+    else {
+        return Ok(Err(Errno::NAMETOOLONG));
+    };
+    copy_in(space, path);
+    lane.call(request(len))
+}
+
+/// The process's umask. It can only be read by setting it; a file that another thread creates in
+/// this instant gets no more permissions than it asked for, at worst fewer.
+pub(crate) fn current_umask() -> Mode {
+    let mask = umask(Mode::RWXG | Mode::RWXO);
+    umask(mask);
+    mask
+}
+
+fn coarse_now() -> Duration {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The words of a status: see `docs/protocol.md`, section 5.
+fn decode_status(bytes: &[u8]) -> Status {
+    let mut words = bytes.chunks_exact(size_of::<u64>()).map(|chunk| {
+        let mut word = [0; size_of::<u64>()];
+        word.copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    let mut next = || words.next().unwrap_or(0);
+    let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
+    Status {
+        device: next(),
+        inode: next(),
+        mode: narrow(next()),
+        link_count: next(),
+        user: narrow(next()),
+        group: narrow(next()),
+        special_device: next(),
+        size: next(),
+        block_size: next(),
+        block_count: next(),
+        accessed: (seconds(next()), narrow(next())),
+        modified: (seconds(next()), narrow(next())),
+        changed: (seconds(next()), narrow(next())),
+    }
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "the same bits; times before 1970 are negative")]
+const fn seconds(word: u64) -> i64 {
+    word as i64
+}

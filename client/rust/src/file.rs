@@ -1,0 +1,211 @@
+//! What the client knows of the program's open files.
+//!
+//! An open file is *fresh* until the first delegated call on it: the kernel keeps its position, and
+//! nobody else knows of it. With the first staged write it gets a [`Link`] (a slot at the daemon)
+//! and a [`Log`], and the client keeps its position. Once it is *left*, it is the kernel's for good.
+
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use rustix::{fs::OFlags, io::Errno};
+use shm::{
+    Lock,
+    staging::{FileSlot, Producer},
+};
+use wire::Reason;
+
+use crate::{connection::Connection, table::FileId};
+
+/// Files that are looked after at a time; more are left to the kernel.
+const FILES_MAX: usize = 4096;
+
+/// One open file. What is outside the lock is read without it.
+pub(crate) struct FileEntry {
+    /// The file position in bytes, while the client keeps it.
+    pub(crate) position: AtomicU64,
+    /// Whether the client keeps the position, and something may be staged.
+    pub(crate) is_staged: AtomicBool,
+    /// Reads in a row that found everything cached.
+    pub(crate) streak: AtomicU32,
+    pub(crate) lock: Lock<OpenFile>,
+}
+
+/// An open file, as the kernel's "open file description".
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) generation: u16,
+    /// Numbers that stand for it; zero when the place is free.
+    pub(crate) number_count: u32,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) access: Access,
+    /// Every write waits until it is drained: `O_SYNC`, or a lock was taken.
+    pub(crate) is_synchronous: bool,
+    pub(crate) left: Option<Reason>,
+    pub(crate) link: Option<Link>,
+    pub(crate) log: Option<Log>,
+    /// The descriptor is an `O_PATH` placeholder: policy `delegate`.
+    pub(crate) placeholder: bool,
+    /// `O_*` bits the program opened it with.
+    pub(crate) flags: u32,
+    pub(crate) window: Option<Window>,
+    /// An error of a staged write that outlived its link, for the next write or close to report.
+    pub(crate) owed: Option<Errno>,
+}
+
+/// How a file was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) append: bool,
+}
+
+/// A file's slot at the daemon.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) connection: &'static Connection,
+    pub(crate) slot: u32,
+    pub(crate) shared: &'static FileSlot,
+}
+
+/// A file's staging log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log {
+    /// Start in the arena, bytes.
+    pub(crate) at: u64,
+    pub(crate) producer: Producer,
+    /// Log position up to which the daemon was told to hurry.
+    pub(crate) kicked: u64,
+    /// File range that holds everything staged since the log was last seen empty.
+    pub(crate) dirty: (u64, u64),
+}
+
+/// What the daemon read ahead of the program, in the arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Start in the arena, bytes.
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    /// File offset of the first byte.
+    pub(crate) from: u64,
+    /// Bytes that were read.
+    pub(crate) filled: u64,
+    /// When, by the coarse clock.
+    pub(crate) filled_at: Duration,
+}
+
+impl OpenFile {
+    const FREE: Self = Self {
+        generation: 0,
+        number_count: 0,
+        device: 0,
+        inode: 0,
+        access: Access { readable: false, writable: false, append: false },
+        is_synchronous: false,
+        left: None,
+        link: None,
+        log: None,
+        placeholder: false,
+        flags: 0,
+        window: None,
+        owed: None,
+    };
+}
+
+impl Log {
+    /// Remembers that `len` bytes at `at` were staged.
+    pub(crate) fn note(&mut self, at: u64, len: u64) {
+        let (from, to) = self.dirty;
+        self.dirty = (from.min(at), to.max(at.saturating_add(len)));
+    }
+
+    /// Whether something staged for `from..to` may not be in the file yet.
+    pub(crate) fn is_dirty(&mut self, shared: &FileSlot, from: u64, to: u64) -> bool {
+        if self.producer.waiting() > 0 && self.producer.refresh(shared) == 0 {
+            self.dirty = (u64::MAX, 0);
+        }
+        self.producer.waiting() > 0 && from < self.dirty.1 && to > self.dirty.0
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// All open files of the process.
+pub(crate) struct Files {
+    entries: [FileEntry; FILES_MAX],
+    /// Places up to here have been used.
+    used: AtomicUsize,
+    /// Where to look for a free place first.
+    hint: AtomicUsize,
+}
+
+impl Files {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [const {
+                FileEntry {
+                    position: AtomicU64::new(0),
+                    is_staged: AtomicBool::new(false),
+                    streak: AtomicU32::new(0),
+                    lock: Lock::new(OpenFile::FREE),
+                }
+            }; FILES_MAX],
+            used: AtomicUsize::new(0),
+            hint: AtomicUsize::new(0),
+        }
+    }
+
+    /// Keeps a newly opened file; `None` when there are too many.
+    pub(crate) fn add(&self, file: OpenFile) -> Option<FileId> {
+        let hint = self.hint.load(Ordering::Relaxed) % FILES_MAX;
+        for index in (hint..FILES_MAX).chain(0..hint) {
+            let entry = self.entries.get(index)?;
+            let Some(mut place) = entry.lock.try_lock() else { continue };
+            if place.number_count > 0 {
+                continue;
+            }
+            let id = FileId::new(u16::try_from(index).ok()?, place.generation.wrapping_add(1));
+            *place = OpenFile { generation: id.generation, number_count: 1, ..file };
+            entry.is_staged.store(false, Ordering::Relaxed);
+            entry.streak.store(0, Ordering::Relaxed);
+            self.used.fetch_max(index + 1, Ordering::Relaxed);
+            self.hint.store(index + 1, Ordering::Relaxed);
+            return Some(id);
+        }
+        None
+    }
+
+    /// Says that a place was freed.
+    pub(crate) fn freed(&self, id: FileId) {
+        self.hint.store(usize::from(id.index), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, id: FileId) -> Option<&FileEntry> {
+        self.entries.get(usize::from(id.index))
+    }
+
+    /// Every place that has been used.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &FileEntry> {
+        self.entries.iter().take(self.used.load(Ordering::Relaxed))
+    }
+}
+
+/// A file that was just opened, before anybody else knows of it.
+pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
+    let mode = flags & OFlags::RWMODE;
+    let access = Access {
+        readable: mode != OFlags::WRONLY,
+        writable: mode != OFlags::RDONLY,
+        append: flags.contains(OFlags::APPEND),
+    };
+    let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
+    OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }
+}

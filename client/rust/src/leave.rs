@@ -1,0 +1,208 @@
+//! Files that must be seen by others, and files that go back to the kernel for good.
+//!
+//! Leaving always means the same: everything staged is in the file, the daemon has let go of it,
+//! and the kernel has the position, so that whoever shares the descriptor finds what it expects.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::{AsFd, OwnedFd, RawFd},
+    fs::{self, Mode, OFlags},
+    io::{self, Errno, FdFlags},
+};
+use wire::{Counter, Reason};
+
+use crate::{
+    file::{FileEntry, Link, OpenFile},
+    process::Process,
+    rules::link_of,
+    staging,
+    table::Entry,
+};
+
+impl Process {
+    pub(crate) fn drain(&'static self, fd: RawFd) {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        self.drain_file(fd, entry, &mut file);
+    }
+
+    pub(crate) fn drain_file(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
+        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return };
+        if staging::flush(link, log, log.producer.head()).is_err() {
+            self.leave_file(fd, entry, file, Reason::DaemonLost);
+        }
+    }
+
+    pub(crate) fn drain_all(&'static self) {
+        self.each_linked(|fd, entry, file| self.drain_file(fd, entry, file));
+    }
+
+    pub(crate) fn lock(&'static self, fd: RawFd) {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        if file.placeholder {
+            // The lock belongs to the descriptor, so there has to be a real one.
+            self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+        }
+        self.drain_file(fd, entry, &mut file);
+        file.is_synchronous = true;
+    }
+
+    pub(crate) fn leave(&'static self, fd: RawFd, reason: Reason) {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        self.leave_file(fd, entry, &mut file, reason);
+    }
+
+    pub(crate) fn leave_file(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        reason: Reason,
+    ) {
+        self.release_window(file);
+        if let Some(link) = file.link.filter(|_| file.placeholder) {
+            match self.materialize(fd, file, link) {
+                Ok(real) => self.replace_numbers(fd, &real),
+                Err(errno) => file.owed = Some(errno),
+            }
+            file.placeholder = false;
+        }
+        self.unlink(entry, file, fd);
+        self.fall_back(file, reason);
+    }
+
+    /// Remembers why the kernel serves a file from now on.
+    pub(crate) fn fall_back(&'static self, file: &mut OpenFile, reason: Reason) {
+        if file.left.is_none() && file.access.writable {
+            self.count(Counter::Fallbacks(reason), 1);
+        }
+        file.left = file.left.or(Some(reason));
+    }
+
+    /// Ends a file's link, if it has one.
+    pub(crate) fn unlink(&'static self, entry: &FileEntry, file: &mut OpenFile, fd: RawFd) {
+        if let Some(log) = &file.log {
+            if file.link.is_some_and(|link| link.connection.is_lost()) {
+                self.count(Counter::BytesTakenOver, log.producer.waiting());
+            }
+        }
+        staging::unlink(entry, file, self.borrow(fd));
+    }
+
+    /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
+    fn materialize(&'static self, fd: RawFd, file: &OpenFile, link: Link) -> io::Result<OwnedFd> {
+        if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
+            return Ok(real);
+        }
+        let mut name = [0; 32];
+        let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
+        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
+        fs::open(name, flags, Mode::empty())
+    }
+
+    /// Makes every number of the file that `fd` stands for refer to `real`.
+    fn replace_numbers(&'static self, fd: RawFd, real: &OwnedFd) {
+        let Entry::File(id) = self.table.get(fd) else {
+            // The number is being closed, and so is already out of the table.
+            return self.replace_number(fd, real);
+        };
+        for (number, _) in self.table.files(0, u32::MAX).filter(|(_, other)| *other == id) {
+            self.replace_number(number, real);
+        }
+    }
+
+    fn replace_number(&self, number: RawFd, real: &OwnedFd) {
+        // The number is open and stays so; nothing can fail but a signal that is retried below.
+        match io::retry_on_intr(|| self.host.replace(number, real.as_fd())) {
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    // ---- the process
+
+    pub(crate) fn before_fork(&'static self) {
+        if self.active().is_none() {
+            return;
+        }
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some((entry, mut file)) = self.locked(id) else { continue };
+            // The position is shared from now on, so the kernel has to keep it.
+            if file.access.writable || file.link.is_some() {
+                self.leave_file(fd, entry, &mut file, Reason::Forked);
+            }
+        }
+    }
+
+    pub(crate) fn after_fork_in_child(&'static self) {
+        self.forget_connection();
+        for entry in self.files.all() {
+            entry.lock.break_open();
+            entry.is_staged.store(false, Ordering::Release);
+            if let Ok(mut file) = entry.lock.lock() {
+                // What the parent's other threads linked meanwhile is theirs.
+                file.link = None;
+                file.log = None;
+                file.window = None;
+                file.placeholder = false;
+                file.left = file.left.or(file.access.writable.then_some(Reason::Forked));
+            }
+        }
+    }
+
+    pub(crate) fn before_exec(&'static self, replaces: bool) {
+        if self.active().is_none() {
+            return;
+        }
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some((entry, mut file)) = self.locked(id) else { continue };
+            let flags = io::fcntl_getfd(self.borrow(fd));
+            if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
+                if file.access.writable || file.link.is_some() {
+                    self.leave_file(fd, entry, &mut file, Reason::PassedOn);
+                }
+            } else if replaces {
+                self.drain_file(fd, entry, &mut file);
+            }
+        }
+        if replaces {
+            self.leave_counters();
+        }
+    }
+
+    pub(crate) fn exiting(&'static self) {
+        if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
+            return;
+        }
+        self.each_linked(|fd, entry, file| {
+            self.release_window(file);
+            if file.placeholder {
+                self.leave_file(fd, entry, file, Reason::Exiting);
+            } else {
+                self.unlink(entry, file, fd);
+            }
+            if file.owed.take().is_some() {
+                self.count(Counter::ErrorsUnreported, 1);
+            }
+            file.left = file.left.or(Some(Reason::Exiting));
+        });
+        self.leave_counters();
+    }
+
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exiting.load(Ordering::Acquire)
+    }
+
+    fn each_linked(&'static self, mut each: impl FnMut(RawFd, &FileEntry, &mut OpenFile)) {
+        if self.connected().is_none() {
+            return;
+        }
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            if let Some((entry, mut file)) = self.locked(id) {
+                if file.link.is_some() {
+                    each(fd, entry, &mut file);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Files that come and go: which are ours, and what the last close waits for.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fd::{BorrowedFd, IntoRawFd, RawFd},
+    fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
+    io,
+};
+use wire::{Counter, Reason, Request};
+
+use crate::{
+    file::{self, FileEntry, OpenFile},
+    process::Process,
+    rules::{Policy, policy_of},
+    table::{Entry, FileId},
+};
+
+impl Process {
+    pub(crate) fn open(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        flags: u32,
+        mode: u32,
+    ) -> io::Result<RawFd> {
+        let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
+        let config = self.active().filter(|_| !self.is_exiting());
+        let policy = config.map(|config| policy_of(config.rules(), self.host, dir, path));
+        if policy.is_some() && flags.contains(OFlags::TRUNC) {
+            self.settle_path(dir, path);
+        }
+        if policy == Some(Policy::Delegate) {
+            if let Some(opened) = self.open_delegated(dir, path, flags, mode) {
+                return opened;
+            }
+        }
+        let fd = fs::openat(self.host.borrow(dir), path, flags, mode)?.into_raw_fd();
+        self.table.take(fd);
+        if let Some(policy) = policy {
+            self.opened(fd, flags, policy);
+        }
+        Ok(fd)
+    }
+
+    /// Takes a descriptor that was just opened into the table.
+    fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
+        let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
+            None
+        } else {
+            self.regular(fd).and_then(|stat| self.keep(&stat, flags, policy))
+        };
+        self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
+    }
+
+    fn regular(&self, fd: RawFd) -> Option<Stat> {
+        let stat = fs::fstat(self.host.borrow(fd)).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat)
+    }
+
+    fn keep(&'static self, stat: &Stat, flags: OFlags, policy: Policy) -> Option<FileId> {
+        self.settle(stat.st_dev, stat.st_ino);
+        let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
+        file.left = match policy {
+            Policy::Pass => Some(Reason::Rule),
+            _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
+            _ => None,
+        };
+        if file.left.is_none() {
+            self.count(Counter::Files, 1);
+        }
+        self.files.add(file)
+    }
+
+    /// What an unknown number stands for: a file that somebody else opened, or none.
+    pub(crate) fn look_up(&'static self, fd: RawFd) -> Entry {
+        match self.table.get(fd) {
+            Entry::Unknown if self.active().is_some() => {
+                let entry = match self.regular(fd) {
+                    Some(_) => Entry::Inherited,
+                    None => Entry::Foreign,
+                };
+                self.table.set(fd, entry);
+                entry
+            }
+            entry => entry,
+        }
+    }
+
+    pub(crate) fn close(&'static self, fd: RawFd) -> io::Result<()> {
+        let Entry::File(id) = self.table.take(fd) else { return Ok(()) };
+        let Some((entry, mut file)) = self.locked(id) else { return Ok(()) };
+        file.number_count -= 1;
+        if file.number_count > 0 {
+            return Ok(());
+        }
+        self.release_window(&mut file);
+        self.unlink(entry, &mut file, fd);
+        let owed = file.owed.take();
+        drop(file);
+        self.files.freed(id);
+        owed.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn duplicated(&'static self, old: RawFd, new: RawFd) {
+        let entry = self.table.get(old);
+        if let Entry::File(id) = entry {
+            let Some((_, mut file)) = self.locked(id) else { return };
+            file.number_count += 1;
+            if !self.table.set(new, entry) {
+                // The kernel serves a number beyond the table, so it must serve them all.
+                file.number_count -= 1;
+                drop(file);
+                self.leave(old, Reason::Unsupported);
+            }
+        } else {
+            self.table.set(new, entry);
+        }
+    }
+
+    /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
+    pub(crate) fn locked(
+        &'static self,
+        id: FileId,
+    ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
+        let entry = self.files.get(id)?;
+        let file = entry.lock.lock().ok()?;
+        (file.generation == id.generation && file.number_count > 0).then_some((entry, file))
+    }
+
+    pub(crate) fn locked_fd(
+        &'static self,
+        fd: RawFd,
+    ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
+        match self.table.get(fd) {
+            Entry::File(id) => self.locked(id),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn settle(&'static self, device: u64, inode: u64) -> bool {
+        let Some(job) = self.job() else { return false };
+        let inodes = &job.shared().inodes;
+        if inodes.is_empty() || inodes.count(device, inode) == 0 {
+            return false;
+        }
+        self.connection()
+            .is_some_and(|connection| connection.call(Request::Settle { device, inode }).is_ok())
+    }
+
+    /// Before a file is truncated by opening it: what others staged goes first, or it would come
+    /// back.
+    fn settle_path(&'static self, dir: RawFd, path: &CStr) {
+        if self.job().is_none_or(|job| job.shared().inodes.is_empty()) {
+            return;
+        }
+        if let Ok(stat) = fs::statat(self.borrow(dir), path, AtFlags::empty()) {
+            self.settle(stat.st_dev, stat.st_ino);
+        }
+    }
+
+    pub(crate) fn borrow(&self, fd: RawFd) -> BorrowedFd<'static> {
+        self.host.borrow(fd)
+    }
+}

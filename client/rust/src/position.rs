@@ -1,0 +1,119 @@
+//! Position, size, and durability of one open file.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::RawFd,
+    fs::{self, SeekFrom},
+    io::{self, Errno},
+};
+use wire::{Reason, Request};
+
+use crate::{file::FileEntry, file::OpenFile, process::Process, staging::take_error};
+
+const SEEK_SET: u32 = 0;
+const SEEK_CUR: u32 = 1;
+
+impl Process {
+    pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
+        let Some((entry, mut file)) = self.locked_fd(fd) else {
+            return self.kernel_seek(fd, offset, whence);
+        };
+        if !entry.is_staged.load(Ordering::Acquire) {
+            return self.kernel_seek(fd, offset, whence);
+        }
+        let position = match whence {
+            SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
+            SEEK_CUR if !file.access.append => {
+                let from = entry.position.load(Ordering::Relaxed);
+                from.checked_add_signed(offset).ok_or(Errno::INVAL)?
+            }
+            _ => self.seek_in_file(fd, entry, &mut file, offset, whence)?,
+        };
+        if i64::try_from(position).is_err() {
+            return Err(Errno::INVAL);
+        }
+        entry.position.store(position, Ordering::Relaxed);
+        Ok(position)
+    }
+
+    /// A position that depends on the file's size, or on what the kernel appended.
+    fn seek_in_file(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        offset: i64,
+        whence: u32,
+    ) -> io::Result<u64> {
+        if let Some(link) = file.link.filter(|_| file.placeholder) {
+            let request = Request::SetPosition { file: link.slot, offset, whence };
+            if let Ok(answer) = link.connection.call(request) {
+                return answer;
+            }
+        }
+        self.drain_file(fd, entry, file);
+        if whence == SEEK_CUR {
+            // A file opened to append: after a write the position is the end.
+            let end = self.kernel_seek(fd, 0, 2)?;
+            return end.checked_add_signed(offset).ok_or(Errno::INVAL);
+        }
+        self.kernel_seek(fd, offset, whence)
+    }
+
+    pub(crate) fn kernel_seek(&self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
+        let start = |errno| u64::try_from(offset).map_err(|_| errno);
+        let to = match whence {
+            SEEK_SET => SeekFrom::Start(start(Errno::INVAL)?),
+            SEEK_CUR => SeekFrom::Current(offset),
+            2 => SeekFrom::End(offset),
+            3 => SeekFrom::Data(start(Errno::NXIO)?),
+            4 => SeekFrom::Hole(start(Errno::NXIO)?),
+            _ => return Err(Errno::INVAL),
+        };
+        fs::seek(self.borrow(fd), to)
+    }
+
+    pub(crate) fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
+        let Some((entry, mut file)) = self.locked_fd(fd) else {
+            return self.kernel_sync(fd, data_only);
+        };
+        if let Some(errno) = file.owed.take() {
+            return Err(errno);
+        }
+        let Some(link) = file.link.filter(|_| file.log.is_some() || file.placeholder) else {
+            drop(file);
+            return self.kernel_sync(fd, data_only);
+        };
+        let slot = link.slot;
+        let request =
+            if data_only { Request::Datasync { file: slot } } else { Request::Sync { file: slot } };
+        let Ok(answer) = link.connection.call(request) else {
+            self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
+            file.owed.take().map_or(Ok(()), Err)?;
+            return self.kernel_sync(fd, data_only);
+        };
+        take_error(link).map_or(Ok(()), Err)?;
+        answer.map(drop)
+    }
+
+    fn kernel_sync(&self, fd: RawFd, data_only: bool) -> io::Result<()> {
+        let fd = self.borrow(fd);
+        if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
+    }
+
+    pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
+        if let Some((entry, mut file)) = self.locked_fd(fd) {
+            self.release_window(&mut file);
+            if let Some(link) = file.link.filter(|_| file.placeholder) {
+                let request = Request::Truncate { file: link.slot, path_len: 0, len };
+                if let Ok(answer) = link.connection.call(request) {
+                    return answer.map(drop);
+                }
+            }
+            self.drain_file(fd, entry, &mut file);
+            return fs::ftruncate(self.borrow(fd), len);
+        }
+        fs::ftruncate(self.borrow(fd), len)
+    }
+}

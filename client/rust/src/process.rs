@@ -1,0 +1,187 @@
+//! The state of the process: its settings, its open files, its connection.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::{
+    fd::{OwnedFd, RawFd},
+    fs::{self, Mode, OFlags},
+    io,
+};
+use shm::{Job, Once};
+use wire::{COUNTER_COUNT, Counter, Refusal};
+
+use crate::{
+    client::Host,
+    config::Config,
+    connection::{Connection, Failure},
+    file::Files,
+    table::Table,
+};
+
+/// Connections a chain of forks can have one after the other: each child needs its own.
+const CONNECTIONS: usize = 16;
+
+/// Everything the client keeps.
+pub(crate) struct Process {
+    pub(crate) host: &'static dyn Host,
+    pub(crate) config: Once<Config>,
+    pub(crate) table: Table,
+    pub(crate) files: Files,
+    pub(crate) exiting: AtomicBool,
+    /// Length of log that the last file came to need, bytes.
+    pub(crate) log_len: AtomicU64,
+    connections: [Once<Connection>; CONNECTIONS],
+    /// Which of the connections is this process's; beyond the last: none any more.
+    current: AtomicUsize,
+    is_connecting: AtomicBool,
+    is_unreachable: AtomicBool,
+    job: Once<Job>,
+    /// Job segments that could not be mapped: not tried again.
+    job_failures: AtomicU32,
+    /// Counted while there is no session.
+    counters: [AtomicU64; COUNTER_COUNT],
+}
+
+impl Process {
+    pub(crate) const fn new(host: &'static dyn Host) -> Self {
+        Self {
+            host,
+            config: Once::new(),
+            table: Table::new(),
+            files: Files::new(),
+            exiting: AtomicBool::new(false),
+            log_len: AtomicU64::new(crate::staging::LOG_MIN),
+            connections: [const { Once::new() }; CONNECTIONS],
+            current: AtomicUsize::new(0),
+            is_connecting: AtomicBool::new(false),
+            is_unreachable: AtomicBool::new(false),
+            job: Once::new(),
+            job_failures: AtomicU32::new(0),
+            counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
+        }
+    }
+
+    /// The settings, if anything is delegated in this process.
+    pub(crate) fn active(&self) -> Option<&Config> {
+        self.config.get().filter(|config| !config.disabled && !config.folder().is_empty())
+    }
+
+    /// The connection, if there is one already.
+    pub(crate) fn connected(&'static self) -> Option<&'static Connection> {
+        self.connections.get(self.current.load(Ordering::Acquire))?.get()
+    }
+
+    /// The connection, made now if need be.
+    pub(crate) fn connection(&'static self) -> Option<&'static Connection> {
+        if let Some(connection) = self.connected() {
+            return Some(connection).filter(|connection| !connection.is_lost());
+        }
+        let config = self.active()?;
+        let place = self.connections.get(self.current.load(Ordering::Acquire))?;
+        if self.is_unreachable.load(Ordering::Acquire) {
+            return None;
+        }
+        // Another thread, or the code this handler interrupted, is connecting: not this time.
+        if self.is_connecting.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let connection = match Connection::open(config.folder(), config.fence_timeout) {
+            Ok(connection) => place.set(connection).ok(),
+            Err(failure) => {
+                self.is_unreachable.store(true, Ordering::Release);
+                self.explain(failure);
+                None
+            }
+        };
+        self.is_connecting.store(false, Ordering::Release);
+        self.move_counters(connection?.session.shared().counters.iter());
+        connection
+    }
+
+    /// What all processes of the job share, if its daemon lives.
+    pub(crate) fn job(&'static self) -> Option<&'static Job> {
+        if let Some(connection) = self.connected() {
+            return Some(&connection.job);
+        }
+        if let Some(job) = self.job.get() {
+            return Some(job);
+        }
+        let config = self.active()?;
+        if self.job_failures.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let opened = open_job(config.folder()).and_then(Job::open);
+        if opened.is_err() {
+            self.job_failures.store(1, Ordering::Relaxed);
+        }
+        self.job.set(opened.ok()?).ok()
+    }
+
+    /// Adds to a counter.
+    pub(crate) fn count(&'static self, counter: Counter, amount: u64) {
+        let session = self.connected().map(|connection| &connection.session.shared().counters[..]);
+        let counters = session.unwrap_or(&self.counters);
+        if let Some(word) = counters.get(counter.index()) {
+            word.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// The process ends: what was counted without a session is left with the job.
+    pub(crate) fn leave_counters(&'static self) {
+        if self.connected().is_none() && self.counters.iter().any(|c| c.load(Ordering::Relaxed) > 0)
+        {
+            if let Some(job) = self.job() {
+                self.move_counters(job.shared().counters.iter());
+            }
+        }
+    }
+
+    /// The child of a fork begins without a connection.
+    pub(crate) fn forget_connection(&'static self) {
+        if let Some(connection) = self.connected() {
+            connection.abandon();
+            self.current.fetch_add(1, Ordering::AcqRel);
+        }
+        self.is_connecting.store(false, Ordering::Release);
+        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+
+    /// Whether the number is the client's own.
+    pub(crate) fn keeps(&'static self, fd: RawFd) -> bool {
+        self.connected().is_some_and(|connection| connection.socket_number() == fd)
+    }
+
+    fn move_counters<'a>(&self, to: impl Iterator<Item = &'a AtomicU64>) {
+        for (from, to) in self.counters.iter().zip(to) {
+            to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    fn explain(&self, failure: Failure) {
+        let Failure::Refused(refusal, _) = failure else { return };
+        self.host.notice(match refusal {
+            Refusal::Version => {
+                "the daemon speaks another protocol version; running undelegated; \
+                 use kakehi and its preload library from one release"
+            }
+            Refusal::User => "the daemon belongs to another user; running undelegated",
+            Refusal::Full => {
+                "the daemon has no session, memory, or descriptor left; running undelegated; \
+                 raise --memory or the descriptor limit"
+            }
+            _ => return,
+        });
+    }
+}
+
+/// Opens the job segment through the link the daemon keeps in its folder.
+fn open_job(folder: &[u8]) -> io::Result<OwnedFd> {
+    const NAME: &[u8] = b"/job";
+    let mut path = [0; 128];
+    let len = folder.len() + NAME.len();
+    for (to, from) in path.iter_mut().zip(folder.iter().chain(NAME)) {
+        *to = *from;
+    }
+    let path = path.get(..len).unwrap_or_default();
+    fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,224 @@
+//! The way of a read: what is cached is read here, what is cold the daemon fetches first.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::{BorrowedFd, RawFd},
+    fs::{self, SeekFrom},
+    io::{self, Errno, IoSliceMut, ReadWriteFlags},
+};
+use wire::{Counter, Request};
+
+use crate::{
+    file::FileEntry,
+    process::Process,
+    staging,
+    table::{Entry, FileId},
+};
+
+/// Reads in a row found cached, after which the question is asked only now and then.
+const WARM: u32 = 8;
+/// How often it is asked then: one read in so many.
+const ASK_EVERY: u32 = 64;
+/// The file system cannot say whether a range is cached.
+const NEVER: u32 = u32::MAX;
+/// The offset that stands for the file position in `preadv2`.
+const AT_POSITION: u64 = u64::MAX;
+
+/// Pieces of a vectored read that one system call takes.
+const BATCH: usize = 64;
+
+impl Process {
+    pub(crate) fn read(
+        &'static self,
+        fd: RawFd,
+        buffers: &mut [&mut [u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let Entry::File(id) = self.table.get(fd) else { return self.kernel_read(fd, buffers, at) };
+        let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
+        let len = if entry.is_staged.load(Ordering::Acquire) {
+            self.read_staged(fd, id, entry, buffers, at)?
+        } else {
+            self.read_cached(fd, entry, buffers, at)?
+        };
+        self.count(Counter::BytesRead, len as u64);
+        self.count(Counter::Reads, 1);
+        Ok(len)
+    }
+
+    /// Reads a file whose position the client keeps and of which something may be staged.
+    fn read_staged(
+        &'static self,
+        fd: RawFd,
+        id: FileId,
+        entry: &FileEntry,
+        buffers: &mut [&mut [u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let Ok(mut file) = entry.lock.lock() else {
+            let position = entry.position.load(Ordering::Relaxed);
+            return self.kernel_read(fd, buffers, at.or(Some(position)));
+        };
+        if file.generation != id.generation || !entry.is_staged.load(Ordering::Acquire) {
+            return self.kernel_read(fd, buffers, at);
+        }
+        let wanted = total(buffers);
+        let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
+        if file.placeholder {
+            let len = self.read_delegated(fd, entry, &mut file, buffers, from)?;
+            if at.is_none() {
+                entry.position.store(from + len as u64, Ordering::Relaxed);
+            }
+            return Ok(len);
+        }
+        let to = from.saturating_add(wanted as u64);
+        let (link, log) = (file.link, file.log.as_mut());
+        if let (Some(link), Some(log)) = (link, log) {
+            if log.is_dirty(link.shared, from, to) {
+                self.drain_file(fd, entry, &mut file);
+            }
+        }
+        let mut len = self.kernel_read(fd, buffers, Some(from))?;
+        let waiting = file.log.as_ref().is_some_and(|log| log.producer.waiting() > 0);
+        if len < wanted && waiting {
+            // What is staged beyond the end makes the file longer than the kernel knows.
+            self.drain_file(fd, entry, &mut file);
+            len = self.kernel_read(fd, buffers, Some(from))?;
+        }
+        if at.is_none() && entry.is_staged.load(Ordering::Relaxed) {
+            entry.position.store(from + len as u64, Ordering::Relaxed);
+        } else if at.is_none() {
+            // The daemon was lost on the way and the kernel got the position.
+            fs::seek(self.borrow(fd), SeekFrom::Start(from + len as u64))?;
+        }
+        Ok(len)
+    }
+
+    /// Reads a file that only the kernel knows.
+    fn read_cached(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        buffers: &mut [&mut [u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let streak = entry.streak.load(Ordering::Relaxed);
+        let asks = streak < WARM || streak % ASK_EVERY == 0;
+        let [buffer] = buffers else { return self.kernel_read(fd, buffers, at) };
+        if streak == NEVER || !asks {
+            if streak != NEVER {
+                entry.streak.store((streak + 1) % (NEVER - 1), Ordering::Relaxed);
+            }
+            return self.kernel_read(fd, buffers, at);
+        }
+        let wanted = buffer.len();
+        let offset = at.unwrap_or(AT_POSITION);
+        let asked = io::preadv2(
+            self.borrow(fd),
+            &mut [IoSliceMut::new(buffer)],
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        match asked {
+            Ok(len) if len == wanted => {
+                entry.streak.store((streak + 1) % (NEVER - 1), Ordering::Relaxed);
+                Ok(len)
+            }
+            Ok(len) => {
+                // The end of the file, or of what is cached: a plain read tells.
+                let rest = buffer.get_mut(len..).unwrap_or_default();
+                let at = at.map(|at| at + len as u64);
+                if rest.is_empty() {
+                    return Ok(len);
+                }
+                let more = self.kernel_read(fd, &mut [rest], at);
+                Ok(len + more.unwrap_or(0))
+            }
+            Err(Errno::AGAIN) => {
+                entry.streak.store(0, Ordering::Relaxed);
+                self.fetch(fd, at, wanted);
+                self.kernel_read(fd, buffers, at)
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                entry.streak.store(NEVER, Ordering::Relaxed);
+                self.kernel_read(fd, buffers, at)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Has the daemon bring a range into the page cache, and read ahead of it.
+    ///
+    /// Only in a process that has a session already: for a program that reads one cold file, a
+    /// connection would cost more than the read.
+    fn fetch(&'static self, fd: RawFd, at: Option<u64>, len: usize) {
+        let Some(connection) = self.connected().filter(|connection| !connection.is_lost()) else {
+            return;
+        };
+        let Some(at) = at.or_else(|| fs::seek(self.borrow(fd), SeekFrom::Current(0)).ok()) else {
+            return;
+        };
+        let Some((_, mut file)) = self.locked_fd(fd) else { return };
+        if file.left.is_some() {
+            return;
+        }
+        if file.link.is_none() && staging::link(connection, &mut file, self.borrow(fd), 0).is_err()
+        {
+            return;
+        }
+        let Some(link) = file.link else { return };
+        drop(file);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        if connection.call(Request::Fetch { file: link.slot, at, len }).is_ok_and(|r| r.is_ok()) {
+            self.count(Counter::BytesFetched, u64::from(len));
+        }
+    }
+
+    pub(crate) fn kernel_read(
+        &self,
+        fd: RawFd,
+        buffers: &mut [&mut [u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let fd = self.borrow(fd);
+        match (buffers, at) {
+            ([buffer], None) => io::read(fd, &mut buffer[..]),
+            ([buffer], Some(at)) => io::pread(fd, &mut buffer[..], at),
+            (buffers, at) => kernel_read_pieces(fd, buffers, at),
+        }
+    }
+}
+
+fn kernel_read_pieces(
+    fd: BorrowedFd<'_>,
+    buffers: &mut [&mut [u8]],
+    at: Option<u64>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    for batch in buffers.chunks_mut(BATCH) {
+        let (wanted, count) = (total(batch), batch.len());
+        let mut rest = batch.iter_mut();
+        let mut pieces: [IoSliceMut<'_>; BATCH] = core::array::from_fn(|_| {
+            IoSliceMut::new(rest.next().map_or(&mut [], |buffer| &mut buffer[..]))
+        });
+        let pieces = pieces.get_mut(..count).unwrap_or_default();
+        let read = match at {
+            None => io::readv(fd, pieces),
+            Some(at) => io::preadv(fd, pieces, at + done as u64),
+        };
+        match read {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(len) => done += len,
+        }
+        if read != Ok(wanted) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn total(buffers: &[&mut [u8]]) -> usize {
+    buffers.iter().map(|buffer| buffer.len()).sum()
+}

@@ -1,0 +1,290 @@
+//! Staged writes: how a program's bytes are accepted, drained, and, without a daemon, taken over.
+//!
+//! Everything here works on one locked file. A daemon that is lost ends delegation of the file:
+//! what is staged is drained from this side, and the rest goes to the kernel.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::BorrowedFd,
+    fs::{self, SeekFrom},
+    io::{self, Errno},
+};
+use shm::{
+    copy::{copy_in, copy_out},
+    staging::{APPEND, Consumer, Producer, Run},
+};
+use wire::{FileFlags, Reason, Registration, Request};
+
+use crate::{
+    connection::{Connection, Lost},
+    file::{Access, FileEntry, Link, Log, OpenFile},
+};
+
+/// First log of a process's first file, bytes; later files start with what the last one needed.
+pub(crate) const LOG_MIN: u64 = 64 << 10;
+/// A log never takes more than this share of the arena.
+const LOG_SHARE: u64 = 4;
+/// Bytes copied before the daemon may see them: it drains while the next ones are copied.
+const COPY_MAX: usize = 256 << 10;
+/// Bytes staged between two hints that there is a lot to drain.
+const KICK: (u64, u64) = (64 << 10, 1 << 20);
+/// Bytes moved at a time when the client drains by itself.
+const TAKE_OVER_BLOCK: usize = 16 << 10;
+
+/// Links a file to the daemon, with a log of about `log_len` bytes, or none when that is zero.
+///
+/// # Errors
+///
+/// Why the kernel has to serve the file for now.
+pub(crate) fn link(
+    connection: &'static Connection,
+    file: &mut OpenFile,
+    fd: BorrowedFd<'_>,
+    log_len: u64,
+) -> Result<(), Reason> {
+    if connection.is_lost() || connection.session.shared().is_closing() {
+        return Err(Reason::DaemonLost);
+    }
+    let log =
+        if log_len > 0 { Some(new_log(connection, log_len).ok_or(Reason::Credit)?) } else { None };
+    let slot = connection.slots.lock().ok().and_then(|mut slots| slots.take());
+    let shared = slot.and_then(|slot| connection.session.shared().file(slot as usize));
+    let (Some(slot), Some(shared)) = (slot, shared) else {
+        log.inspect(|log| give_log(connection, log));
+        return Err(Reason::Credit);
+    };
+    shared.reset();
+    let registration = Registration {
+        file: slot,
+        flags: flags(file.access),
+        log_at: log.map_or(0, |log| log.at),
+        log_len: log.map_or(0, |log| log.producer.capacity()),
+    };
+    connection.job.shared().inodes.add(file.device, file.inode);
+    connection.register(registration, fd).map_err(|Lost| Reason::DaemonLost)?;
+    file.link = Some(Link { connection, slot, shared });
+    file.log = log;
+    Ok(())
+}
+
+/// Gives a file that is linked without a log, to be read, a log to be written.
+pub(crate) fn attach(file: &mut OpenFile, link: Link, log_len: u64) -> Result<(), Reason> {
+    let log = new_log(link.connection, log_len).ok_or(Reason::Credit)?;
+    let request =
+        Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
+    match link.connection.call(request) {
+        Ok(Ok(_)) => {
+            file.log = Some(log);
+            Ok(())
+        }
+        Ok(Err(_)) => {
+            give_log(link.connection, &log);
+            Err(Reason::Credit)
+        }
+        Err(Lost) => Err(Reason::DaemonLost),
+    }
+}
+
+/// Copies `data`, which goes to `at` (or to the end of the file for [`APPEND`]), into the log.
+///
+/// # Errors
+///
+/// The daemon is lost; so many bytes were accepted before.
+pub(crate) fn accept(link: Link, log: &mut Log, data: &[&[u8]], at: u64) -> Result<(), usize> {
+    let mut done = 0;
+    for piece in data {
+        let mut rest: &[u8] = piece;
+        while !rest.is_empty() {
+            let to = if at == APPEND { APPEND } else { at + done as u64 };
+            let Some(len) = accept_some(link, log, rest, to) else {
+                make_room(link, log).map_err(|Lost| done)?;
+                continue;
+            };
+            done += len;
+            rest = rest.get(len..).unwrap_or_default();
+            link.connection.raise_dirty(link.slot as usize);
+            let head = log.producer.head();
+            if head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
+                log.kicked = head;
+                link.connection.kick(link.slot as usize);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Accepts the first bytes of `data`; `None` when the log has no room.
+fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize> {
+    let wanted = data.len().min(COPY_MAX);
+    let range = log.producer.reserve(link.shared, to, wanted as u64)?;
+    let start = usize::try_from(log.at + log.producer.ring_at(range.start)).ok()?;
+    let len = usize::try_from(range.end - range.start).ok()?;
+    let target = link.connection.session.arena().get(start..start + len)?;
+    copy_in(target, data.get(..len)?);
+    log.producer.publish(link.shared, to, len as u64);
+    if to == APPEND {
+        log.note(0, u64::MAX);
+    } else {
+        log.note(to, len as u64);
+    }
+    Some(len)
+}
+
+/// Waits for room in a full log, or moves to a larger one.
+fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
+    let (head, len) = (log.producer.head(), log.producer.capacity());
+    let share = link.connection.arena.lock().map_or(0, |arena| arena.len() / LOG_SHARE);
+    if len >= share {
+        return flush(link, log, head - len / 2);
+    }
+    flush(link, log, head)?;
+    let Some(larger) = new_log(link.connection, (len * 4).min(share)) else { return Ok(()) };
+    let (arena_at, len) = (larger.at, larger.producer.capacity());
+    let attached = link.connection.call(Request::Attach { file: link.slot, arena_at, len })?;
+    if attached.is_err() {
+        give_log(link.connection, &larger);
+        return Ok(());
+    }
+    give_log(link.connection, log);
+    log.at = larger.at;
+    log.producer.attach(len);
+    Ok(())
+}
+
+/// Waits until the log is drained up to `upto`.
+pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
+    log.producer.refresh(link.shared);
+    if log.producer.head() - log.producer.waiting() < upto {
+        // An error of the drain is owed by the slot; what the request itself meets is our mistake.
+        match link.connection.call(Request::Flush { file: link.slot, upto })? {
+            Ok(_) | Err(_) => {}
+        }
+        log.producer.refresh(link.shared);
+    }
+    Ok(())
+}
+
+/// Ends a file's delegation: everything staged is in the file, the daemon has let go of it, and the
+/// kernel has the position. What the drain owes is kept in the file.
+pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>) {
+    let Some(link) = file.link else { return };
+    match link.connection.call(Request::Close { file: link.slot }) {
+        Ok(_) => {
+            link.connection.job.shared().inodes.remove(file.device, file.inode);
+            if let Some(log) = &file.log {
+                give_log(link.connection, log);
+            }
+            file.owed = file.owed.or(take_error(link));
+            if let Ok(mut slots) = link.connection.slots.lock() {
+                slots.give(link.slot);
+            }
+        }
+        Err(Lost) => {
+            if let Some(log) = file.log {
+                take_over(link, &log, fd);
+            }
+            file.owed = file.owed.or(take_error(link));
+            file.left = Some(Reason::DaemonLost);
+        }
+    }
+    if file.log.take().is_some() && !file.access.append {
+        give_position(entry, fd);
+    }
+    file.link = None;
+    entry.is_staged.store(false, Ordering::Release);
+}
+
+/// The error the daemon owes for this file, once.
+pub(crate) fn take_error(link: Link) -> Option<Errno> {
+    let errno = link.shared.take_error()?;
+    Some(Errno::from_raw_os_error(i32::try_from(errno & 0xfff).unwrap_or(5)))
+}
+
+/// Gives the kernel the file position.
+fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>) {
+    let position = SeekFrom::Start(entry.position.load(Ordering::Relaxed));
+    // A position the client computed is in range, and the file is seekable.
+    match fs::seek(fd, position) {
+        Ok(_) | Err(_) => {}
+    }
+}
+
+/// Drains the log from this side. Only after the daemon's death: there is one writer at a time.
+fn take_over(link: Link, log: &Log, fd: BorrowedFd<'_>) {
+    let mut consumer = Consumer::resume(link.shared, log.producer.capacity());
+    loop {
+        let mut runs = [Run::default(); 1];
+        match consumer.runs(link.shared, u64::MAX, &mut runs) {
+            Ok(1) => {}
+            Ok(_) => return,
+            // Only a daemon that scribbled over the slot before it died brings us here.
+            Err(_) => return link.shared.owe(Errno::IO.raw_os_error().unsigned_abs()),
+        }
+        let [run] = runs;
+        if let Err(errno) = take_over_run(link, log, run, fd) {
+            link.shared.owe(errno.raw_os_error().unsigned_abs());
+        }
+        consumer.release(link.shared, run.start + run.len);
+    }
+}
+
+fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut block = [0; TAKE_OVER_BLOCK];
+    let mut done = appended(link, run, fd)?;
+    while done < run.len {
+        let start = usize::try_from(log.at + log.producer.ring_at(run.start + done))
+            .map_err(|_| Errno::OVERFLOW)?;
+        let rest = usize::try_from(run.len - done).map_err(|_| Errno::OVERFLOW)?;
+        let staged = link.connection.session.arena().get(start..).ok_or(Errno::FAULT)?;
+        let len = copy_out(&mut block, staged.get(..rest).unwrap_or(staged));
+        let data = block.get(..len).unwrap_or_default();
+        let at = if run.file_at == APPEND { 0 } else { run.file_at + done };
+        // On a descriptor opened with O_APPEND, Linux appends whatever the offset.
+        done += io::retry_on_intr(|| io::pwrite(fd, data, at))? as u64;
+    }
+    Ok(())
+}
+
+/// Bytes of an append that the daemon had brought into the file when it died.
+fn appended(link: Link, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
+    if run.file_at != APPEND {
+        return Ok(0);
+    }
+    let Some(before) = link.shared.append_under_way(run.start) else { return Ok(0) };
+    let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
+    Ok(size.saturating_sub(before).min(run.len))
+}
+
+fn new_log(connection: &Connection, len: u64) -> Option<Log> {
+    let mut arena = connection.arena.lock().ok()?;
+    let (at, len) = arena.take(len).map(|at| (at, len)).or_else(|| {
+        // A small log is better than none.
+        arena.take(LOG_MIN).map(|at| (at, LOG_MIN))
+    })?;
+    if let Some((from, len)) = arena.untouched(at, len) {
+        let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
+        connection.session.populate(from, len);
+    }
+    Some(Log { at, producer: Producer::new(len), kicked: 0, dirty: (u64::MAX, 0) })
+}
+
+fn give_log(connection: &Connection, log: &Log) {
+    if let Ok(mut arena) = connection.arena.lock() {
+        arena.give(log.at, log.producer.capacity());
+    }
+}
+
+fn flags(access: Access) -> FileFlags {
+    let mut flags = FileFlags::default();
+    for (set, flag) in [
+        (access.append, FileFlags::APPEND),
+        (access.readable, FileFlags::READABLE),
+        (access.writable, FileFlags::WRITABLE),
+    ] {
+        if set {
+            flags = flags.with(flag);
+        }
+    }
+    flags
+}

@@ -1,0 +1,133 @@
+//! Which open file a descriptor number stands for.
+//!
+//! Entries are changed by whoever opens, duplicates, and closes numbers, and read without a lock.
+//! A reader that holds an outdated id finds out when it locks the file and the generation differs.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fd::RawFd;
+
+/// Numbers that can be looked up; higher ones are left to the kernel.
+const NUMBERS: usize = 1 << 16;
+const FOREIGN: u32 = 1;
+const INHERITED: u32 = 2;
+const FILE: u32 = 1 << 31;
+const GENERATIONS: u32 = 1 << 15;
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Never seen, or closed.
+    Unknown,
+    /// Nothing that could be delegated: not a regular file, or one that a rule excludes.
+    Foreign,
+    /// A regular file that another program opened.
+    Inherited,
+    /// One of ours.
+    File(FileId),
+}
+
+/// An open file: where it is kept, and which of the files that were kept there it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) index: u16,
+    pub(crate) generation: u16,
+}
+
+impl FileId {
+    pub(crate) const fn new(index: u16, generation: u16) -> Self {
+        Self { index, generation: generation % (1 << 15) }
+    }
+}
+
+/// The table, one entry per number.
+pub(crate) struct Table([AtomicU32; NUMBERS]);
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU32::new(0) }; NUMBERS])
+    }
+
+    pub(crate) fn get(&self, fd: RawFd) -> Entry {
+        let Some(entry) = self.entry(fd) else { return Entry::Foreign };
+        decode(entry.load(Ordering::Acquire))
+    }
+
+    /// Returns whether the number can be looked up at all.
+    pub(crate) fn set(&self, fd: RawFd, entry: Entry) -> bool {
+        self.entry(fd).map(|slot| slot.store(encode(entry), Ordering::Release)).is_some()
+    }
+
+    /// Makes the number unknown and returns what it stood for.
+    pub(crate) fn take(&self, fd: RawFd) -> Entry {
+        self.entry(fd).map_or(Entry::Foreign, |slot| decode(slot.swap(0, Ordering::AcqRel)))
+    }
+
+    /// The numbers in `first..=last` that stand for files of ours.
+    pub(crate) fn files(&self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, FileId)> {
+        let last = (last as usize).min(NUMBERS - 1);
+        let entries = self.0.get(first as usize..=last).unwrap_or_default();
+        (first..).zip(entries).filter_map(|(number, slot)| {
+            match decode(slot.load(Ordering::Acquire)) {
+                Entry::File(id) => RawFd::try_from(number).ok().map(|fd| (fd, id)),
+                _ => None,
+            }
+        })
+    }
+
+    fn entry(&self, fd: RawFd) -> Option<&AtomicU32> {
+        self.0.get(usize::try_from(fd).ok()?)
+    }
+}
+
+const fn encode(entry: Entry) -> u32 {
+    match entry {
+        Entry::Unknown => 0,
+        Entry::Foreign => FOREIGN,
+        Entry::Inherited => INHERITED,
+        Entry::File(FileId { index, generation }) => {
+            FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
+        }
+    }
+}
+
+const fn decode(word: u32) -> Entry {
+    match word {
+        0 => Entry::Unknown,
+        FOREIGN => Entry::Foreign,
+        INHERITED => Entry::Inherited,
+        _ => {
+            let [low, high, generation_low, generation_high] = word.to_le_bytes();
+            let generation = u16::from_le_bytes([generation_low, generation_high & 0x7f]);
+            Entry::File(FileId { index: u16::from_le_bytes([low, high]), generation })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_survive_the_table() {
+        let table = std::boxed::Box::new(Table::new());
+        let file = Entry::File(FileId::new(4095, 32767));
+        for entry in [Entry::Foreign, Entry::Inherited, file, Entry::File(FileId::new(0, 0))] {
+            assert!(table.set(7, entry));
+            assert_eq!(table.get(7), entry);
+        }
+        table.set(9, file);
+        assert_eq!(table.files(0, u32::MAX).count(), 2);
+        assert_eq!(table.files(8, 8).count(), 0);
+        assert_eq!(table.take(9), file);
+        assert_eq!(table.get(9), Entry::Unknown);
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_foreign() {
+        let table = std::boxed::Box::new(Table::new());
+        assert!(!table.set(1 << 16, Entry::Inherited));
+        assert_eq!(table.get(1 << 16), Entry::Foreign);
+        assert_eq!(table.get(-1), Entry::Foreign);
+    }
+}

@@ -1,0 +1,292 @@
+//! The way of a write, from the program's buffer to staging or, where that cannot be, the kernel.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::{BorrowedFd, RawFd},
+    fs::{self, SeekFrom},
+    io::{self, IoSlice},
+    process::{Resource, getrlimit},
+};
+use shm::staging::APPEND;
+use wire::{Counter, Reason};
+
+use crate::{
+    file::{FileEntry, OpenFile},
+    process::Process,
+    staging::{self, LOG_MIN},
+    table::{Entry, FileId},
+};
+
+/// File systems whose content the kernel makes up: their writes are commands.
+const PSEUDO: [i64; 14] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x27_e0eb,   // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0x6265_6570, // configfs
+    0x7363_6673, // securityfs
+    0x1cd1,      // devpts
+    0x1980_0202, // mqueue
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0xf97c_ff8c, // selinuxfs
+];
+
+/// Pieces of a vectored write that one system call takes.
+const BATCH: usize = 64;
+
+impl Process {
+    pub(crate) fn write(
+        &'static self,
+        fd: RawFd,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        match self.look_up(fd) {
+            Entry::File(id) => self.write_file(fd, id, data, at),
+            Entry::Inherited => {
+                let len = self.kernel_write(fd, data, at)?;
+                self.count_written(Reason::Inherited, len);
+                Ok(len)
+            }
+            Entry::Foreign | Entry::Unknown => self.kernel_write(fd, data, at),
+        }
+    }
+
+    fn write_file(
+        &'static self,
+        fd: RawFd,
+        id: FileId,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let Some(entry) = self.files.get(id) else { return self.kernel_write(fd, data, at) };
+        let Ok(mut file) = entry.lock.lock() else {
+            return self.write_nested(fd, entry, data, at);
+        };
+        if file.generation != id.generation || !file.access.writable {
+            return self.kernel_write(fd, data, at);
+        }
+        if let Some(errno) = file.owed.take() {
+            return Err(errno);
+        }
+        let len = total(data);
+        if let Err(reason) = self.ready(fd, entry, &mut file) {
+            if file.placeholder {
+                self.leave_file(fd, entry, &mut file, reason);
+            }
+            let len = self.kernel_write(fd, data, at)?;
+            self.count_written(reason, len);
+            return Ok(len);
+        }
+        let start = if file.access.append {
+            APPEND
+        } else {
+            at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed))
+        };
+        let is_in_range =
+            start == APPEND || i64::try_from(start.saturating_add(len as u64)).is_ok();
+        if len == 0 {
+            return Ok(0);
+        }
+        if !is_in_range {
+            // The kernel knows the errors of what cannot be written.
+            let at = (!file.access.append).then_some(start);
+            return self.kernel_write(fd, data, at);
+        }
+        file.window.as_mut().map(|window| window.filled = 0);
+        if at.is_none() && !file.access.append {
+            // Reserved first, so that a signal handler that interrupts us writes behind this.
+            entry.position.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        self.stage(fd, entry, &mut file, data, start)
+    }
+
+    /// Stages all of `data`, or hands what could not be staged to the kernel.
+    fn stage(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        data: &[&[u8]],
+        start: u64,
+    ) -> io::Result<usize> {
+        let len = total(data);
+        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
+        if let Some(errno) = staging::take_error(link) {
+            if start != APPEND {
+                entry.position.store(start, Ordering::Relaxed);
+            }
+            return Err(errno);
+        }
+        let mut staged = staging::accept(link, log, data, start);
+        self.log_len.store(log.producer.capacity(), Ordering::Relaxed);
+        let waits = file.is_synchronous
+            || link.shared.is_synchronous()
+            || self.config.get().is_some_and(|config| config.synchronous);
+        if staged.is_ok() && waits {
+            staged = staging::flush(link, log, log.producer.head()).map_err(|_| len);
+        }
+        let accepted = staged.err().unwrap_or(len);
+        self.count(Counter::BytesStaged, accepted as u64);
+        self.count(Counter::BytesWritten, accepted as u64);
+        self.count(Counter::Writes, 1);
+        if waits {
+            if let Some(errno) = staging::take_error(link) {
+                return Err(errno);
+            }
+        }
+        if staged.is_err() {
+            self.leave_file(fd, entry, file, Reason::DaemonLost);
+            return self.write_rest(fd, data, start, accepted);
+        }
+        Ok(len)
+    }
+
+    /// The daemon went away after `accepted` bytes: writes the others directly.
+    fn write_rest(
+        &'static self,
+        fd: RawFd,
+        data: &[&[u8]],
+        start: u64,
+        accepted: usize,
+    ) -> io::Result<usize> {
+        let (mut skip, mut done) = (accepted, accepted);
+        for piece in data {
+            let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
+            skip -= skip.min(piece.len());
+            let mut left = rest;
+            while !left.is_empty() {
+                let at = if start == APPEND { 0 } else { start + done as u64 };
+                // With O_APPEND, Linux appends whatever the offset.
+                let wrote = io::retry_on_intr(|| io::pwrite(self.borrow(fd), left, at))?;
+                self.count_written(Reason::DaemonLost, wrote);
+                done += wrote;
+                left = left.get(wrote..).unwrap_or_default();
+            }
+        }
+        Ok(done)
+    }
+
+    /// Makes the file ready to be staged to.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel must take this write; it has the file position then.
+    fn ready(
+        &'static self,
+        fd: RawFd,
+        entry: &'static FileEntry,
+        file: &mut OpenFile,
+    ) -> Result<(), Reason> {
+        if let Some(reason) = file.left {
+            return Err(reason);
+        }
+        if file.link.is_some_and(|link| link.connection.is_lost()) {
+            self.leave_file(fd, entry, file, Reason::DaemonLost);
+            return Err(Reason::DaemonLost);
+        }
+        if file.log.is_some() {
+            return Ok(());
+        }
+        if let Some(reason) = self.unfit(fd) {
+            self.fall_back(file, reason);
+            return Err(reason);
+        }
+        let connection = self.connection().ok_or(Reason::DaemonLost)?;
+        let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
+        let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
+        match file.link {
+            Some(link) => staging::attach(file, link, log_len)?,
+            None => staging::link(connection, file, self.borrow(fd), log_len)?,
+        }
+        if !entry.is_staged.load(Ordering::Acquire) {
+            entry.position.store(position, Ordering::Relaxed);
+            entry.is_staged.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Why a file can never be staged to.
+    fn unfit(&self, fd: RawFd) -> Option<Reason> {
+        // A size limit is enforced on the process that makes the system call: not on the daemon.
+        if getrlimit(Resource::Fsize).current.is_some() {
+            return Some(Reason::Unsupported);
+        }
+        let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);
+        kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
+    }
+
+    /// A signal handler writes to the file that the code beneath it is using.
+    fn write_nested(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let len = total(data) as u64;
+        let keeps_position = entry.is_staged.load(Ordering::Acquire);
+        let at = match at {
+            // Behind what the interrupted write has reserved; a file opened to append ignores it.
+            None if keeps_position => Some(entry.position.fetch_add(len, Ordering::Relaxed)),
+            at => at,
+        };
+        let len = self.kernel_write(fd, data, at)?;
+        self.count_written(Reason::Nested, len);
+        Ok(len)
+    }
+
+    pub(crate) fn kernel_write(
+        &self,
+        fd: RawFd,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let fd = self.borrow(fd);
+        match (data, at) {
+            ([data], None) => io::write(fd, data),
+            ([data], Some(at)) => io::pwrite(fd, data, at),
+            _ => kernel_write_pieces(fd, data, at),
+        }
+    }
+
+    /// Counts bytes of a regular file that went past the daemon.
+    pub(crate) fn count_written(&'static self, reason: Reason, len: usize) {
+        self.count(Counter::BytesWritten, len as u64);
+        self.count(Counter::BytesUndelegated(reason), len as u64);
+        self.count(Counter::Writes, 1);
+    }
+}
+
+fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+    let mut done = 0;
+    for batch in data.chunks(BATCH) {
+        let mut pieces: [IoSlice<'_>; BATCH] = core::array::from_fn(|_| IoSlice::new(&[]));
+        for (piece, data) in pieces.iter_mut().zip(batch) {
+            *piece = IoSlice::new(data);
+        }
+        let pieces = pieces.get(..batch.len()).unwrap_or_default();
+        let wrote = match at {
+            None => io::writev(fd, pieces),
+            Some(at) => io::pwritev(fd, pieces, at + done as u64),
+        };
+        match wrote {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(len) => done += len,
+        }
+        if wrote != Ok(total(batch)) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn total(data: &[&[u8]]) -> usize {
+    data.iter().map(|piece| piece.len()).sum()
+}
