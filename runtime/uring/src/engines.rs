@@ -44,6 +44,17 @@ pub enum Choice {
     Threads,
 }
 
+/// Operations taken by each engine since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Performed on the spot.
+    pub inline: u64,
+    /// Given to io_uring.
+    pub ring: u64,
+    /// Given to engine threads.
+    pub threads: u64,
+}
+
 /// The engines of one executor. Cheap to clone.
 #[derive(Clone)]
 pub struct Engines(Rc<Inner>);
@@ -63,6 +74,7 @@ struct State {
     ring: Result<Ring, NoRing>,
     threads: Threads,
     slow: Vec<SlowDevice>,
+    counters: Counters,
     /// Which engine is reaped first, so that none uses up the budget of every visit.
     first: usize,
 }
@@ -104,6 +116,7 @@ impl Engines {
             ring,
             threads: Threads::new(thread_count, events.unparker()),
             slow: Vec::new(),
+            counters: Counters::default(),
             first: 0,
         };
         let engines = Self(Rc::new(Inner {
@@ -204,6 +217,12 @@ impl Engines {
         }
     }
 
+    /// Operations taken by each engine since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.state.borrow().counters
+    }
+
     async fn transfer(self, file: File, operation: Operation) -> io::Result<usize> {
         let len = self.run(Some(&file), operation).await?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
@@ -268,41 +287,35 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let route = file.map_or(Route::Threads, |file| self.route(file, &operation, handle));
+        let route = file.map_or(Route::Threads, |file| {
+            route(self.choice, file.kind(), &operation, self.is_slow(file, handle))
+        });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
             Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
             Route::Cached => match self.inline.submit_cached(operation, token) {
                 Some(cold) => self.submit_ring(cold, token),
-                None => Ok(()),
+                None => {
+                    self.counters.inline += 1;
+                    Ok(())
+                }
             },
             Route::Ring => self.submit_ring(operation, token),
-            Route::Threads => self.threads.submit(operation, token),
-        }
-    }
-
-    /// The table at the head of this file.
-    fn route(&mut self, file: &File, operation: &Operation, handle: &Handle) -> Route {
-        match (self.choice, file.kind(), operation) {
-            (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
-            (Choice::Uring, ..) => Route::Ring,
-            (_, Kind::Memory, _) => Route::Inline,
-            (_, Kind::Direct, _) => Route::Ring,
-            (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
-            (_, Kind::Cached, Operation::Write { .. }) if self.is_slow(file, handle) => {
-                Route::Threads
-            }
-            (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
-            (_, Kind::Cached, _) => Route::Ring,
-            (_, Kind::Other, _) => Route::Threads,
+            Route::Threads => self.submit_threads(operation, token),
         }
     }
 
     fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
-        match &mut self.ring {
-            Ok(ring) => ring.submit(operation, token),
-            Err(_) => self.threads.submit(operation, token),
-        }
+        let Ok(ring) = &mut self.ring else { return self.submit_threads(operation, token) };
+        ring.submit(operation, token)?;
+        self.counters.ring += 1;
+        Ok(())
+    }
+
+    fn submit_threads(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+        self.threads.submit(operation, token)?;
+        self.counters.threads += 1;
+        Ok(())
     }
 
     /// Performs the operation on the spot and remembers a device that was slow to take it.
@@ -314,7 +327,8 @@ impl State {
         handle: &Handle,
     ) -> Result<(), Refused> {
         let start = handle.now();
-        let submitted = self.inline.submit(operation, token);
+        self.inline.submit(operation, token)?;
+        self.counters.inline += 1;
         let end = handle.now();
         if let Some(file) = file.filter(|file| file.kind() != Kind::Memory) {
             if end.saturating_since(start) > INLINE_TIME_MAX {
@@ -322,7 +336,7 @@ impl State {
                 self.slow.push(SlowDevice { device: file.device(), until: end + SLOW_FOR });
             }
         }
-        submitted
+        Ok(())
     }
 
     /// Forgets devices whose time is over.
@@ -354,3 +368,68 @@ impl State {
 }
 
 const ENGINE_COUNT: usize = 3;
+
+/// The table at the head of this file. `slow`: the device was slow to take a write.
+fn route(choice: Choice, kind: Kind, operation: &Operation, slow: bool) -> Route {
+    match (choice, kind, operation) {
+        (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
+        (Choice::Uring, ..) | (_, Kind::Direct, _) => Route::Ring,
+        (_, Kind::Memory, _) => Route::Inline,
+        (_, Kind::Other, _) => Route::Threads,
+        (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
+        (_, Kind::Cached, Operation::Write { .. }) if slow => Route::Threads,
+        (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
+        (_, Kind::Cached, Operation::Sync { .. } | Operation::Fetch { .. }) => Route::Ring,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File as StdFile, os::fd::OwnedFd};
+
+    use super::*;
+    use crate::memory::Heap;
+
+    fn operations() -> [Operation; 5] {
+        let file = Arc::new(OwnedFd::from(StdFile::open("/dev/null").expect("is there")));
+        let (at, len, buffers) = (0, 1, || Buffers::from(Heap::buffer(1)));
+        [
+            Operation::Read { file: file.clone(), at, into: buffers() },
+            Operation::Write { file: file.clone(), at, from: buffers() },
+            Operation::Sync { file: file.clone(), data_only: true },
+            Operation::Fetch { file, at, len },
+            Operation::Call(Box::new(|| Ok(0))),
+        ]
+    }
+
+    fn routes(choice: Choice, kind: Kind, slow: bool) -> [Route; 5] {
+        operations().map(|operation| route(choice, kind, &operation, slow))
+    }
+
+    #[test]
+    fn routes_are_those_of_the_table() {
+        use Route::{Cached, Inline, Ring, Threads};
+        let auto = |kind| routes(Choice::Auto, kind, false);
+        assert_eq!(auto(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
+        assert_eq!(auto(Kind::Direct), [Ring, Ring, Ring, Ring, Threads]);
+        assert_eq!(auto(Kind::Cached), [Cached, Inline, Ring, Ring, Threads]);
+        assert_eq!(auto(Kind::Other), [Threads; 5]);
+    }
+
+    #[test]
+    fn a_slow_device_keeps_writes_off_the_executor() {
+        use Route::{Cached, Inline, Ring, Threads};
+        let slow = |kind| routes(Choice::Auto, kind, true);
+        assert_eq!(slow(Kind::Cached), [Cached, Threads, Ring, Ring, Threads]);
+        assert_eq!(slow(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
+    }
+
+    #[test]
+    fn a_choice_overrides_the_table() {
+        use Route::{Ring, Threads};
+        for kind in [Kind::Memory, Kind::Direct, Kind::Cached, Kind::Other] {
+            assert_eq!(routes(Choice::Uring, kind, false), [Ring, Ring, Ring, Ring, Threads]);
+            assert_eq!(routes(Choice::Threads, kind, false), [Threads; 5]);
+        }
+    }
+}
