@@ -8,11 +8,12 @@
 //! | any other | threads | threads | threads | threads |
 //!
 //! Calls go to threads, and so does all that says ring where io_uring is not to be had. An inline
-//! call that takes more than a millisecond sends the writes of that device to threads for a second.
+//! call that takes more than a millisecond sends the writes of that device to threads for
+//! 64 ms, and longer each time it proves slow again, up to a second.
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Handle, Instant, Notify, Source};
+use executor::{Armed, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refused, Token},
@@ -22,15 +23,13 @@ use crate::{
     operation::Operation,
     parker::Events,
     ring::Ring,
+    slow::SlowDevices,
     threads::Threads,
     waiting::Waiting,
 };
 
 /// An inline call longer than this makes its device slow.
 const INLINE_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// How long a device counts as slow.
-const SLOW_FOR: Duration = Duration::from_secs(1);
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +72,7 @@ struct State {
     /// Or why there is none.
     ring: Result<Ring, NoRing>,
     threads: Threads,
-    slow: Vec<SlowDevice>,
+    slow: SlowDevices,
     counters: Counters,
     /// Which engine is reaped first, so that none uses up the budget of every visit.
     first: usize,
@@ -83,11 +82,6 @@ struct State {
 enum NoRing {
     NotWanted,
     Failed(io::Error),
-}
-
-struct SlowDevice {
-    device: u64,
-    until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +109,7 @@ impl Engines {
             inline: Inline::new(),
             ring,
             threads: Threads::new(thread_count, events.unparker()),
-            slow: Vec::new(),
+            slow: SlowDevices::default(),
             counters: Counters::default(),
             first: 0,
         };
@@ -288,7 +282,7 @@ impl State {
         handle: &Handle,
     ) -> Result<(), Refused> {
         let route = file.map_or(Route::Threads, |file| {
-            route(self.choice, file.kind(), &operation, self.is_slow(file, handle))
+            route(self.choice, file.kind(), &operation, self.slow.contains(file.device(), handle))
         });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
@@ -332,21 +326,10 @@ impl State {
         let end = handle.now();
         if let Some(file) = file.filter(|file| file.kind() != Kind::Memory) {
             if end.saturating_since(start) > INLINE_TIME_MAX {
-                self.slow.retain(|slow| slow.device != file.device());
-                self.slow.push(SlowDevice { device: file.device(), until: end + SLOW_FOR });
+                self.slow.mark(file.device(), end);
             }
         }
         Ok(())
-    }
-
-    /// Forgets devices whose time is over.
-    fn is_slow(&mut self, file: &File, handle: &Handle) -> bool {
-        if self.slow.is_empty() {
-            return false;
-        }
-        let now = handle.now();
-        self.slow.retain(|slow| slow.until > now);
-        self.slow.iter().any(|slow| slow.device == file.device())
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {

@@ -14,6 +14,7 @@ mod operation;
 mod parker;
 mod plain;
 mod ring;
+mod slow;
 mod threads;
 mod waiting;
 
