@@ -7,11 +7,10 @@
 //! | local, cached | inline if in the page cache, else ring | inline while fast, else threads | ring | ring |
 //! | any other | threads | threads | threads | threads |
 //!
-//! Calls go to threads, and so does all that says ring where io_uring is not to be had. An inline
-//! call that takes more than a millisecond sends the writes of that device to threads for
-//! 64 ms, and longer each time it proves slow again, up to a second.
+//! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes of
+//! a device that proved slow go to threads for a second; see `slow`.
 
-use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
 
 use executor::{Armed, Handle, Notify, Source};
 
@@ -27,9 +26,6 @@ use crate::{
     threads::Threads,
     waiting::Waiting,
 };
-
-/// An inline call longer than this makes its device slow.
-const INLINE_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -312,7 +308,7 @@ impl State {
         Ok(())
     }
 
-    /// Performs the operation on the spot and remembers a device that was slow to take it.
+    /// Performs the operation on the spot and notes a device that is slow to take it.
     fn submit_inline(
         &mut self,
         file: Option<&File>,
@@ -320,14 +316,12 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let start = handle.now();
+        let device = file.filter(|file| file.kind() != Kind::Memory).map(File::device);
+        let observed = device.map(|device| self.slow.begin(device, handle));
         self.inline.submit(operation, token)?;
         self.counters.inline += 1;
-        let end = handle.now();
-        if let Some(file) = file.filter(|file| file.kind() != Kind::Memory) {
-            if end.saturating_since(start) > INLINE_TIME_MAX {
-                self.slow.mark(file.device(), end);
-            }
+        if let Some(observed) = observed {
+            self.slow.end(&observed, handle);
         }
         Ok(())
     }

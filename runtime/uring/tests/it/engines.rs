@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, io, rc::Rc};
 
-use executor::{Class, Clock, Instant};
+use executor::Class;
 use uring::{Buffers, Choice, Engines, Heap};
 
 use crate::support::{CHOICES, Core, buffer, content, dirs, open};
@@ -72,30 +72,6 @@ fn a_storm_of_completions_is_reaped_completely() {
             });
         }
     }
-}
-
-/// A clock by which every call takes longer than an inline call may.
-#[derive(Default)]
-struct SlowClock(Cell<u64>);
-
-impl Clock for SlowClock {
-    fn now(&self) -> Instant {
-        self.0.set(self.0.get() + 2_000_000);
-        Instant::from_nanos(self.0.get())
-    }
-}
-
-#[test]
-fn a_slow_inline_write_sends_the_next_to_a_thread() {
-    let dir = dirs().swap_remove(0);
-    let mut core = Core::with_clock(Choice::Auto, 1, Rc::new(SlowClock::default()));
-    let (engines, file) = (core.engines.clone(), open(&dir, "data").expect("created"));
-    for _ in 0..2 {
-        let write = engines.write(&file, 0, buffer(b"slow").into());
-        assert_eq!(core.executor.run_until(write).expect("written"), 4);
-    }
-
-    assert_eq!(engines.counters().threads, 1);
 }
 
 #[test]

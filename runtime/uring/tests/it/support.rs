@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Clock, Config, Executor, Handle, Sleep};
+use executor::{Config, Executor, Handle, Sleep};
 use uring::{Buffer, Choice, Engines, Events, File, Heap, SystemClock};
 
 /// Every way to choose engines.
@@ -29,13 +29,9 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(choice: Choice, thread_count: usize) -> Self {
-        Self::with_clock(choice, thread_count, Rc::new(SystemClock))
-    }
-
-    pub(crate) fn with_clock(choice: Choice, thread_count: usize, clock: Rc<dyn Clock>) -> Self {
         let events = Events::new().expect("epoll");
         let parker = Box::new(events.parker());
-        let executor = Executor::new(clock, parker, Config::default());
+        let executor = Executor::new(Rc::new(SystemClock), parker, Config::default());
         let engines = Engines::new(&executor.handle(), choice, thread_count, &events);
         Self { executor, engines }
     }
