@@ -59,7 +59,7 @@ fn pipe() -> (File, OwnedFd) {
 
 #[test]
 fn dropped_read_keeps_its_buffer_in_the_ring() {
-    let mut core = Core::new(Choice::Uring, 1);
+    let Some(mut core) = Core::with_ring() else { return };
     let (memory, (file, write)) = (Watched::filled(0), pipe());
     start_and_drop(core.engines.read(&file, 0, memory.buffer().into()));
     core.turn_a_while();
@@ -73,7 +73,7 @@ fn dropped_read_keeps_its_buffer_in_the_ring() {
 
 #[test]
 fn dropped_write_keeps_its_buffer_in_the_ring() {
-    let mut core = Core::new(Choice::Uring, 1);
+    let Some(mut core) = Core::with_ring() else { return };
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
     let full = rustix::pipe::fcntl_getpipe_size(&write).expect("a pipe");
     StdFile::from(write.try_clone().expect("one more")).write_all(&vec![0; full]).expect("fits");
@@ -94,7 +94,7 @@ fn dropped_write_keeps_its_buffer_in_the_ring() {
 
 #[test]
 fn dropped_sync_keeps_its_descriptor_in_the_ring() {
-    let mut core = Core::new(Choice::Uring, 1);
+    let Some(mut core) = Core::with_ring() else { return };
     let file = open(dirs().first().expect("disk"), "data").expect("created");
     start_and_drop(core.engines.sync(&file, false));
     assert!(Arc::strong_count(file.fd()) > 1);
@@ -104,7 +104,7 @@ fn dropped_sync_keeps_its_descriptor_in_the_ring() {
 
 #[test]
 fn dropped_fetch_keeps_its_descriptor_in_the_ring() {
-    let mut core = Core::new(Choice::Uring, 1);
+    let Some(mut core) = Core::with_ring() else { return };
     let (file, write) = pipe();
     start_and_drop(core.engines.fetch(&file, 0, LEN));
     core.turn_a_while();
@@ -185,7 +185,7 @@ fn dropped_call_keeps_what_it_captured_and_runs() {
 
 #[test]
 fn closing_the_ring_waits_until_the_kernel_holds_nothing() {
-    let mut core = Core::new(Choice::Uring, 1);
+    let Some(mut core) = Core::with_ring() else { return };
     let (memory, (file, _write)) = (Watched::filled(0), pipe());
     start_and_drop(core.engines.read(&file, 0, memory.buffer().into()));
     core.turn_a_while();

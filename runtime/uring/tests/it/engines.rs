@@ -108,7 +108,7 @@ fn more_operations_than_fit_wait_for_room() {
 fn direct_files_go_to_the_ring() {
     let dir = dirs().swap_remove(0);
     let path = dir.path().join("direct");
-    let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).expect("fits");
     let mut options = std::fs::File::options();
     options.read(true).write(true).create(true);
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);

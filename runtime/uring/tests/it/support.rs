@@ -36,6 +36,12 @@ impl Core {
         Self { executor, engines }
     }
 
+    /// One that gives everything to io_uring; `None` where that is forbidden.
+    pub(crate) fn with_ring() -> Option<Self> {
+        let core = Self::new(Choice::Uring, 1);
+        core.engines.describe().starts_with("io_uring").then_some(core)
+    }
+
     /// Runs `future`, which must be ready before the deadline.
     pub(crate) fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
         let handle = self.executor.handle();
