@@ -2,11 +2,13 @@
 //! exit code and, when it failed, one line on standard error.
 #![forbid(unsafe_code)]
 
+mod check;
 mod config;
 mod doctor;
 mod drain;
 mod env;
 mod failure;
+mod finding;
 mod job;
 mod library;
 mod loader;
@@ -47,6 +49,7 @@ enum Command {
     Status(status::Args),
     Drain(drain::Args),
     Doctor(doctor::Args),
+    Check(check::Args),
     Env(env::Args),
     Config(show::Args),
 }
@@ -74,6 +77,7 @@ fn start(command: &Command, environment: &Environment) -> Result<(), Failure> {
         Command::Status(args) => status::status(args, environment),
         Command::Drain(args) => drain::drain(args, environment),
         Command::Doctor(args) => doctor::doctor(args, environment),
+        Command::Check(args) => check::check(args, environment),
         Command::Env(args) => env::env(args, environment),
         Command::Config(args) => show::config(args, environment),
     }

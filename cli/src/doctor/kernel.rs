@@ -14,7 +14,7 @@ use rustix::{
     process::PidfdFlags,
 };
 
-use super::Finding;
+use crate::finding::Finding;
 
 const PROBE_LEN: usize = 4096;
 

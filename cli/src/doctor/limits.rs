@@ -5,8 +5,7 @@ use rustix::{
     thread::CpuSet,
 };
 
-use super::Finding;
-use crate::{config::Config, machine, size::Size};
+use crate::{config::Config, finding::Finding, machine, size::Size};
 
 /// Enough to register the daemon's buffers with a ring.
 const MEMLOCK_MIN: u64 = 64 << 20;

@@ -12,9 +12,9 @@ use rustix::{
     process::{Pid, PidfdFlags},
 };
 
-use super::Finding;
 use crate::{
     config::{Config, Environment},
+    finding::Finding,
     job::Job,
     library::{self, LD_PRELOAD},
     loader::Loader,

@@ -1,6 +1,7 @@
 //! The built command `kakehi`, as a user starts it: what it prints, its exit codes, its one line
 //! when something is wrong.
 
+mod check;
 mod config;
 mod doctor;
 mod job;
