@@ -2,6 +2,7 @@
 //! exit code and, when it failed, one line on standard error.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod config;
 mod doctor;
@@ -52,6 +53,7 @@ enum Command {
     Check(check::Args),
     Env(env::Args),
     Config(show::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +82,7 @@ fn start(command: &Command, environment: &Environment) -> Result<(), Failure> {
         Command::Check(args) => check::check(args, environment),
         Command::Env(args) => env::env(args, environment),
         Command::Config(args) => show::config(args, environment),
+        Command::Bench(args) => bench::bench(args),
     }
 }
 

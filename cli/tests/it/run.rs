@@ -1,6 +1,6 @@
 //! `kakehi run` with the kill switch, and the command line itself.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use tempfile::tempdir;
 
@@ -54,4 +54,19 @@ fn help_of_every_command_goes_to_standard_output() {
     }
     let (code, version, _) = output(kakehi(folder.path()).arg("--version"));
     assert_eq!((code, version), (0, format!("kakehi {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn bench_starts_the_program_beside_this_one() {
+    let folder = tempdir().expect("temporary folder");
+    let kakehi_there = folder.path().join("kakehi");
+    fs::copy(env!("CARGO_BIN_EXE_kakehi"), &kakehi_there).expect("copied");
+    let start = || {
+        let mut command = std::process::Command::new(&kakehi_there);
+        command.args(["bench", "delegate", "--quick"]);
+        command
+    };
+    fails(&mut start(), 1, &["kakehi-bench", "make install"]);
+    symlink("/bin/echo", folder.path().join("kakehi-bench")).expect("link");
+    assert_eq!(output(&mut start()), (0, "delegate --quick\n".to_owned(), String::new()));
 }
