@@ -8,7 +8,7 @@ set -eu -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-simulate() { # all output goes to folder $1; a second run continues from the first one's restart files
+simulate() { # all output goes to folder $1; the second run continues from the first one's files
     local mpirun=(mpirun --allow-run-as-root --oversubscribe -n 4)
     export OMP_NUM_THREADS=1
     mkdir "$1"

@@ -55,7 +55,10 @@ rust() { # a cargo that is new enough: the one there is, Debian's, or rustup's
         curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
             sh -s -- -y --profile default --no-modify-path
     fi
-    cargo --version
+    cargo --version || {
+        echo "setup: Rust could not be installed; install cargo $RUST_MIN or later by hand" >&2
+        exit 1
+    }
 }
 
 case ${1:-all} in
