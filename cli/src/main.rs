@@ -1,3 +1,104 @@
-//! The command `kakehi`.
+//! The command `kakehi`: parses the command line, starts one command, and turns its result into an
+//! exit code and, when it failed, one line on standard error.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod bench;
+mod check;
+mod config;
+mod doctor;
+mod drain;
+mod env;
+mod failure;
+mod finding;
+mod job;
+mod library;
+mod loader;
+mod machine;
+mod output;
+mod run;
+mod serve;
+mod settings;
+mod show;
+mod size;
+mod span;
+mod status;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::{Parser as _, error::ErrorKind};
+
+use crate::{
+    config::Environment,
+    failure::{Code, Failure},
+};
+
+/// Delegates the file I/O of unmodified programs to a daemon on the same node.
+#[derive(clap::Parser, Debug)]
+#[command(name = "kakehi", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Run(run::Args),
+    Serve(serve::Args),
+    Status(status::Args),
+    Drain(drain::Args),
+    Doctor(doctor::Args),
+    Check(check::Args),
+    Env(env::Args),
+    Config(show::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => start(&arguments.command, &Environment::read()),
+        Err(why) if !why.use_stderr() => output::print(&why.render().to_string()),
+        Err(why) => Err(usage(&why)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody is left to tell when standard error is gone; the code still says it.
+            writeln!(io::stderr(), "{failure}").ok();
+            failure.code.into()
+        }
+    }
+}
+
+fn start(command: &Command, environment: &Environment) -> Result<(), Failure> {
+    match command {
+        Command::Run(args) => run::run(args, environment),
+        Command::Serve(args) => serve::serve(args, environment),
+        Command::Status(args) => status::status(args, environment),
+        Command::Drain(args) => drain::drain(args, environment),
+        Command::Doctor(args) => doctor::doctor(args, environment),
+        Command::Check(args) => check::check(args, environment),
+        Command::Env(args) => env::env(args, environment),
+        Command::Config(args) => show::config(args, environment),
+        Command::Bench(args) => bench::bench(args),
+    }
+}
+
+/// The parser's several lines as one.
+fn usage(why: &clap::Error) -> Failure {
+    if why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("usage", "no command was named", "see 'kakehi --help'");
+    }
+    let text = why.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let why = lines.join(" ");
+    Failure::new(
+        Code::Usage,
+        "usage",
+        why.strip_prefix("error: ").unwrap_or(&why),
+        "see 'kakehi --help' and 'kakehi COMMAND --help'",
+    )
+}

@@ -1,0 +1,73 @@
+# For people, packagers, and .ci/run. `make setup demo` is all a fresh Debian machine needs.
+PREFIX ?= /usr/local
+CARGO ?= cargo
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# Where models run: executor and shared memory, the two places with hand-written ordering.
+MODELLED := -p executor -p shm
+# `preload` is no_std with a panic handler of its own: it builds under its own profile only.
+PRELOAD := -p preload --profile preload
+WHOLE := --workspace --exclude preload
+
+.PHONY: build setup demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
+
+build:
+	$(CARGO) build --release
+	$(CARGO) build $(PRELOAD)
+
+setup:
+	sh packaging/setup.sh all
+
+# LAMMPS on 4 ranks, natively and under kakehi, compared byte for byte.
+demo: setup build
+	bash e2e/demo.sh
+
+# Everything; under 20 minutes on 2 cores.
+test: fmt clippy doc build unit e2e loom miri
+	@echo "make test: all passed"
+
+fmt:
+	$(CARGO) fmt --all --check
+
+# Debian 12 packages no clippy for its newer Rust; rustup has it.
+clippy:
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then set -ex; \
+		$(CARGO) clippy $(WHOLE) --all-targets -- -D warnings; \
+		$(CARGO) clippy $(PRELOAD) -- -D warnings; \
+	else echo "1 SKIPPED: clippy: this Rust has none"; fi
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WHOLE) --no-deps --document-private-items
+
+unit:
+	$(CARGO) test $(WHOLE) --exclude e2e
+
+# Release: these tests run real programs, and the daemon they run is the one that is shipped.
+e2e: build
+	$(CARGO) test --release -p e2e
+
+# Models are in modules named `loom_tests`. A target folder of its own: the flag rebuilds all.
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom $(MODELLED) --lib loom
+
+miri:
+	bash e2e/miri.sh $(MODELLED)
+
+# The long tests: those marked #[ignore].
+soak: build
+	$(CARGO) test --release -p e2e -- --ignored
+
+bench: build
+	target/release/kakehi bench delegate
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
+	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
+	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
+	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,428 @@
+//! Configuration: the one place that reads the environment, and the order of its layers.
+//!
+//! A later layer replaces the value of an earlier one, `rules` as a whole: defaults,
+//! `/etc/kakehi/config.toml`, `$XDG_CONFIG_HOME/kakehi/config.toml`, `./kakehi.toml`,
+//! `$KAKEHI_CONFIG`, the variables `KAKEHI_*`, flags. A name nobody knows is an error everywhere:
+//! a misspelt setting must not be ignored in silence.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+    fmt, fs,
+    io::{self, ErrorKind},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use crate::{
+    failure::Failure,
+    machine,
+    settings::{Cores, Engine, Idle, Level, Place, Rules, SETTINGS, Switch},
+    size::Size,
+    span::Span,
+};
+
+/// Names the configuration file above all others; the only variable that is no setting.
+const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
+const PREFIX: &str = "KAKEHI_";
+const STAGING: Size = Size(32 << 20);
+const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
+/// The share of the memory this job may use that staging may use.
+const MEMORY_SHARE: u64 = 4;
+/// The default is a multiple of it, so that it reads well.
+const MEMORY_GRAIN: u64 = 1 << 20;
+
+/// What the process was given: its variables and its current folder.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    /// Missing when the current folder has been removed.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Self {
+        Self { variables: env::vars_os().collect(), folder: env::current_dir().ok() }
+    }
+
+    /// The value of a variable; an empty one counts as unset.
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
+        let value = self.variables.get(OsStr::new(name))?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// The folders of a list like `PATH`; none when it is unset.
+    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
+        self.get(name).map(|list| env::split_paths(list).collect()).unwrap_or_default()
+    }
+
+    /// Where `name` is: as it is when it has a slash, else the first executable file in `PATH`.
+    pub(crate) fn find_program(&self, name: &OsStr) -> Option<PathBuf> {
+        if name.as_encoded_bytes().contains(&b'/') {
+            return Some(PathBuf::from(name));
+        }
+        let executable = |path: &PathBuf| {
+            fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
+        };
+        self.folders("PATH").into_iter().map(|folder| folder.join(name)).find(executable)
+    }
+
+    fn absolute(&self, path: &Path) -> Option<PathBuf> {
+        if path.is_absolute() { Some(path.into()) } else { Some(self.folder.as_ref()?.join(path)) }
+    }
+}
+
+/// Flags that override settings, for the commands that start or describe a daemon.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Flags {
+    /// Folder of the job daemon's socket.
+    #[arg(long, value_name = "DIR")]
+    socket: Option<String>,
+    /// What to do with the files GLOB matches: pass, hybrid, or delegate. The first match wins;
+    /// `**` crosses folders, a relative GLOB starts at the current folder.
+    #[arg(long = "rule", value_name = "GLOB=POLICY")]
+    rules: Vec<String>,
+    /// What an idle daemon core does: interrupt, park, spin, or poll-idle.
+    #[arg(long, value_name = "POLICY")]
+    idle: Option<String>,
+    /// How the daemon executes file I/O: auto, uring, or threads.
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+    /// Cores of the daemon, like 0,2-3; the program gets the others.
+    #[arg(long, value_name = "LIST")]
+    cores: Option<String>,
+}
+
+impl Flags {
+    /// The one flag of the commands that only talk to a daemon.
+    pub(crate) fn socket(socket: Option<String>) -> Self {
+        Self { socket, ..Self::default() }
+    }
+
+    fn given(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
+        let separator = Rules::SEPARATOR.to_string();
+        let rules = (!self.rules.is_empty()).then(|| self.rules.join(&separator));
+        [
+            ("socket", "--socket", self.socket.clone()),
+            ("rules", "--rule", rules),
+            ("idle", "--idle", self.idle.clone()),
+            ("engine", "--engine", self.engine.clone()),
+            ("cores", "--cores", self.cores.clone()),
+        ]
+        .into_iter()
+        .filter_map(|(name, flag, text)| Some((name, flag, text?)))
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One setting as it stands, for people and for the environment of another process.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) meaning: &'static str,
+    /// Missing when nobody set it and it has no default.
+    pub(crate) value: Option<String>,
+    pub(crate) origin: Origin,
+}
+
+impl Row {
+    pub(crate) fn variable(&self) -> String {
+        variable(self.name)
+    }
+}
+
+/// Every setting, checked.
+#[derive(Debug)]
+#[expect(dead_code, reason = "some settings are read by the daemon only")]
+pub(crate) struct Config {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) job: Option<String>,
+    pub(crate) idle: Idle,
+    pub(crate) engine: Engine,
+    pub(crate) cores: Option<Cores>,
+    pub(crate) rules: Rules,
+    pub(crate) staging: Size,
+    pub(crate) memory: Size,
+    pub(crate) sync: bool,
+    pub(crate) disable: bool,
+    pub(crate) fence_timeout: Span,
+    pub(crate) preload: Option<PathBuf>,
+    pub(crate) log: Level,
+    /// The same settings in the order of [`SETTINGS`].
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Config {
+    /// Reads all layers.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` when a layer cannot be read, or has an unknown name or a bad value.
+    pub(crate) fn load(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
+        let mut layers = Layers::default();
+        for file in files(environment)? {
+            layers.add_file(&file)?;
+        }
+        layers.add_variables(environment)?;
+        for (name, flag, text) in flags.given() {
+            layers.add(name, text, Origin::Flag(flag));
+        }
+        Self::check(layers, environment)
+    }
+
+    fn check(layers: Layers, environment: &Environment) -> Result<Self, Failure> {
+        let memory = Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
+        let mut rows = Rows { layers, rows: Vec::new() };
+        Ok(Self {
+            socket: rows.take_path("socket", environment)?,
+            job: rows.take_optional("job", Ok)?,
+            idle: rows.take("idle", Idle::Park)?,
+            engine: rows.take("engine", Engine::Auto)?,
+            cores: rows.take_optional("cores", Ok)?,
+            rules: rows.take_rules(environment)?,
+            staging: rows.take("staging", STAGING)?,
+            memory: rows.take("memory", memory)?,
+            sync: rows.take("sync", Switch(false))?.0,
+            disable: rows.take("disable", Switch(false))?.0,
+            fence_timeout: rows.take("fence_timeout", FENCE_TIMEOUT)?,
+            preload: rows.take_path("preload", environment)?,
+            log: rows.take("log", Level::Warn)?,
+            rows: rows.rows,
+        })
+    }
+}
+
+/// Text of every setting that some layer has, the last layer's.
+#[derive(Debug, Default)]
+struct Layers(BTreeMap<&'static str, (String, Origin)>);
+
+impl Layers {
+    fn add(&mut self, name: &'static str, text: String, origin: Origin) {
+        self.0.insert(name, (text, origin));
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), Failure> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(why) => {
+                return Err(Failure::usage(path.display(), why, "make it readable or remove it"));
+            }
+        };
+        let table: toml::Table = text.parse().map_err(|why: toml::de::Error| {
+            let line = why.span().map_or(1, |span| {
+                text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+            });
+            Failure::usage(
+                format_args!("{}:{line}", path.display()),
+                why.message(),
+                "write it as TOML: idle = \"park\"",
+            )
+        })?;
+        for (key, value) in &table {
+            let name = known(key).ok_or_else(|| {
+                Failure::usage(path.display(), format_args!("unknown setting '{key}'"), names())
+            })?;
+            let text = text_of(value).ok_or_else(|| {
+                Failure::usage(
+                    path.display(),
+                    format_args!("'{key}' is neither a text, a number, true, false, nor a list"),
+                    format_args!("write it as TOML: {key} = \"…\""),
+                )
+            })?;
+            self.add(name, text, Origin::File(path.into()));
+        }
+        Ok(())
+    }
+
+    fn add_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
+        for variable in environment.variables.keys() {
+            let Some(variable) = variable.to_str().filter(|name| name.starts_with(PREFIX)) else {
+                continue;
+            };
+            let Some(value) = environment.get(variable).filter(|_| variable != CONFIG_VARIABLE)
+            else {
+                continue;
+            };
+            let name = variable.strip_prefix(PREFIX).and_then(|key| known(&key.to_lowercase()));
+            let name = name.filter(|name| self::variable(name) == variable).ok_or_else(|| {
+                Failure::usage(variable, "no setting has this variable; unset it", names())
+            })?;
+            let text = value.to_str().ok_or_else(|| {
+                Failure::usage(variable, "its value is not UTF-8", "correct it or unset it")
+            })?;
+            self.add(name, text.to_owned(), Origin::Variable(variable.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Takes settings out of the layers and keeps a row of each.
+struct Rows {
+    layers: Layers,
+    rows: Vec<Row>,
+}
+
+impl Rows {
+    fn take<T>(&mut self, name: &'static str, default: T) -> Result<T, Failure>
+    where
+        T: FromStr<Err = String> + fmt::Display,
+    {
+        let (value, origin) = self.parse(name)?.unwrap_or((default, Origin::Default));
+        self.keep(name, Some(value.to_string()), origin);
+        Ok(value)
+    }
+
+    /// `finish` makes the parsed value final, or says why it cannot be used.
+    fn take_optional<T>(
+        &mut self,
+        name: &'static str,
+        finish: impl FnOnce(T) -> Result<T, &'static str>,
+    ) -> Result<Option<T>, Failure>
+    where
+        T: FromStr<Err: fmt::Display> + fmt::Display,
+    {
+        let Some((value, origin)) = self.parse(name)? else {
+            self.keep(name, None, Origin::Default);
+            return Ok(None);
+        };
+        let value = finish(value).map_err(|why| bad_value(name, &origin, why))?;
+        self.keep(name, Some(value.to_string()), origin);
+        Ok(Some(value))
+    }
+
+    fn take_path(
+        &mut self,
+        name: &'static str,
+        environment: &Environment,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let absolute = |Place(path): Place| environment.absolute(&path).map(Place).ok_or(NO_FOLDER);
+        Ok(self.take_optional(name, absolute)?.map(|Place(path)| path))
+    }
+
+    fn take_rules(&mut self, environment: &Environment) -> Result<Rules, Failure> {
+        let absolute = |rules: Rules| match &environment.folder {
+            Some(folder) => Ok(rules.starting_at(folder)),
+            None if rules.0.iter().all(|rule| rule.glob.starts_with('/')) => Ok(rules),
+            None => Err(NO_FOLDER),
+        };
+        Ok(self.take_optional("rules", absolute)?.unwrap_or_default())
+    }
+
+    fn parse<T>(&mut self, name: &'static str) -> Result<Option<(T, Origin)>, Failure>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        let Some((text, origin)) = self.layers.0.remove(name) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(value) => Ok(Some((value, origin))),
+            Err(why) => Err(bad_value(name, &origin, why)),
+        }
+    }
+
+    fn keep(&mut self, name: &'static str, value: Option<String>, origin: Origin) {
+        let meaning =
+            SETTINGS.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+        self.rows.push(Row { name, meaning, value, origin });
+    }
+}
+
+const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
+
+fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {
+    let advice = "correct it or leave it out";
+    Failure::usage(format_args!("{name} ({origin})"), why, advice)
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    SETTINGS.iter().map(|(known, _)| *known).find(|known| *known == name)
+}
+
+fn variable(name: &str) -> String {
+    format!("{PREFIX}{}", name.to_uppercase())
+}
+
+fn names() -> String {
+    let names: Vec<_> = SETTINGS.iter().map(|(name, _)| *name).collect();
+    format!("the settings are {}", names.join(", "))
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        toml::Value::Array(list) => {
+            let texts: Option<Vec<_>> = list.iter().map(text_of).collect();
+            Some(texts?.join(&Rules::SEPARATOR.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The configuration files that exist, lowest first.
+fn files(environment: &Environment) -> Result<Vec<PathBuf>, Failure> {
+    let home = || Some(Path::new(environment.get("HOME")?).join(".config"));
+    let user = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let user = user.map(|folder| folder.join("kakehi/config.toml"));
+    let system = Some(PathBuf::from("/etc/kakehi/config.toml"));
+    let mut files: Vec<_> =
+        [system, user].into_iter().flatten().filter(|path| exists(path)).collect();
+    if let Some(path) = environment.folder.as_ref().map(|folder| folder.join("kakehi.toml")) {
+        files.extend(own_file(path)?);
+    }
+    // Named on purpose, so it has to exist: reading it reports that it does not.
+    files.extend(environment.get(CONFIG_VARIABLE).map(PathBuf::from));
+    Ok(files)
+}
+
+fn exists(path: &Path) -> bool {
+    !matches!(fs::metadata(path), Err(why) if absent(&why))
+}
+
+fn absent(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// `./kakehi.toml`, when nobody else can have written it: it may name a library to load.
+fn own_file(path: PathBuf) -> Result<Option<PathBuf>, Failure> {
+    let file = match fs::metadata(&path) {
+        Ok(file) => file,
+        Err(why) if absent(&why) => return Ok(None),
+        Err(why) => {
+            return Err(Failure::usage(path.display(), why, "make it readable or remove it"));
+        }
+    };
+    let owners = [0, rustix::process::getuid().as_raw()];
+    if !owners.contains(&file.uid()) || file.mode() & 0o022 != 0 {
+        return Err(Failure::usage(
+            path.display(),
+            "another user can have written it",
+            format_args!("take its ownership and 'chmod go-w' it, or name it in {CONFIG_VARIABLE}"),
+        ));
+    }
+    Ok(Some(path))
+}

@@ -1,0 +1,74 @@
+//! `kakehi doctor`: tries what delegation needs on this machine, and says what to do.
+//!
+//! Each probe uses the thing itself where it can: a ring is set up, a file is sealed, a library is
+//! loaded. Nothing is left behind but, on first use, the empty folder that holds the jobs' folders.
+
+mod kernel;
+mod limits;
+mod programs;
+
+use serde_json::json;
+
+use crate::{
+    config::{Config, Environment, Flags},
+    failure::{Code, Failure},
+    finding::{self, Finding},
+    loader::Loader,
+    output,
+};
+
+/// Checks this machine: what works, what is missing, and what to do about it.
+///
+/// Exit status: 0 when delegation works, with or without notes; 1 when it cannot work at all.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: Flags,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failure> {
+    let config = Config::load(environment, &args.flags)?;
+    let findings = findings(&config, environment);
+    let problems = finding::problems(&findings);
+    if args.json {
+        output::print_json(&json!({"delegation": problems.is_empty(), "findings": findings}))?;
+    } else {
+        output::print(&finding::lines(&findings))?;
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Failure,
+        "doctor",
+        format_args!("delegation cannot work here ({})", problems.join(", ")),
+        "do what the lines marked 'problem' say",
+    ))
+}
+
+fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
+    let loader = Loader::new(environment);
+    let folder = environment.folder.as_deref();
+    vec![
+        kernel::version(),
+        kernel::io_uring(),
+        kernel::memfd(),
+        kernel::pidfd(),
+        kernel::nowait(folder),
+        kernel::ptrace_scope(),
+        limits::memlock(),
+        limits::open_files(),
+        limits::shared_memory(),
+        limits::cores(),
+        limits::memory(config),
+        programs::glibc(environment),
+        programs::preload(config),
+        programs::socket_folder(config, environment),
+        programs::ucx(&loader, environment),
+        programs::mpi(environment),
+        programs::slurm(environment),
+    ]
+}

@@ -1,0 +1,105 @@
+//! Probes of what this process may use: memory, descriptors, cores.
+
+use rustix::{
+    process::{Resource, Rlimit},
+    thread::CpuSet,
+};
+
+use crate::{config::Config, finding::Finding, machine, size::Size};
+
+/// Enough to register the daemon's buffers with a ring.
+const MEMLOCK_MIN: u64 = 64 << 20;
+/// A program has a descriptor for each file, and the daemon one for each file of all programs.
+const OPEN_FILES_MIN: u64 = 4096;
+/// Containers often give less, and MPI libraries then fail or fall back.
+const SHARED_MEMORY_MIN: u64 = 256 << 20;
+
+pub(super) fn memlock() -> Finding {
+    const NAME: &str = "memlock";
+    let limit = rustix::process::getrlimit(Resource::Memlock);
+    if limit.current.is_none_or(|bytes| bytes >= MEMLOCK_MIN) {
+        return Finding::ok(NAME, bytes(limit.current), "enough to register buffers");
+    }
+    Finding::note(NAME, bytes(limit.current), "the daemon works with unregistered buffers")
+        .advise(raise("-l", limit, MEMLOCK_MIN / 1024))
+}
+
+pub(super) fn open_files() -> Finding {
+    const NAME: &str = "open files";
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let found = limit.current.map_or("unlimited".to_owned(), |count| count.to_string());
+    if limit.current.is_none_or(|count| count >= OPEN_FILES_MIN) {
+        return Finding::ok(NAME, found, "enough for many files at once");
+    }
+    Finding::note(NAME, found, "files beyond it are served by the kernel, undelegated")
+        .advise(raise("-n", limit, OPEN_FILES_MIN))
+}
+
+/// What to type, or whom to ask when the hard limit is lower.
+fn raise(flag: &str, limit: Rlimit, wanted: u64) -> String {
+    let allowed = limit.maximum.is_none_or(|hard| match flag {
+        "-l" => hard / 1024 >= wanted,
+        _ => hard >= wanted,
+    });
+    if allowed {
+        format!("raise it with 'ulimit {flag} {wanted}'")
+    } else {
+        "ask the administrator to raise it in /etc/security/limits.conf".to_owned()
+    }
+}
+
+pub(super) fn shared_memory() -> Finding {
+    const NAME: &str = "/dev/shm";
+    const MEANING: &str = "delegation does not use it; MPI libraries do";
+    match rustix::fs::statvfs(NAME) {
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let text = format!("{} free", Size(free).approximate());
+            if free >= SHARED_MEMORY_MIN {
+                return Finding::ok(NAME, text, MEANING);
+            }
+            Finding::note(NAME, text, MEANING).advise("give the container a larger one")
+        }
+        Err(why) => Finding::note(NAME, why, MEANING).advise("mount a tmpfs there"),
+    }
+}
+
+pub(super) fn cores() -> Finding {
+    const NAME: &str = "cores";
+    let online = std::thread::available_parallelism().map_or(1, usize::from);
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+        return Finding::note(NAME, online, "how many this process may use is unknown");
+    };
+    let numbers: Vec<_> =
+        (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).filter_map(number).collect();
+    let found = crate::settings::Cores(numbers);
+    let text = format!("{} ({found})", found.0.len());
+    if found.0.len() > 1 {
+        return Finding::ok(NAME, text, "the daemon can have a core of its own with --cores");
+    }
+    Finding::note(NAME, text, "the daemon shares the only core with the program")
+        .advise("give the job more cores, or start it unbound (mpirun --bind-to none)")
+}
+
+fn number(core: usize) -> Option<u32> {
+    u32::try_from(core).ok()
+}
+
+pub(super) fn memory(config: &Config) -> Finding {
+    const NAME: &str = "memory";
+    let memory = machine::memory();
+    let total = Size(memory.total).approximate();
+    let found = match memory.limit {
+        Some(limit) => format!("{} of {total} (control group)", Size(limit).approximate()),
+        None => format!("{total}, no control group limit"),
+    };
+    if config.memory.0 <= memory.usable() / 2 {
+        return Finding::ok(NAME, found, "staging leaves most of it to the program");
+    }
+    Finding::note(NAME, found, "staging may take more than half of it")
+        .advise("lower the setting 'memory' (KAKEHI_MEMORY)")
+}
+
+fn bytes(limit: Option<u64>) -> String {
+    limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).approximate())
+}

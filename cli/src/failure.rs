@@ -1,0 +1,73 @@
+//! Why a command failed, as one line a person can act upon, and the exit code a script can.
+
+use std::{fmt, process::ExitCode};
+
+/// Exit codes of every command but `run`, which passes the program's own on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// The command could not do what was asked.
+    Failure = 1,
+    /// The command line, a variable, or a configuration file is wrong.
+    Usage = 2,
+    /// No daemon answers.
+    Unreachable = 3,
+    /// `run` only: kakehi itself failed, not the program.
+    Ours = 125,
+    /// `run` only: the program was found and cannot be executed.
+    NotExecutable = 126,
+    /// `run` only: there is no such program.
+    NotFound = 127,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// One failure: what failed, why, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    what: String,
+    why: String,
+    advice: String,
+}
+
+impl Failure {
+    pub(crate) fn new(
+        code: Code,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        advice: impl fmt::Display,
+    ) -> Self {
+        let text = |part: &dyn fmt::Display| part.to_string().replace(char::is_control, " ");
+        Self { code, what: text(&what), why: text(&why), advice: text(&advice) }
+    }
+
+    pub(crate) fn usage(
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        advice: impl fmt::Display,
+    ) -> Self {
+        Self::new(Code::Usage, what, why, advice)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kakehi: {}: {}; {}", self.what, self.why, self.advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_whatever_its_parts_contain() {
+        let failure = Failure::usage("a\nb", "c\rd", "e\tf");
+        assert_eq!(failure.to_string(), "kakehi: a b: c d; e f");
+    }
+}

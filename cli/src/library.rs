@@ -1,0 +1,88 @@
+//! Finds `libkakehi_preload.so`, and puts it into the environment of a program.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    config::{Config, Environment},
+    failure::{Code, Failure},
+};
+
+const NAME: &str = "libkakehi_preload.so";
+/// The variable of the dynamic loader.
+pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// The preload library: the configured one, else the one installed or built with this program.
+///
+/// # Errors
+///
+/// `Failure` when it is not there, or the loader could not be told its path.
+pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let candidates = match &config.preload {
+        Some(path) => vec![path.clone()],
+        None => candidates(&own.unwrap_or_default()),
+    };
+    let Some(path) = candidates.iter().find(|path| path.is_file()) else {
+        let tried: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::new(
+            Code::Failure,
+            "preload library",
+            format_args!("not found at {}", tried.join(" or ")),
+            "run 'make build' or 'make install', or set KAKEHI_PRELOAD to its path",
+        ));
+    };
+    let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    if path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+        return Err(Failure::new(
+            Code::Failure,
+            path.display(),
+            "the loader takes no path with a space or a colon",
+            "install kakehi elsewhere, or set KAKEHI_PRELOAD to a link to it",
+        ));
+    }
+    Ok(path)
+}
+
+/// Beside an installed `bin/kakehi`, then in the target folder of a cargo build, where tests and
+/// examples lie one level deeper than programs.
+fn candidates(program: &Path) -> Vec<PathBuf> {
+    let folders: Vec<&Path> = program.ancestors().skip(2).take(2).collect();
+    let installed = folders.first().map(|prefix| prefix.join("lib").join(NAME));
+    let built = folders.iter().map(|target| target.join("preload").join(NAME));
+    installed.into_iter().chain(built).collect()
+}
+
+/// The value of `LD_PRELOAD` that adds `library`, behind what is there: tools such as Darshan or a
+/// sanitizer have to come first.
+pub(crate) fn preloading(environment: &Environment, library: &Path) -> OsString {
+    let present = environment.get(LD_PRELOAD).unwrap_or(OsStr::new(""));
+    let mut names = present.as_bytes().split(|byte| b" :".contains(byte));
+    if names.any(|name| name == library.as_os_str().as_bytes()) {
+        return present.to_owned();
+    }
+    let mut value = present.to_owned();
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(library);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installed_library_comes_before_the_built_one() {
+        let found = candidates(Path::new("/opt/kakehi/bin/kakehi"));
+        assert_eq!(found.first(), Some(&PathBuf::from("/opt/kakehi/lib/libkakehi_preload.so")));
+        let built = candidates(Path::new("/src/target/release/kakehi"));
+        assert!(built.contains(&PathBuf::from("/src/target/preload/libkakehi_preload.so")));
+        let deep = candidates(Path::new("/src/target/debug/deps/kakehi-0123"));
+        assert!(deep.contains(&PathBuf::from("/src/target/preload/libkakehi_preload.so")));
+    }
+}

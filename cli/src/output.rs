@@ -1,0 +1,29 @@
+//! What a command prints on standard output: text, or one JSON document.
+
+use std::io::{self, ErrorKind, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::{Code, Failure};
+
+/// Prints `text` and returns when the kernel has it. A reader that left early is not an error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(Failure::new(
+            Code::Failure,
+            "standard output",
+            why,
+            "make room or send the output elsewhere",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Prints `document` as one JSON document.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(|why| {
+        Failure::new(Code::Failure, "JSON", why, "report this: it is a fault of kakehi")
+    })?;
+    print(&(text + "\n"))
+}

@@ -1,0 +1,289 @@
+//! The settings: their names and meanings, and the types their values have.
+//!
+//! Every type prints the text it parses, so a value survives the way through an environment
+//! variable into another process.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// Every setting and what it means. `config` refuses any other name.
+pub(crate) const SETTINGS: [(&str, &str); 13] = [
+    ("socket", "folder of the job daemon's socket; unset: by the job's name"),
+    ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
+    ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
+    ("engine", "how the daemon executes file I/O: auto, uring, threads"),
+    ("cores", "cores of the daemon, the program gets the others; unset: shared"),
+    ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
+    ("staging", "staging memory per process"),
+    ("memory", "staging memory of all sessions together"),
+    ("sync", "delegate, but every call returns when it has completed"),
+    ("disable", "run programs untouched"),
+    ("fence_timeout", "how long a client waits for a silent daemon before it fences it"),
+    ("preload", "path of libkakehi_preload.so; unset: ../lib beside this program"),
+    ("log", "what the daemon logs: off, error, warn, info, debug, trace"),
+];
+
+/// Defines an enum whose variants are words, with `Display` and `FromStr`.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($(#[$variant_doc])* $variant,)+ }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word,)+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(format!("'{text}' is not one of {}", [$($word),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// What an idle daemon core does.
+    #[expect(clippy::enum_variant_names, reason = "poll-idle is the name users know")]
+    Idle {
+        /// A doorbell for every request and every completion: the conventional baseline.
+        Interrupt = "interrupt",
+        /// Blocks at once; a doorbell wakes it.
+        Park = "park",
+        /// Polls on, on a core of its own.
+        Spin = "spin",
+        /// Polls while nobody else wants the core.
+        PollIdle = "poll-idle",
+    }
+}
+
+words! {
+    /// How the daemon executes file I/O.
+    Engine {
+        /// By what each file can do.
+        Auto = "auto",
+        /// io_uring.
+        Uring = "uring",
+        /// Plain system calls on threads.
+        Threads = "threads",
+    }
+}
+
+words! {
+    /// What is done with the files a rule matches.
+    Policy {
+        /// The kernel serves them; nothing is delegated.
+        Pass = "pass",
+        /// The client opens them, the daemon writes what it staged.
+        Hybrid = "hybrid",
+        /// Every call is executed by the daemon.
+        Delegate = "delegate",
+    }
+}
+
+words! {
+    /// The least severe message that is logged.
+    Level {
+        /// Nothing.
+        Off = "off",
+        /// What lost or may lose data.
+        Error = "error",
+        /// What works otherwise than asked.
+        Warn = "warn",
+        /// Sessions that come and go.
+        Info = "info",
+        /// Decisions per file.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+/// A switch; `1`, `true`, `yes`, `on` and their opposites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Switch(pub(crate) bool);
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 { "1" } else { "0" })
+    }
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "true" | "yes" | "on" => Ok(Self(true)),
+            "0" | "false" | "no" | "off" => Ok(Self(false)),
+            _ => Err(format!("'{text}' is not one of 1, 0, true, false, yes, no, on, off")),
+        }
+    }
+}
+
+/// Core numbers, ascending and without repetition; written `0,2-3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cores(pub(crate) Vec<u32>);
+
+impl Cores {
+    /// One more than the largest core number the kernel can be built for.
+    const END: u32 = 8192;
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs = self.0.chunk_by(|core, next| core + 1 == *next);
+        for (index, run) in runs.enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match run {
+                [first, .., last] => write!(f, "{first}-{last}")?,
+                [only] => write!(f, "{only}")?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cores {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || format!("'{text}' is not a list of cores like 0 or 0,2-3");
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |digits: &str| digits.trim().parse::<u32>().map_err(|_| wanted());
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || last >= Self::END {
+                return Err(wanted());
+            }
+            cores.extend(first..=last);
+        }
+        cores.sort_unstable();
+        cores.dedup();
+        Ok(Self(cores))
+    }
+}
+
+/// Which files, and what is done with them; written `GLOB=POLICY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// Matches absolute paths; `**` crosses folders.
+    pub(crate) glob: String,
+    pub(crate) policy: Policy,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.glob, self.policy)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (glob, policy) = text
+            .rsplit_once('=')
+            .filter(|(glob, _)| !glob.is_empty())
+            .ok_or_else(|| format!("'{text}' is not GLOB=POLICY, for example 'out/**=delegate'"))?;
+        let policy = policy.parse().map_err(|why: String| format!("'{text}': {why}"))?;
+        Ok(Self { glob: glob.to_owned(), policy })
+    }
+}
+
+/// Rules in the order they are tried; written with [`Rules::SEPARATOR`] between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules(pub(crate) Vec<Rule>);
+
+impl Rules {
+    /// No rule can contain it: a glob with `;` has to be written with `?` in its place.
+    pub(crate) const SEPARATOR: char = ';';
+
+    /// Relative globs start at `folder`.
+    pub(crate) fn starting_at(mut self, folder: &Path) -> Self {
+        for rule in &mut self.0 {
+            if !rule.glob.starts_with('/') {
+                rule.glob = format!("{}/{}", folder.display(), rule.glob);
+            }
+        }
+        self
+    }
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&rules.join(&Self::SEPARATOR.to_string()))
+    }
+}
+
+impl FromStr for Rules {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split(Self::SEPARATOR).filter(|part| !part.is_empty());
+        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A path; absolute once the configuration is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(PathBuf::from(text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_lists_print_as_they_parse() {
+        for (text, printed) in [("0", "0"), ("0,2-3", "0,2-3"), ("3,1,2,2", "1-3")] {
+            let cores: Cores = text.parse().expect("a list");
+            assert_eq!(cores.to_string(), printed);
+        }
+        for text in ["", "a", "3-1", "0,", "-1", "8192", "0-4294967295"] {
+            assert!(text.parse::<Cores>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_splits_at_its_last_equals_sign() {
+        let rule: Rule = "/a=b/*=pass".parse().expect("a rule");
+        assert_eq!((rule.glob.as_str(), rule.policy), ("/a=b/*", Policy::Pass));
+        for text in ["", "pass", "=pass", "/a=", "/a=fast"] {
+            assert!(text.parse::<Rule>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn relative_globs_start_at_the_current_folder() {
+        let rules: Rules = "out/*=pass;/**=delegate".parse().expect("rules");
+        let rules = rules.starting_at(Path::new("/home/u"));
+        assert_eq!(rules.to_string(), "/home/u/out/*=pass;/**=delegate");
+    }
+}

@@ -1,0 +1,46 @@
+//! The built command `kakehi`, as a user starts it: what it prints, its exit codes, its one line
+//! when something is wrong.
+
+mod check;
+mod config;
+mod doctor;
+mod job;
+mod run;
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// `kakehi` in `folder`, with nothing of this process's environment but `PATH`.
+fn kakehi(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kakehi"));
+    let path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+    command.env_clear().env("PATH", path).env("HOME", folder).current_dir(folder);
+    command
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("kakehi starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().expect("no signal"), text(stdout), text(stderr))
+}
+
+/// Asserts that `command` prints nothing but one line on standard error, which has every one of
+/// `parts`, and ends with `code`.
+#[track_caller]
+fn fails(command: &mut Command, code: i32, parts: &[&str]) {
+    let (found, stdout, stderr) = output(command);
+    assert_eq!(found, code, "{stderr}");
+    assert_eq!(stdout, "");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("kakehi: ") && stderr.contains("; "), "{stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "'{part}' is not in: {stderr}");
+    }
+}
+
+fn json(command: &mut Command) -> serde_json::Value {
+    let (_, stdout, stderr) = output(command);
+    serde_json::from_str(&stdout).unwrap_or_else(|why| panic!("{why}: {stdout}{stderr}"))
+}

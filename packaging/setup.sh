@@ -1,0 +1,75 @@
+#!/bin/sh
+# Makes a Debian machine ready: a linker, Rust, and what the demonstration and the tests run.
+#   setup.sh build|all        build: to compile; all: everything
+# As root it installs what is missing. As an ordinary user it changes nothing of the system: it
+# names what is missing and the command that installs it, and gets Rust into the home folder.
+set -eu
+
+RUST_MIN=1.85
+BUILD="gcc libc6-dev make ca-certificates curl"
+RUNS="openmpi-bin lammps strace"
+
+missing() { # the packages of "$@" that are not installed
+    for package in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+            printf '%s ' "$package"
+    done
+}
+
+at_least() { # version $1 >= $2
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+install() {
+    [ -n "$*" ] || return 0
+    command -v apt-get >/dev/null ||
+        { echo "setup: install with this system's packager: $*" >&2; exit 1; }
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "setup: missing: $*; have root run: apt-get install --no-install-recommends $*" >&2
+        exit 1
+    fi
+    [ -n "${updated:-}" ] || apt-get update -q
+    updated=1
+    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+}
+
+candidate() { # the version of package $1 that Debian offers, or nothing
+    apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9.]*\).*/\1/p'
+}
+
+rust() { # a cargo that is new enough: the one there is, Debian's, or rustup's
+    version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || version=
+    if [ -n "$version" ] && at_least "$version" "$RUST_MIN"; then
+        echo "setup: cargo $version"
+        return
+    fi
+    # Debian 13 has it as `cargo`, Debian 12 a later one, without clippy, as `cargo-web`.
+    if [ "$(id -u)" -eq 0 ] && at_least "$(candidate rustfmt)" "$RUST_MIN"; then
+        install cargo rustfmt rust-clippy
+    elif [ "$(id -u)" -eq 0 ] && at_least "$(candidate cargo-web)" "$RUST_MIN"; then
+        install cargo-web rustfmt-web
+    elif command -v rustup >/dev/null; then
+        rustup toolchain install stable --profile default
+    else
+        echo "setup: no cargo $RUST_MIN or later: installing rustup in $HOME" >&2
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile default --no-modify-path
+    fi
+    cargo --version || {
+        echo "setup: Rust could not be installed; install cargo $RUST_MIN or later by hand" >&2
+        exit 1
+    }
+}
+
+case ${1:-all} in
+build) packages=$BUILD ;;
+all) packages="$BUILD $RUNS" ;;
+*) echo "setup: unknown part '$1'; one of: build all" >&2; exit 2 ;;
+esac
+PATH=$HOME/.cargo/bin:$PATH
+if command -v dpkg-query >/dev/null; then
+    # shellcheck disable=SC2086 # lists of package names
+    install $(missing $packages)
+fi
+rust
+echo "setup: ready"
