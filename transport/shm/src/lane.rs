@@ -289,7 +289,7 @@ mod loom_tests {
     /// Two requests through one slot: entry words, value, and the slot's reuse are all ordered.
     #[test]
     fn a_slot_is_reused_only_after_its_answer() {
-        loom::model(|| {
+        crate::sync::model(3, || {
             let lane = Arc::new(Lane::default());
             let client = Arc::clone(&lane);
             let client = loom::thread::spawn(move || {
