@@ -1,13 +1,19 @@
 //! `kakehi drain`: everything accepted reaches the files.
 
+use std::{sync::mpsc, thread};
+
+use daemon::control::Control;
+
 use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
+    output,
     span::Span,
+    status::ask,
 };
 
-/// Waits until everything the daemon of this job has accepted is durable.
+/// Waits until everything the daemon of this job has accepted is in the files.
 ///
 /// Exit status: 0 when drained; 1 when --timeout passed first (the daemon goes on) or a write
 /// failed; 3 when no daemon answers.
@@ -26,6 +32,29 @@ pub(crate) struct Args {
 
 pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &Flags::socket(args.socket.clone()))?;
-    let _daemon = Job::find(&config, environment)?.connect()?;
-    Err(Failure::new(Code::Failure, "drain", "this build asks no daemon", "install a newer one"))
+    let job = Job::find(&config, environment)?;
+    let answer = match args.timeout {
+        None => ask(&job, Control::Drain)?,
+        Some(Span(timeout)) => {
+            let (sender, receiver) = mpsc::channel();
+            // Nobody listens any more when the time is up; the thread ends with the process.
+            thread::spawn(move || sender.send(ask(&job, Control::Drain)).ok());
+            receiver.recv_timeout(timeout).map_err(|_| {
+                let why = format_args!("not drained after {}", Span(timeout)).to_string();
+                Failure::new(Code::Failure, "drain", why, "the daemon goes on; wait longer")
+            })??
+        }
+    };
+    if args.json {
+        output::print_json(&answer)?;
+    }
+    match answer["drain_errors"].as_u64() {
+        None | Some(0) => Ok(()),
+        Some(count) => Err(Failure::new(
+            Code::Failure,
+            "drain",
+            format_args!("{count} staged writes failed"),
+            "look for full disks and quotas",
+        )),
+    }
 }

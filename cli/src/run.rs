@@ -1,13 +1,27 @@
 //! `kakehi run`: a program under delegation.
+//!
+//! The first `run` of a job starts the daemon, waits for its own program and then for the daemon's
+//! end, and reports. Every other one attaches and becomes its program: the attachment is a
+//! descriptor that the program inherits, so the daemon lives as long as anything of the job does.
 
 use std::{
-    ffi::OsString, io::ErrorKind, os::unix::process::CommandExt as _, path::PathBuf,
-    process::Command,
+    ffi::OsString,
+    io::ErrorKind,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::PathBuf,
+    process::{Command, ExitCode, ExitStatus},
 };
+
+use daemon::control;
 
 use crate::{
     config::{Config, Environment, Flags},
+    cores,
+    env::variables,
     failure::{Code, Failure},
+    job::Job,
+    launch::{self, Launched},
+    report, signals,
 };
 
 /// Runs a program with its file I/O delegated to the daemon of the job.
@@ -25,15 +39,6 @@ use crate::{
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Forwards to the server at URL instead of serving files on this node.
-    #[arg(long, value_name = "URL", requires = "key", requires = "map")]
-    remote: Option<String>,
-    /// File with the key the server was started with.
-    #[arg(long, value_name = "FILE", requires = "remote")]
-    key: Option<PathBuf>,
-    /// Folder here, and the server's folder that stands behind it.
-    #[arg(long, value_name = "LOCAL=REMOTE", requires = "remote")]
-    map: Option<String>,
     /// Appends the statistics of the job to FILE as one line of JSON.
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -42,30 +47,66 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Replaces this process by the program, or says why that cannot be.
-pub(crate) fn run(args: &Args, environment: &Environment) -> Result<(), Failure> {
+/// Runs the program and returns the exit code that speaks for it.
+pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
     let config = Config::load(environment, &args.flags)?;
+    let mut command = command(&args.command)?;
     if config.disable {
-        return Err(execute(&args.command));
+        return Err(failed_to_execute(&args.command, &command.exec()));
     }
-    Err(Failure::new(
-        Code::Ours,
-        "run",
-        "this build has no daemon",
-        "set KAKEHI_DISABLE=1 to run the program untouched",
-    ))
+    let job = Job::find(&config, environment)?;
+    command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
+    job.create().map_err(Failure::ours)?;
+    let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
+    // After the daemon was started, which has cores of its own.
+    cores::leave(config.cores.as_ref())?;
+    match launched {
+        Launched::Attached(attachment) => {
+            attachment.inherit().map_err(|why| lost(&why))?;
+            Err(failed_to_execute(&args.command, &command.exec()))
+        }
+        Launched::Started(daemon, attachment) => {
+            let status = signals::run_to_end(&mut command);
+            // The program is gone; from here on the daemon may end.
+            drop(attachment);
+            let summary = daemon.wait().map_err(Failure::ours)?;
+            let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
+            report::print(&summary);
+            if let Some(path) = &args.stats {
+                report::append(path, &summary)?;
+            }
+            if code == 0 && summary.drain_errors > 0 {
+                return Err(report::incomplete(&summary));
+            }
+            Ok(ExitCode::from(code))
+        }
+    }
 }
 
-/// Executes the program untouched in place of this process; returns only when it cannot.
-fn execute(command: &[OsString]) -> Failure {
-    let Some((program, arguments)) = command.split_first() else {
-        return Failure::usage("run", "no program was named", "put it behind --");
+fn command(words: &[OsString]) -> Result<Command, Failure> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Failure::usage("run", "no program was named", "put it behind --"));
     };
-    let why = Command::new(program).args(arguments).exec();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {
     let code = match why.kind() {
         ErrorKind::NotFound => Code::NotFound,
         _ => Code::NotExecutable,
     };
-    let advice = "check its path and that it is executable";
-    Failure::new(code, program.to_string_lossy(), why, advice)
+    let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    Failure::new(code, program, why, "check its path and that it is executable")
+}
+
+fn lost(why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::Ours, "the daemon", why, "try again")
+}
+
+/// As a shell says it: the program's own code, or 128 and the signal's number.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(u8::MAX)
 }

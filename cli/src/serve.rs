@@ -1,36 +1,58 @@
 //! `kakehi serve`: a daemon in the foreground.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use crate::{
     config::{Config, Environment, Flags},
-    failure::{Code, Failure},
+    failure::Failure,
     job::Job,
+    launch::READY,
+    log, output,
 };
 
-/// Serves the programs of this job, or those of other nodes, until it is terminated.
+/// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Serves the programs of this job until it is terminated.
 ///
 /// Exit status: 0 when everything accepted has been written; 1 when something could not be.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Serves programs of other nodes at URL.
-    #[arg(long, value_name = "URL", requires = "root", requires = "key")]
-    listen: Option<String>,
-    /// The folder other nodes may use.
-    #[arg(long, value_name = "DIR", requires = "listen")]
-    root: Option<PathBuf>,
-    /// File with the key a program of another node has to know.
-    #[arg(long, value_name = "FILE", requires = "listen")]
-    key: Option<PathBuf>,
-    /// Writes the address into a file of this folder.
-    #[arg(long, value_name = "DIR", requires = "listen")]
-    address_file: Option<PathBuf>,
+    /// Started by `kakehi run`: says when it is ready, ends with the last program, and reports.
+    #[arg(long, hide = true)]
+    for_run: bool,
 }
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &args.flags)?;
-    let _job = Job::find(&config, environment)?;
-    Err(Failure::new(Code::Failure, "serve", "this build has no daemon", "install a newer one"))
+    log::start(config.log);
+    let job = Job::find(&config, environment)?;
+    let created = job.create()?;
+    let configuration = daemon::Config {
+        folder: job.folder.clone(),
+        idle: config.idle.into(),
+        engine: config.engine.into(),
+        cores: config.daemon_cores(),
+        staging: config.staging.0,
+        memory: config.memory.0,
+        stop_when_unattached: args.for_run,
+        linger: LINGER,
+    };
+    let ready = || {
+        if args.for_run {
+            // Whoever started this daemon waits for the line; if nobody does, it may go on.
+            writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush()).ok();
+        }
+    };
+    let summary = daemon::serve(configuration, ready).map_err(|why| Failure::of_daemon(&why));
+    if created || args.for_run {
+        job.remove();
+    }
+    let summary = summary?;
+    if args.for_run { output::print_json(&summary) } else { Ok(()) }
 }

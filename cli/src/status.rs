@@ -1,9 +1,14 @@
 //! `kakehi status`: what the daemon of a job is doing.
 
+use daemon::control::{self, Control};
+use serde_json::Value;
+
 use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
+    output,
+    size::Size,
 };
 
 /// Shows the daemon of this job: process, sessions, cores, memory.
@@ -21,6 +26,43 @@ pub(crate) struct Args {
 
 pub(crate) fn status(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &Flags::socket(args.socket.clone()))?;
-    let _daemon = Job::find(&config, environment)?.connect()?;
-    Err(Failure::new(Code::Failure, "status", "this build asks no daemon", "install a newer one"))
+    let answer = ask(&Job::find(&config, environment)?, Control::Status)?;
+    if args.json {
+        return output::print_json(&answer);
+    }
+    output::print(&text(&answer))
+}
+
+/// Asks the daemon of `job`; its answer is one JSON document.
+pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
+    job.verify()?;
+    let answer = control::ask(&job.folder, question).map_err(|why| Failure::of_daemon(&why))?;
+    serde_json::from_str(&answer).map_err(|why| {
+        Failure::new(Code::Failure, "the daemon's answer", why, "use one release of kakehi")
+    })
+}
+
+fn text(status: &Value) -> String {
+    let number = |name: &str| status[name].as_u64().unwrap_or(0);
+    let size = |name: &str| Size(number(name));
+    let mut text = format!(
+        "daemon {} (version {}): {} sessions, {} files open, {} staged, {} resident at most\n",
+        number("pid"),
+        status["version"].as_str().unwrap_or("?"),
+        number("sessions"),
+        number("files"),
+        size("staged_bytes"),
+        size("peak_rss_bytes"),
+    );
+    for core in status["cores"].as_array().into_iter().flatten() {
+        let count = |name: &str| core[name].as_u64().unwrap_or(0);
+        let name = core["core"].as_u64().map_or("any core".to_owned(), |core| format!("core {core}"));
+        text += &format!(
+            "{name}: {}, {} turns, {} parks\n",
+            core["engine"].as_str().unwrap_or("?"),
+            count("turns"),
+            count("parks"),
+        );
+    }
+    text
 }

@@ -29,7 +29,7 @@ use rustix::{
     process::{PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
     time::{ClockId, clock_gettime},
 };
-use shm::{FILES, Guard, Job, LANES, Lock, Session, lane::Requester, thread};
+use shm::{Guard, Job, LANES, Lock, Session, lane::Requester, thread};
 use wire::{
     Greeting, MESSAGE_LEN, Message, Phase, Refusal, Registration, Reply, Request, Role, Welcome,
 };
@@ -94,7 +94,7 @@ impl Connection {
         Ok(Self {
             session,
             job,
-            slots: Lock::new(Slots::new(welcome.file_credit.min(FILES as u32))),
+            slots: Lock::new(Slots::new(welcome.file_credit)),
             arena: Lock::new(Arena::new(arena_len)),
             lanes: [const { Lock::new(Requester::new()) }; LANES],
             materializing: Lock::new(()),

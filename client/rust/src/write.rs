@@ -98,7 +98,9 @@ impl Process {
             let at = (!file.access.append).then_some(start);
             return self.kernel_write(fd, data, at);
         }
-        file.window.as_mut().map(|window| window.filled = 0);
+        if let Some(window) = file.window.as_mut() {
+            window.filled = 0;
+        }
         if at.is_none() && !file.access.append {
             // Reserved first, so that a signal handler that interrupts us writes behind this.
             entry.position.fetch_add(len as u64, Ordering::Relaxed);

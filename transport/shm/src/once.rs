@@ -33,8 +33,10 @@ impl<T> Once<T> {
         if self.state.load(Ordering::Acquire) != SET {
             return None;
         }
-        // SAFETY: `SET` is stored after the value was written, which happens once.
-        Some(unsafe { (*self.value.get()).assume_init_ref() })
+        // SAFETY: nobody writes any more once `SET` is stored.
+        let value = unsafe { &*self.value.get() };
+        // SAFETY: `SET` is stored after the value was written.
+        Some(unsafe { value.assume_init_ref() })
     }
 
     /// Sets the value.
@@ -48,7 +50,8 @@ impl<T> Once<T> {
             return Err(value);
         }
         // SAFETY: only the thread that left `EMPTY` is here, and readers wait for `SET`.
-        let value = unsafe { (*self.value.get()).write(value) };
+        let place = unsafe { &mut *self.value.get() };
+        let value = place.write(value);
         self.state.store(SET, Ordering::Release);
         Ok(value)
     }

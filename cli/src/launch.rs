@@ -1,0 +1,104 @@
+//! Starting the daemon of a job, once, whoever comes first.
+
+use std::{
+    env,
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _},
+    os::unix::process::CommandExt as _,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use daemon::{
+    Error, Summary,
+    control::{self, Attachment},
+};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+
+use crate::{
+    config::Config,
+    failure::{Code, Failure},
+    job::Job,
+};
+
+/// What the daemon prints once it listens.
+pub(crate) const READY: &str = "ready";
+
+/// A daemon this process started.
+pub(crate) struct Daemon {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+pub(crate) enum Launched {
+    /// Somebody else's daemon serves the job.
+    Attached(Attachment),
+    /// This process started it.
+    Started(Daemon, Attachment),
+}
+
+/// Attaches to the daemon of a job, started now if there is none.
+pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Failure> {
+    // Held until the daemon listens, so that of many that come at once one starts it.
+    let _lock = lock(job)?;
+    match control::attach(&job.folder) {
+        Ok(attachment) => return Ok(Launched::Attached(attachment)),
+        Err(Error::Unreachable { .. }) => {}
+        Err(why) => return Err(Failure::of_daemon(&why)),
+    }
+    let daemon = start(job, config)?;
+    let attachment = control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
+    Ok(Launched::Started(daemon, attachment))
+}
+
+fn lock(job: &Job) -> Result<File, Failure> {
+    let path = job.folder.join("lock");
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    let locked = openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map(File::from).and_then(|f| {
+        rustix::io::retry_on_intr(|| flock(&f, FlockOperation::LockExclusive))?;
+        Ok(f)
+    });
+    locked.map_err(|why| {
+        Failure::new(Code::Failure, path.display(), why, "check the folder, or name another")
+    })
+}
+
+fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::new(Code::Failure, "the daemon did not start", why, "see 'kakehi doctor'")
+    };
+    let program = env::current_exe().map_err(|why| failed(&why))?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--for-run").arg("--socket").arg(&job.folder);
+    for (flag, value) in config.daemon_flags() {
+        command.arg(flag).arg(value);
+    }
+    // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    command.env_remove("LD_PRELOAD").envs(config.daemon_variables()).current_dir("/");
+    let mut child = command.spawn().map_err(|why| failed(&why))?;
+    let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    match output.read_line(&mut line) {
+        Ok(_) if line.trim_end() == READY => Ok(Daemon { child, output }),
+        Ok(_) => Err(failed(&"it ended at once; its reason stands above")),
+        Err(why) => Err(failed(&why)),
+    }
+}
+
+impl Daemon {
+    /// Waits for the daemon's end and returns what it did.
+    pub(crate) fn wait(mut self) -> Result<Summary, Failure> {
+        let failed = |why: &dyn std::fmt::Display| {
+            let advice = "what was accepted and not drained has been drained by the programs";
+            Failure::new(Code::Ours, "the daemon did not end well", why, advice)
+        };
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).map_err(|why| failed(&why))?;
+        let status = self.child.wait().map_err(|why| failed(&why))?;
+        if !status.success() {
+            return Err(failed(&status));
+        }
+        serde_json::from_str(&text).map_err(|why| failed(&why))
+    }
+}

@@ -1,0 +1,114 @@
+//! What a job did, in at most six lines for people and one line of JSON for scripts.
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use daemon::Summary;
+
+use crate::{
+    failure::{Code, Failure},
+    size::Size,
+};
+
+/// Reasons named in the summary; there is room for no more.
+const REASONS: usize = 4;
+
+/// Prints the summary on standard error.
+pub(crate) fn print(summary: &Summary) {
+    // Nobody is left to read it when standard error is gone.
+    io::stderr().write_all(text(summary).as_bytes()).ok();
+}
+
+/// Appends the summary to `path` as one line of JSON.
+pub(crate) fn append(path: &Path, summary: &Summary) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --stats")
+    };
+    let mut line = serde_json::to_string(summary).map_err(|why| failed(&why))?;
+    line.push('\n');
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|why| failed(&why))
+}
+
+/// The program ended well, and yet something it wrote is not in its files.
+pub(crate) fn incomplete(summary: &Summary) -> Failure {
+    Failure::new(
+        Code::Ours,
+        format_args!("{} staged writes failed", summary.drain_errors),
+        "the file system refused them, as the programs were told at their next write or close",
+        "look for full disks and quotas, and do not trust this job's output",
+    )
+}
+
+fn text(summary: &Summary) -> String {
+    let calls: u64 = summary.requests.values().sum();
+    let mut text = format!(
+        "kakehi: {} processes, {} files, {} written, {} read\n\
+         kakehi: {} delegated ({} staged), {calls} requests\n",
+        summary.sessions,
+        summary.files,
+        Size(summary.bytes_written),
+        Size(summary.bytes_read),
+        Size(summary.bytes_delegated),
+        Size(summary.bytes_staged),
+    );
+    let sizes = summary.bytes_undelegated.iter().map(|(reason, bytes)| (reason, *bytes));
+    if let Some(list) = list(sizes, |bytes| Size(bytes).to_string()) {
+        text += &format!("kakehi: undelegated: {list}\n");
+    }
+    if let Some(list) = fallbacks(&summary.fallbacks) {
+        text += &format!("kakehi: left to the kernel: {list}\n");
+    }
+    if summary.drain_errors > 0 {
+        text += &format!("kakehi: {} staged writes FAILED\n", summary.drain_errors);
+    }
+    text
+}
+
+fn fallbacks(counts: &BTreeMap<String, u64>) -> Option<String> {
+    list(counts.iter().map(|(reason, count)| (reason, *count)), |count| format!("{count} files"))
+}
+
+/// The largest values with their names.
+fn list<'a>(
+    values: impl Iterator<Item = (&'a String, u64)>,
+    print: impl Fn(u64) -> String,
+) -> Option<String> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+    let words: Vec<_> = values
+        .iter()
+        .take(REASONS)
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), print(*value)))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_at_most_six_lines() {
+        let many = |n: u64| (0..n).map(|i| (format!("reason_{i}"), i)).collect();
+        let summary = Summary {
+            bytes_undelegated: many(12),
+            fallbacks: many(12),
+            drain_errors: 3,
+            ..Summary::default()
+        };
+        let text = text(&summary);
+        assert!(text.lines().count() <= 6, "{text}");
+        assert!(text.contains("reason 11 11B"), "{text}");
+    }
+
+    #[test]
+    fn a_quiet_job_has_a_short_summary() {
+        assert_eq!(text(&Summary::default()).lines().count(), 2);
+    }
+}

@@ -1,0 +1,53 @@
+//! Standing in for a program: whoever signals `kakehi run` means the program.
+
+use std::{
+    io,
+    process::{Command, ExitStatus},
+    thread,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::{
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    iterator::Signals,
+};
+
+/// Runs `command` to its end, passing on the signals this process gets meanwhile.
+///
+/// # Errors
+///
+/// As starting and waiting give them.
+pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
+    // Caught before the program starts, so that none is missed; exec resets the handlers.
+    let caught = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP];
+    let mut signals = Signals::new(caught)?;
+    let mut child = command.spawn()?;
+    let program = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let handle = signals.handle();
+    let passing = thread::spawn(move || {
+        for signal in signals.forever() {
+            pass_on(program, signal);
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    // The thread ends with its handle; a panic in it has been printed.
+    passing.join().ok();
+    status
+}
+
+fn pass_on(program: Option<Pid>, signal: i32) {
+    // The terminal has sent these to the program too, which is in the same group.
+    let from_terminal = [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
+    if let (Some(program), Some(signal), false) =
+        (program, Signal::from_named_raw(signal), from_terminal)
+    {
+        // A program that is gone by now needs no signal.
+        kill_process(program, signal).ok();
+    }
+}
+
+fn in_foreground() -> bool {
+    let group = rustix::process::getpgrp();
+    rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == group)
+}
