@@ -1,1 +1,28 @@
-//! Engines.
+//! File operations for an executor: io_uring where it runs without a kernel worker, plain system
+//! calls on the spot where they are faster, engine threads for the rest.
+//!
+//! [`Engines`] chooses by file and operation. An [`Operation`] owns its buffers and its descriptor
+//! until its completion is reaped: dropping a future detaches the operation and frees nothing.
+//! io_uring absent or forbidden is normal; everything then runs on threads.
+
+mod engine;
+mod engines;
+mod file;
+mod inline;
+mod memory;
+mod operation;
+mod parker;
+mod plain;
+mod ring;
+mod threads;
+mod waiting;
+
+pub use engine::{Engine, Refusal, Refused, Token};
+pub use engines::{Choice, Engines};
+pub use file::File;
+pub use inline::{INLINE_LEN_MAX, Inline};
+pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+pub use operation::{Call, FETCH_LEN_MAX, Operation};
+pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};
+pub use ring::Ring;
+pub use threads::Threads;

@@ -1,0 +1,130 @@
+//! What tasks and sources hold of their executor.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use crate::{
+    executor::{Counters, Idle},
+    source::{Source, SourceId, Sources},
+    task::{Class, Tasks},
+    time::{Clock, Instant},
+    timers::{Sleep, Timers},
+    wakes::Wakes,
+};
+
+/// A way to one executor, for its own thread. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle(Rc<Inner>);
+
+/// State shared by an executor and its handles.
+pub(crate) struct Inner {
+    pub(crate) clock: Rc<dyn Clock>,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) idle: Idle,
+    pub(crate) tasks: RefCell<Tasks>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) sources: RefCell<Sources>,
+    pub(crate) counters: Cell<Counters>,
+}
+
+impl Handle {
+    pub(crate) fn new(inner: Rc<Inner>) -> Self {
+        Self(inner)
+    }
+
+    /// Starts a task. It is first polled in a later slice, never inside this call.
+    ///
+    /// The task runs until it finishes or the executor is dropped. A panic in it unwinds out of
+    /// [`Executor::turn`](crate::Executor::turn) and ends this task alone.
+    pub fn spawn(&self, class: Class, future: impl Future<Output = ()> + 'static) {
+        let waker = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
+        waker.wake();
+    }
+
+    /// Waits until the clock has reached `at`.
+    pub fn sleep_until(&self, at: Instant) -> Sleep {
+        Sleep::new(self.clone(), at)
+    }
+
+    /// Waits for `duration`, counted from this call.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now() + duration)
+    }
+
+    /// The present moment of the executor's clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.0.clock.now()
+    }
+
+    /// Puts a source on the poll list; it is visited from this or the next turn on.
+    pub fn add_source(&self, source: Box<dyn Source>) -> SourceId {
+        self.0.sources.borrow_mut().add(source)
+    }
+
+    /// Takes a source off the poll list and drops it; a source being visited is dropped after.
+    pub fn remove_source(&self, id: SourceId) {
+        let source = self.0.sources.borrow_mut().remove(id);
+        drop(source); // Not while the list is borrowed: its drop may use this handle.
+    }
+
+    /// What the executor does when nothing is ready. Doorbells depend on it.
+    #[must_use]
+    pub fn idle(&self) -> Idle {
+        self.0.idle
+    }
+
+    /// What the executor has done up to its last turn.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.counters.get()
+    }
+
+    /// Tasks that have not finished.
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        self.0.tasks.borrow().count()
+    }
+
+    pub(crate) fn timers(&self) -> &RefCell<Timers> {
+        &self.0.timers
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("idle", &self.0.idle).finish_non_exhaustive()
+    }
+}
+
+/// Ends the present poll and lets every other ready task of the class, and every source, go first.
+pub fn yield_now() -> YieldNow {
+    YieldNow { yielded: false }
+}
+
+/// Future of [`yield_now`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,95 @@
+//! Waiting, on one thread, for a condition that another task brings about.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    mem,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+/// Tells tasks of one executor that a condition may have changed. Cheap to clone.
+///
+/// ```
+/// # use executor::Notify;
+/// # async fn example(notify: Notify, queue: std::rc::Rc<std::cell::RefCell<Vec<u32>>>) {
+/// notify.until(|| !queue.borrow().is_empty()).await;
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Notify(Rc<RefCell<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Signals so far.
+    epoch: u64,
+    /// Waiting tasks in the order they came.
+    waiting: BTreeMap<u64, Waker>,
+    next_key: u64,
+}
+
+impl Notify {
+    /// A condition nobody waits for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wakes every task that waits now.
+    pub fn notify_all(&self) {
+        let mut state = self.0.borrow_mut();
+        state.epoch += 1;
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Waits for the first signal after this call, also one that comes before the first poll.
+    pub fn notified(&self) -> Notified {
+        Notified { notify: self.clone(), epoch: self.0.borrow().epoch, key: None }
+    }
+
+    /// Waits until `condition` holds, asked at once and after every signal.
+    pub async fn until(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            self.notified().await;
+        }
+    }
+}
+
+/// Future of [`Notify::notified`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Notified {
+    notify: Notify,
+    /// The epoch at the call; any other means a signal.
+    epoch: u64,
+    key: Option<u64>,
+}
+
+impl Future for Notified {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let mut state = this.notify.0.borrow_mut();
+        if state.epoch != this.epoch {
+            return Poll::Ready(());
+        }
+        let key = *this.key.get_or_insert_with(|| {
+            state.next_key += 1;
+            state.next_key
+        });
+        state.waiting.insert(key, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Notified {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.notify.0.borrow_mut().waiting.remove(&key);
+        }
+    }
+}

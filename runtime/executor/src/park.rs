@@ -1,0 +1,21 @@
+//! Blocking and being woken, as inputs: on a machine an epoll instance with an eventfd.
+
+use std::{sync::Arc, time::Duration};
+
+/// How an executor blocks.
+pub trait Park {
+    /// Blocks until `timeout` has passed, an armed source has an event, or an unpark.
+    ///
+    /// An unpark that came before this call, and after the last return from it, ends it at once.
+    /// May return early for no reason. `None` waits without limit.
+    fn park(&mut self, timeout: Option<Duration>);
+
+    /// What ends this park from any thread.
+    fn unparker(&self) -> Arc<dyn Unpark>;
+}
+
+/// Ends a park from any thread.
+pub trait Unpark: Send + Sync {
+    /// Makes the present [`Park::park`], or else the next one, return.
+    fn unpark(&self);
+}

@@ -1,0 +1,356 @@
+//! The engines of one executor, and which of them executes what.
+//!
+//! | file | read | write | sync | fetch |
+//! |---|---|---|---|---|
+//! | tmpfs | inline | inline | inline | inline |
+//! | O_DIRECT | ring | ring | ring | ring |
+//! | local, cached | inline if in the page cache, else ring | inline while fast, else threads | ring | ring |
+//! | any other | threads | threads | threads | threads |
+//!
+//! Calls go to threads, and so does all that says ring where io_uring is not to be had. An inline
+//! call that takes more than a millisecond sends the writes of that device to threads for a second.
+
+use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
+
+use executor::{Armed, Handle, Instant, Notify, Source};
+
+use crate::{
+    engine::{Engine, Refused, Token},
+    file::{File, Kind},
+    inline::Inline,
+    memory::Buffers,
+    operation::Operation,
+    parker::Events,
+    ring::Ring,
+    threads::Threads,
+    waiting::Waiting,
+};
+
+/// An inline call longer than this makes its device slow.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// How long a device counts as slow.
+const SLOW_FOR: Duration = Duration::from_secs(1);
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// By file and operation.
+    #[default]
+    Auto,
+    /// Everything a ring executes goes to io_uring, if there is one.
+    Uring,
+    /// Everything goes to engine threads.
+    Threads,
+}
+
+/// The engines of one executor. Cheap to clone.
+#[derive(Clone)]
+pub struct Engines(Rc<Inner>);
+
+struct Inner {
+    state: RefCell<State>,
+    waiting: Waiting,
+    /// Signalled when completions made room in an engine.
+    room: Notify,
+    handle: Handle,
+}
+
+struct State {
+    choice: Choice,
+    inline: Inline,
+    /// Or why there is none.
+    ring: Result<Ring, NoRing>,
+    threads: Threads,
+    slow: Vec<SlowDevice>,
+    /// Which engine is reaped first, so that none uses up the budget of every visit.
+    first: usize,
+}
+
+#[derive(Debug)]
+enum NoRing {
+    NotWanted,
+    Failed(io::Error),
+}
+
+struct SlowDevice {
+    device: u64,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Inline,
+    /// Inline as far as the page cache goes.
+    Cached,
+    Ring,
+    Threads,
+}
+
+impl Engines {
+    /// Sets up engines and puts them on the poll list of `handle`'s executor.
+    ///
+    /// `events` must be what that executor parks in. Never fails: without io_uring, threads do its
+    /// work, and [`describe`](Self::describe) says why. Starts no thread yet.
+    #[must_use]
+    pub fn new(handle: &Handle, choice: Choice, thread_count: usize, events: &Events) -> Self {
+        let ring = match choice {
+            Choice::Threads => Err(NoRing::NotWanted),
+            Choice::Auto | Choice::Uring => Ring::new(handle, events).map_err(NoRing::Failed),
+        };
+        let state = State {
+            choice,
+            inline: Inline::new(),
+            ring,
+            threads: Threads::new(thread_count, events.unparker()),
+            slow: Vec::new(),
+            first: 0,
+        };
+        let engines = Self(Rc::new(Inner {
+            state: RefCell::new(state),
+            waiting: Waiting::default(),
+            room: Notify::new(),
+            handle: handle.clone(),
+        }));
+        handle.add_source(Box::new(Completions(engines.clone())));
+        engines
+    }
+
+    /// Reads at `at` bytes from the start and returns the bytes read; 0 at the end of the file.
+    ///
+    /// May return fewer bytes than asked. Starts when first polled; dropping the future detaches
+    /// the operation, which keeps `into` until it is over.
+    ///
+    /// # Errors
+    ///
+    /// Those of `preadv`.
+    pub fn read(
+        &self,
+        file: &File,
+        at: u64,
+        into: Buffers,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Read { file: Arc::clone(file.fd()), at, into };
+        self.clone().transfer(file.clone(), operation)
+    }
+
+    /// Writes at `at` bytes from the start and returns the bytes written.
+    ///
+    /// May write fewer bytes than asked; otherwise as [`read`](Self::read). A dropped future does
+    /// not take the write back.
+    ///
+    /// # Errors
+    ///
+    /// Those of `pwritev`. What a failed write has changed is unknown.
+    pub fn write(
+        &self,
+        file: &File,
+        at: u64,
+        from: Buffers,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
+        self.clone().transfer(file.clone(), operation)
+    }
+
+    /// Makes what was written durable; with `data_only` as `fdatasync`, else as `fsync`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fsync`, which reports a lost write once.
+    pub async fn sync(&self, file: &File, data_only: bool) -> io::Result<()> {
+        let operation = Operation::Sync { file: Arc::clone(file.fd()), data_only };
+        self.run(Some(file), operation).await.map(drop)
+    }
+
+    /// Brings up to [`FETCH_LEN_MAX`](crate::FETCH_LEN_MAX) bytes at `at` into the page cache and
+    /// returns how many are there; 0 at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `preadv`.
+    pub fn fetch(
+        &self,
+        file: &File,
+        at: u64,
+        len: usize,
+    ) -> impl Future<Output = io::Result<usize>> + use<> {
+        let operation = Operation::Fetch { file: Arc::clone(file.fd()), at, len };
+        self.clone().transfer(file.clone(), operation)
+    }
+
+    /// Runs a blocking function on an engine thread and returns what it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of `call`; `Other` when it panics.
+    pub async fn call(
+        &self,
+        call: impl FnOnce() -> io::Result<u64> + Send + 'static,
+    ) -> io::Result<u64> {
+        self.run(None, Operation::Call(Box::new(call))).await
+    }
+
+    /// Which engines are used and why, on one line for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let state = self.0.state.borrow();
+        let threads = state.threads.thread_max();
+        match &state.ring {
+            Ok(ring) => format!("io_uring ({}), up to {threads} threads", ring.features()),
+            Err(NoRing::NotWanted) => format!("up to {threads} threads, as asked for"),
+            Err(NoRing::Failed(error)) => {
+                format!("up to {threads} threads; io_uring is not to be had: {error}")
+            }
+        }
+    }
+
+    async fn transfer(self, file: File, operation: Operation) -> io::Result<usize> {
+        let len = self.run(Some(&file), operation).await?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    /// Submits `operation`, waiting for room, and waits for its completion.
+    async fn run(&self, file: Option<&File>, mut operation: Operation) -> io::Result<u64> {
+        loop {
+            let completion = self.0.waiting.open();
+            let room = self.0.room.notified();
+            let submitted = self.0.state.borrow_mut().submit(
+                file,
+                operation,
+                completion.token(),
+                &self.0.handle,
+            );
+            let Err(refused) = submitted else { return completion.await };
+            completion.close();
+            operation = refused.operation;
+            room.await;
+        }
+    }
+}
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engines({})", self.describe())
+    }
+}
+
+/// The engines on the poll list.
+struct Completions(Engines);
+
+impl Source for Completions {
+    fn poll(&mut self, budget: usize) -> usize {
+        let inner = &self.0.0;
+        let mut done = |token, result| inner.waiting.complete(token, result);
+        let count = inner.state.borrow_mut().reap(budget, &mut done);
+        if count > 0 {
+            inner.room.notify_all();
+        }
+        count
+    }
+
+    fn arm(&mut self) -> Armed {
+        let mut state = self.0.0.state.borrow_mut();
+        let busy = state.each().into_iter().flatten().any(|engine| engine.arm() == Armed::Busy);
+        if busy { Armed::Busy } else { Armed::Waits }
+    }
+
+    fn disarm(&mut self) {
+        let mut state = self.0.0.state.borrow_mut();
+        state.each().into_iter().flatten().for_each(Engine::disarm);
+    }
+}
+
+impl State {
+    fn submit(
+        &mut self,
+        file: Option<&File>,
+        operation: Operation,
+        token: Token,
+        handle: &Handle,
+    ) -> Result<(), Refused> {
+        let route = file.map_or(Route::Threads, |file| self.route(file, &operation, handle));
+        match route {
+            Route::Inline => self.submit_inline(file, operation, token, handle),
+            Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
+            Route::Cached => match self.inline.submit_cached(operation, token) {
+                Some(cold) => self.submit_ring(cold, token),
+                None => Ok(()),
+            },
+            Route::Ring => self.submit_ring(operation, token),
+            Route::Threads => self.threads.submit(operation, token),
+        }
+    }
+
+    /// The table at the head of this file.
+    fn route(&mut self, file: &File, operation: &Operation, handle: &Handle) -> Route {
+        match (self.choice, file.kind(), operation) {
+            (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
+            (Choice::Uring, ..) => Route::Ring,
+            (_, Kind::Memory, _) => Route::Inline,
+            (_, Kind::Direct, _) => Route::Ring,
+            (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
+            (_, Kind::Cached, Operation::Write { .. }) if self.is_slow(file, handle) => {
+                Route::Threads
+            }
+            (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
+            (_, Kind::Cached, _) => Route::Ring,
+            (_, Kind::Other, _) => Route::Threads,
+        }
+    }
+
+    fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+        match &mut self.ring {
+            Ok(ring) => ring.submit(operation, token),
+            Err(_) => self.threads.submit(operation, token),
+        }
+    }
+
+    /// Performs the operation on the spot and remembers a device that was slow to take it.
+    fn submit_inline(
+        &mut self,
+        file: Option<&File>,
+        operation: Operation,
+        token: Token,
+        handle: &Handle,
+    ) -> Result<(), Refused> {
+        let start = handle.now();
+        let submitted = self.inline.submit(operation, token);
+        let end = handle.now();
+        if let Some(file) = file.filter(|file| file.kind() != Kind::Memory) {
+            if end.saturating_since(start) > INLINE_TIME_MAX {
+                self.slow.retain(|slow| slow.device != file.device());
+                self.slow.push(SlowDevice { device: file.device(), until: end + SLOW_FOR });
+            }
+        }
+        submitted
+    }
+
+    /// Forgets devices whose time is over.
+    fn is_slow(&mut self, file: &File, handle: &Handle) -> bool {
+        if self.slow.is_empty() {
+            return false;
+        }
+        let now = handle.now();
+        self.slow.retain(|slow| slow.until > now);
+        self.slow.iter().any(|slow| slow.device == file.device())
+    }
+
+    fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
+        self.first = (self.first + 1) % ENGINE_COUNT;
+        let first = self.first;
+        let mut engines = self.each();
+        engines.rotate_left(first);
+        let mut count = 0;
+        for engine in engines.into_iter().flatten() {
+            count += engine.reap(budget - count, done);
+        }
+        count
+    }
+
+    fn each(&mut self) -> [Option<&mut dyn Engine>; ENGINE_COUNT] {
+        let ring = self.ring.as_mut().ok().map(|ring| ring as &mut dyn Engine);
+        [Some(&mut self.inline), ring, Some(&mut self.threads)]
+    }
+}
+
+const ENGINE_COUNT: usize = 3;

@@ -1,0 +1,87 @@
+//! A descriptor with what the choice of an engine needs to know of it.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs};
+
+/// A file of the [`Engines`](crate::Engines). Cheap to clone; closed when the last clone and the
+/// last operation on it are gone.
+#[derive(Clone, Debug)]
+pub struct File {
+    fd: Arc<OwnedFd>,
+    kind: Kind,
+    /// Device number; slow storage is remembered by it.
+    device: u64,
+}
+
+/// How a file moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// tmpfs, ramfs: a copy, never a wait.
+    Memory,
+    /// A regular file with O_DIRECT: always a device access.
+    Direct,
+    /// A regular file of a local file system through the page cache.
+    Cached,
+    /// Network and user-space file systems, pipes, devices: any call may block for long.
+    Other,
+}
+
+impl File {
+    /// Classifies `fd` once, by its type, flags and file system.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat`, `fstatfs` and `fcntl`; `EIO` and `ESTALE` occur on network file systems.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let stat = fstat(&fd)?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => regular_kind(&fd)?,
+            _ => Kind::Other,
+        };
+        Ok(Self { fd: Arc::new(fd), kind, device: stat.st_dev })
+    }
+
+    /// The descriptor, shared with operations in flight.
+    #[must_use]
+    pub fn fd(&self) -> &Arc<OwnedFd> {
+        &self.fd
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn device(&self) -> u64 {
+        self.device
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn regular_kind(fd: &OwnedFd) -> io::Result<Kind> {
+    // The kernel's type is signed on some machines; magic numbers are 32 bits wide.
+    let magic = u32::try_from(fstatfs(fd)?.f_type & 0xffff_ffff).unwrap_or_default();
+    Ok(match magic {
+        TMPFS | RAMFS => Kind::Memory,
+        _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
+        EXT | XFS | BTRFS | F2FS | OVERLAY => Kind::Cached,
+        _ => Kind::Other,
+    })
+}
+
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
+const EXT: u32 = 0xef53;
+const XFS: u32 = 0x5846_5342;
+const BTRFS: u32 = 0x9123_683e;
+const F2FS: u32 = 0xf2f5_2010;
+const OVERLAY: u32 = 0x794c_7630;

@@ -1,0 +1,161 @@
+//! Memory that the kernel reads and writes while an operation is in flight.
+//!
+//! # Why this is sound
+//!
+//! [`Memory::bytes`] borrows from `&self`, so the bytes stay in place for as long as such a borrow
+//! may live. An [`Arc`] held by a [`Buffer`] keeps the value alive, unmoved and unborrowed
+//! mutably, so the borrow may live as long as the buffer does. An operation in flight owns its
+//! buffers; the kernel may therefore use the address until the completion is reaped.
+//!
+//! The bytes are atomics because others change them meanwhile: the kernel, and for shared segments
+//! another process. What they hold is theirs to order; nothing here reads it.
+
+use std::{
+    fmt, iter,
+    sync::{Arc, atomic::AtomicU8},
+};
+
+/// Most buffers of one operation.
+pub const BUFFER_COUNT_MAX: usize = 64;
+
+/// Bytes that stay in place while this value is shared.
+pub trait Memory: Send + Sync + 'static {
+    /// All bytes; the same ones at every call.
+    fn bytes(&self) -> &[AtomicU8];
+}
+
+/// A part of a [`Memory`], kept alive by this value.
+#[derive(Clone)]
+pub struct Buffer {
+    memory: Arc<dyn Memory>,
+    at: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// The `len` bytes from `at` on; `None` when they are not all in `memory`.
+    #[must_use]
+    pub fn new(memory: Arc<dyn Memory>, at: usize, len: usize) -> Option<Self> {
+        memory.bytes().get(at..at.checked_add(len)?)?;
+        Some(Self { memory, at, len })
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[AtomicU8] {
+        // Checked again: a memory that shrinks against its word yields fewer bytes, not others'.
+        let rest = self.memory.bytes().get(self.at..).unwrap_or_default();
+        rest.get(..self.len).unwrap_or(rest)
+    }
+
+    /// The first `len` bytes, or all when there are fewer.
+    #[must_use]
+    pub fn prefix(&self, len: usize) -> Self {
+        Self { memory: Arc::clone(&self.memory), at: self.at, len: self.len.min(len) }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({}..{})", self.at, self.at.saturating_add(self.len))
+    }
+}
+
+/// What one operation reads into or writes from: 1 to [`BUFFER_COUNT_MAX`] buffers, in order.
+#[derive(Clone, Debug)]
+pub struct Buffers(List);
+
+#[derive(Clone, Debug)]
+enum List {
+    /// The common case allocates nothing.
+    One(Buffer),
+    Many(Box<[Buffer]>),
+}
+
+impl Buffers {
+    /// `None` when there is no buffer, or more than [`BUFFER_COUNT_MAX`].
+    #[must_use]
+    pub fn new(buffers: Vec<Buffer>) -> Option<Self> {
+        let count_fits = (1..=BUFFER_COUNT_MAX).contains(&buffers.len());
+        count_fits.then(|| Self(List::Many(buffers.into_boxed_slice())))
+    }
+
+    /// Total length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.as_slice().iter().fold(0, |sum, buffer| sum.saturating_add(buffer.len()))
+    }
+
+    /// Whether there are no bytes to transfer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffers in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Buffer] {
+        match &self.0 {
+            List::One(buffer) => std::slice::from_ref(buffer),
+            List::Many(buffers) => buffers,
+        }
+    }
+}
+
+impl From<Buffer> for Buffers {
+    fn from(buffer: Buffer) -> Self {
+        Self(List::One(buffer))
+    }
+}
+
+/// Zeroed memory of this process, page-aligned as O_DIRECT wants it.
+pub struct Heap {
+    /// A page longer than asked, so that an aligned start exists.
+    bytes: Box<[AtomicU8]>,
+    start: usize,
+    len: usize,
+}
+
+const PAGE_LEN: usize = 4096;
+
+impl Heap {
+    /// `len` zero bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let bytes: Box<[AtomicU8]> =
+            iter::repeat_with(AtomicU8::default).take(len.saturating_add(PAGE_LEN)).collect();
+        let start = bytes.as_ptr().align_offset(PAGE_LEN).min(PAGE_LEN);
+        Self { bytes, start, len }
+    }
+
+    /// `len` zero bytes as one buffer.
+    #[must_use]
+    pub fn buffer(len: usize) -> Buffer {
+        Buffer { memory: Arc::new(Self::new(len)), at: 0, len }
+    }
+}
+
+impl Memory for Heap {
+    fn bytes(&self) -> &[AtomicU8] {
+        let rest = self.bytes.get(self.start..).unwrap_or_default();
+        rest.get(..self.len).unwrap_or(rest)
+    }
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heap").field("len", &self.len).finish_non_exhaustive()
+    }
+}

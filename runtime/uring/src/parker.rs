@@ -1,0 +1,247 @@
+//! Blocking in epoll: descriptors that become ready, wake-ups from other threads, timeouts.
+//!
+//! [`Events`] is shared: the executor parks in it, and a source takes the ready descriptors out of
+//! it, with a look of its own while the executor does not park. Wake-ups are edge-triggered
+//! eventfds: every write ends one wait, and nobody reads them.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use executor::{Clock, Instant, Park, Unpark};
+use rustix::{
+    event::{
+        EventfdFlags, Timespec,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+        eventfd,
+    },
+    time::{ClockId, clock_gettime},
+};
+
+/// Descriptors taken out of one wait at most.
+const READY_MAX: usize = 64;
+
+/// The key of what only ends a park.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// The descriptors one executor waits for. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Events(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    epoll: OwnedFd,
+    doorbell: Arc<Doorbell>,
+    /// Found ready and not yet taken; at most [`READY_MAX`].
+    ready: RefCell<VecDeque<Ready>>,
+}
+
+/// A descriptor found ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// As given to [`Events::add_fd`].
+    pub key: u64,
+    /// A read will not block.
+    pub readable: bool,
+    /// A write will not block.
+    pub writable: bool,
+    /// The other side is gone, or the descriptor is broken.
+    pub closed: bool,
+}
+
+/// What of a descriptor to wait for. Both kinds report a closed peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Something to read, or room to write.
+    ReadWrite,
+}
+
+impl Events {
+    /// A set without descriptors.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the process or the machine is out of descriptors or memory.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let doorbell = Arc::new(Doorbell(wake_fd()?));
+        let ready = RefCell::default();
+        let events = Self(Rc::new(Inner { epoll, doorbell, ready }));
+        events.add_wake_fd(&events.0.doorbell.0)?;
+        Ok(events)
+    }
+
+    /// Reports `fd` under `key` whenever it is ready, until removed: level-triggered.
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: `key` is `u64::MAX`, which is reserved.
+    /// - `EEXIST`: added already. `EPERM`: a regular file, which is always ready.
+    /// - `ENOSPC`, `ENOMEM`: too many watches.
+    pub fn add_fd(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        check_key(key)?;
+        epoll::add(&self.0.epoll, fd, EventData::new_u64(key), interest.flags())?;
+        Ok(())
+    }
+
+    /// Changes what of `fd` is waited for.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` as for [`add_fd`](Self::add_fd); `ENOENT`: not added.
+    pub fn modify_fd(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        check_key(key)?;
+        epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), interest.flags())?;
+        Ok(())
+    }
+
+    /// Forgets `fd`, and what was found ready under `key`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: not added.
+    pub fn remove_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        self.0.ready.borrow_mut().retain(|ready| ready.key != key);
+        epoll::delete(&self.0.epoll, fd)?;
+        Ok(())
+    }
+
+    /// Takes the next ready descriptor. Looks only at what an earlier wait has found.
+    #[must_use]
+    pub fn pop(&self) -> Option<Ready> {
+        self.0.ready.borrow_mut().pop_front()
+    }
+
+    /// Looks for ready descriptors unless some wait to be taken; returns how many do now.
+    ///
+    /// Never blocks; costs a system call when none waits.
+    pub fn look(&self) -> usize {
+        if self.0.ready.borrow().is_empty() {
+            self.wait(Some(Duration::ZERO));
+        }
+        self.0.ready.borrow().len()
+    }
+
+    /// Whether ready descriptors wait to be taken. Makes no system call.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.0.ready.borrow().is_empty()
+    }
+
+    /// The way an executor blocks in this set.
+    #[must_use]
+    pub fn parker(&self) -> EpollParker {
+        EpollParker(self.clone())
+    }
+
+    /// What ends the park from any thread.
+    #[must_use]
+    pub fn unparker(&self) -> Arc<dyn Unpark> {
+        Arc::clone(&self.0.doorbell) as Arc<dyn Unpark>
+    }
+
+    /// Lets every signal of an eventfd end a park; it is never reported, and never read.
+    pub(crate) fn add_wake_fd(&self, fd: impl AsFd) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.0.epoll, fd, EventData::new_u64(WAKE_KEY), flags)?;
+        Ok(())
+    }
+
+    /// Blocks until something is ready or `timeout` has passed, and keeps what was found.
+    fn wait(&self, timeout: Option<Duration>) {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut space = [MaybeUninit::<epoll::Event>::uninit(); READY_MAX];
+        // An interrupted wait is an early return; no other error can happen to this descriptor.
+        let Ok((found, _)) = epoll::wait(&self.0.epoll, &mut space, timeout.as_ref()) else {
+            return;
+        };
+        let mut ready = self.0.ready.borrow_mut();
+        for event in found {
+            let (key, flags) = (event.data.u64(), event.flags);
+            if key != WAKE_KEY {
+                ready.push_back(Ready::new(key, flags));
+            }
+        }
+    }
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        let read = EventFlags::IN | EventFlags::RDHUP;
+        match self {
+            Self::Read => read,
+            Self::ReadWrite => read | EventFlags::OUT,
+        }
+    }
+}
+
+impl Ready {
+    fn new(key: u64, flags: EventFlags) -> Self {
+        let closed = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+        Self {
+            key,
+            readable: flags.contains(EventFlags::IN),
+            writable: flags.contains(EventFlags::OUT),
+            closed: flags.intersects(closed),
+        }
+    }
+}
+
+/// Blocks an executor in its [`Events`].
+#[derive(Debug)]
+pub struct EpollParker(Events);
+
+impl Park for EpollParker {
+    fn park(&mut self, timeout: Option<Duration>) {
+        if !self.0.has_ready() {
+            self.0.wait(timeout);
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.0.unparker()
+    }
+}
+
+#[derive(Debug)]
+struct Doorbell(OwnedFd);
+
+impl Unpark for Doorbell {
+    fn unpark(&self) {
+        #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's order")]
+        let one = 1u64.to_ne_bytes();
+        // Fails only when the counter is full, after 2^64 wake-ups.
+        rustix::io::write(&self.0, &one).ok();
+    }
+}
+
+/// The machine's monotonic clock, the same in every process of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        let time = clock_gettime(ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+        Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+}
+
+/// An eventfd for [`Events::add_wake_fd`].
+pub(crate) fn wake_fd() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+fn check_key(key: u64) -> io::Result<()> {
+    if key == WAKE_KEY { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
+}

@@ -1,0 +1,98 @@
+//! Operations as plain system calls on the calling thread.
+
+use std::{
+    io,
+    num::NonZeroU64,
+    os::fd::{AsRawFd, OwnedFd},
+    panic::{self, AssertUnwindSafe},
+};
+
+use rustix::fs::{Advice, fadvise, fdatasync, fsync};
+
+use crate::{
+    memory::{Buffer, Buffers},
+    operation::{Call, Operation, Vectors},
+};
+
+/// Performs `operation`, moving at most `limit` bytes, and blocks until it is done.
+///
+/// Returns the operation too, for the engine to free when the completion is reaped. `sink` takes
+/// fetched bytes.
+pub(crate) fn perform(
+    operation: Operation,
+    limit: usize,
+    sink: &Buffer,
+) -> (io::Result<u64>, Option<Operation>) {
+    let operation = match operation {
+        Operation::Call(call) => return (run(call), None),
+        other => other,
+    };
+    let result = match &operation {
+        Operation::Read { file, at, into } => read(file, *at, &Vectors::of(into, limit), 0),
+        Operation::Write { file, at, from } => write(file, *at, &Vectors::of(from, limit)),
+        Operation::Sync { file, data_only: true } => {
+            fdatasync(file).map(|()| 0).map_err(Into::into)
+        }
+        Operation::Sync { file, data_only: false } => fsync(file).map(|()| 0).map_err(Into::into),
+        Operation::Fetch { file, at, len } => {
+            let len = (*len).min(limit);
+            // Starts all device reads at once. A hint: the read below is what counts.
+            fadvise(file, *at, NonZeroU64::new(len as u64), Advice::WillNeed).ok();
+            read(file, *at, &Vectors::repeated(sink, len), 0)
+        }
+        Operation::Call(_) => Err(io::ErrorKind::Unsupported.into()), // Taken above.
+    };
+    (result, Some(operation))
+}
+
+/// Reads what is in the page cache.
+///
+/// # Errors
+///
+/// `EAGAIN` when the first byte is not cached, `EOPNOTSUPP` when the file system cannot tell.
+pub(crate) fn read_cached(
+    file: &OwnedFd,
+    at: u64,
+    into: &Buffers,
+    limit: usize,
+) -> io::Result<u64> {
+    read(file, at, &Vectors::of(into, limit), libc::RWF_NOWAIT)
+}
+
+/// A panic must not take the completion with it.
+fn run(call: Call) -> io::Result<u64> {
+    panic::catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(io::Error::other("call on an engine thread panicked")))
+}
+
+fn read(file: &OwnedFd, at: u64, vectors: &Vectors, flags: i32) -> io::Result<u64> {
+    let (list, offset) = (vectors.as_slice(), offset(at)?);
+    let count = i32::try_from(list.len()).unwrap_or(i32::MAX);
+    // SAFETY: the operation this is part of owns the buffers that the vectors name, and stays
+    // borrowed; the bytes are atomics, which may change under shared references.
+    retry(|| unsafe { libc::preadv2(file.as_raw_fd(), list.as_ptr(), count, offset, flags) })
+}
+
+fn write(file: &OwnedFd, at: u64, vectors: &Vectors) -> io::Result<u64> {
+    let (list, offset) = (vectors.as_slice(), offset(at)?);
+    let count = i32::try_from(list.len()).unwrap_or(i32::MAX);
+    // SAFETY: as in `read`; the kernel only reads these bytes.
+    retry(|| unsafe { libc::pwritev(file.as_raw_fd(), list.as_ptr(), count, offset) })
+}
+
+fn offset(at: u64) -> io::Result<i64> {
+    i64::try_from(at).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Calls again after a signal; a negative result is the error in `errno`.
+fn retry(mut call: impl FnMut() -> isize) -> io::Result<u64> {
+    loop {
+        if let Ok(len) = u64::try_from(call()) {
+            return Ok(len);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}

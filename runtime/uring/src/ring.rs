@@ -1,0 +1,305 @@
+//! The engine that hands operations to the kernel through io_uring.
+//!
+//! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when 32
+//! are queued, when nothing else is in flight, when the oldest has waited 20 us, or when the
+//! executor is about to block.
+//!
+//! # Ownership
+//!
+//! `in_flight` owns every operation from submission until its completion is reaped. Dropping the
+//! engine cancels and waits; what the kernel still holds after a bounded wait is leaked, and the
+//! ring is closed before anything in flight is freed.
+
+use std::{
+    fmt, io, mem,
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use executor::{Armed, Handle, Instant};
+use io_uring::{
+    IoUring, Probe, opcode, squeue,
+    types::{Fd, FsyncFlags, SubmitArgs, Timespec},
+};
+use slab::Slab;
+
+use crate::{
+    engine::{Engine, Refusal, Refused, Token},
+    memory::{Buffer, Heap},
+    operation::{Operation, SINK_LEN, Vectors},
+    parker::{Events, wake_fd},
+};
+
+/// Most operations in flight; the completion queue holds twice as many and cannot overflow.
+const IN_FLIGHT_MAX: u32 = 256;
+
+/// So many queued entries are worth a system call at once.
+const BATCH_LEN: usize = 32;
+
+/// The longest an entry stays queued while others are in flight.
+const HELD_MAX: Duration = Duration::from_micros(20);
+
+/// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
+const DROP_WAITS_MAX: u32 = 100;
+
+/// Most bytes of one transfer, as in the kernel.
+const LEN_MAX: usize = 0x7fff_f000;
+
+/// The user data of cancellations, which own nothing.
+const CANCEL: u64 = u64::MAX;
+
+/// An io_uring instance of one executor.
+pub struct Ring {
+    /// First, so that it is closed before `in_flight` is freed.
+    ring: IoUring,
+    in_flight: Slab<InFlight>,
+    /// Pushed to the submission queue, not yet given to the kernel.
+    queued: usize,
+    /// When the first of `queued` was pushed.
+    oldest: Instant,
+    handle: Handle,
+    sink: Buffer,
+    features: &'static str,
+    /// Signalled by the kernel at completions; wakes the executor.
+    _doorbell: OwnedFd,
+}
+
+struct InFlight {
+    token: Token,
+    operation: Operation,
+    /// Read by the kernel at submission, which may be later than the push. Empty for one buffer.
+    vectors: Box<[libc::iovec]>,
+}
+
+impl Ring {
+    /// Sets up a ring whose completions end parks in `events`.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOSYS`, `EPERM`, `EACCES`: the kernel has no io_uring, or forbids it.
+    /// - `ENOMEM`: the locked-memory limit is too small (kernels before 5.12).
+    /// - `Unsupported`: the kernel's io_uring lacks an operation needed here.
+    pub fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
+        let (ring, features) = set_up()?;
+        check_operations(&ring)?;
+        let doorbell = wake_fd()?;
+        ring.submitter().register_eventfd(doorbell.as_raw_fd())?;
+        events.add_wake_fd(&doorbell)?;
+        Ok(Self {
+            ring,
+            in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
+            queued: 0,
+            oldest: Instant::default(),
+            handle: handle.clone(),
+            sink: Heap::buffer(SINK_LEN),
+            features,
+            _doorbell: doorbell,
+        })
+    }
+
+    /// The set-up that the kernel allowed, for people.
+    #[must_use]
+    pub fn features(&self) -> &'static str {
+        self.features
+    }
+
+    /// Gives queued entries to the kernel, and lets it post deferred completions.
+    fn enter(&mut self) {
+        // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
+        drop(self.ring.submit());
+        self.queued = self.ring.submission().len();
+    }
+
+    fn submission_is_due(&self) -> bool {
+        let alone = self.in_flight.len() == self.queued;
+        self.queued > 0
+            && (alone
+                || self.queued >= BATCH_LEN
+                || self.handle.now().saturating_since(self.oldest) >= HELD_MAX)
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: `in_flight` owns the operation the entry was made from, with its descriptor,
+        // buffers and vectors, none of which moves, until the completion is reaped.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.expect("the queue has room for as many entries as may be in flight");
+        self.queued += 1;
+    }
+
+    /// Asks the kernel to give back what is in flight.
+    fn cancel_all(&mut self) {
+        let keys: Vec<_> = self.in_flight.iter().map(|(key, _)| key as u64).collect();
+        for key in keys {
+            if self.ring.submission().is_full() {
+                return; // The kernel took nothing just now; waiting must do.
+            }
+            let entry = opcode::AsyncCancel::new(key).build().user_data(CANCEL);
+            self.push(&entry);
+        }
+    }
+}
+
+impl Engine for Ring {
+    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+        if self.in_flight.len() == IN_FLIGHT_MAX as usize {
+            return Err(Refused { operation, refusal: Refusal::Full });
+        }
+        let Some((entry, vectors)) = entry(&operation, &self.sink) else {
+            return Err(Refused { operation, refusal: Refusal::Unsupported });
+        };
+        let key = self.in_flight.insert(InFlight { token, operation, vectors });
+        if self.queued == 0 {
+            self.oldest = self.handle.now();
+        }
+        self.push(&entry.user_data(key as u64));
+        if self.queued >= BATCH_LEN {
+            self.enter();
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
+        if self.in_flight.is_empty() {
+            return 0;
+        }
+        if self.submission_is_due() || self.ring.submission().taskrun() {
+            self.enter();
+        }
+        let mut count = 0;
+        while count < budget {
+            let Some(completion) = self.ring.completion().next() else { break };
+            let key = usize::try_from(completion.user_data()).ok();
+            let Some(InFlight { token, operation, vectors }) =
+                key.and_then(|key| self.in_flight.try_remove(key))
+            else {
+                continue; // A cancellation.
+            };
+            drop((operation, vectors));
+            done(token, result(completion.result()));
+            count += 1;
+        }
+        count
+    }
+
+    fn arm(&mut self) -> Armed {
+        if self.in_flight.is_empty() {
+            return Armed::Waits;
+        }
+        if self.queued > 0 {
+            self.enter();
+        }
+        let ready = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
+        if ready || self.queued > 0 { Armed::Busy } else { Armed::Waits }
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Drop for Ring {
+    /// Waits until the kernel has given back every operation, at most ten seconds.
+    ///
+    /// Closing the ring would not do: the kernel finishes requests after the close, and would
+    /// write to memory that is someone else's by then.
+    fn drop(&mut self) {
+        self.enter();
+        self.cancel_all();
+        let timeout = Timespec::from(Duration::from_millis(100));
+        for _ in 0..DROP_WAITS_MAX {
+            while self.reap(usize::MAX, &mut |_, _| {}) > 0 {}
+            if self.in_flight.is_empty() {
+                return;
+            }
+            drop(self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)));
+        }
+        Box::leak(Box::new(mem::take(&mut self.in_flight)));
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("features", &self.features)
+            .field("in_flight", &self.in_flight.len())
+            .field("queued", &self.queued)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up a ring with the most favourable flags this kernel knows.
+fn set_up() -> io::Result<(IoUring, &'static str)> {
+    let deferred = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(IN_FLIGHT_MAX);
+    match deferred {
+        Ok(ring) => return Ok((ring, "single issuer, deferred task work")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // Before 6.1.
+        Err(error) => return Err(error),
+    }
+    Ok((IoUring::new(IN_FLIGHT_MAX)?, "plain set-up"))
+}
+
+fn check_operations(ring: &IoUring) -> io::Result<()> {
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Readv::CODE,
+        opcode::Writev::CODE,
+        opcode::Fsync::CODE,
+        opcode::AsyncCancel::CODE,
+    ];
+    if needed.into_iter().all(|code| probe.is_supported(code)) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The submission entry of `operation`, with the list of addresses it points to.
+///
+/// `None` when a ring does not execute it.
+fn entry(operation: &Operation, sink: &Buffer) -> Option<(squeue::Entry, Box<[libc::iovec]>)> {
+    let vectors = match operation {
+        Operation::Read { into: buffers, .. } | Operation::Write { from: buffers, .. } => {
+            Vectors::of(buffers, LEN_MAX)
+        }
+        Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
+        Operation::Sync { file, data_only } => {
+            let flags = if *data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
+            let entry = opcode::Fsync::new(Fd(file.as_raw_fd())).flags(flags).build();
+            return Some((entry, Box::default()));
+        }
+        Operation::Call(_) => return None,
+    };
+    let list: Box<[_]> = match vectors.as_slice() {
+        [_one] => Box::default(),
+        several => several.into(),
+    };
+    let count = u32::try_from(list.len()).ok()?;
+    let entry = match (operation, vectors.as_slice()) {
+        (Operation::Write { file, at, .. }, &[libc::iovec { iov_base, iov_len }]) => {
+            let len = u32::try_from(iov_len).ok()?;
+            opcode::Write::new(Fd(file.as_raw_fd()), iov_base.cast(), len).offset(*at).build()
+        }
+        (Operation::Write { file, at, .. }, _) => {
+            opcode::Writev::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
+        }
+        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, &[one]) => {
+            let len = u32::try_from(one.iov_len).ok()?;
+            opcode::Read::new(Fd(file.as_raw_fd()), one.iov_base.cast(), len).offset(*at).build()
+        }
+        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, _) => {
+            opcode::Readv::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
+        }
+        (Operation::Sync { .. } | Operation::Call(_), _) => return None,
+    };
+    Some((entry, list))
+}
+
+/// A negative result is an error number.
+fn result(value: i32) -> io::Result<u64> {
+    u64::try_from(value).map_err(|_| io::Error::from_raw_os_error(value.wrapping_neg()))
+}

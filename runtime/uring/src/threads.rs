@@ -1,0 +1,211 @@
+//! The engine of a few threads that make plain, blocking system calls.
+//!
+//! Threads start when there is more to do than idle threads, up to a limit. A finished operation
+//! travels back with its result and is freed on the executor's thread. Dropping the engine closes
+//! the queue and waits for nobody: each thread owns what it works on, finishes what is queued, and
+//! ends.
+//!
+//! Two mutexes, each guarding its queue together with the word that says who sleeps on it, so no
+//! wake-up falls between a look and a sleep.
+
+use std::{
+    collections::VecDeque,
+    fmt, io, mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use executor::{Armed, Unpark};
+
+use crate::{
+    engine::{Engine, Refusal, Refused, Token},
+    memory::{Buffer, Heap},
+    operation::{Operation, SINK_LEN},
+    plain,
+};
+
+/// Most operations taken and not yet reaped.
+const IN_FLIGHT_MAX: usize = 1024;
+
+/// A lazily started pool of engine threads.
+pub struct Threads {
+    shared: Arc<Shared>,
+    thread_max: usize,
+    thread_count: usize,
+    in_flight: usize,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Rung when the queue gets an operation or closes.
+    work: Condvar,
+    done: Mutex<Done>,
+    unparker: Arc<dyn Unpark>,
+    sink: Buffer,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(Token, Operation)>,
+    idle_count: usize,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Done {
+    finished: VecDeque<Finished>,
+    /// The executor blocks, or is about to.
+    armed: bool,
+}
+
+struct Finished {
+    token: Token,
+    result: io::Result<u64>,
+    operation: Option<Operation>,
+}
+
+impl Threads {
+    /// An engine of at most `thread_max` threads (at least one); none is started yet.
+    #[must_use]
+    pub fn new(thread_max: usize, unparker: Arc<dyn Unpark>) -> Self {
+        let shared = Shared {
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            done: Mutex::default(),
+            unparker,
+            sink: Heap::buffer(SINK_LEN),
+        };
+        let shared = Arc::new(shared);
+        Self { shared, thread_max: thread_max.max(1), thread_count: 0, in_flight: 0 }
+    }
+
+    /// Most threads this engine starts.
+    #[must_use]
+    pub fn thread_max(&self) -> usize {
+        self.thread_max
+    }
+
+    fn start_thread(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let builder = thread::Builder::new().name("kakehi-engine".to_owned());
+        if builder.spawn(move || shared.work()).is_ok() {
+            self.thread_count += 1;
+        }
+    }
+}
+
+impl Engine for Threads {
+    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+        if self.in_flight == IN_FLIGHT_MAX {
+            return Err(Refused { operation, refusal: Refusal::Full });
+        }
+        self.in_flight += 1;
+        let mut queue = lock(&self.shared.queue);
+        queue.waiting.push_back((token, operation));
+        let short_of_threads = queue.waiting.len() > queue.idle_count;
+        drop(queue);
+        self.shared.work.notify_one();
+        if short_of_threads && self.thread_count < self.thread_max {
+            self.start_thread();
+            if self.thread_count == 0 {
+                self.shared.work_once(); // The machine has no thread for us: slow, not stuck.
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
+        if self.in_flight == 0 {
+            return 0;
+        }
+        for count in 0..budget {
+            let finished = lock(&self.shared.done).finished.pop_front();
+            let Some(Finished { token, result, operation }) = finished else { return count };
+            self.in_flight -= 1;
+            drop(operation);
+            done(token, result);
+        }
+        budget
+    }
+
+    fn arm(&mut self) -> Armed {
+        if self.in_flight == 0 {
+            return Armed::Waits;
+        }
+        let mut done = lock(&self.shared.done);
+        done.armed = done.finished.is_empty();
+        if done.armed { Armed::Waits } else { Armed::Busy }
+    }
+
+    fn disarm(&mut self) {
+        if self.in_flight != 0 {
+            lock(&self.shared.done).armed = false;
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// The life of an engine thread.
+    fn work(&self) {
+        while let Some((token, operation)) = self.next() {
+            self.finish(token, operation);
+        }
+    }
+
+    /// Works off one queued operation, if there is one, on the calling thread.
+    fn work_once(&self) {
+        let next = lock(&self.queue).waiting.pop_front();
+        if let Some((token, operation)) = next {
+            self.finish(token, operation);
+        }
+    }
+
+    /// Waits for an operation; `None` when the queue is empty and closed.
+    fn next(&self) -> Option<(Token, Operation)> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(next) = queue.waiting.pop_front() {
+                return Some(next);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle_count += 1;
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle_count -= 1;
+        }
+    }
+
+    fn finish(&self, token: Token, operation: Operation) {
+        let (result, operation) = plain::perform(operation, usize::MAX, &self.sink);
+        let mut done = lock(&self.done);
+        done.finished.push_back(Finished { token, result, operation });
+        let armed = mem::take(&mut done.armed);
+        drop(done);
+        if armed {
+            self.unparker.unpark();
+        }
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads")
+            .field("thread_max", &self.thread_max)
+            .field("thread_count", &self.thread_count)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Both queues are consistent between any two statements, so a panic elsewhere spoils nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

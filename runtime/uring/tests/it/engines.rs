@@ -1,0 +1,80 @@
+//! What the daemon uses, under every choice.
+
+use std::{cell::Cell, io, rc::Rc};
+
+use executor::Class;
+use uring::{Buffers, Choice, Engines, Heap};
+
+use crate::support::{Core, buffer, content, dirs, open};
+
+const CHOICES: [Choice; 3] = [Choice::Auto, Choice::Uring, Choice::Threads];
+
+#[test]
+fn every_operation_does_what_it_says_under_every_choice() {
+    for choice in CHOICES {
+        for dir in dirs() {
+            let mut core = Core::new(choice, 2);
+            let engines = core.engines.clone();
+            core.run(every_operation(engines, &dir)).expect("no error");
+        }
+    }
+}
+
+async fn every_operation(engines: Engines, dir: &tempfile::TempDir) -> io::Result<()> {
+    let file = open(dir, "data")?;
+    let text = b"drop by drop or in a stream";
+    assert_eq!(engines.write(&file, 3, buffer(text).into()).await?, text.len());
+
+    let parts = Buffers::new(vec![buffer(b"one "), buffer(b""), buffer(b"two")]).expect("few");
+    assert_eq!(engines.write(&file, 30, parts).await?, 7);
+
+    engines.sync(&file, true).await?;
+    engines.sync(&file, false).await?;
+    assert_eq!(engines.fetch(&file, 0, 1 << 20).await?, 37);
+    assert_eq!(engines.fetch(&file, 100, 1 << 20).await?, 0);
+
+    let (head, rest) = (Heap::buffer(5), Heap::buffer(100));
+    let into = Buffers::new(vec![head.clone(), rest.clone()]).expect("few");
+    assert_eq!(engines.read(&file, 0, into).await?, 37);
+    assert_eq!(content(&head), b"\0\0\0dr");
+    assert!(content(&rest).starts_with(b"op by drop or in a streamone two"));
+
+    assert_eq!(engines.call(|| Ok(7)).await?, 7);
+    let error = engines.call(|| Err(io::ErrorKind::NotFound.into())).await.expect_err("told so");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    Ok(())
+}
+
+#[test]
+fn a_storm_of_completions_is_reaped_completely() {
+    for choice in CHOICES {
+        for dir in dirs() {
+            let mut core = Core::new(choice, 4);
+            let file = open(&dir, "storm").expect("created");
+            let done = Rc::new(Cell::new(0));
+            for at in 0..2000u64 {
+                let (engines, file, done) = (core.engines.clone(), file.clone(), done.clone());
+                core.executor.handle().spawn(Class::Latency, async move {
+                    let from = buffer(&at.to_le_bytes());
+                    assert_eq!(engines.write(&file, at * 8, from.into()).await.expect("room"), 8);
+                    done.set(done.get() + 1);
+                });
+            }
+            let engines = core.engines.clone();
+            let handle = core.executor.handle();
+            core.run(async {
+                while done.get() < 2000 {
+                    handle.sleep(std::time::Duration::from_millis(1)).await;
+                }
+                let into = Heap::buffer(16_000);
+                assert_eq!(
+                    engines.read(&file, 0, into.clone().into()).await.expect("read"),
+                    16_000
+                );
+                for (at, value) in (0u64..).zip(content(&into).chunks(8)) {
+                    assert_eq!(value, at.to_le_bytes());
+                }
+            });
+        }
+    }
+}

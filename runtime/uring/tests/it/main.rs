@@ -1,0 +1,4 @@
+//! Engines on real files, real rings and real threads.
+
+mod engines;
+mod support;
