@@ -146,7 +146,9 @@ impl Executor {
         let source_events = self.visit_sources();
         let throughput_polls = u64::from(self.poll_next(Class::Throughput));
 
-        let idle = timers + latency_polls + source_events + throughput_polls == 0;
+        // A look for throughput tasks may have brought in latency tasks, woken just now.
+        let idle =
+            timers + latency_polls + source_events + throughput_polls == 0 && self.ready.is_empty();
         let counters = &mut self.counters;
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);

@@ -12,6 +12,8 @@
 mod credit;
 mod executor;
 mod handle;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod notify;
 mod park;
 mod source;

@@ -28,7 +28,7 @@ impl Ready {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.latency.is_empty() && self.throughput.is_empty()
     }
 }

@@ -1,0 +1,190 @@
+//! Nothing that is always ready keeps anything else from its turn.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::{Armed, Class, Clock, Config, Executor, Instant, ManualClock, Source, yield_now};
+use fastrand::Rng;
+
+use crate::support::{Log, Machine, Scripted, seeds};
+
+/// Longest simulated poll of one task, and of one source.
+const POLL_MAX: Duration = Duration::from_micros(20);
+
+#[test]
+fn a_source_is_visited_while_a_task_is_always_ready() {
+    let mut executor = Machine::default().executor(Config::default());
+    let log = Rc::new(Log::default());
+    executor.handle().add_source(Box::new(Scripted(log.clone())));
+    executor.handle().spawn(Class::Latency, async {
+        loop {
+            yield_now().await;
+        }
+    });
+
+    for _ in 0..10 {
+        assert!(executor.turn());
+    }
+
+    assert_eq!(log.polls.get(), 10);
+    assert_eq!(executor.counters().latency_polls, 10 * 64);
+}
+
+#[test]
+fn a_turn_polls_at_most_one_throughput_task() {
+    let mut executor = Machine::default().executor(Config::default());
+    let polls = Rc::new(Cell::new(0));
+    for _ in 0..3 {
+        let polls = polls.clone();
+        executor.handle().spawn(Class::Throughput, async move {
+            loop {
+                polls.set(polls.get() + 1);
+                yield_now().await;
+            }
+        });
+    }
+
+    for turn in 1..=9 {
+        executor.turn();
+        assert_eq!(polls.get(), turn);
+    }
+}
+
+#[test]
+fn a_slice_ends_when_its_time_is_over() {
+    let machine = Machine::default();
+    let mut executor = machine.executor(Config::default());
+    let clock = machine.clock.clone();
+    executor.handle().spawn(Class::Latency, async move {
+        loop {
+            clock.advance(Duration::from_micros(30));
+            yield_now().await;
+        }
+    });
+
+    executor.turn();
+
+    assert_eq!(executor.counters().latency_polls, 2); // 30 us is within the slice, 60 us is not.
+}
+
+#[test]
+fn a_source_gets_the_configured_budget() {
+    let mut executor =
+        Machine::default().executor(Config { source_budget: 5, ..Config::default() });
+    let log = Rc::new(Log::default());
+    log.ready.set(100);
+    executor.handle().add_source(Box::new(Scripted(log.clone())));
+
+    executor.turn();
+
+    assert_eq!((log.budget.get(), executor.counters().source_events), (5, 5));
+}
+
+/// Between two visits to a source lies at most one slice, one throughput poll, and one visit to
+/// every other source; and every task goes on.
+#[test]
+fn every_mix_of_ready_tasks_and_sources_keeps_every_bound() {
+    seeds(300, |rng| {
+        let machine = Machine::default();
+        let config = Config {
+            slice_polls: rng.u32(1..100),
+            slice: Duration::from_micros(rng.u64(1..200)),
+            ..Config::default()
+        };
+        let mut executor = machine.executor(config);
+        let visits = add_sources(&executor, &machine.clock, rng);
+        let latency = add_tasks(&executor, &machine.clock, Class::Latency, rng);
+        let throughput = add_tasks(&executor, &machine.clock, Class::Throughput, rng);
+
+        let turns = 200;
+        for _ in 0..turns {
+            executor.turn();
+        }
+
+        let others = u32::try_from(visits.len()).expect("few");
+        let gap_max = config.slice + POLL_MAX * (1 + 1 + others);
+        for visits in &visits {
+            let visits = visits.borrow();
+            assert_eq!(visits.len(), turns);
+            for (earlier, later) in visits.iter().zip(visits.iter().skip(1)) {
+                assert!(later.saturating_since(*earlier) <= gap_max);
+            }
+        }
+        let counters = executor.counters();
+        assert_round_robin(&latency, counters.latency_polls);
+        assert_round_robin(&throughput, counters.throughput_polls);
+        assert!(counters.latency_polls <= turns as u64 * u64::from(config.slice_polls));
+        let throughput_turns = if throughput.is_empty() { 0 } else { turns as u64 };
+        assert_eq!(counters.throughput_polls, throughput_turns);
+    });
+}
+
+/// Always ready, for a random time.
+struct Greedy {
+    clock: Rc<ManualClock>,
+    rng: Rng,
+    visits: Rc<RefCell<Vec<Instant>>>,
+}
+
+impl Source for Greedy {
+    fn poll(&mut self, budget: usize) -> usize {
+        self.visits.borrow_mut().push(self.clock.now());
+        self.clock.advance(random_time(&mut self.rng));
+        self.rng.usize(0..=budget)
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Busy
+    }
+
+    fn disarm(&mut self) {}
+}
+
+type Visits = Rc<RefCell<Vec<Instant>>>;
+
+fn add_sources(executor: &Executor, clock: &Rc<ManualClock>, rng: &mut Rng) -> Vec<Visits> {
+    let count = rng.usize(1..5);
+    let add = |_| {
+        let (clock, rng, visits) = (clock.clone(), rng.fork(), Visits::default());
+        executor.handle().add_source(Box::new(Greedy { clock, rng, visits: visits.clone() }));
+        visits
+    };
+    (0..count).map(add).collect()
+}
+
+fn add_tasks(
+    executor: &Executor,
+    clock: &Rc<ManualClock>,
+    class: Class,
+    rng: &mut Rng,
+) -> Vec<Rc<Cell<u64>>> {
+    let count = rng.usize(0..20);
+    let add = |_| {
+        let (clock, mut rng, polls) = (clock.clone(), rng.fork(), Rc::new(Cell::new(0)));
+        let count = polls.clone();
+        executor.handle().spawn(class, async move {
+            loop {
+                count.set(count.get() + 1);
+                clock.advance(random_time(&mut rng));
+                yield_now().await;
+            }
+        });
+        polls
+    };
+    (0..count).map(add).collect()
+}
+
+fn random_time(rng: &mut Rng) -> Duration {
+    POLL_MAX.mul_f64(rng.f64())
+}
+
+/// Tasks that are always ready are polled in turn.
+fn assert_round_robin(polls: &[Rc<Cell<u64>>], total: u64) {
+    let least = polls.iter().map(|polls| polls.get()).min().unwrap_or_default();
+    let most = polls.iter().map(|polls| polls.get()).max().unwrap_or_default();
+    assert!(most - least <= 1, "{least} polls of one, {most} of another");
+    assert_eq!(polls.iter().map(|polls| polls.get()).sum::<u64>(), total);
+}
