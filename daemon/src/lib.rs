@@ -1,2 +1,56 @@
-//! The daemon.
+//! The daemon: executes the file I/O that client processes delegate to it.
+//!
+//! One executor per core, each with its own sessions; the first one also accepts connections. The
+//! way of a request: a client raises a bit of its executor's board, [`lanes`] takes the entries,
+//! [`requests`] checks and acknowledges them and runs them over trait [`storage::Storage`], and
+//! [`session`] answers. The way of a staged write: a dirty mark, [`pace`] decides when its log is
+//! written, [`drain`] writes it and releases the space.
+//!
+//! A session, its files, and everything that happens to them stay on one executor. What executors
+//! share is in [`node`]; they talk through [`mail`].
+//!
+//! # Trust
+//!
+//! A client may be wrong or hostile. Entries and messages are copies before they are looked at,
+//! every slot, length, and range in them is checked against the session's own record, and payload
+//! is only ever handed to the kernel. The worst a client can do is lose its session.
 #![forbid(unsafe_code)]
+
+mod admission;
+mod config;
+pub mod control;
+mod core;
+mod drain;
+mod error;
+mod file;
+mod guest;
+mod lanes;
+mod life;
+mod listener;
+mod mail;
+mod names;
+mod namespace;
+mod node;
+mod pace;
+mod peer;
+mod reactor;
+mod readahead;
+mod registration;
+mod registry;
+mod requests;
+mod server;
+mod session;
+mod settle;
+mod signals;
+mod socket;
+mod statistics;
+mod status;
+mod storage;
+mod verdict;
+
+pub use config::Config;
+pub use error::Error;
+pub use executor::Idle;
+pub use server::serve;
+pub use statistics::Summary;
+pub use uring::Choice;

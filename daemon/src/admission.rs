@@ -1,0 +1,129 @@
+//! Who is let in: session slots, staging memory, and descriptors are given out here and come back
+//! when the session has ended.
+
+/// Descriptors kept for the daemon itself and for its control connections.
+const FD_RESERVE: u64 = 64;
+/// Descriptors a session needs besides its files: segment, socket, process.
+const FDS_PER_SESSION: u64 = 3;
+const FILE_CREDIT_MIN: u64 = 8;
+const FILE_CREDIT_MAX: u64 = 256;
+const FILE_CREDIT_SHARE: u64 = 64;
+const ARENA_LEN_MIN: u64 = 256 << 10;
+
+/// What a session may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Files registered at a time.
+    pub(crate) file_credit: u32,
+    /// Length of the arena in bytes: a power of two.
+    pub(crate) arena_len: u64,
+}
+
+impl Grant {
+    fn fds(self) -> u64 {
+        u64::from(self.file_credit) + FDS_PER_SESSION
+    }
+}
+
+/// What is left to give.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Session ids in use.
+    sessions: Vec<bool>,
+    memory: u64,
+    fds: u64,
+    /// Most memory one session gets.
+    staging: u64,
+}
+
+impl Admission {
+    /// Everything is left: `memory` bytes, of which a session gets `staging`, and `fds`
+    /// descriptors, less what the daemon keeps for itself.
+    pub(crate) fn new(staging: u64, memory: u64, fds: u64) -> Self {
+        let sessions = vec![false; shm::SESSIONS_MAX];
+        Self { sessions, memory, fds: fds.saturating_sub(FD_RESERVE), staging }
+    }
+
+    /// Lets a session in and names it; `None` when something has run out.
+    pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
+        let arena_len = floor_power_of_two(self.staging.min(self.memory));
+        let files = (self.fds / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
+        let grant = Grant { file_credit: u32::try_from(files).ok()?, arena_len };
+        let fds = self.fds.checked_sub(grant.fds())?;
+        if arena_len < ARENA_LEN_MIN {
+            return None;
+        }
+        let id = self.sessions.iter().position(|used| !used)?;
+        *self.sessions.get_mut(id)? = true;
+        self.memory -= arena_len;
+        self.fds = fds;
+        Some((u32::try_from(id).ok()?, grant))
+    }
+
+    /// Takes back what session `id` was granted.
+    pub(crate) fn leave(&mut self, id: u32, grant: Grant) {
+        if let Some(used) = self.sessions.get_mut(id as usize) {
+            *used = false;
+        }
+        self.memory += grant.arena_len;
+        self.fds += grant.fds();
+    }
+
+    /// Sessions that are in.
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.iter().filter(|used| **used).count()
+    }
+}
+
+fn floor_power_of_two(len: u64) -> u64 {
+    len.checked_ilog2().map_or(0, |log| 1 << log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn everything_comes_back() {
+        let (mut admission, fresh) =
+            (Admission::new(3 * MIB, 64 * MIB, 1024), Admission::new(3 * MIB, 64 * MIB, 1024));
+        let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
+        assert!(entered.len() > 8);
+        for (id, grant) in entered {
+            assert!(grant.arena_len.is_power_of_two() && grant.arena_len <= 2 * MIB);
+            admission.leave(id, grant);
+        }
+        assert_eq!(admission, fresh);
+    }
+
+    #[test]
+    fn memory_bounds_sessions() {
+        let mut admission = Admission::new(MIB, 2 * MIB + 100, 1 << 20);
+        let (first, grant) = admission.enter().expect("room");
+        assert_eq!(grant, Grant { file_credit: 256, arena_len: MIB });
+        assert!(admission.enter().is_some());
+        assert_eq!(admission.enter(), None);
+        admission.leave(first, grant);
+        assert_eq!(admission.enter().map(|(id, _)| id), Some(first));
+    }
+
+    #[test]
+    fn descriptors_bound_sessions() {
+        let mut admission = Admission::new(MIB, 1 << 40, FD_RESERVE + 2 * 11 + 10);
+        assert_eq!(admission.enter().map(|(_, grant)| grant.file_credit), Some(8));
+        assert!(admission.enter().is_some());
+        assert_eq!(admission.enter(), None);
+    }
+
+    #[test]
+    fn no_session_is_let_in_beyond_the_table() {
+        let mut admission = Admission::new(MIB, 1 << 50, 1 << 40);
+        for id in 0..shm::SESSIONS_MAX {
+            assert_eq!(admission.enter().map(|(given, _)| given as usize), Some(id));
+        }
+        assert_eq!(admission.enter(), None);
+        assert_eq!(admission.session_count(), shm::SESSIONS_MAX);
+    }
+}

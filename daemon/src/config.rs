@@ -1,0 +1,44 @@
+//! What whoever starts a daemon decides.
+
+use std::{path::PathBuf, time::Duration};
+
+use executor::Idle;
+use uring::Choice;
+
+/// The configuration of one daemon.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the socket; exists, mode 0700.
+    pub folder: PathBuf,
+    /// What an executor does when nothing is ready.
+    pub idle: Idle,
+    /// How file I/O is executed.
+    pub engine: Choice,
+    /// Cores to serve on, one executor pinned to each; empty: one executor, not pinned.
+    pub cores: Vec<usize>,
+    /// Staging memory of one session, bytes.
+    pub staging: u64,
+    /// Staging memory of all sessions together, bytes.
+    pub memory: u64,
+    /// Whether the daemon ends once every `run` that attached has gone, and the clients too.
+    pub stop_when_unattached: bool,
+    /// How long a daemon that is to end waits for clients to leave by themselves.
+    pub linger: Duration,
+}
+
+impl Config {
+    /// The usual configuration for a daemon in `folder`.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            idle: Idle::default(),
+            engine: Choice::default(),
+            cores: Vec::new(),
+            staging: 64 << 20,
+            memory: 1 << 30,
+            stop_when_unattached: false,
+            linger: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! One executor's part of the daemon: its sessions, and what drains their files.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+    sync::Arc,
+};
+
+use executor::{Class, Handle, Idle, Notify};
+use shm::{Board, SESSIONS_MAX, staging::Corrupt};
+
+use crate::{
+    drain::{self, Queue},
+    file::OpenFile,
+    mail::lock,
+    node::{CoreReport, Mail, Node, Report},
+    pace, registration,
+    session::Session,
+    statistics::Totals,
+    storage::Storage,
+};
+
+/// The state of one executor. Lives on its thread.
+pub(crate) struct Core<S: Storage> {
+    pub(crate) index: usize,
+    pub(crate) handle: Handle,
+    pub(crate) storage: S,
+    pub(crate) node: Arc<Node>,
+    sessions: RefCell<Vec<Option<Rc<Session<S>>>>>,
+    /// Signalled on the first executor when a session has ended, on whichever.
+    pub(crate) departed: Notify,
+    /// Files to drain in the background.
+    pub(crate) queue: RefCell<Queue>,
+    /// Tasks that do so.
+    pub(crate) workers: Cell<usize>,
+    /// Files the tick looks at.
+    pub(crate) active: RefCell<Vec<Rc<OpenFile<S>>>>,
+    pub(crate) is_ticking: Cell<bool>,
+}
+
+/// Why a session ends.
+#[derive(Debug)]
+pub(crate) enum Departure {
+    /// The client closed its socket, or its process is gone.
+    Gone,
+    /// The daemon ends.
+    Stopping,
+    /// The staging log makes no sense.
+    Corrupt(Corrupt),
+    /// The client broke the protocol, in this way.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the client is gone"),
+            Self::Stopping => f.write_str("the daemon stops"),
+            Self::Corrupt(corrupt) => write!(f, "the client broke its staging log: {corrupt}"),
+            Self::Protocol(what) => write!(f, "the client broke the protocol: {what}"),
+        }
+    }
+}
+
+impl<S: Storage> Core<S> {
+    pub(crate) fn new(index: usize, handle: Handle, storage: S, node: Arc<Node>) -> Rc<Self> {
+        let core = Self {
+            index,
+            handle,
+            storage,
+            node,
+            sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
+            departed: Notify::new(),
+            queue: RefCell::default(),
+            workers: Cell::new(0),
+            active: RefCell::default(),
+            is_ticking: Cell::new(false),
+        };
+        if let (Idle::Interrupt, Some(board)) = (core.handle.idle(), core.board()) {
+            board.parked.always();
+        }
+        Rc::new(core)
+    }
+
+    /// Where clients of this executor say that they are ready.
+    pub(crate) fn board(&self) -> Option<&Board> {
+        self.node.shared().boards.get(self.index)
+    }
+
+    /// Whether clients are rung for every completion, and ring for every request.
+    pub(crate) fn rings_always(&self) -> bool {
+        self.handle.idle() == Idle::Interrupt
+    }
+
+    /// Takes a session in. From now on its client's requests are served.
+    pub(crate) fn enter(&self, session: Rc<Session<S>>) {
+        if let Some(ready) = self.node.ready(session.id) {
+            ready.take(); // What an earlier client under this id left.
+        }
+        if let Some(slot) = self.sessions.borrow_mut().get_mut(session.id as usize) {
+            *slot = Some(session);
+        }
+    }
+
+    pub(crate) fn session(&self, id: u32) -> Option<Rc<Session<S>>> {
+        self.sessions.borrow().get(id as usize)?.clone()
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Rc<Session<S>>> {
+        self.sessions.borrow().iter().flatten().map(Rc::clone).collect()
+    }
+
+    /// The file in a session's slot. Its registration may still be on the way: then looks there.
+    pub(crate) fn find_file(
+        self: &Rc<Self>,
+        session: &Session<S>,
+        slot: u32,
+    ) -> Option<Rc<OpenFile<S>>> {
+        session.file(slot).or_else(|| {
+            registration::hear(self, session);
+            session.file(slot)
+        })
+    }
+
+    /// Counts something for a session.
+    pub(crate) fn count(&self, session: u32, count: impl FnOnce(&mut Totals)) {
+        if let Some(session) = self.session(session) {
+            count(&mut session.totals.borrow_mut());
+        }
+    }
+
+    /// Ends the session with this id, if it is here.
+    pub(crate) fn end_by_id(self: &Rc<Self>, id: u32, departure: Departure) {
+        if let Some(session) = self.session(id) {
+            self.end(&session, departure);
+        }
+    }
+
+    /// Ends a session: takes no further request, drains all that was published, and lets go of
+    /// everything. Returns at once.
+    pub(crate) fn end(self: &Rc<Self>, session: &Session<S>, departure: Departure) {
+        if !session.begin_end() {
+            return;
+        }
+        match departure {
+            Departure::Gone | Departure::Stopping => {}
+            _ => tracing::warn!(session = session.id, "session ended: {departure}"),
+        }
+        if let Some(session) = self.session(session.id) {
+            self.handle.spawn(Class::Latency, bury(Rc::clone(self), session));
+        }
+    }
+
+    /// Reads this executor's mail, until it is told to end.
+    pub(crate) async fn read_mail(self: Rc<Self>) {
+        let Some(mailbox) = self.node.mailbox(self.index) else { return };
+        loop {
+            match mailbox.receive().await {
+                Mail::Drain { session, slot, done } => {
+                    let core = Rc::clone(&self);
+                    self.handle.spawn(Class::Latency, async move {
+                        let file =
+                            core.session(session).and_then(|found| found.file_to_drain(slot));
+                        if let Some(file) = file {
+                            drain::drain_to(&core, &file, file.head()).await;
+                        }
+                        done.send(());
+                    });
+                }
+                Mail::DrainAll(done) => {
+                    let core = Rc::clone(&self);
+                    self.handle.spawn(Class::Latency, async move {
+                        core.hear_all();
+                        for session in core.sessions() {
+                            drain::drain_session(&core, &session).await;
+                        }
+                        done.send(());
+                    });
+                }
+                Mail::Hear(done) => {
+                    self.hear_all();
+                    done.send(());
+                }
+                Mail::Close(done) => {
+                    self.close();
+                    done.send(());
+                }
+                Mail::Report(done) => done.send(self.report()),
+                Mail::Departed => self.departed.notify_all(),
+                Mail::End => return,
+            }
+        }
+    }
+
+    /// Reads every control socket.
+    fn hear_all(self: &Rc<Self>) {
+        self.sessions().iter().for_each(|session| registration::hear(self, session));
+    }
+
+    /// Ends every session.
+    fn close(self: &Rc<Self>) {
+        for session in self.sessions() {
+            self.end(&session, Departure::Stopping);
+        }
+    }
+
+    fn report(&self) -> Report {
+        let (counters, sessions) = (self.handle.counters(), self.sessions());
+        let mut totals = Totals::default();
+        sessions.iter().for_each(|session| totals.add(&session.count_up()));
+        let files = sessions.iter().flat_map(|session| session.files());
+        let core = CoreReport {
+            core: self.index,
+            engine: self.storage.describe(),
+            sessions: sessions.len(),
+            turns: counters.turns,
+            idle_turns: counters.idle_turns,
+            parks: counters.parks,
+            latency_polls: counters.latency_polls,
+            throughput_polls: counters.throughput_polls,
+        };
+        let staged_bytes = files.map(|file| file.staged().min(file.log().len)).sum();
+        Report { core, totals, staged_bytes }
+    }
+}
+
+/// The last rites of a session.
+async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
+    // A file that was handed over is drained, even if nothing has been heard of it yet.
+    registration::hear(&core, &session);
+    session.quiet().await;
+    drain::drain_session(&core, &session).await;
+    for file in session.files() {
+        registration::discard(&core, &session, &file).await;
+        if !file.is_ours {
+            core.node.shared().inodes.remove(file.identity.0, file.identity.1);
+        }
+    }
+    lock(&core.node.totals).add(&session.count_up());
+    if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {
+        *slot = None;
+    }
+    pace::forget_session(&core, session.id);
+    let (id, grant) = (session.id, session.grant);
+    drop(session);
+    lock(&core.node.admission).leave(id, grant);
+    if let Some(mailbox) = core.node.mailbox(0) {
+        mailbox.send(Mail::Departed);
+    }
+}

@@ -1,0 +1,233 @@
+//! Writing staged bytes to their file, one bounded unit at a time.
+//!
+//! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. Whoever waits for bytes
+//! drains them itself, in its own latency task ([`drain_to`]); all else is drained by throughput
+//! tasks that take files from a [`Queue`], fair by bytes between sessions. Both hold the file's
+//! turn for the time of a unit, so a waiter waits for at most the one under way.
+//!
+//! # Errors and order
+//!
+//! A log is released in its own order, and only what the kernel has, or has refused: then the
+//! client is owed the error and the refused bytes are dropped. A unit that is not released is
+//! written again by whoever takes over, to the same place; for bytes that go to the end of the
+//! file, the size from which an append starts is recorded before it.
+
+mod plan;
+mod queue;
+
+use std::rc::Rc;
+
+use executor::{Class, yield_now};
+use rustix::io::Errno;
+use shm::staging::{APPEND, Run};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
+
+pub(crate) use queue::Queue;
+
+use crate::{
+    core::{Core, Departure},
+    file::{OpenFile, Piece, Turn},
+    session::Session,
+    storage::Storage,
+    verdict::errno,
+};
+
+/// Most bytes of a unit.
+pub(crate) const UNIT_LEN: u64 = 256 << 10;
+/// Units that may be under way for files nobody waits for.
+const WORKERS_MAX: usize = 4;
+
+/// Drains `file` until its log's tail reaches `position`, or nothing is left to drain.
+pub(crate) async fn drain_to<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    position: u64,
+) {
+    while !file.is_drained_to(position) {
+        match file.try_turn() {
+            Some(turn) => drop(unit(core, file, &turn).await),
+            None => file.turn_or_tail(position).await,
+        }
+    }
+}
+
+/// Drains all that is published now and takes the turn, so that the file can be changed or looked
+/// at without anything staged being under way.
+pub(crate) async fn drain_and_turn<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+) -> Turn<S> {
+    let position = file.head();
+    drain_to(core, file, position).await;
+    file.turn().await
+}
+
+/// Drains every file of a session.
+pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+    for file in session.files() {
+        drain_to(core, &file, file.head()).await;
+    }
+}
+
+/// Has a file drained in the background, up to `position`.
+pub(crate) fn enqueue<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, position: u64) {
+    file.pace.want(position);
+    core.queue.borrow_mut().push(file.session, file.slot);
+    if core.workers.get() < WORKERS_MAX {
+        core.workers.set(core.workers.get() + 1);
+        core.handle.spawn(Class::Throughput, work(Rc::clone(core)));
+    }
+}
+
+/// Drains queued files, a unit a turn, until none is left.
+async fn work<S: Storage>(core: Rc<Core<S>>) {
+    loop {
+        let next = core.queue.borrow_mut().pop();
+        let Some((session, slot)) = next else { break };
+        let file = core.session(session).and_then(|session| session.file_to_drain(slot));
+        let len = match &file {
+            Some(file) => background_unit(&core, file).await,
+            None => 0,
+        };
+        core.queue.borrow_mut().spent(session, len);
+        yield_now().await;
+    }
+    core.workers.set(core.workers.get() - 1);
+}
+
+/// Drains one unit and queues the file again if more of it is wanted. Returns the bytes drained.
+async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> u64 {
+    // Whoever has the turn drains; what it leaves is found by the next tick.
+    let Some(turn) = file.try_turn() else { return 0 };
+    let len = unit(core, file, &turn).await;
+    drop(turn);
+    if len > 0 && file.wants_drain() {
+        core.queue.borrow_mut().push(file.session, file.slot);
+    }
+    len
+}
+
+/// Writes the oldest staged bytes and releases them. Returns how many.
+async fn unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, _: &Turn<S>) -> u64 {
+    let mut runs = [Run::default(); BUFFER_COUNT_MAX];
+    let count = match file.runs(UNIT_LEN, &mut runs) {
+        Ok(count) => count,
+        Err(corrupt) => {
+            file.break_log();
+            core.end_by_id(file.session, Departure::Corrupt(corrupt));
+            return 0;
+        }
+    };
+    let runs = runs.get(..count).unwrap_or_default();
+    let start = file.tail();
+    for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
+        if group.first().is_some_and(|run| run.file_at == APPEND) {
+            for run in group {
+                append(core, file, *run).await;
+            }
+        } else {
+            write_group(core, file, group).await;
+        }
+    }
+    let len = file.tail().wrapping_sub(start);
+    core.count(file.session, |totals| totals.bytes_drained += len);
+    len
+}
+
+/// Writes runs with places in the file, merged as the plan says, and releases them together.
+async fn write_group<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, group: &[Run]) {
+    for batch in plan::batches(group) {
+        let pieces = batch.pieces.iter().map(|run| file.staged_piece(run.start, run.len));
+        if let Err(error) = write_all(core, file, batch.file_at, pieces.collect()).await.1 {
+            owe(core, file, error);
+        }
+    }
+    if let Some(last) = group.last() {
+        file.release(last.start + last.len);
+    }
+}
+
+/// Appends a run. Every part of it is released before the next one is begun, so that whoever takes
+/// over finds by the recorded size how much of the last part arrived.
+async fn append<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, run: Run) {
+    let end = run.start + run.len;
+    while file.tail() < end {
+        let position = file.tail();
+        if let Err(error) = append_part(core, file, position, end - position).await {
+            owe(core, file, error);
+            file.release(end);
+        }
+    }
+}
+
+async fn append_part<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    position: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    let descriptor = file.descriptor()?;
+    let size = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?.size();
+    let buffer = file.buffer(file.staged_piece(position, len)).ok_or(Errno::FAULT)?;
+    file.shared().append_begins(position, size);
+    let written = core.storage.write(&descriptor.file, size, buffer.into()).await;
+    let written = written.map_err(|error| errno(&error))?;
+    if written == 0 {
+        return Err(Errno::IO);
+    }
+    file.release(position + written as u64);
+    Ok(())
+}
+
+/// Writes all of `pieces` at `at`, going on after short writes. Returns the bytes written, and the
+/// error that stopped it, if any.
+pub(crate) async fn write_all<S: Storage>(
+    core: &Core<S>,
+    file: &Rc<OpenFile<S>>,
+    at: u64,
+    mut pieces: Vec<Piece>,
+) -> (u64, Result<(), Errno>) {
+    let mut done = 0;
+    while !pieces.is_empty() {
+        match write_some(core, file, at + done, &pieces).await {
+            Ok(written) => {
+                done += written;
+                advance(&mut pieces, written);
+            }
+            Err(error) => return (done, Err(error)),
+        }
+    }
+    (done, Ok(()))
+}
+
+async fn write_some<S: Storage>(
+    core: &Core<S>,
+    file: &Rc<OpenFile<S>>,
+    at: u64,
+    pieces: &[Piece],
+) -> Result<u64, Errno> {
+    let descriptor = file.descriptor()?;
+    let buffers: Option<Vec<Buffer>> = pieces.iter().map(|piece| file.buffer(*piece)).collect();
+    let from = buffers.and_then(Buffers::new).ok_or(Errno::FAULT)?;
+    match core.storage.write(&descriptor.file, at, from).await {
+        Ok(0) => Err(Errno::IO),
+        Ok(written) => Ok(written as u64),
+        Err(error) => Err(errno(&error)),
+    }
+}
+
+/// Takes `len` bytes off the front.
+fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
+    pieces.retain_mut(|piece| {
+        let part = piece.len.min(len);
+        len -= part;
+        piece.arena_at += part;
+        piece.len -= part;
+        piece.len > 0
+    });
+}
+
+fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
+    file.shared().owe(error.raw_os_error().unsigned_abs());
+    core.count(file.session, |totals| totals.drain_errors += 1);
+}

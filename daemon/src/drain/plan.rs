@@ -1,0 +1,139 @@
+//! How staged runs become writes.
+//!
+//! Runs that lie side by side in the file become one write, wherever they stand in the log. Runs
+//! that overlap keep the log's order, so that the last write wins as it did in the program. The
+//! log's order is all a plan must respect, since nothing of it is released before all is written.
+
+use shm::staging::Run;
+
+/// Runs that are written by one call, in the order of the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) file_at: u64,
+    pub(super) pieces: Vec<Run>,
+    len: u64,
+}
+
+impl Batch {
+    fn of(run: Run) -> Self {
+        Self { file_at: run.file_at, pieces: vec![run], len: run.len }
+    }
+
+    fn end(&self) -> u64 {
+        self.file_at + self.len
+    }
+
+    fn overlaps(&self, run: &Run) -> bool {
+        self.file_at < run.file_at + run.len && run.file_at < self.end()
+    }
+}
+
+/// The writes of `runs`, which stand in log order and have places in the file.
+///
+/// A batch of the result never overlaps another, except one that comes after it and holds newer
+/// bytes.
+pub(super) fn batches(runs: &[Run]) -> Vec<Batch> {
+    let mut done = Vec::new();
+    // Disjoint batches that may be written in any order, sorted by place.
+    let mut open: Vec<Batch> = Vec::new();
+    for run in runs {
+        if open.iter().any(|batch| batch.overlaps(run)) {
+            done.append(&mut open);
+        }
+        add(&mut open, *run);
+    }
+    done.append(&mut open);
+    done
+}
+
+/// Adds a run that overlaps nothing, joined to its neighbours.
+fn add(open: &mut Vec<Batch>, run: Run) {
+    let index = open.partition_point(|batch| batch.file_at < run.file_at);
+    let before = index.checked_sub(1).and_then(|before| open.get_mut(before));
+    let index = match before {
+        Some(before) if before.end() == run.file_at => {
+            before.pieces.push(run);
+            before.len += run.len;
+            index - 1
+        }
+        _ => {
+            open.insert(index, Batch::of(run));
+            index
+        }
+    };
+    let end = open.get(index).map(Batch::end);
+    let follows = open.get(index + 1).is_some_and(|next| Some(next.file_at) == end);
+    if follows {
+        let next = open.remove(index + 1);
+        if let Some(batch) = open.get_mut(index) {
+            batch.pieces.extend(next.pieces);
+            batch.len += next.len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(extents: &[(u64, u64)]) -> Vec<Run> {
+        let mut start = 0;
+        let run = |&(file_at, len): &(u64, u64)| {
+            start += len;
+            Run { file_at, start: start - len, len }
+        };
+        extents.iter().map(run).collect()
+    }
+
+    fn places(batches: &[Batch]) -> Vec<(u64, u64)> {
+        batches.iter().map(|batch| (batch.file_at, batch.len)).collect()
+    }
+
+    #[test]
+    fn neighbours_become_one_write_in_any_order() {
+        let plan = batches(&runs(&[(8, 4), (0, 4), (100, 1), (4, 4), (12, 1)]));
+        assert_eq!(places(&plan), [(0, 13), (100, 1)]);
+        let order: Vec<u64> = plan[0].pieces.iter().map(|run| run.file_at).collect();
+        assert_eq!(order, [0, 4, 8, 12]);
+    }
+
+    #[test]
+    fn overlapping_runs_keep_their_order() {
+        assert_eq!(places(&batches(&runs(&[(0, 8), (4, 8), (4, 2)]))), [(0, 8), (4, 8), (4, 2)]);
+    }
+
+    #[test]
+    fn no_runs_no_writes() {
+        assert!(batches(&[]).is_empty());
+    }
+
+    /// Random runs, written in the plan's order, leave the bytes that the log's order leaves.
+    #[test]
+    fn plan_leaves_the_bytes_of_the_log() {
+        for seed in 0..2_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let extents: Vec<(u64, u64)> =
+                (0..random.usize(1..40)).map(|_| (random.u64(0..64), random.u64(1..12))).collect();
+            let runs = runs(&extents);
+            let (mut expected, mut written) = ([0; 80], [0; 80]);
+            for run in &runs {
+                write(&mut expected, run.file_at, run);
+            }
+            for batch in batches(&runs) {
+                let mut at = batch.file_at;
+                for run in &batch.pieces {
+                    write(&mut written, at, run);
+                    at += run.len;
+                }
+            }
+            assert_eq!(written, expected, "SEED={seed}");
+        }
+    }
+
+    /// Every staged byte is told apart by its position in the log.
+    fn write(file: &mut [u64; 80], at: u64, run: &Run) {
+        for i in 0..run.len {
+            file[usize::try_from(at + i).unwrap()] = run.start + i + 1;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A registered file: the daemon's copy of its descriptor, and its staging log.
+//!
+//! Whatever changes the file holds the [`Turn`], so writes to one file are never under way
+//! together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use executor::Notify;
+use rustix::io::Errno;
+use shm::staging::{Consumer, Corrupt, FileSlot, Run};
+use uring::Buffer;
+use wire::FileFlags;
+
+use crate::{
+    pace::Pace, readahead::Window, registry::Identity, session::Segment, storage::Storage,
+};
+
+/// Where a file's log lies in the arena, bytes; no log when the length is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+impl Log {
+    /// Whether this is no log, or one that lies in the arena as a log must.
+    pub(crate) fn is_valid(self, segment: &Segment) -> bool {
+        self.len == 0 || self.len.is_power_of_two() && segment.has(self.at, self.len)
+    }
+
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        // Both were checked to lie in the arena.
+        self.len != 0
+            && other.len != 0
+            && self.at < other.at + other.len
+            && other.at < self.at + self.len
+    }
+}
+
+/// A stretch of the arena, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) arena_at: u64,
+    pub(crate) len: u64,
+}
+
+/// An open file of a session.
+pub(crate) struct OpenFile<S: Storage> {
+    pub(crate) session: u32,
+    pub(crate) slot: u32,
+    pub(crate) identity: Identity,
+    /// The daemon opened it, and counts it in the table of inodes itself.
+    pub(crate) is_ours: bool,
+    pub(crate) pace: Pace,
+    pub(crate) window: Window,
+    segment: Arc<Segment>,
+    file: RefCell<Option<S::File>>,
+    log: Cell<Log>,
+    consumer: Cell<Consumer>,
+    is_broken: Cell<bool>,
+    is_closing: Cell<bool>,
+    has_turn: Cell<bool>,
+    uses: Cell<usize>,
+    /// Signalled when the log's tail, the turn, or the uses change.
+    pub(crate) progress: Notify,
+}
+
+/// What a registration says of a file.
+pub(crate) struct Origin {
+    pub(crate) session: u32,
+    pub(crate) slot: u32,
+    pub(crate) flags: FileFlags,
+    pub(crate) identity: Identity,
+    pub(crate) is_ours: bool,
+}
+
+impl<S: Storage> OpenFile<S> {
+    /// A file whose slot has been reset; `None` when there is no such slot.
+    pub(crate) fn new(
+        origin: Origin,
+        segment: Arc<Segment>,
+        file: S::File,
+        log: Log,
+    ) -> Option<Self> {
+        let Origin { session, slot, identity, is_ours, .. } = origin;
+        segment.slot(slot)?;
+        Some(Self {
+            session,
+            slot,
+            identity,
+            is_ours,
+            pace: Pace::default(),
+            window: Window::default(),
+            segment,
+            file: RefCell::new(Some(file)),
+            log: Cell::new(log),
+            consumer: Cell::new(Consumer::new(log.len)),
+            is_broken: Cell::new(false),
+            is_closing: Cell::new(false),
+            has_turn: Cell::new(false),
+            uses: Cell::new(0),
+            progress: Notify::new(),
+        })
+    }
+
+    /// The shared state of the log.
+    pub(crate) fn shared(&self) -> &FileSlot {
+        let slot = self.segment.slot(self.slot);
+        slot.expect("a file is only made for a slot that exists")
+    }
+
+    /// Bytes published and not drained, as the client claims.
+    ///
+    /// A client that is about to attach another log has reset the slot: then nothing is.
+    pub(crate) fn staged(&self) -> u64 {
+        let (head, tail) = (self.shared().head(), self.tail());
+        if self.log.get().len == 0 || self.is_broken.get() || head == 0 {
+            return 0;
+        }
+        head.wrapping_sub(tail)
+    }
+
+    /// End of what is drained.
+    pub(crate) fn tail(&self) -> u64 {
+        self.consumer.get().tail()
+    }
+
+    /// The log position up to which everything published now has been drained.
+    pub(crate) fn head(&self) -> u64 {
+        self.tail().wrapping_add(self.staged())
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.log.get()
+    }
+
+    /// Replaces the drained log.
+    pub(crate) fn attach(&self, log: Log) {
+        let mut consumer = Consumer::new(log.len);
+        // Overwrites what the old log's last release may have stored after the client's reset.
+        consumer.release(self.shared(), 0);
+        self.consumer.set(consumer);
+        self.log.set(log);
+        self.pace.reset();
+    }
+
+    /// The oldest published stretches, up to `budget` bytes.
+    pub(crate) fn runs(&self, budget: u64, runs: &mut [Run]) -> Result<usize, Corrupt> {
+        if self.staged() == 0 {
+            return Ok(0);
+        }
+        self.consumer.get().runs(self.shared(), budget, runs)
+    }
+
+    /// Says that the file system has everything up to `position`, and tells who waits for that.
+    pub(crate) fn release(&self, position: u64) {
+        let mut consumer = self.consumer.get();
+        consumer.release(self.shared(), position);
+        self.consumer.set(consumer);
+        self.progress.notify_all();
+    }
+
+    /// Where staged bytes lie in the arena. They do not wrap in the log.
+    pub(crate) fn staged_piece(&self, start: u64, len: u64) -> Piece {
+        Piece { arena_at: self.log.get().at + self.consumer.get().ring_at(start), len }
+    }
+
+    /// A stretch of the arena as a buffer; `None` when it is not in the arena.
+    pub(crate) fn buffer(&self, piece: Piece) -> Option<Buffer> {
+        self.segment.buffer(piece.arena_at, piece.len)
+    }
+
+    /// Gives up on a log that makes no sense.
+    pub(crate) fn break_log(&self) {
+        self.is_broken.set(true);
+        self.progress.notify_all();
+    }
+
+    /// Lets nobody find the file any more.
+    pub(crate) fn begin_close(&self) {
+        self.is_closing.set(true);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.get()
+    }
+
+    /// Waits until nothing uses the descriptor and lets go of it.
+    pub(crate) async fn let_go(&self) {
+        self.progress.until(|| self.uses.get() == 0).await;
+        self.file.borrow_mut().take();
+    }
+
+    /// Takes the turn to change the file, if nobody has it.
+    pub(crate) fn try_turn(self: &Rc<Self>) -> Option<Turn<S>> {
+        if self.has_turn.replace(true) {
+            return None;
+        }
+        Some(Turn(Rc::clone(self)))
+    }
+
+    /// Takes the turn to change the file.
+    pub(crate) async fn turn(self: &Rc<Self>) -> Turn<S> {
+        self.progress.until(|| !self.has_turn.get()).await;
+        self.has_turn.set(true);
+        Turn(Rc::clone(self))
+    }
+
+    /// Whether somebody changes the file, most likely by draining it.
+    pub(crate) fn is_being_drained(&self) -> bool {
+        self.has_turn.get()
+    }
+
+    /// Waits until the turn is free or the log is drained up to `position`.
+    pub(crate) async fn turn_or_tail(&self, position: u64) {
+        self.progress.until(|| !self.has_turn.get() || self.is_drained_to(position)).await;
+    }
+
+    /// Whether the log is drained up to `position`, as far as it can be.
+    pub(crate) fn is_drained_to(&self, position: u64) -> bool {
+        self.tail() >= position || self.staged() == 0
+    }
+
+    /// The descriptor, in use until the result is dropped.
+    pub(crate) fn descriptor(self: &Rc<Self>) -> Result<Use<S>, Errno> {
+        let file = self.file.borrow().clone().ok_or(Errno::BADF)?;
+        self.uses.set(self.uses.get() + 1);
+        Ok(Use { owner: Rc::clone(self), file })
+    }
+}
+
+/// The right to change a file; passed on when dropped.
+pub(crate) struct Turn<S: Storage>(Rc<OpenFile<S>>);
+
+impl<S: Storage> Drop for Turn<S> {
+    fn drop(&mut self) {
+        self.0.has_turn.set(false);
+        self.0.progress.notify_all();
+    }
+}
+
+/// A descriptor in use.
+pub(crate) struct Use<S: Storage> {
+    owner: Rc<OpenFile<S>>,
+    pub(crate) file: S::File,
+}
+
+impl<S: Storage> Drop for Use<S> {
+    fn drop(&mut self) {
+        self.owner.uses.set(self.owner.uses.get() - 1);
+        self.owner.progress.notify_all();
+    }
+}

@@ -1,0 +1,105 @@
+//! A client that comes to its executor, and the watch over it until it goes.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    rc::Rc,
+    sync::Arc,
+};
+
+use executor::Class;
+use wire::{VERSION, Welcome};
+
+use crate::{
+    core::{Core, Departure},
+    listener::Newcomer,
+    mail::{Mailbox, lock},
+    peer::Process,
+    reactor::{Reactor, Watch},
+    registration,
+    session::Session,
+    socket,
+    storage::Machine,
+};
+
+/// Where newcomers come in to one executor.
+pub(crate) struct Door {
+    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) reactor: Reactor,
+    pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+    pub(crate) job_fd: Arc<OwnedFd>,
+}
+
+impl Door {
+    /// Takes newcomers in for ever.
+    pub(crate) async fn open(self) {
+        let Some(mailbox) = self.newcomers.get(self.core.index) else { return };
+        loop {
+            let newcomer = mailbox.receive().await;
+            let (id, grant) = (newcomer.id, newcomer.grant);
+            if let Err(error) = self.welcome(newcomer) {
+                tracing::warn!("a client could not be welcomed: {error}");
+                if self.core.session(id).is_none() {
+                    lock(&self.core.node.admission).leave(id, grant);
+                }
+            }
+        }
+    }
+
+    /// Makes the session and answers the greeting; from then on the client may ask.
+    fn welcome(&self, newcomer: Newcomer) -> io::Result<()> {
+        let Newcomer { id, grant, segment, segment_fd, socket, process } = newcomer;
+        let socket = Rc::new(socket);
+        let peer = Box::new(Process { socket: Rc::clone(&socket) });
+        let session = Rc::new(Session::new(id, grant, Arc::new(segment), peer));
+        let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;
+        let process_watch = self.reactor.watch(Rc::new(process), &session.news)?;
+        self.core.enter(Rc::clone(&session));
+        let welcome = Welcome {
+            version: VERSION,
+            session: Ok(id),
+            executor: u32::try_from(self.core.index).map_err(io::Error::other)?,
+            file_credit: grant.file_credit,
+            arena_len: grant.arena_len,
+        };
+        let fds = [segment_fd.as_fd(), self.job_fd.as_fd()];
+        let sent = socket::send(&socket, &welcome.encode(), &fds);
+        let watches = Watches { socket: socket_watch, process: process_watch };
+        let core = Rc::clone(&self.core);
+        self.core.handle.spawn(Class::Latency, attend(core, Rc::clone(&session), watches));
+        if sent.is_err() {
+            self.core.end(&session, Departure::Gone);
+        }
+        sent
+    }
+}
+
+struct Watches {
+    socket: Watch,
+    process: Watch,
+}
+
+/// Reads what a client sends, and notices its end, until the session ends.
+async fn attend(core: Rc<Core<Machine>>, session: Rc<Session<Machine>>, watches: Watches) {
+    loop {
+        let mut is_dead = false;
+        let mut has_sent = false;
+        session
+            .news
+            .until(|| {
+                is_dead |= watches.process.take_ready();
+                has_sent |= watches.socket.take_ready();
+                is_dead || has_sent || session.is_ending()
+            })
+            .await;
+        if session.is_ending() {
+            return;
+        }
+        if has_sent {
+            registration::hear(&core, &session);
+        }
+        if is_dead {
+            core.end(&session, Departure::Gone);
+        }
+    }
+}

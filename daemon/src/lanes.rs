@@ -1,0 +1,120 @@
+//! The lanes on the poll list: takes entries and hands them to [`requests`].
+//!
+//! Found through bits, in time proportional to what is ready. A visit to a lane takes at most as
+//! many entries as it has slots; a lane that may have more waits for its next turn behind the
+//! others.
+
+use std::{collections::VecDeque, rc::Rc, time::Duration};
+
+use executor::{Armed, Idle, Instant, Source};
+use shm::{LANES, lane::SLOTS};
+
+use crate::{
+    core::{Core, Departure},
+    pace, requests,
+    session::Session,
+    storage::Storage,
+};
+
+/// Bit of a ready word that stands for dirty files.
+const DIRTY: usize = LANES;
+/// An executor that is kept busy looks for much staged this often.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+
+/// The lanes of one executor's sessions.
+pub(crate) struct Lanes<S: Storage> {
+    core: Rc<Core<S>>,
+    /// Session and lane of entries that may be there, at most once each but for a lane whose last
+    /// visit ended at its bound.
+    ready: VecDeque<(u32, usize)>,
+    looked_at: Instant,
+}
+
+impl<S: Storage> Lanes<S> {
+    pub(crate) fn new(core: Rc<Core<S>>) -> Self {
+        let looked_at = core.handle.now();
+        Self { core, ready: VecDeque::new(), looked_at }
+    }
+
+    /// Turns raised bits into lanes to visit.
+    fn gather(&mut self) {
+        let Some(board) = self.core.board() else { return };
+        board.take(|session| {
+            let Ok(id) = u32::try_from(session) else { return };
+            let mut bits = self.core.node.ready(id).map_or(0, shm::Ready::take);
+            while bits != 0 {
+                self.ready.push_back((id, bits.trailing_zeros() as usize));
+                bits &= bits - 1;
+            }
+        });
+    }
+
+    /// Takes a lane's entries; returns how many, and whether there may be more.
+    fn visit(&self, session: &Rc<Session<S>>, lane: usize) -> (usize, bool) {
+        for taken in 0..SLOTS {
+            if session.is_ending() {
+                return (taken, false);
+            }
+            match session.next(lane) {
+                Ok(Some((seq, words))) => {
+                    requests::take(&self.core, session, lane, seq, words);
+                }
+                Ok(None) => return (taken, false),
+                Err(_) => {
+                    self.core.end(session, Departure::Protocol("entry over an unanswered one"));
+                    return (taken, false);
+                }
+            }
+        }
+        (SLOTS, true)
+    }
+
+    /// Finds what has much staged although nobody said so lately.
+    fn look(&mut self) {
+        let now = self.core.handle.now();
+        if now.saturating_since(self.looked_at) >= LOOK_EVERY {
+            self.looked_at = now;
+            pace::drain_what_has_much(&self.core);
+        }
+    }
+}
+
+impl<S: Storage> Source for Lanes<S> {
+    fn poll(&mut self, budget: usize) -> usize {
+        self.gather();
+        self.look();
+        let mut events = 0;
+        for _ in 0..self.ready.len() {
+            if events >= budget {
+                break;
+            }
+            let Some((id, lane)) = self.ready.pop_front() else { break };
+            let Some(session) = self.core.session(id) else { continue };
+            events += 1;
+            if lane == DIRTY {
+                pace::marked(&self.core, &session);
+                continue;
+            }
+            let (taken, has_more) = self.visit(&session, lane);
+            events += taken;
+            if has_more {
+                self.ready.push_back((id, lane));
+            }
+        }
+        events
+    }
+
+    fn arm(&mut self) -> Armed {
+        let Some(board) = self.core.board() else { return Armed::Waits };
+        if self.core.handle.idle() != Idle::Interrupt {
+            board.parked.announce();
+        }
+        if board.is_ready() || !self.ready.is_empty() { Armed::Busy } else { Armed::Waits }
+    }
+
+    fn disarm(&mut self) {
+        if let (false, Some(board)) = (self.core.rings_always(), self.core.board()) {
+            board.parked.withdraw();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! How long a daemon lives, and how it ends.
+
+use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
+
+use crate::{
+    core::Core, listener::Attendance, mail::lock, node::Mail, signals::Watched, socket, status,
+    storage::Machine,
+};
+
+/// The life of a daemon, as its first executor leads it.
+pub(crate) struct Life {
+    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) attendance: Rc<Attendance>,
+    pub(crate) stop_when_unattached: bool,
+    pub(crate) linger: Duration,
+}
+
+/// Why a daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A signal, or a question that asks for it.
+    Told,
+    /// Nobody is attached any more.
+    Unattached,
+}
+
+impl Life {
+    /// Serves until there is a reason to end, and ends; a second signal cuts that short.
+    pub(crate) async fn live(self, signals: &Watched) {
+        let end = either(self.reason(), async {
+            signals.came(1).await;
+            End::Told
+        });
+        let end = end.await;
+        either(self.end(end), signals.came(2)).await;
+        for core in 0..self.core.node.core_count() {
+            if let Some(mailbox) = self.core.node.mailbox(core) {
+                mailbox.send(Mail::End);
+            }
+        }
+    }
+
+    async fn reason(&self) -> End {
+        let attendance = &self.attendance;
+        let is_left = || {
+            self.stop_when_unattached && attendance.was_attached.get() && attendance.runs.get() == 0
+        };
+        let is_told = || !attendance.stoppers.borrow().is_empty();
+        attendance.changed.until(|| is_left() || is_told()).await;
+        if is_told() { End::Told } else { End::Unattached }
+    }
+
+    /// Drains everything, sends the clients off, and tells who waits for that.
+    async fn end(&self, end: End) {
+        let node = &self.core.node;
+        node.stop();
+        node.ask_all(Mail::DrainAll).await;
+        if end == End::Unattached {
+            either(self.emptied(), self.core.handle.sleep(self.linger)).await;
+        }
+        lock(&node.registry).demote_all();
+        node.ask_all(Mail::Close).await;
+        self.emptied().await;
+        let answer = status::document(node).await;
+        for socket in self.attendance.stoppers.take() {
+            socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
+        }
+    }
+
+    /// Waits until no session is left.
+    async fn emptied(&self) {
+        self.core.departed.until(|| self.core.node.session_count() == 0).await;
+    }
+}
+
+/// Waits for the first of two futures.
+async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(value),
+        Poll::Pending => other.as_mut().poll(context),
+    })
+    .await
+}

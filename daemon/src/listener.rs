@@ -1,0 +1,246 @@
+//! Connections: who may come in, and as what.
+//!
+//! Runs on the first executor. A client is admitted here and then handed to the executor that
+//! serves it, which answers its greeting once its session can be found.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use executor::{Class, Notify};
+use rustix::{
+    net::sockopt::socket_peercred,
+    process::{PidfdFlags, geteuid, pidfd_open},
+};
+use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
+
+use crate::{
+    admission::Grant,
+    core::Core,
+    mail::{Mailbox, lock},
+    node::Mail,
+    reactor::{Reactor, Watch},
+    session::Segment,
+    socket, status,
+    storage::Machine,
+};
+
+/// A connection that has not greeted after this is closed.
+const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
+/// Connections that may be greeting at a time.
+const GREETING_COUNT_MAX: usize = 256;
+/// Pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A client on its way to its executor.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) id: u32,
+    pub(crate) grant: Grant,
+    pub(crate) segment: Segment,
+    pub(crate) segment_fd: OwnedFd,
+    pub(crate) socket: OwnedFd,
+    pub(crate) process: OwnedFd,
+}
+
+/// What connections have brought about.
+#[derive(Debug, Default)]
+pub(crate) struct Attendance {
+    /// `run` connections there are.
+    pub(crate) runs: Cell<usize>,
+    /// Whether there ever was one.
+    pub(crate) was_attached: Cell<bool>,
+    /// Connections that asked the daemon to stop, and wait for the answer.
+    pub(crate) stoppers: RefCell<Vec<Rc<OwnedFd>>>,
+    /// Signalled when one of these has changed.
+    pub(crate) changed: Notify,
+    greeting: Cell<usize>,
+}
+
+/// Accepts connections.
+pub(crate) struct Listener {
+    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) reactor: Reactor,
+    pub(crate) attendance: Rc<Attendance>,
+    pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+}
+
+impl Listener {
+    /// Accepts for ever.
+    pub(crate) async fn listen(self: Rc<Self>, listening: Rc<OwnedFd>) {
+        let news = Notify::new();
+        let Ok(watch) = self.reactor.watch(Rc::clone(&listening), &news) else { return };
+        loop {
+            news.until(|| watch.take_ready()).await;
+            loop {
+                match socket::accept_from(&*listening) {
+                    Ok(socket) => self.meet(socket),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => {
+                        tracing::warn!("a connection could not be accepted: {error}");
+                        self.core.handle.sleep(ACCEPT_PAUSE).await;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn meet(self: &Rc<Self>, socket: OwnedFd) {
+        let count = &self.attendance.greeting;
+        if count.get() >= GREETING_COUNT_MAX {
+            return refuse(&socket, Refusal::Full);
+        }
+        count.set(count.get() + 1);
+        let this = Rc::clone(self);
+        self.core.handle.spawn(Class::Latency, async move {
+            let socket = Rc::new(socket);
+            let role = this.greeting(&socket).await;
+            this.attendance.greeting.set(this.attendance.greeting.get() - 1);
+            match role {
+                Ok(role) => this.receive(socket, role).await,
+                Err(Some(refusal)) => refuse(&*socket, refusal),
+                Err(None) => {}
+            }
+        });
+    }
+
+    /// Who connects and what for; `None` when that is nobody who speaks our language.
+    async fn greeting(&self, socket: &Rc<OwnedFd>) -> Result<Role, Option<Refusal>> {
+        let peer = socket_peercred(socket).map_err(|_| None)?;
+        if peer.uid != geteuid() {
+            return Err(Some(Refusal::User));
+        }
+        let news = Notify::new();
+        let watch = self.reactor.watch(Rc::clone(socket), &news).map_err(|_| None)?;
+        let greeted = news.until(|| watch.take_ready());
+        if !self.in_time(GREETING_TIME_MAX, greeted).await {
+            return Err(None);
+        }
+        let packet = socket::receive(socket).ok().flatten().ok_or(None)?;
+        let greeting = Greeting::decode(packet.bytes()).map_err(|_| None)?;
+        if greeting.version != VERSION {
+            return Err(Some(Refusal::Version));
+        }
+        if self.core.node.is_stopping() && greeting.role != Role::Control(Control::Status) {
+            return Err(Some(Refusal::Stopping));
+        }
+        Ok(greeting.role)
+    }
+
+    async fn receive(&self, socket: Rc<OwnedFd>, role: Role) {
+        match role {
+            Role::Client => {
+                if let Err(refusal) = self.admit(&socket) {
+                    refuse(&*socket, refusal);
+                }
+            }
+            Role::Run => self.keep(socket).await,
+            Role::Control(question) => self.answer(socket, question).await,
+        }
+    }
+
+    /// Makes a session and sends it to its executor.
+    fn admit(&self, socket: &Rc<OwnedFd>) -> Result<(), Refusal> {
+        let node = &self.core.node;
+        let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
+        let made = self.make(socket, id, grant);
+        match made {
+            Ok(newcomer) => {
+                let executor = id as usize % self.newcomers.len();
+                if let Some(mailbox) = self.newcomers.get(executor) {
+                    mailbox.send(newcomer);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!("no session could be made: {error}");
+                lock(&node.admission).leave(id, grant);
+                Err(Refusal::Full)
+            }
+        }
+    }
+
+    fn make(&self, socket: &Rc<OwnedFd>, id: u32, grant: Grant) -> io::Result<Newcomer> {
+        let pid = socket_peercred(socket)?.pid;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;
+        let (segment, segment_fd) = Segment::create(arena_len)?;
+        let socket = socket.try_clone()?;
+        Ok(Newcomer { id, grant, segment, segment_fd, socket, process })
+    }
+
+    /// Holds a `run` connection until its other end goes.
+    async fn keep(&self, socket: Rc<OwnedFd>) {
+        let attendance = &self.attendance;
+        attendance.runs.set(attendance.runs.get() + 1);
+        attendance.was_attached.set(true);
+        if welcome(&*socket).is_ok() {
+            let news = Notify::new();
+            if let Ok(watch) = self.reactor.watch(Rc::clone(&socket), &news) {
+                self.until_closed(&socket, &watch, &news).await;
+            }
+        }
+        attendance.runs.set(attendance.runs.get() - 1);
+        attendance.changed.notify_all();
+    }
+
+    async fn until_closed(&self, socket: &OwnedFd, watch: &Watch, news: &Notify) {
+        loop {
+            news.until(|| watch.take_ready()).await;
+            match socket::receive(socket) {
+                Ok(Some(_)) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn answer(&self, socket: Rc<OwnedFd>, question: Control) {
+        if welcome(&*socket).is_err() {
+            return;
+        }
+        match question {
+            Control::Status => {}
+            Control::Drain => drop(self.core.node.ask_all(Mail::DrainAll).await),
+            Control::Stop => {
+                self.attendance.stoppers.borrow_mut().push(socket);
+                return self.attendance.changed.notify_all();
+            }
+        }
+        // Whoever asked may have gone without waiting for the answer.
+        socket::send(&*socket, &status::document(&self.core.node).await, &[]).ok();
+    }
+
+    /// Waits for `future`, but no longer than `time`; returns whether it was ready.
+    async fn in_time(&self, time: Duration, future: impl Future<Output = ()>) -> bool {
+        let (mut future, mut sleep) = (pin!(future), pin!(self.core.handle.sleep(time)));
+        poll_fn(|context| {
+            if future.as_mut().poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            sleep.as_mut().poll(context).map(|()| false)
+        })
+        .await
+    }
+}
+
+/// Answers a greeting that asks for no session.
+fn welcome(socket: impl AsFd) -> io::Result<()> {
+    let welcome =
+        Welcome { version: VERSION, session: Ok(0), executor: 0, file_credit: 0, arena_len: 0 };
+    socket::send(socket, &welcome.encode(), &[])
+}
+
+/// Answers a greeting by a refusal. A peer that has gone needs none.
+fn refuse(socket: impl AsFd, refusal: Refusal) {
+    socket::send(socket, &Welcome::refuse(refusal).encode(), &[]).ok();
+}

@@ -1,0 +1,173 @@
+//! Requests on names, and opening by name: the `delegate` policy.
+//!
+//! Paths lie at the start of the lane's buffer. They are copied out once and checked as copies.
+
+use std::{ffi::CString, rc::Rc};
+
+use rustix::{fs::OFlags, io::Errno};
+use shm::{LANE_BUFFER_LEN, copy};
+use wire::{FileFlags, PathPair, Request};
+
+use crate::{
+    core::Core,
+    file::{Log, Origin},
+    names::{NameCall, OpenCall},
+    registration,
+    session::{Session, Ticket},
+    storage::Storage,
+    verdict::{Verdict, errno},
+};
+
+/// A checked request.
+pub(crate) enum Call {
+    /// Opens a path into a slot.
+    Open {
+        slot: u32,
+        open: OpenCall,
+    },
+    Name(NameCall),
+}
+
+/// Copies and checks the paths of a request that came on `lane`.
+pub(crate) fn check<S: Storage>(
+    session: &Session<S>,
+    lane: usize,
+    request: &Request,
+) -> Result<Call, Errno> {
+    let path = |len: u32| absolute(copy_of(session, lane, 0, len)?);
+    let pair = |paths: PathPair| -> Result<(Vec<u8>, Vec<u8>), Errno> {
+        let from = copy_of(session, lane, 0, paths.from_len)?;
+        Ok((from, copy_of(session, lane, paths.from_len, paths.to_len)?))
+    };
+    Ok(Call::Name(match *request {
+        Request::Open { file, flags, mode, path_len } => {
+            if !session.is_free(file) {
+                return Err(Errno::BADF);
+            }
+            if session.file_count() >= session.grant.file_credit {
+                return Err(Errno::MFILE);
+            }
+            let path = path(path_len)?;
+            return Ok(Call::Open { slot: file, open: OpenCall { path, flags, mode } });
+        }
+        Request::Stat { path_len, follow } => NameCall::Stat { path: path(path_len)?, follow },
+        Request::Truncate { path_len, len, .. } => {
+            i64::try_from(len).map_err(|_| Errno::INVAL)?;
+            NameCall::Truncate { path: path(path_len)?, len }
+        }
+        Request::Unlink { path_len } => NameCall::Unlink { path: path(path_len)? },
+        Request::Rename { paths, flags } => {
+            let (from, to) = pair(paths)?;
+            NameCall::Rename { from: absolute(from)?, to: absolute(to)?, flags }
+        }
+        Request::MakeDir { path_len, mode } => NameCall::MakeDir { path: path(path_len)?, mode },
+        Request::RemoveDir { path_len } => NameCall::RemoveDir { path: path(path_len)? },
+        Request::ReadDir { path_len, skip } => {
+            NameCall::ReadDir { path: path(path_len)?, skip, room: LANE_BUFFER_LEN }
+        }
+        Request::Link { paths } => {
+            let (from, to) = pair(paths)?;
+            NameCall::Link { from: absolute(from)?, to: absolute(to)? }
+        }
+        Request::Symlink { paths } => {
+            let (text, name) = pair(paths)?;
+            NameCall::Symlink { text: terminated(text)?, name: absolute(name)? }
+        }
+        _ => return Err(Errno::NOSYS),
+    }))
+}
+
+/// Executes a checked request.
+pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call: Call) -> Verdict {
+    match call {
+        Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
+        Call::Name(call) => {
+            if let NameCall::Truncate { path, .. } = &call {
+                drain_path(core, path.clone()).await;
+            }
+            let answer = core.storage.name(call).await.map_err(|error| errno(&error))?;
+            put(ticket, &answer.bytes);
+            Ok(answer.value)
+        }
+    }
+}
+
+/// Puts an answer into the lane's buffer.
+pub(crate) fn put<S: Storage>(ticket: &Ticket<S>, bytes: &[u8]) {
+    copy::copy_in(ticket.session.segment.lane_buffer(ticket.lane), bytes);
+}
+
+/// Opens a file and registers it without a log; the value is its flags.
+async fn open_into<S: Storage>(
+    core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
+    slot: u32,
+    open: OpenCall,
+) -> Verdict {
+    let flags = file_flags(OFlags::from_bits_retain(open.flags));
+    let file = core.storage.open(open).await.map_err(|error| errno(&error))?;
+    let status = core.storage.status(&file).map_err(|error| errno(&error))?;
+    let (session, identity) = (ticket.session.id, status.identity());
+    core.node.shared().inodes.add(identity.0, identity.1);
+    let origin = Origin { session, slot, flags, identity, is_ours: true };
+    registration::admit(core, &ticket.session, origin, file, Log::default()).map_err(|_| {
+        // Another request has taken the slot meanwhile.
+        core.node.shared().inodes.remove(identity.0, identity.1);
+        Errno::BADF
+    })?;
+    Ok(u64::from(flags.0))
+}
+
+/// Drains what is staged for the file a path leads to, if it leads to one.
+async fn drain_path<S: Storage>(core: &Rc<Core<S>>, path: CString) {
+    let Ok(answer) = core.storage.name(NameCall::Stat { path, follow: true }).await else {
+        return; // The call itself will say why.
+    };
+    let mut words = answer.bytes.chunks_exact(size_of::<u64>()).map(|bytes| {
+        let mut word = [0; size_of::<u64>()];
+        word.copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    });
+    if let (Some(device), Some(inode)) = (words.next(), words.next()) {
+        crate::settle::drain_inode(core, (device, inode)).await;
+    }
+}
+
+fn file_flags(flags: OFlags) -> FileFlags {
+    let access = match flags & OFlags::RWMODE {
+        OFlags::WRONLY => FileFlags::WRITABLE,
+        OFlags::RDWR => FileFlags::READABLE.with(FileFlags::WRITABLE),
+        _ => FileFlags::READABLE,
+    };
+    if flags.contains(OFlags::APPEND) { access.with(FileFlags::APPEND) } else { access }
+}
+
+/// Copies `len` bytes at `at` of the lane's buffer.
+fn copy_of<S: Storage>(
+    session: &Session<S>,
+    lane: usize,
+    at: u32,
+    len: u32,
+) -> Result<Vec<u8>, Errno> {
+    let (at, len) = (at as usize, len as usize);
+    let end = at.checked_add(len).ok_or(Errno::NAMETOOLONG)?;
+    let shared = session.segment.lane_buffer(lane).get(at..end).ok_or(Errno::NAMETOOLONG)?;
+    let mut bytes = vec![0; len];
+    copy::copy_out(&mut bytes, shared);
+    Ok(bytes)
+}
+
+fn absolute(path: Vec<u8>) -> Result<CString, Errno> {
+    match path.first() {
+        None => Err(Errno::NOENT),
+        Some(b'/') => terminated(path),
+        Some(_) => Err(Errno::INVAL),
+    }
+}
+
+fn terminated(bytes: Vec<u8>) -> Result<CString, Errno> {
+    if bytes.is_empty() {
+        return Err(Errno::NOENT);
+    }
+    CString::new(bytes).map_err(|_| Errno::INVAL)
+}

@@ -1,0 +1,130 @@
+//! What the executors of a daemon share, and what they ask each other.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use serde::Serialize;
+use shm::{JobShared, Ready};
+
+use crate::{
+    admission::Admission,
+    mail::{Mailbox, Reply, lock},
+    registry::Registry,
+    statistics::Totals,
+};
+
+/// Shared by all executors.
+#[derive(Debug)]
+pub(crate) struct Node {
+    job: shm::Job,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) admission: Mutex<Admission>,
+    /// Of sessions that have ended.
+    pub(crate) totals: Mutex<Totals>,
+    /// One per executor.
+    mail: Vec<Mailbox<Mail>>,
+    stopping: AtomicBool,
+}
+
+/// What one executor asks of another.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// Drain one file.
+    Drain { session: u32, slot: u32, done: Reply<()> },
+    /// Drain every file.
+    DrainAll(Reply<()>),
+    /// Read every control socket.
+    Hear(Reply<()>),
+    /// Tell every client that the daemon goes away.
+    Close(Reply<()>),
+    /// Say what happens.
+    Report(Reply<Report>),
+    /// A session has ended somewhere; sent to the first executor.
+    Departed,
+    /// Leave the loop.
+    End,
+}
+
+/// What one executor says of itself.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) core: CoreReport,
+    /// Of its live sessions.
+    pub(crate) totals: Totals,
+    pub(crate) staged_bytes: u64,
+}
+
+/// An executor, for people and scripts.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CoreReport {
+    pub(crate) core: usize,
+    pub(crate) engine: String,
+    pub(crate) sessions: usize,
+    pub(crate) turns: u64,
+    pub(crate) idle_turns: u64,
+    pub(crate) parks: u64,
+    pub(crate) latency_polls: u64,
+    pub(crate) throughput_polls: u64,
+}
+
+impl Node {
+    pub(crate) fn new(job: shm::Job, admission: Admission, core_count: usize) -> Self {
+        Self {
+            job,
+            registry: Mutex::default(),
+            admission: Mutex::new(admission),
+            totals: Mutex::default(),
+            mail: (0..core_count).map(|_| Mailbox::new()).collect(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The shared struct of the job's segment.
+    pub(crate) fn shared(&self) -> &JobShared {
+        self.job.shared()
+    }
+
+    /// The ready word of a session.
+    pub(crate) fn ready(&self, session: u32) -> Option<&Ready> {
+        self.shared().ready.get(session as usize)
+    }
+
+    pub(crate) fn core_count(&self) -> usize {
+        self.mail.len()
+    }
+
+    /// The box of executor `core`.
+    pub(crate) fn mailbox(&self, core: usize) -> Option<&Mailbox<Mail>> {
+        self.mail.get(core)
+    }
+
+    /// Lets nobody in from now on.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn session_count(&self) -> usize {
+        lock(&self.admission).session_count()
+    }
+
+    /// Sends every executor a message and waits for all the answers there are.
+    pub(crate) async fn ask_all<T>(&self, mail: impl Fn(Reply<T>) -> Mail) -> Vec<T> {
+        let mut waiting = Vec::new();
+        for mailbox in &self.mail {
+            let (reply, answer) = crate::mail::reply();
+            mailbox.send(mail(reply));
+            waiting.push(answer);
+        }
+        let mut answers = Vec::new();
+        for answer in waiting {
+            answers.extend(answer.receive().await);
+        }
+        answers
+    }
+}

@@ -1,0 +1,180 @@
+//! When staged bytes are drained that nobody waits for.
+//!
+//! A client marks a file dirty when it publishes to it and finds it unmarked. The daemon takes the
+//! mark, and from then on the file is *active*: looked at by a tick every [`TICK`], until it has
+//! been found empty for [`QUIET_TICKS`]. While ticks run, further marks wait for the next one, so
+//! a client raises at most once a tick, and not at all while its files stay active and marked.
+//!
+//! A tick drains what it, or a mark, has seen at least one tick ago, and whatever has much staged.
+//! Bytes are therefore on their way at most two ticks after they were published, and usually after
+//! one and a half.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use executor::Class;
+
+use crate::{core::Core, drain, file::OpenFile, session::Session, storage::Storage};
+
+/// Time between two looks at the active files.
+pub(crate) const TICK: Duration = Duration::from_millis(4);
+/// How many ticks must find a file empty before it is no longer active: 100 ms.
+const QUIET_TICKS: u32 = 25;
+/// This much staged is drained at once.
+const MUCH: u64 = drain::UNIT_LEN;
+/// Or this part of the log.
+const MUCH_OF_LOG: u64 = 4;
+
+/// What ticks know of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    is_active: Cell<bool>,
+    /// Head of the log at the last tick.
+    seen: Cell<u64>,
+    /// Ticks in a row that found the log empty.
+    quiet_ticks: Cell<u32>,
+    /// Log position up to which the background shall drain.
+    wanted: Cell<u64>,
+}
+
+impl Pace {
+    /// Has the background drain up to `position`.
+    pub(crate) fn want(&self, position: u64) {
+        self.wanted.set(position);
+    }
+
+    /// Starts anew with another log.
+    pub(crate) fn reset(&self) {
+        self.seen.set(0);
+        self.wanted.set(0);
+    }
+}
+
+impl<S: Storage> OpenFile<S> {
+    /// Whether so much is staged that it is drained whatever its age.
+    pub(crate) fn has_much(&self) -> bool {
+        let staged = self.staged();
+        staged >= MUCH || staged != 0 && staged >= self.log().len / MUCH_OF_LOG
+    }
+
+    /// Whether the background shall drain another unit.
+    pub(crate) fn wants_drain(&self) -> bool {
+        !self.is_drained_to(self.pace.wanted.get()) || self.has_much()
+    }
+}
+
+/// Follows up on a raised dirty bit: at once when no tick runs, else for what has much staged.
+pub(crate) fn marked<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+    if core.is_ticking.get() {
+        session.is_marked.set(true);
+        drain_much(core, session);
+    } else {
+        take_marks(core, session, false);
+    }
+}
+
+/// Drains the active files of a session that have much staged.
+fn drain_much<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+    for file in session.files() {
+        if file.pace.is_active.get() && file.has_much() {
+            drain::enqueue(core, &file, file.head());
+        }
+    }
+}
+
+/// Takes a session's marks and makes its marked files active. `is_late`: the marks may be a tick
+/// old, so what they stand for is drained now.
+fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, is_late: bool) {
+    session.is_marked.set(false);
+    for word in 0..shm::FILES / 64 {
+        let mut bits = session.segment.shared().take_dirty(word);
+        while bits != 0 {
+            let slot = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let found = u32::try_from(slot).ok().and_then(|slot| core.find_file(session, slot));
+            if let Some(file) = found {
+                activate(core, &file, is_late);
+            }
+        }
+    }
+}
+
+fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, is_late: bool) {
+    if file.staged() == 0 {
+        return; // The mark of what has been drained since.
+    }
+    if !file.pace.is_active.replace(true) {
+        file.pace.quiet_ticks.set(0);
+        file.pace.seen.set(if is_late { file.head() } else { file.tail() });
+        core.active.borrow_mut().push(Rc::clone(file));
+    }
+    if file.has_much() {
+        drain::enqueue(core, file, file.head());
+    }
+    if !core.is_ticking.replace(true) {
+        core.handle.spawn(Class::Latency, tick(Rc::clone(core)));
+    }
+}
+
+/// Looks at the active files until there are none.
+async fn tick<S: Storage>(core: Rc<Core<S>>) {
+    while !core.active.borrow().is_empty() {
+        core.handle.sleep(TICK).await;
+        for session in core.sessions() {
+            if session.is_marked.get() {
+                take_marks(&core, &session, true);
+            }
+        }
+        let active = core.active.borrow().clone();
+        for file in &active {
+            look(&core, file);
+        }
+    }
+    core.is_ticking.set(false);
+    // What was marked in the last tick's course would otherwise wait for the next mark.
+    for session in core.sessions() {
+        if session.is_marked.get() {
+            take_marks(&core, &session, false);
+        }
+    }
+}
+
+/// One tick's look at one file.
+fn look<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
+    let pace = &file.pace;
+    if file.staged() > 0 {
+        pace.quiet_ticks.set(0);
+        if pace.seen.get() > file.tail() || file.has_much() {
+            drain::enqueue(core, file, file.head());
+        }
+        pace.seen.set(file.head());
+        return;
+    }
+    pace.quiet_ticks.set(pace.quiet_ticks.get() + 1);
+    if pace.quiet_ticks.get() >= QUIET_TICKS || file.is_closing() {
+        forget(core, file);
+        // Clears the file's mark; what was published before the mark was cleared is seen now.
+        if let Some(session) = core.session(file.session) {
+            take_marks(core, &session, false);
+            activate(core, file, false);
+        }
+    }
+}
+
+/// Takes a file off the list of active ones.
+pub(crate) fn forget<S: Storage>(core: &Core<S>, file: &Rc<OpenFile<S>>) {
+    if file.pace.is_active.replace(false) {
+        core.active.borrow_mut().retain(|other| !Rc::ptr_eq(other, file));
+    }
+}
+
+/// Takes a session's files off the list of active ones.
+pub(crate) fn forget_session<S: Storage>(core: &Core<S>, session: u32) {
+    core.active.borrow_mut().retain(|file| file.session != session);
+}
+
+/// Drains the active files that have much staged, whoever they belong to.
+pub(crate) fn drain_what_has_much<S: Storage>(core: &Rc<Core<S>>) {
+    let has_much = |file: &&Rc<OpenFile<S>>| file.has_much() && !file.is_being_drained();
+    let found: Vec<_> = core.active.borrow().iter().filter(has_much).map(Rc::clone).collect();
+    found.iter().for_each(|file| drain::enqueue(core, file, file.head()));
+}

@@ -1,0 +1,71 @@
+//! The other end of a session's control socket.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    rc::Rc,
+};
+
+use wire::{FileFlags, Message, Registration};
+
+use crate::socket;
+
+/// What a client has sent.
+#[derive(Debug)]
+pub(crate) enum Incoming<F> {
+    /// Nothing waits to be read.
+    Nothing,
+    /// A doorbell, which has done its work by being read.
+    Doorbell,
+    /// A file; `Err` when the descriptor cannot be used.
+    File(Registration, io::Result<F>),
+    /// The other end is closed.
+    Gone,
+    /// What no client sends.
+    Nonsense,
+}
+
+/// The control connection of a session.
+pub(crate) trait Peer<F> {
+    /// Takes the next message. Never blocks.
+    fn receive(&self) -> Incoming<F>;
+
+    /// Sends an open file, for slot `slot`. Never blocks.
+    fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
+}
+
+/// A client process, over its socket.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) socket: Rc<OwnedFd>,
+}
+
+impl Peer<uring::File> for Process {
+    fn receive(&self) -> Incoming<uring::File> {
+        let packet = match socket::receive(&self.socket) {
+            Ok(Some(packet)) => packet,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
+            Ok(None) | Err(_) => return Incoming::Gone,
+        };
+        if packet.is_cut {
+            return Incoming::Nonsense;
+        }
+        let message = Message::decode(packet.bytes());
+        let mut fds = packet.fds.into_iter();
+        match (message, fds.next()) {
+            (Ok(Message::Doorbell), _) => Incoming::Doorbell,
+            // Surplus descriptors are closed when `fds` goes.
+            (Ok(Message::Register(registration)), Some(fd)) => {
+                Incoming::File(registration, uring::File::new(fd))
+            }
+            (Ok(Message::Register(_)), None) | (Err(_), _) => Incoming::Nonsense,
+        }
+    }
+
+    /// The message is a registration the other way round: `file` is the slot, the rest is zero.
+    fn send_file(&self, slot: u32, file: &uring::File) -> io::Result<()> {
+        let flags = FileFlags::default();
+        let message = Message::Register(Registration { file: slot, flags, log_at: 0, log_len: 0 });
+        socket::send(&self.socket, &message.encode(), &[file.as_fd()])
+    }
+}

@@ -1,0 +1,135 @@
+//! Reads of cold files: what is waited for, and what will be.
+//!
+//! A client reads from the page cache itself and asks only when the bytes are not there. A second
+//! request that begins where the first ended makes the file sequential: from then on the window
+//! ahead doubles with every request, up to [`WINDOW_MAX`], and is fetched by a throughput task in
+//! pieces, so that no request waits for more than one.
+
+use std::{cell::Cell, rc::Rc};
+
+use executor::{Class, yield_now};
+use rustix::io::Errno;
+
+use crate::{
+    core::Core,
+    file::OpenFile,
+    storage::Storage,
+    verdict::{Verdict, errno},
+};
+
+const WINDOW_MIN: u64 = 256 << 10;
+const WINDOW_MAX: u64 = 8 << 20;
+/// Bytes fetched ahead by one operation.
+const PIECE_LEN: u64 = 256 << 10;
+
+/// What is known of a file's reads. Offsets are bytes from its start.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    /// Where the last request ended.
+    next_at: Cell<u64>,
+    /// Bytes to fetch ahead; zero while reads are not sequential.
+    len: Cell<u64>,
+    /// Up to where has been fetched, or will be.
+    fetched_to: Cell<u64>,
+    is_running: Cell<bool>,
+}
+
+impl Window {
+    /// Notes a request and returns how far to fetch ahead of it, if at all.
+    fn note(&self, at: u64, end: u64) -> Option<u64> {
+        let sequential = at == self.next_at.replace(end) && at != end;
+        let len = match (sequential, self.len.get()) {
+            (false, _) => 0,
+            (true, 0) => WINDOW_MIN,
+            (true, len) => (len * 2).min(WINDOW_MAX),
+        };
+        self.len.set(len);
+        if !sequential {
+            self.fetched_to.set(end);
+            return None;
+        }
+        let target = end.saturating_add(len);
+        (target > self.fetched_to.get()).then_some(target)
+    }
+}
+
+/// Brings a range into the page cache and returns how much of it is there; fetches ahead if the
+/// file is read in sequence.
+pub(crate) async fn fetch<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    at: u64,
+    len: u32,
+) -> Verdict {
+    let end = at + u64::from(len);
+    if let Some(target) = file.window.note(at, end) {
+        fetch_ahead(core, file, end, target);
+    }
+    let descriptor = file.descriptor()?;
+    let mut done = at;
+    while done < end {
+        let rest = usize::try_from(end - done).map_err(|_| Errno::INVAL)?;
+        match core.storage.fetch(&descriptor.file, done, rest).await {
+            Ok(0) => break,
+            Ok(len) => done += len as u64,
+            Err(_) if done > at => break,
+            Err(error) => return Err(errno(&error)),
+        }
+    }
+    Ok(done - at)
+}
+
+/// Moves the end of what is fetched ahead to `target`, and starts to fetch unless somebody does.
+fn fetch_ahead<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, from: u64, target: u64) {
+    let window = &file.window;
+    let start = window.fetched_to.get().max(from);
+    window.fetched_to.set(target);
+    if !window.is_running.replace(true) {
+        let (core, file) = (Rc::clone(core), Rc::clone(file));
+        core.handle.clone().spawn(Class::Throughput, run_ahead(core, file, start));
+    }
+}
+
+/// Fetches from `at` to the window's end, wherever that moves.
+async fn run_ahead<S: Storage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>, mut at: u64) {
+    while at < file.window.fetched_to.get() && !file.is_closing() {
+        let Ok(descriptor) = file.descriptor() else { break };
+        let len = PIECE_LEN.min(file.window.fetched_to.get() - at);
+        let Ok(piece) = usize::try_from(len) else { break };
+        match core.storage.fetch(&descriptor.file, at, piece).await {
+            Ok(fetched) if fetched > 0 => at += fetched as u64,
+            _ => break, // The end of the file, or an error that a read will meet itself.
+        }
+        drop(descriptor);
+        yield_now().await;
+    }
+    file.window.is_running.set(false);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_doubles_while_reads_are_sequential() {
+        let window = Window::default();
+        assert_eq!(window.note(4096, 8192), None, "the first read is not a sequence");
+        assert_eq!(window.note(8192, 12288), Some(12288 + WINDOW_MIN));
+        window.fetched_to.set(12288 + WINDOW_MIN);
+        assert_eq!(window.note(12288, 16384), Some(16384 + 2 * WINDOW_MIN));
+        for step in 0..20 {
+            let at = 16384 + step * 4096;
+            window.note(at, at + 4096);
+        }
+        assert_eq!(window.len.get(), WINDOW_MAX);
+    }
+
+    #[test]
+    fn jump_ends_the_window() {
+        let window = Window::default();
+        window.note(0, 4096);
+        window.note(4096, 8192);
+        assert_eq!(window.note(1 << 30, (1 << 30) + 4096), None);
+        assert_eq!(window.len.get(), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! Files that come and go: handed over on the control socket, opened by request, closed.
+//!
+//! A client hands a file over and stages at once, so an entry or a mark may be seen before the
+//! message it needs. The socket is therefore read dry whenever a slot turns out to be unknown, and
+//! when the client is gone.
+
+use std::{rc::Rc, sync::Arc};
+
+use executor::Class;
+use wire::{FileFlags, Registration};
+
+use crate::{
+    core::{Core, Departure},
+    drain,
+    file::{Log, OpenFile, Origin},
+    mail::lock,
+    pace,
+    peer::Incoming,
+    registry::Opener,
+    session::Session,
+    settle,
+    storage::{Storage, is_regular},
+};
+
+/// Messages read at a time; the rest is announced again by the socket.
+const MESSAGES_MAX: usize = 1024;
+
+/// Reads a session's control socket until nothing is left.
+pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
+    for _ in 0..MESSAGES_MAX {
+        match session.peer.receive() {
+            Incoming::Nothing => return,
+            Incoming::Doorbell => {}
+            Incoming::Gone => return core.end(session, Departure::Gone),
+            Incoming::Nonsense => return core.end(session, Departure::Protocol("message")),
+            Incoming::File(registration, Ok(file)) => {
+                if let Err(what) = register(core, session, registration, file) {
+                    return core.end(session, Departure::Protocol(what));
+                }
+            }
+            Incoming::File(_, Err(_)) => {
+                return core.end(session, Departure::Protocol("unusable descriptor"));
+            }
+        }
+    }
+}
+
+/// Checks a file that was handed over and takes it in.
+fn register<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    registration: Registration,
+    file: S::File,
+) -> Result<(), &'static str> {
+    let Registration { file: slot, flags, log_at, log_len } = registration;
+    let status = core.storage.status(&file).map_err(|_| "descriptor without status")?;
+    if !is_regular(&status) {
+        return Err("not a regular file");
+    }
+    let log = Log { at: log_at, len: log_len };
+    if !may_have_log(session, slot, log) {
+        return Err("log out of place");
+    }
+    let (session_id, identity) = (session.id, status.identity());
+    let origin = Origin { session: session_id, slot, flags, identity, is_ours: false };
+    admit(core, session, origin, file, log)
+}
+
+/// Takes a checked file in, and deals with others that have its inode open.
+pub(crate) fn admit<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    origin: Origin,
+    file: S::File,
+    log: Log,
+) -> Result<(), &'static str> {
+    if !session.is_free(origin.slot) {
+        return Err("slot in use");
+    }
+    if session.file_count() >= session.grant.file_credit {
+        return Err("too many files");
+    }
+    let (slot, identity, flags) = (origin.slot, origin.identity, origin.flags);
+    let open =
+        OpenFile::new(origin, Arc::clone(&session.segment), file, log).ok_or("no such slot")?;
+    session.insert(Rc::new(open));
+    let opener = Opener {
+        core: core.index,
+        session: session.id,
+        slot,
+        can_write: flags.has(FileFlags::WRITABLE),
+        segment: Arc::clone(&session.segment),
+    };
+    let others = lock(&core.node.registry).add(identity, opener);
+    if !others.is_empty() {
+        let core = Rc::clone(core);
+        let handle = core.handle.clone();
+        handle.spawn(Class::Latency, async move { settle::drain_all(&core, &others).await });
+    }
+    Ok(())
+}
+
+/// Whether `log` lies in the arena and beside the logs of the session's other files.
+pub(crate) fn may_have_log<S: Storage>(session: &Session<S>, slot: u32, log: Log) -> bool {
+    let is_apart = |file: &Rc<OpenFile<S>>| file.slot == slot || !file.log().overlaps(log);
+    log.is_valid(&session.segment) && session.files().iter().all(is_apart)
+}
+
+/// Drains a file and lets go of it: on return the daemon has no descriptor of it and no operation
+/// on it, and its slot is free.
+pub(crate) async fn discard<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    file: &Rc<OpenFile<S>>,
+) {
+    file.begin_close();
+    drop(drain::drain_and_turn(core, file).await);
+    pace::forget(core, file);
+    file.let_go().await;
+    lock(&core.node.registry).remove(file.identity, session.id, file.slot);
+    session.remove(file.slot);
+    if file.is_ours {
+        core.node.shared().inodes.remove(file.identity.0, file.identity.1);
+    }
+}

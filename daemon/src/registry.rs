@@ -1,0 +1,133 @@
+//! Who has which inode open: found by the second opener, and by whoever wants an inode settled.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::session::Segment;
+
+/// Device and inode number.
+pub(crate) type Identity = (u64, u64);
+
+/// A registered file, as other executors know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Opener {
+    /// Executor that serves it.
+    pub(crate) core: usize,
+    pub(crate) session: u32,
+    pub(crate) slot: u32,
+    pub(crate) can_write: bool,
+    pub(crate) segment: Arc<Segment>,
+}
+
+impl Opener {
+    /// From now on the file's writes wait until they are drained.
+    pub(crate) fn demote(&self) {
+        if let Some(slot) = self.segment.slot(self.slot) {
+            slot.demote();
+        }
+    }
+
+    fn is(&self, session: u32, slot: u32) -> bool {
+        self.session == session && self.slot == slot
+    }
+}
+
+/// Every registered file by inode.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(HashMap<Identity, Vec<Opener>>);
+
+impl Registry {
+    /// Adds a file. When its inode is open already and somebody writes, demotes all of its files
+    /// and returns the others, which are to be drained.
+    pub(crate) fn add(&mut self, identity: Identity, opener: Opener) -> Vec<Opener> {
+        let openers = self.0.entry(identity).or_default();
+        let conflicts = !openers.is_empty()
+            && (opener.can_write || openers.iter().any(|other| other.can_write));
+        let others = if conflicts { openers.clone() } else { Vec::new() };
+        openers.push(opener);
+        if conflicts {
+            openers.iter().for_each(Opener::demote);
+        }
+        others
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&mut self, identity: Identity, session: u32, slot: u32) {
+        if let Some(openers) = self.0.get_mut(&identity) {
+            openers.retain(|opener| !opener.is(session, slot));
+            if openers.is_empty() {
+                self.0.remove(&identity);
+            }
+        }
+    }
+
+    /// Every file of an inode.
+    pub(crate) fn openers(&self, identity: Identity) -> Vec<Opener> {
+        self.0.get(&identity).cloned().unwrap_or_default()
+    }
+
+    /// Demotes every file of an inode and returns them.
+    pub(crate) fn demote(&self, identity: Identity) -> Vec<Opener> {
+        let openers = self.openers(identity);
+        openers.iter().for_each(Opener::demote);
+        openers
+    }
+
+    /// Demotes every file there is.
+    pub(crate) fn demote_all(&self) {
+        self.0.values().flatten().for_each(Opener::demote);
+    }
+
+    /// Registered files of an inode.
+    pub(crate) fn count_of(&self, identity: Identity) -> usize {
+        self.0.get(&identity).map_or(0, Vec::len)
+    }
+
+    /// Registered files.
+    pub(crate) fn count(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INODE: Identity = (8, 42);
+
+    fn opener(session: u32, can_write: bool) -> Opener {
+        let segment = Arc::new(Segment::create(4096).expect("memfd").0);
+        Opener { core: 0, session, slot: 3, can_write, segment }
+    }
+
+    fn is_demoted(opener: &Opener) -> bool {
+        opener.segment.slot(opener.slot).is_some_and(|slot| slot.is_synchronous())
+    }
+
+    #[test]
+    fn second_opener_demotes_both() {
+        let mut registry = Registry::default();
+        let (first, second) = (opener(1, true), opener(2, false));
+        assert!(registry.add(INODE, first.clone()).is_empty());
+        assert!(!is_demoted(&first));
+        assert_eq!(registry.add(INODE, second.clone()).len(), 1);
+        assert!(is_demoted(&first) && is_demoted(&second));
+    }
+
+    #[test]
+    fn readers_do_not_disturb_each_other() {
+        let mut registry = Registry::default();
+        let (first, second) = (opener(1, false), opener(2, false));
+        registry.add(INODE, first.clone());
+        assert!(registry.add(INODE, second.clone()).is_empty());
+        assert!(!is_demoted(&first) && !is_demoted(&second));
+    }
+
+    #[test]
+    fn closed_file_is_forgotten() {
+        let mut registry = Registry::default();
+        registry.add(INODE, opener(1, true));
+        registry.remove(INODE, 1, 3);
+        assert_eq!(registry.count(), 0);
+        assert!(registry.add(INODE, opener(2, true)).is_empty());
+    }
+}

@@ -1,0 +1,267 @@
+//! What a client asks on a lane: checked, acknowledged, executed, answered.
+//!
+//! An entry is decoded from a copy. Its slot, its range of the arena, and its paths are checked
+//! before it is acknowledged, and nothing is read from shared memory again afterwards but payload.
+//! What needs no I/O is answered on the spot; everything else runs as a latency task.
+
+use std::rc::Rc;
+
+use executor::Class;
+use rustix::{fs::SeekFrom, io::Errno};
+use shm::lane::Words;
+use wire::{Entry, Request};
+
+use crate::{
+    core::{Core, Departure},
+    drain::{self, write_all},
+    file::{Log, OpenFile, Piece},
+    namespace, readahead, registration,
+    session::{Session, Ticket},
+    settle,
+    storage::Storage,
+    verdict::{Verdict, errno},
+};
+
+const SEEK_SET: u32 = 0;
+const SEEK_END: u32 = 2;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+/// Serves one entry.
+pub(crate) fn take<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Rc<Session<S>>,
+    lane: usize,
+    seq: u32,
+    words: Words,
+) {
+    let ticket = Ticket::new(session, lane, seq, core.rings_always());
+    let Ok(request) = Request::decode(&Entry(words)) else {
+        return core.end(session, Departure::Protocol("unknown request"));
+    };
+    session.totals.borrow_mut().count(request.kind());
+    match check(core, session, lane, &request) {
+        Ok(Work::Done(value)) => ticket.complete(Ok(value)),
+        Err(errno) => ticket.complete(Err(errno)),
+        Ok(work) => {
+            if request.kind().is_acknowledged() {
+                ticket.acknowledge();
+            }
+            let core = Rc::clone(core);
+            let handle = core.handle.clone();
+            handle.spawn(Class::Latency, async move {
+                let verdict = run(&core, &ticket, work).await;
+                ticket.complete(verdict);
+            });
+        }
+    }
+}
+
+/// A request that was found valid, with what it names.
+enum Work<S: Storage> {
+    /// No I/O is needed.
+    Done(u64),
+    /// On a registered file.
+    File(Rc<OpenFile<S>>, Request),
+    /// On names, or on a file that is to be opened.
+    Names(namespace::Call),
+    FlushAll,
+    Settle(u64, u64),
+}
+
+/// Checks a request against the session's record.
+fn check<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Rc<Session<S>>,
+    lane: usize,
+    request: &Request,
+) -> Result<Work<S>, Errno> {
+    let file_in = |slot: u32| core.find_file(session, slot).ok_or(Errno::BADF);
+    let slot = match *request {
+        Request::Nothing => return Ok(Work::Done(0)),
+        Request::FlushAll => return Ok(Work::FlushAll),
+        Request::Settle { device, inode } => return Ok(Work::Settle(device, inode)),
+        Request::Flush { file: slot, upto } => {
+            let file = file_in(slot)?;
+            if upto > file.head() {
+                return Err(Errno::INVAL);
+            }
+            if file.is_drained_to(upto) {
+                return Ok(Work::Done(0));
+            }
+            slot
+        }
+        Request::Read { file, at, len, arena_at } | Request::Write { file, at, len, arena_at } => {
+            let end = at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
+            if i64::try_from(end).is_err() || !session.segment.has(arena_at, u64::from(len)) {
+                return Err(Errno::INVAL);
+            }
+            file
+        }
+        Request::Attach { file, arena_at, len } => {
+            let log = Log { at: arena_at, len };
+            if !registration::may_have_log(session, file, log) {
+                return Err(Errno::INVAL);
+            }
+            file
+        }
+        Request::Fetch { file, at, len } => {
+            at.checked_add(u64::from(len)).ok_or(Errno::INVAL)?;
+            file
+        }
+        Request::Truncate { file, path_len: 0, len } => {
+            i64::try_from(len).map_err(|_| Errno::INVAL)?;
+            file
+        }
+        Request::Close { file }
+        | Request::Sync { file }
+        | Request::Datasync { file }
+        | Request::SetPosition { file, .. }
+        | Request::Materialize { file }
+        | Request::FileStat { file } => file,
+        _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
+    };
+    Ok(Work::File(file_in(slot)?, *request))
+}
+
+/// Executes a valid request.
+async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) -> Verdict {
+    let session = &ticket.session;
+    match work {
+        Work::Done(value) => Ok(value),
+        Work::File(file, request) => on_file(core, ticket, &file, request).await,
+        Work::Names(call) => namespace::run(core, ticket, call).await,
+        Work::FlushAll => {
+            drain::drain_session(core, session).await;
+            Ok(0)
+        }
+        Work::Settle(device, inode) => {
+            settle::settle(core, (device, inode)).await;
+            Ok(0)
+        }
+    }
+}
+
+async fn on_file<S: Storage>(
+    core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
+    file: &Rc<OpenFile<S>>,
+    request: Request,
+) -> Verdict {
+    match request {
+        Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await,
+        Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
+        Request::Read { at, len, arena_at, .. } => {
+            return read(core, file, at, Piece { arena_at, len: u64::from(len) }).await;
+        }
+        Request::Write { at, len, arena_at, .. } => {
+            return write(core, file, at, Piece { arena_at, len: u64::from(len) }).await;
+        }
+        Request::Sync { .. } => sync(core, file, false).await?,
+        Request::Datasync { .. } => sync(core, file, true).await?,
+        Request::SetPosition { offset, whence, .. } => {
+            return set_position(core, file, offset, whence).await;
+        }
+        Request::Attach { arena_at, len, .. } => {
+            let _turn = drain::drain_and_turn(core, file).await;
+            file.attach(Log { at: arena_at, len });
+        }
+        Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
+        Request::Materialize { .. } => {
+            drop(drain::drain_and_turn(core, file).await);
+            let descriptor = file.descriptor()?;
+            let sent = ticket.session.peer.send_file(file.slot, &descriptor.file);
+            sent.map_err(|error| errno(&error))?;
+        }
+        Request::FileStat { .. } => {
+            let _turn = drain::drain_and_turn(core, file).await;
+            let descriptor = file.descriptor()?;
+            let status = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?;
+            namespace::put(ticket, &status.bytes());
+        }
+        Request::Truncate { len, .. } => {
+            let _turn = drain::drain_and_turn(core, file).await;
+            let descriptor = file.descriptor()?;
+            let done = core.storage.truncate(&descriptor.file, len).await;
+            done.map_err(|error| errno(&error))?;
+        }
+        _ => return Err(Errno::NOSYS),
+    }
+    Ok(0)
+}
+
+/// Reads into the arena, after what is staged, until the piece is full or the file ends.
+async fn read<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    at: u64,
+    piece: Piece,
+) -> Verdict {
+    drain::drain_to(core, file, file.head()).await;
+    let descriptor = file.descriptor()?;
+    let mut done = 0;
+    while done < piece.len {
+        let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };
+        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+        match core.storage.read(&descriptor.file, at + done, into).await {
+            Ok(0) => break,
+            Ok(len) => done += len as u64,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(errno(&error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes from the arena, after what is staged.
+async fn write<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    at: u64,
+    piece: Piece,
+) -> Verdict {
+    if piece.len == 0 {
+        return Ok(0);
+    }
+    let _turn = drain::drain_and_turn(core, file).await;
+    let (done, result) = write_all(core, file, at, vec![piece]).await;
+    core.count(file.session, |totals| totals.bytes_executed += done);
+    match result {
+        Err(error) if done == 0 => Err(error),
+        _ => Ok(done),
+    }
+}
+
+async fn sync<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    data_only: bool,
+) -> Result<(), Errno> {
+    drain::drain_to(core, file, file.head()).await;
+    let descriptor = file.descriptor()?;
+    core.storage.sync(&descriptor.file, data_only).await.map_err(|error| errno(&error))
+}
+
+/// Resolves a position. The file's own position in the kernel is changed by no answer that can be
+/// had without it.
+async fn set_position<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    offset: i64,
+    whence: u32,
+) -> Verdict {
+    drain::drain_to(core, file, file.head()).await;
+    let descriptor = file.descriptor()?;
+    let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
+    let to = match whence {
+        SEEK_SET => return u64::try_from(offset).map_err(|_| Errno::INVAL),
+        SEEK_END => {
+            let status = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?;
+            return status.size().checked_add_signed(offset).ok_or(Errno::INVAL);
+        }
+        SEEK_DATA => SeekFrom::Data(unsigned?),
+        SEEK_HOLE => SeekFrom::Hole(unsigned?),
+        _ => return Err(Errno::INVAL),
+    };
+    core.storage.seek(&descriptor.file, to).await.map_err(|error| errno(&error))
+}

@@ -1,0 +1,256 @@
+//! A session: the daemon's record of one client process, which every claim is checked against.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use executor::Notify;
+use shm::{
+    FILES, LANES, SessionShared,
+    lane::{Responder, Reused, Words},
+    staging::FileSlot,
+};
+use uring::{Buffer, Memory};
+use wire::{Phase, Reply};
+
+use crate::{
+    admission::Grant,
+    file::OpenFile,
+    peer::Peer,
+    statistics::Totals,
+    storage::Storage,
+    verdict::{Verdict, value},
+};
+
+/// The memory a session shares with its client.
+#[derive(Debug)]
+pub(crate) struct Segment(shm::Session);
+
+impl Segment {
+    /// Creates the memory, and the descriptor the client maps it from.
+    pub(crate) fn create(arena_len: usize) -> io::Result<(Self, OwnedFd)> {
+        let (session, fd) = shm::Session::create(arena_len)?;
+        Ok((Self(session), fd))
+    }
+
+    pub(crate) const fn shared(&self) -> &SessionShared {
+        self.0.shared()
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> Option<&FileSlot> {
+        self.shared().file(slot as usize)
+    }
+
+    /// The buffer of a lane.
+    pub(crate) fn lane_buffer(&self, lane: usize) -> &[AtomicU8] {
+        self.0.buffer(lane)
+    }
+
+    pub(crate) fn arena_len(&self) -> u64 {
+        self.0.arena().len() as u64
+    }
+
+    /// Whether the range lies in the arena.
+    pub(crate) fn has(&self, arena_at: u64, len: u64) -> bool {
+        arena_at.checked_add(len).is_some_and(|end| end <= self.arena_len())
+    }
+
+    /// A range of the arena as a buffer; `None` when it is not in the arena.
+    pub(crate) fn buffer(self: &Arc<Self>, arena_at: u64, len: u64) -> Option<Buffer> {
+        if !self.has(arena_at, len) {
+            return None;
+        }
+        let at = self.0.arena_at() + usize::try_from(arena_at).ok()?;
+        let memory: Arc<dyn Memory> = Arc::<Self>::clone(self);
+        Buffer::new(memory, at, usize::try_from(len).ok()?)
+    }
+}
+
+impl Memory for Segment {
+    fn bytes(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
+}
+
+/// One client process.
+pub(crate) struct Session<S: Storage> {
+    pub(crate) id: u32,
+    pub(crate) grant: Grant,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) peer: Box<dyn Peer<S::File>>,
+    pub(crate) totals: RefCell<Totals>,
+    /// The client has marked files dirty which nobody has looked at.
+    pub(crate) is_marked: Cell<bool>,
+    /// Signalled when the socket or the process has news, and when the session ends.
+    pub(crate) news: Notify,
+    lanes: RefCell<Vec<Responder>>,
+    files: RefCell<Vec<Option<Rc<OpenFile<S>>>>>,
+    file_count: Cell<u32>,
+    in_flight: Cell<usize>,
+    /// Signalled when the last request in flight is answered.
+    quiet: Notify,
+    ending: Cell<bool>,
+}
+
+impl<S: Storage> Session<S> {
+    pub(crate) fn new(
+        id: u32,
+        grant: Grant,
+        segment: Arc<Segment>,
+        peer: Box<dyn Peer<S::File>>,
+    ) -> Self {
+        Self {
+            id,
+            grant,
+            segment,
+            peer,
+            totals: RefCell::new(Totals::of_session()),
+            is_marked: Cell::new(false),
+            news: Notify::new(),
+            lanes: RefCell::new((0..LANES).map(|_| Responder::default()).collect()),
+            files: RefCell::new((0..FILES).map(|_| None).collect()),
+            file_count: Cell::new(0),
+            in_flight: Cell::new(0),
+            quiet: Notify::new(),
+            ending: Cell::new(false),
+        }
+    }
+
+    /// Takes the next entry of a lane.
+    pub(crate) fn next(&self, lane: usize) -> Result<Option<(u32, Words)>, Reused> {
+        let mut lanes = self.lanes.borrow_mut();
+        match (lanes.get_mut(lane), self.segment.shared().lane(lane)) {
+            (Some(responder), Some(shared)) => responder.next(shared),
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts a file into its slot.
+    pub(crate) fn insert(&self, file: Rc<OpenFile<S>>) {
+        if let Some(slot) = self.files.borrow_mut().get_mut(file.slot as usize) {
+            *slot = Some(file);
+            self.file_count.set(self.file_count.get() + 1);
+        }
+    }
+
+    /// Empties a slot.
+    pub(crate) fn remove(&self, slot: u32) {
+        let taken = self.files.borrow_mut().get_mut(slot as usize).and_then(Option::take);
+        if taken.is_some() {
+            self.file_count.set(self.file_count.get() - 1);
+        }
+    }
+
+    /// The file in a slot, unless it is being closed.
+    pub(crate) fn file(&self, slot: u32) -> Option<Rc<OpenFile<S>>> {
+        let files = self.files.borrow();
+        files.get(slot as usize)?.as_ref().filter(|file| !file.is_closing()).map(Rc::clone)
+    }
+
+    /// The file in a slot, also while it is being closed.
+    pub(crate) fn file_to_drain(&self, slot: u32) -> Option<Rc<OpenFile<S>>> {
+        self.files.borrow().get(slot as usize)?.clone()
+    }
+
+    /// Whether nobody has the slot, not even a file that is being closed.
+    pub(crate) fn is_free(&self, slot: u32) -> bool {
+        self.files.borrow().get(slot as usize).is_some_and(Option::is_none)
+    }
+
+    /// Every file, in slot order.
+    pub(crate) fn files(&self) -> Vec<Rc<OpenFile<S>>> {
+        self.files.borrow().iter().flatten().map(Rc::clone).collect()
+    }
+
+    pub(crate) fn file_count(&self) -> u32 {
+        self.file_count.get()
+    }
+
+    /// Marks the session as ending; `false` when it was already.
+    pub(crate) fn begin_end(&self) -> bool {
+        let first = !self.ending.replace(true);
+        self.segment.shared().close();
+        self.news.notify_all();
+        first
+    }
+
+    /// Whether the session takes no requests any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.get()
+    }
+
+    /// Waits until no request is in flight.
+    pub(crate) async fn quiet(&self) {
+        self.quiet.until(|| self.in_flight.get() == 0).await;
+    }
+
+    /// What the session has counted up to now, and its client.
+    pub(crate) fn count_up(&self) -> Totals {
+        let mut totals = self.totals.borrow().clone();
+        let counters = &self.segment.shared().counters;
+        totals.add_counters(counters.iter().map(|word| word.load(Ordering::Relaxed)));
+        totals
+    }
+}
+
+/// A request that is owed an answer.
+pub(crate) struct Ticket<S: Storage> {
+    pub(crate) session: Rc<Session<S>>,
+    pub(crate) lane: usize,
+    pub(crate) seq: u32,
+    /// Whether the client is rung whatever it does.
+    pub(crate) rings_always: bool,
+}
+
+impl<S: Storage> Ticket<S> {
+    /// A ticket for entry `seq` of a lane; the session is not quiet until it is answered.
+    pub(crate) fn new(session: &Rc<Session<S>>, lane: usize, seq: u32, rings_always: bool) -> Self {
+        session.in_flight.set(session.in_flight.get() + 1);
+        Self { session: Rc::clone(session), lane, seq, rings_always }
+    }
+
+    /// Tells the client that the request is received and valid.
+    pub(crate) fn acknowledge(&self) {
+        let lanes = self.session.lanes.borrow();
+        let shared = self.session.segment.shared().lane(self.lane);
+        if let (Some(responder), Some(lane)) = (lanes.get(self.lane), shared) {
+            responder.acknowledge(lane, self.seq, self.state(Phase::Acknowledged));
+        }
+    }
+
+    /// Tells the client what the request has come to.
+    pub(crate) fn complete(self, verdict: Verdict) {
+        let state = self.state(Phase::Completed);
+        let mut lanes = self.session.lanes.borrow_mut();
+        let shared = self.session.segment.shared().lane(self.lane);
+        if let (Some(responder), Some(lane)) = (lanes.get_mut(self.lane), shared) {
+            responder.complete(lane, self.seq, state, value(verdict));
+            if self.rings_always {
+                lane.bell.ring_always();
+            } else {
+                lane.bell.ring();
+            }
+        }
+    }
+
+    fn state(&self, phase: Phase) -> u64 {
+        Reply { seq: self.seq, phase }.encode()
+    }
+}
+
+impl<S: Storage> Drop for Ticket<S> {
+    fn drop(&mut self) {
+        let left = self.session.in_flight.get() - 1;
+        self.session.in_flight.set(left);
+        if left == 0 {
+            self.session.quiet.notify_all();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Making what is staged visible: every file of an inode, on whichever executor it is.
+
+use std::rc::Rc;
+
+use crate::{
+    core::Core,
+    drain,
+    mail::{self, lock},
+    node::Mail,
+    registry::{Identity, Opener},
+    storage::Storage,
+};
+
+/// Demotes every file open on an inode and drains it. On return everything accepted before the
+/// call is in the file.
+pub(crate) async fn settle<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+    hear_of(core, identity).await;
+    let openers = lock(&core.node.registry).demote(identity);
+    drain_all(core, &openers).await;
+}
+
+/// Drains every file open on an inode, and leaves them as they are.
+pub(crate) async fn drain_inode<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+    hear_of(core, identity).await;
+    let openers = lock(&core.node.registry).openers(identity);
+    drain_all(core, &openers).await;
+}
+
+/// Makes sure that every file of an inode is known that was handed over before this call.
+async fn hear_of<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
+    // A file whose registration is still on the way is counted in the table already.
+    let counted = core.node.shared().inodes.count(identity.0, identity.1) as usize;
+    if lock(&core.node.registry).count_of(identity) < counted {
+        core.node.ask_all(Mail::Hear).await;
+    }
+}
+
+/// Drains the files of `openers`.
+pub(crate) async fn drain_all<S: Storage>(core: &Rc<Core<S>>, openers: &[Opener]) {
+    let mut elsewhere = Vec::new();
+    for opener in openers.iter().filter(|opener| opener.core != core.index) {
+        let Some(mailbox) = core.node.mailbox(opener.core) else { continue };
+        let (done, answer) = mail::reply();
+        mailbox.send(Mail::Drain { session: opener.session, slot: opener.slot, done });
+        elsewhere.push(answer);
+    }
+    for opener in openers.iter().filter(|opener| opener.core == core.index) {
+        let session = core.session(opener.session);
+        if let Some(file) = session.and_then(|session| session.file_to_drain(opener.slot)) {
+            drain::drain_to(core, &file, file.head()).await;
+        }
+    }
+    for answer in elsewhere {
+        // No answer: that executor has ended, and has drained its files before.
+        answer.receive().await;
+    }
+}

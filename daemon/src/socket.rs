@@ -1,0 +1,100 @@
+//! The control socket: whole messages of at most 64 bytes each way, with descriptors beside them.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+    },
+};
+use wire::MESSAGE_LEN;
+
+/// Descriptors one message can bring; the protocol never sends more than two.
+const FDS_MAX: usize = 4;
+const BACKLOG: i32 = 128;
+
+/// One message.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    bytes: [u8; MESSAGE_LEN],
+    len: usize,
+    /// Descriptors that came with it.
+    pub(crate) fds: Vec<OwnedFd>,
+    /// The message or its descriptors did not fit.
+    pub(crate) is_cut: bool,
+}
+
+impl Packet {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// Where the socket of `folder` is.
+pub(crate) fn path(folder: &Path) -> PathBuf {
+    folder.join("socket")
+}
+
+/// Connects to the socket of `folder`.
+pub(crate) fn connect_to(folder: &Path) -> io::Result<OwnedFd> {
+    let socket = create(SocketFlags::CLOEXEC)?;
+    connect(&socket, &SocketAddrUnix::new(path(folder))?)?;
+    Ok(socket)
+}
+
+/// Listens on the socket of `folder`. The socket never blocks.
+pub(crate) fn listen_in(folder: &Path) -> io::Result<OwnedFd> {
+    let socket = create(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    bind(&socket, &SocketAddrUnix::new(path(folder))?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The next connection; `WouldBlock` when none waits. It never blocks either.
+pub(crate) fn accept_from(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+}
+
+/// Sends one message.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL.into());
+    }
+    let bytes = [IoSlice::new(bytes)];
+    rustix::io::retry_on_intr(|| sendmsg(&socket, &bytes, &mut ancillary, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// Receives one message; `None` when the other side has closed. `WouldBlock` when none waits.
+pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<Packet>> {
+    let mut packet = Packet { bytes: [0; MESSAGE_LEN], len: 0, fds: Vec::new(), is_cut: false };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        let bytes = &mut [IoSliceMut::new(&mut packet.bytes)];
+        recvmsg(&socket, bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            packet.fds.extend(fds);
+        }
+    }
+    packet.len = received.bytes;
+    packet.is_cut = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    let is_closed = packet.len == 0 && packet.fds.is_empty() && !packet.is_cut;
+    Ok((!is_closed).then_some(packet))
+}
+
+fn create(flags: SocketFlags) -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}

@@ -1,0 +1,168 @@
+//! What a daemon has done: counted by sessions, summed up when they end.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Serialize;
+use shm::COUNTERS;
+use wire::{COUNTER_COUNT, Counter, Kind, Reason};
+
+/// What a job's files went through, for people and scripts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Client processes served.
+    pub sessions: u64,
+    /// Files opened under a policy other than `pass`.
+    pub files: u64,
+    /// Bytes the programs wrote to them.
+    pub bytes_written: u64,
+    /// Bytes the programs read from them.
+    pub bytes_read: u64,
+    /// Bytes staged, or written by the daemon on request.
+    pub bytes_delegated: u64,
+    /// Bytes accepted into staging.
+    pub bytes_staged: u64,
+    /// Bytes written past the daemon, by reason.
+    pub bytes_undelegated: BTreeMap<&'static str, u64>,
+    /// Requests answered, by kind.
+    pub requests: BTreeMap<&'static str, u64>,
+    /// Files that left delegation, by reason.
+    pub fallbacks: BTreeMap<&'static str, u64>,
+    /// Staged writes the file system refused.
+    pub drain_errors: u64,
+    /// Most memory the daemon has had resident, bytes.
+    pub peak_rss_bytes: u64,
+}
+
+/// Counts of one session, or of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) sessions: u64,
+    /// Bytes of staged writes that reached the file system.
+    pub(crate) bytes_drained: u64,
+    /// Bytes written by requests.
+    pub(crate) bytes_executed: u64,
+    pub(crate) drain_errors: u64,
+    /// By number on the wire.
+    requests: [u64; KINDS],
+    /// As the clients counted; any value may stand here.
+    counters: [u64; COUNTER_COUNT],
+}
+
+const KINDS: usize = Kind::ALL.len() + 1;
+const _: () = assert!(COUNTER_COUNT <= COUNTERS);
+
+impl Totals {
+    /// Of one session that has done nothing yet.
+    pub(crate) fn of_session() -> Self {
+        Self { sessions: 1, ..Self::default() }
+    }
+
+    /// Counts a request.
+    pub(crate) fn count(&mut self, kind: Kind) {
+        if let Some(count) = self.requests.get_mut(kind as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Adds what clients have counted, which may be nonsense.
+    pub(crate) fn add_counters(&mut self, counters: impl Iterator<Item = u64>) {
+        for (sum, count) in self.counters.iter_mut().zip(counters) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.bytes_drained += other.bytes_drained;
+        self.bytes_executed += other.bytes_executed;
+        self.drain_errors += other.drain_errors;
+        for (sum, count) in self.requests.iter_mut().zip(other.requests) {
+            *sum += count;
+        }
+        self.add_counters(other.counters.iter().copied());
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let by_reason = |counter: fn(Reason) -> Counter| {
+            let counts = Reason::ALL.map(|reason| (reason.name(), self.counter(counter(reason))));
+            counts.into_iter().filter(|(_, count)| *count > 0).collect()
+        };
+        let requests = Kind::ALL.into_iter().map(|kind| {
+            let count = self.requests.get(kind as usize).copied().unwrap_or_default();
+            (kind.name(), count)
+        });
+        Summary {
+            sessions: self.sessions,
+            files: self.counter(Counter::Files),
+            bytes_written: self.counter(Counter::BytesWritten),
+            bytes_read: self.counter(Counter::BytesRead),
+            bytes_delegated: self.counter(Counter::BytesStaged).saturating_add(self.bytes_executed),
+            bytes_staged: self.counter(Counter::BytesStaged),
+            bytes_undelegated: by_reason(Counter::BytesUndelegated),
+            requests: requests.filter(|(_, count)| *count > 0).collect(),
+            fallbacks: by_reason(Counter::Fallbacks),
+            drain_errors: self.drain_errors,
+            peak_rss_bytes: peak_rss(),
+        }
+    }
+
+    fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(counter.index()).copied().unwrap_or_default()
+    }
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            sessions: 0,
+            bytes_drained: 0,
+            bytes_executed: 0,
+            drain_errors: 0,
+            requests: [0; KINDS],
+            counters: [0; COUNTER_COUNT],
+        }
+    }
+}
+
+/// Most memory this process has had resident, bytes; zero when the kernel does not say.
+pub(crate) fn peak_rss() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_told_by_name_and_zeros_left_out() {
+        let mut session = Totals { sessions: 1, bytes_executed: 5, ..Totals::default() };
+        session.count(Kind::Close);
+        let mut counters = [0; COUNTER_COUNT];
+        counters[Counter::BytesStaged.index()] = 37;
+        counters[Counter::Fallbacks(Reason::Mapped).index()] = 2;
+        session.add_counters(counters.into_iter());
+
+        let mut all = Totals::default();
+        all.add(&session);
+        all.add(&session);
+        let summary = all.summary();
+
+        assert_eq!((summary.sessions, summary.bytes_staged), (2, 74));
+        assert_eq!(summary.bytes_delegated, 84);
+        assert_eq!(summary.requests, BTreeMap::from([("close", 2)]));
+        assert_eq!(summary.fallbacks, BTreeMap::from([("mapped", 4)]));
+        assert!(summary.bytes_undelegated.is_empty());
+        assert!(summary.peak_rss_bytes > 0);
+    }
+
+    #[test]
+    fn forged_counters_do_not_overflow() {
+        let mut totals = Totals::default();
+        totals.add_counters([u64::MAX; COUNTER_COUNT].into_iter());
+        totals.add_counters([u64::MAX; COUNTER_COUNT].into_iter());
+        assert_eq!(totals.summary().bytes_delegated, u64::MAX);
+    }
+}

@@ -1,0 +1,48 @@
+//! What a daemon says of itself: the answer to every question.
+
+use std::{process, sync::atomic::Ordering};
+
+use serde::Serialize;
+
+use crate::{
+    mail::lock,
+    node::{CoreReport, Mail, Node, Report},
+    statistics::{Summary, Totals, peak_rss},
+};
+
+#[derive(Debug, Serialize)]
+struct Status {
+    pid: u32,
+    version: &'static str,
+    sessions: usize,
+    files: usize,
+    cores: Vec<CoreReport>,
+    staged_bytes: u64,
+    peak_rss_bytes: u64,
+    summary: Summary,
+}
+
+/// The state of the daemon as a JSON document.
+pub(crate) async fn document(node: &Node) -> Vec<u8> {
+    let reports = node.ask_all(Mail::Report).await;
+    let status = Status {
+        pid: process::id(),
+        version: env!("CARGO_PKG_VERSION"),
+        sessions: node.session_count(),
+        files: lock(&node.registry).count(),
+        staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
+        peak_rss_bytes: peak_rss(),
+        summary: totals(node, &reports).summary(),
+        cores: reports.into_iter().map(|report| report.core).collect(),
+    };
+    serde_json::to_vec(&status).unwrap_or_default()
+}
+
+/// Everything counted so far: by sessions that have ended, by `reports` of live ones, and by
+/// processes without a session.
+pub(crate) fn totals(node: &Node, reports: &[Report]) -> Totals {
+    let mut totals = lock(&node.totals).clone();
+    reports.iter().for_each(|report| totals.add(&report.totals));
+    totals.add_counters(node.shared().counters.iter().map(|word| word.load(Ordering::Relaxed)));
+    totals
+}
