@@ -85,7 +85,7 @@ pub(crate) struct Flags {
     /// `**` crosses folders, a relative GLOB starts at the current folder.
     #[arg(long = "rule", value_name = "GLOB=POLICY")]
     rules: Vec<String>,
-    /// What an idle daemon core does: interrupt, park, spin, or poll-idle.
+    /// What an idle daemon core does: interrupt, park, or spin.
     #[arg(long, value_name = "POLICY")]
     idle: Option<String>,
     /// How the daemon executes file I/O: auto, uring, or threads.
@@ -155,19 +155,15 @@ impl Row {
 
 /// Every setting, checked.
 #[derive(Debug)]
-#[expect(dead_code, reason = "some settings are read by the daemon only")]
 pub(crate) struct Config {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) job: Option<String>,
     pub(crate) idle: Idle,
     pub(crate) engine: Engine,
     pub(crate) cores: Option<Cores>,
-    pub(crate) rules: Rules,
     pub(crate) staging: Size,
     pub(crate) memory: Size,
-    pub(crate) sync: bool,
     pub(crate) disable: bool,
-    pub(crate) fence_timeout: Span,
     pub(crate) preload: Option<PathBuf>,
     pub(crate) log: Level,
     /// The same settings in the order of [`SETTINGS`].
@@ -192,21 +188,42 @@ impl Config {
         Self::check(layers, environment)
     }
 
+    /// What `serve` has to be told so that it sees these settings, whatever stands in files.
+    pub(crate) fn daemon_flags(&self) -> Vec<(&'static str, String)> {
+        let mut flags =
+            vec![("--idle", self.idle.to_string()), ("--engine", self.engine.to_string())];
+        flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
+        flags
+    }
+
+    /// The settings that have no flag, as variables.
+    pub(crate) fn daemon_variables(&self) -> Vec<(String, String)> {
+        let rows = self.rows.iter().filter(|row| ["staging", "memory", "log"].contains(&row.name));
+        rows.filter_map(|row| Some((row.variable(), row.value.clone()?))).collect()
+    }
+
+    /// Cores of the daemon's executors; none: one executor that runs anywhere.
+    pub(crate) fn daemon_cores(&self) -> Vec<usize> {
+        let cores = self.cores.iter().flat_map(|Cores(cores)| cores);
+        cores.filter_map(|core| usize::try_from(*core).ok()).collect()
+    }
+
     fn check(layers: Layers, environment: &Environment) -> Result<Self, Failure> {
         let memory = Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
         let mut rows = Rows { layers, rows: Vec::new() };
+        // Only clients use these, and find them in their environment; here they are checked.
+        rows.take_rules(environment)?;
+        rows.take("sync", Switch(false))?;
+        rows.take("fence_timeout", FENCE_TIMEOUT)?;
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
             job: rows.take_optional("job", Ok)?,
             idle: rows.take("idle", Idle::Park)?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,
-            rules: rows.take_rules(environment)?,
             staging: rows.take("staging", STAGING)?,
             memory: rows.take("memory", memory)?,
-            sync: rows.take("sync", Switch(false))?.0,
             disable: rows.take("disable", Switch(false))?.0,
-            fence_timeout: rows.take("fence_timeout", FENCE_TIMEOUT)?,
             preload: rows.take_path("preload", environment)?,
             log: rows.take("log", Level::Warn)?,
             rows: rows.rows,

@@ -31,7 +31,8 @@ pub(crate) struct Args {
 
 pub(crate) fn env(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &args.flags)?;
-    let variables = variables(&config, environment)?;
+    let job = Job::find(&config, environment)?;
+    let variables = variables(&config, &job, environment)?;
     if args.json {
         let document: Map<_, _> =
             variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -42,9 +43,12 @@ pub(crate) fn env(args: &Args, environment: &Environment) -> Result<(), Failure>
 }
 
 /// The loader's variable, the job, its folder, and every setting that somebody set.
-fn variables(config: &Config, environment: &Environment) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn variables(
+    config: &Config,
+    job: &Job,
+    environment: &Environment,
+) -> Result<Vec<(String, String)>, Failure> {
     let library = library::find(config)?;
-    let job = Job::find(config, environment)?;
     let mut variables = vec![
         (LD_PRELOAD.to_owned(), text(&library::preloading(environment, &library))?),
         ("KAKEHI_JOB".to_owned(), job.name.clone()),

@@ -46,6 +46,24 @@ impl Failure {
         Self { code, what: text(&what), why: text(&why), advice: text(&advice) }
     }
 
+    /// The same, but in `run`, where the codes of other failures are the program's.
+    pub(crate) fn ours(self) -> Self {
+        Self { code: if self.code == Code::Usage { self.code } else { Code::Ours }, ..self }
+    }
+
+    /// What the daemon, or the way to it, says.
+    pub(crate) fn of_daemon(why: &daemon::Error) -> Self {
+        let code = match why {
+            daemon::Error::Unreachable { .. } => Code::Unreachable,
+            _ => Code::Failure,
+        };
+        // The error says what, why, and what to do in one line already.
+        let text = why.to_string();
+        let (what, advice) = text.split_once("; ").unwrap_or((&text, "see 'kakehi doctor'"));
+        let (what, why) = what.split_once(": ").unwrap_or(("the daemon", what));
+        Self::new(code, what, why, advice)
+    }
+
     pub(crate) fn usage(
         what: impl fmt::Display,
         why: impl fmt::Display,

@@ -10,7 +10,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::{fs::MetadataExt as _, net::UnixStream},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process,
 };
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The daemon's socket in the job's folder.
-const SOCKET: &str = "daemon.sock";
+const SOCKET: &str = "socket";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
 const NAME_LEN_MAX: usize = 64;
@@ -88,14 +88,14 @@ impl Job {
         }
     }
 
-    /// Connects to the daemon of this job.
-    ///
-    /// # Errors
-    ///
-    /// `Unreachable` when nobody listens; else as [`verify`](Self::verify).
-    pub(crate) fn connect(&self) -> Result<UnixStream, Failure> {
-        self.verify()?;
-        UnixStream::connect(self.socket()).map_err(|why| self.unreachable(&why))
+    /// Removes the folder of a daemon that has ended.
+    pub(crate) fn remove(&self) {
+        // Somebody may have put something else there, or be starting the next daemon: then it stays.
+        fs::remove_file(self.folder.join("lock")).ok();
+        fs::remove_dir(&self.folder).ok();
+        if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
+            fs::remove_dir(parent).ok();
+        }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

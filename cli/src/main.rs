@@ -5,20 +5,25 @@
 mod bench;
 mod check;
 mod config;
+mod cores;
 mod doctor;
 mod drain;
 mod env;
 mod failure;
 mod finding;
 mod job;
+mod launch;
 mod library;
 mod loader;
+mod log;
 mod machine;
 mod output;
+mod report;
 mod run;
 mod serve;
 mod settings;
 mod show;
+mod signals;
 mod size;
 mod span;
 mod status;
@@ -59,11 +64,13 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
         Ok(arguments) => start(&arguments.command, &Environment::read()),
-        Err(why) if !why.use_stderr() => output::print(&why.render().to_string()),
+        Err(why) if !why.use_stderr() => {
+            output::print(&why.render().to_string()).map(|()| ExitCode::SUCCESS)
+        }
         Err(why) => Err(usage(&why)),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             // Nobody is left to tell when standard error is gone; the code still says it.
             writeln!(io::stderr(), "{failure}").ok();
@@ -72,9 +79,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(command: &Command, environment: &Environment) -> Result<(), Failure> {
-    match command {
-        Command::Run(args) => run::run(args, environment),
+fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {
+    let done = match command {
+        Command::Run(args) => return run::run(args, environment),
         Command::Serve(args) => serve::serve(args, environment),
         Command::Status(args) => status::status(args, environment),
         Command::Drain(args) => drain::drain(args, environment),
@@ -83,7 +90,8 @@ fn start(command: &Command, environment: &Environment) -> Result<(), Failure> {
         Command::Env(args) => env::env(args, environment),
         Command::Config(args) => show::config(args, environment),
         Command::Bench(args) => bench::bench(args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// The parser's several lines as one.

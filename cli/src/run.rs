@@ -12,8 +12,6 @@ use std::{
     process::{Command, ExitCode, ExitStatus},
 };
 
-use daemon::control;
-
 use crate::{
     config::{Config, Environment, Flags},
     cores,

@@ -13,7 +13,7 @@ use std::{
 pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
-    ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
+    ("idle", "what an idle daemon core does: interrupt, park, spin"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
@@ -54,7 +54,6 @@ macro_rules! words {
 
 words! {
     /// What an idle daemon core does.
-    #[expect(clippy::enum_variant_names, reason = "poll-idle is the name users know")]
     Idle {
         /// A doorbell for every request and every completion: the conventional baseline.
         Interrupt = "interrupt",
@@ -62,8 +61,6 @@ words! {
         Park = "park",
         /// Polls on, on a core of its own.
         Spin = "spin",
-        /// Polls while nobody else wants the core.
-        PollIdle = "poll-idle",
     }
 }
 
@@ -127,6 +124,26 @@ impl FromStr for Switch {
             "1" | "true" | "yes" | "on" => Ok(Self(true)),
             "0" | "false" | "no" | "off" => Ok(Self(false)),
             _ => Err(format!("'{text}' is not one of 1, 0, true, false, yes, no, on, off")),
+        }
+    }
+}
+
+impl From<Idle> for daemon::Idle {
+    fn from(idle: Idle) -> Self {
+        match idle {
+            Idle::Interrupt => Self::Interrupt,
+            Idle::Park => Self::Park,
+            Idle::Spin => Self::Spin,
+        }
+    }
+}
+
+impl From<Engine> for daemon::Choice {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Auto,
+            Engine::Uring => Self::Uring,
+            Engine::Threads => Self::Threads,
         }
     }
 }

@@ -56,7 +56,8 @@ fn text(status: &Value) -> String {
     );
     for core in status["cores"].as_array().into_iter().flatten() {
         let count = |name: &str| core[name].as_u64().unwrap_or(0);
-        let name = core["core"].as_u64().map_or("any core".to_owned(), |core| format!("core {core}"));
+        let name =
+            core["core"].as_u64().map_or("any core".to_owned(), |core| format!("core {core}"));
         text += &format!(
             "{name}: {}, {} turns, {} parks\n",
             core["engine"].as_str().unwrap_or("?"),

@@ -15,7 +15,19 @@ const ANSWER_LEN_MAX: usize = 64 << 10;
 /// Keeps the daemon of a folder alive until dropped.
 #[derive(Debug)]
 pub struct Attachment {
-    _socket: OwnedFd,
+    socket: OwnedFd,
+}
+
+impl Attachment {
+    /// Lets the attachment outlive an `exec`: the program that this process becomes keeps it, and
+    /// so does whatever that program starts, until the last of them has ended.
+    ///
+    /// # Errors
+    ///
+    /// As `fcntl(2)`.
+    pub fn inherit(&self) -> io::Result<()> {
+        Ok(rustix::io::fcntl_setfd(&self.socket, rustix::io::FdFlags::empty())?)
+    }
 }
 
 /// Asks the daemon in `folder` and returns its answer, one JSON document.
@@ -45,7 +57,7 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 ///
 /// Those of [`ask`].
 pub fn attach(folder: &Path) -> Result<Attachment, Error> {
-    Ok(Attachment { _socket: greet(folder, Role::Run)? })
+    Ok(Attachment { socket: greet(folder, Role::Run)? })
 }
 
 /// Connects and exchanges greetings.

@@ -139,13 +139,14 @@ impl<S: Storage> OpenFile<S> {
     }
 
     /// Replaces the drained log.
-    pub(crate) fn attach(&self, log: Log) {
-        let mut consumer = Consumer::new(log.len);
-        // Overwrites what the old log's last release may have stored after the client's reset.
-        consumer.release(self.shared(), 0);
-        self.consumer.set(consumer);
-        self.log.set(log);
-        self.pace.reset();
+    pub(crate) fn attach(&self, log: Log) -> bool {
+        let mut consumer = self.consumer.get();
+        let attached = consumer.attach(self.shared(), log.len);
+        if attached {
+            self.consumer.set(consumer);
+            self.log.set(log);
+        }
+        attached
     }
 
     /// The oldest published stretches, up to `budget` bytes.

@@ -41,12 +41,6 @@ impl Pace {
     pub(crate) fn want(&self, position: u64) {
         self.wanted.set(position);
     }
-
-    /// Starts anew with another log.
-    pub(crate) fn reset(&self) {
-        self.seen.set(0);
-        self.wanted.set(0);
-    }
 }
 
 impl<S: Storage> OpenFile<S> {

@@ -164,7 +164,9 @@ async fn on_file<S: Storage>(
         }
         Request::Attach { arena_at, len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
-            file.attach(Log { at: arena_at, len });
+            if !file.attach(Log { at: arena_at, len }) {
+                return Err(Errno::BUSY);
+            }
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
         Request::Materialize { .. } => {

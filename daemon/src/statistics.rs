@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fs};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shm::COUNTERS;
 use wire::{COUNTER_COUNT, Counter, Kind, Reason};
 
 /// What a job's files went through, for people and scripts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Client processes served.
     pub sessions: u64,
@@ -22,11 +22,11 @@ pub struct Summary {
     /// Bytes accepted into staging.
     pub bytes_staged: u64,
     /// Bytes written past the daemon, by reason.
-    pub bytes_undelegated: BTreeMap<&'static str, u64>,
+    pub bytes_undelegated: BTreeMap<String, u64>,
     /// Requests answered, by kind.
-    pub requests: BTreeMap<&'static str, u64>,
+    pub requests: BTreeMap<String, u64>,
     /// Files that left delegation, by reason.
-    pub fallbacks: BTreeMap<&'static str, u64>,
+    pub fallbacks: BTreeMap<String, u64>,
     /// Staged writes the file system refused.
     pub drain_errors: u64,
     /// Most memory the daemon has had resident, bytes.
@@ -85,7 +85,11 @@ impl Totals {
     pub(crate) fn summary(&self) -> Summary {
         let by_reason = |counter: fn(Reason) -> Counter| {
             let counts = Reason::ALL.map(|reason| (reason.name(), self.counter(counter(reason))));
-            counts.into_iter().filter(|(_, count)| *count > 0).collect()
+            counts
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect()
         };
         let requests = Kind::ALL.into_iter().map(|kind| {
             let count = self.requests.get(kind as usize).copied().unwrap_or_default();
@@ -99,7 +103,10 @@ impl Totals {
             bytes_delegated: self.counter(Counter::BytesStaged).saturating_add(self.bytes_executed),
             bytes_staged: self.counter(Counter::BytesStaged),
             bytes_undelegated: by_reason(Counter::BytesUndelegated),
-            requests: requests.filter(|(_, count)| *count > 0).collect(),
+            requests: requests
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
             peak_rss_bytes: peak_rss(),

@@ -21,13 +21,14 @@ pub struct Config {
 pub enum Setting {
     /// `KAKEHI_SOCKET`: the job's folder. Without it nothing is delegated.
     Socket,
-    /// `KAKEHI_RULES`: `GLOB=POLICY` lines, globs absolute, first match wins.
+    /// `KAKEHI_RULES`: `GLOB=POLICY`, separated by `;`, globs absolute, first match wins.
     Rules,
     /// `KAKEHI_SYNC`: `1` makes every write return when it is drained.
     Sync,
     /// `KAKEHI_DISABLE`: `1` leaves the program alone.
     Disable,
-    /// `KAKEHI_FENCE_TIMEOUT`: milliseconds to wait for a silent daemon before it is killed.
+    /// `KAKEHI_FENCE_TIMEOUT`: how long to wait for a silent daemon before it is
+    /// killed; a number and a unit.
     FenceTimeout,
 }
 
@@ -84,11 +85,10 @@ impl Config {
         match setting {
             Setting::Socket => self.folder.set(value).ok_or(wrong)?,
             Setting::Rules => self.rules.set(value).ok_or(wrong)?,
-            Setting::Sync => self.synchronous = value == b"1",
-            Setting::Disable => self.disabled = value == b"1",
+            Setting::Sync => self.synchronous = is_on(value),
+            Setting::Disable => self.disabled = is_on(value),
             Setting::FenceTimeout => {
-                let text = core::str::from_utf8(value).map_err(|_| wrong)?;
-                self.fence_timeout = Duration::from_millis(text.parse().map_err(|_| wrong)?);
+                self.fence_timeout = duration(value).ok_or(wrong)?;
             }
         }
         Ok(())
@@ -101,6 +101,25 @@ impl Config {
     pub(crate) fn rules(&self) -> &[u8] {
         self.rules.get()
     }
+}
+
+fn is_on(value: &[u8]) -> bool {
+    matches!(value, b"1" | b"true" | b"yes" | b"on")
+}
+
+/// `500ms`, `30s`, `5min`: a whole number and a unit.
+fn duration(value: &[u8]) -> Option<Duration> {
+    let split = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, unit) = value.split_at(split);
+    let number: u64 = core::str::from_utf8(number).ok()?.parse().ok()?;
+    let millis = match unit {
+        b"ms" => 1,
+        b"s" => 1000,
+        b"min" => 60_000,
+        b"h" => 3_600_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(number.checked_mul(millis)?))
 }
 
 impl Default for Config {
@@ -135,5 +154,25 @@ impl<const MAX: usize> Text<MAX> {
 impl<const MAX: usize> fmt::Debug for Text<MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.get().escape_ascii(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_taken_or_named_as_wrong() {
+        let mut config = Config::new();
+        for (value, millis) in [("250ms", 250), ("30s", 30_000), ("2min", 120_000)] {
+            assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), Ok(()));
+            assert_eq!(config.fence_timeout, Duration::from_millis(millis));
+        }
+        for value in ["", "30", "s", "99999999999999999999s", "1 s"] {
+            let wrong = Err(SettingError(Setting::FenceTimeout));
+            assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), wrong, "{value}");
+        }
+        assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
+        assert_eq!(config.folder(), b"");
     }
 }

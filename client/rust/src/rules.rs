@@ -1,6 +1,6 @@
 //! Which policy serves a path.
 //!
-//! Rules are `GLOB=POLICY` lines with absolute globs; the first match wins, and what no rule names
+//! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what no rule names
 //! is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev`, `/proc`, and `/sys` are never
 //! delegated.
 
@@ -44,7 +44,7 @@ pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) 
 }
 
 fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
-    for rule in rules.split(|byte| *byte == b'\n') {
+    for rule in rules.split(|byte| *byte == b';') {
         let Some(split) = rule.iter().rposition(|byte| *byte == b'=') else { continue };
         let (glob, policy) = rule.split_at(split);
         if !matches(glob, path) {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_wins_and_the_rest_is_hybrid() {
-        let rules = b"/a/keep/**=pass\n/a/**=delegate\n";
+        let rules = b"/a/keep/**=pass;/a/**=delegate";
         assert_eq!(match_rules(rules, b"/a/keep/x"), Policy::Pass);
         assert_eq!(match_rules(rules, b"/a/x"), Policy::Delegate);
         assert_eq!(match_rules(rules, b"/b/x"), Policy::Hybrid);
