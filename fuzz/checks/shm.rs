@@ -67,7 +67,7 @@ pub(crate) fn lane_peer(data: &[u8]) {
                 let entries_at = bytes.len() / 8 - SLOTS * 8;
                 put_at(bytes, entries_at + (taken as usize + 1) % SLOTS * 8, &first);
             }
-            208..240 => match responder.next(lane) {
+            208..250 => match responder.next(lane) {
                 Ok(Some((seq, words))) => {
                     taken = taken.wrapping_add(1);
                     assert_eq!((seq, words[0] & u64::from(u32::MAX)), (taken, seq.into()));

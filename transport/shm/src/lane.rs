@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn entries_and_answers_cross_threads_in_order() {
-        let count = if cfg!(miri) { 100 } else { 100_000u64 };
+        let count = if cfg!(miri) { 100 } else { 10_000u64 };
         let lane = Box::<Lane>::default();
         thread::scope(|scope| {
             scope.spawn(|| {
