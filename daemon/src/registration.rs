@@ -89,6 +89,7 @@ pub(crate) fn admit<S: Storage>(
         session: session.id,
         slot,
         can_write: flags.has(FileFlags::WRITABLE),
+        is_demoted: false,
         segment: Arc::clone(&session.segment),
     };
     let others = lock(&core.node.registry).add(identity, opener);

@@ -15,12 +15,15 @@ pub(crate) struct Opener {
     pub(crate) session: u32,
     pub(crate) slot: u32,
     pub(crate) can_write: bool,
+    /// Stays so until the file is closed.
+    pub(crate) is_demoted: bool,
     pub(crate) segment: Arc<Segment>,
 }
 
 impl Opener {
     /// From now on the file's writes wait until they are drained.
-    pub(crate) fn demote(&self) {
+    pub(crate) fn demote(&mut self) {
+        self.is_demoted = true;
         if let Some(slot) = self.segment.slot(self.slot) {
             slot.demote();
         }
@@ -45,7 +48,7 @@ impl Registry {
         let others = if conflicts { openers.clone() } else { Vec::new() };
         openers.push(opener);
         if conflicts {
-            openers.iter().for_each(Opener::demote);
+            openers.iter_mut().for_each(Opener::demote);
         }
         others
     }
@@ -66,15 +69,23 @@ impl Registry {
     }
 
     /// Demotes every file of an inode and returns them.
-    pub(crate) fn demote(&self, identity: Identity) -> Vec<Opener> {
-        let openers = self.openers(identity);
-        openers.iter().for_each(Opener::demote);
-        openers
+    pub(crate) fn demote(&mut self, identity: Identity) -> Vec<Opener> {
+        self.0.get_mut(&identity).into_iter().flatten().for_each(Opener::demote);
+        self.openers(identity)
+    }
+
+    /// Demotes a file again whose slot was reset for another log, if it was.
+    pub(crate) fn renew(&mut self, identity: Identity, session: u32, slot: u32) {
+        let mut openers = self.0.get_mut(&identity).into_iter().flatten();
+        let opener = openers.find(|opener| opener.is(session, slot));
+        if let Some(opener) = opener.filter(|opener| opener.is_demoted) {
+            opener.demote();
+        }
     }
 
     /// Demotes every file there is.
-    pub(crate) fn demote_all(&self) {
-        self.0.values().flatten().for_each(Opener::demote);
+    pub(crate) fn demote_all(&mut self) {
+        self.0.values_mut().flatten().for_each(Opener::demote);
     }
 
     /// Registered files of an inode.
@@ -96,7 +107,7 @@ mod tests {
 
     fn opener(session: u32, can_write: bool) -> Opener {
         let segment = Arc::new(Segment::create(4096).expect("memfd").0);
-        Opener { core: 0, session, slot: 3, can_write, segment }
+        Opener { core: 0, session, slot: 3, can_write, is_demoted: false, segment }
     }
 
     fn is_demoted(opener: &Opener) -> bool {
@@ -111,6 +122,19 @@ mod tests {
         assert!(!is_demoted(&first));
         assert_eq!(registry.add(INODE, second.clone()).len(), 1);
         assert!(is_demoted(&first) && is_demoted(&second));
+    }
+
+    #[test]
+    fn demotion_outlives_a_new_log() {
+        let mut registry = Registry::default();
+        let first = opener(1, true);
+        registry.add(INODE, first.clone());
+        registry.renew(INODE, 1, 3);
+        assert!(!is_demoted(&first));
+        registry.demote(INODE);
+        first.segment.slot(3).expect("a slot").reset();
+        registry.renew(INODE, 1, 3);
+        assert!(is_demoted(&first));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::{
     core::{Core, Departure},
     drain::{self, write_all},
     file::{Log, OpenFile, Piece},
+    mail::lock,
     namespace, readahead, registration,
     session::{Session, Ticket},
     settle,
@@ -132,6 +133,7 @@ async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) 
         Work::File(file, request) => on_file(core, ticket, &file, request).await,
         Work::Names(call) => namespace::run(core, ticket, call).await,
         Work::FlushAll => {
+            registration::hear(core, session);
             drain::drain_session(core, session).await;
             Ok(0)
         }
@@ -165,6 +167,7 @@ async fn on_file<S: Storage>(
         Request::Attach { arena_at, len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
             file.attach(Log { at: arena_at, len });
+            lock(&core.node.registry).renew(file.identity, file.session, file.slot);
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
         Request::Materialize { .. } => {

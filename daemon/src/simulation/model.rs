@@ -1,0 +1,118 @@
+//! What the files must hold: every accepted byte, in the order of acceptance.
+
+use std::{collections::HashMap, rc::Rc};
+
+use shm::staging::APPEND;
+
+use super::storage::Disk;
+
+/// A client writes only to its own region of a shared file.
+pub(super) const REGION_LEN: u64 = 8 << 10;
+
+/// The accepted bytes of every file.
+pub(super) struct Model {
+    disk: Rc<Disk>,
+    files: HashMap<u64, Vec<Byte>>,
+    stamp: u64,
+}
+
+/// The last byte accepted for a place in a file.
+#[derive(Clone, Copy, Default)]
+struct Byte {
+    value: u8,
+    /// When it was accepted; zero for never.
+    stamp: u64,
+}
+
+impl Model {
+    pub(super) fn new(disk: Rc<Disk>) -> Self {
+        Self { disk, files: HashMap::new(), stamp: 0 }
+    }
+
+    /// Notes bytes as accepted.
+    pub(super) fn accept(&mut self, inode: u64, at: u64, bytes: &[u8]) {
+        self.stamp += 1;
+        let file = self.files.entry(inode).or_default();
+        let at = if at == APPEND { file.len() } else { usize::try_from(at).unwrap() };
+        if file.len() < at + bytes.len() {
+            file.resize(at + bytes.len(), Byte::default());
+        }
+        for (byte, value) in file[at..].iter_mut().zip(bytes) {
+            *byte = Byte { value: *value, stamp: self.stamp };
+        }
+    }
+
+    /// Notes that bytes are being changed: until they are accepted, nothing is promised of them.
+    pub(super) fn blur(&mut self, inode: u64, at: u64, len: usize) {
+        self.accept(inode, at, &vec![0; len]);
+        let at = usize::try_from(at).unwrap();
+        let file = self.files.entry(inode).or_default();
+        file[at..at + len].iter_mut().for_each(|byte| byte.stamp = u64::MAX);
+    }
+
+    /// The present moment in the order of acceptance.
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Checks bytes that were read at `at`.
+    pub(super) fn check(&self, inode: u64, at: u64, bytes: &[u8]) {
+        let at = usize::try_from(at).unwrap();
+        for (offset, byte) in self.bytes(inode).iter().enumerate().skip(at) {
+            if byte.stamp == 0 || offset >= at + usize::try_from(REGION_LEN).unwrap() {
+                continue;
+            }
+            let found = bytes.get(offset - at).copied();
+            assert!(self.is_tainted(inode, offset) || found == Some(byte.value), "byte {offset}");
+        }
+    }
+
+    /// Checks what is stored of one client's region.
+    pub(super) fn check_region(&self, inode: u64, client: u64) {
+        let files = self.disk.files.borrow();
+        let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
+        let at = client * REGION_LEN;
+        self.check(inode, at, stored.get(usize::try_from(at).unwrap()..).unwrap_or_default());
+    }
+
+    /// Checks a file that was only appended to.
+    pub(super) fn check_appended(&self, inode: u64) {
+        let files = self.disk.files.borrow();
+        let Some(stored) = files.get(&inode) else { return assert!(self.bytes(inode).is_empty()) };
+        if !stored.tainted.contains(&true) {
+            let expected: Vec<u8> = self.bytes(inode).iter().map(|byte| byte.value).collect();
+            assert!(stored.bytes == expected, "appended bytes are not those accepted");
+        }
+    }
+
+    /// Checks that what was accepted up to `stamp`, and not overwritten since, is stored.
+    pub(super) fn check_settled(&self, inode: u64, stamp: u64) {
+        if inode >= 100 {
+            return self.check_appended(inode);
+        }
+        let files = self.disk.files.borrow();
+        for (offset, byte) in self.bytes(inode).iter().enumerate() {
+            if byte.stamp == 0 || byte.stamp > stamp || self.is_tainted(inode, offset) {
+                continue;
+            }
+            let stored = files.get(&inode).and_then(|stored| stored.bytes.get(offset));
+            assert_eq!(stored, Some(&byte.value), "byte {offset} of inode {inode}");
+        }
+    }
+
+    /// Checks everything.
+    pub(super) fn check_all(&self) {
+        for inode in self.files.keys() {
+            self.check_settled(*inode, self.stamp);
+        }
+    }
+
+    fn bytes(&self, inode: u64) -> &[Byte] {
+        self.files.get(&inode).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_tainted(&self, inode: u64, offset: usize) -> bool {
+        let files = self.disk.files.borrow();
+        files.get(&inode).and_then(|stored| stored.tainted.get(offset)).is_some_and(|t| *t)
+    }
+}
