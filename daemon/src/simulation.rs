@@ -13,9 +13,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{
-    Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, Unpark,
-};
+use executor::{Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, Unpark};
 use fastrand::Rng;
 use shm::lane::Requester;
 
@@ -25,7 +23,12 @@ use self::{
     storage::{Disk, SimStorage},
 };
 use crate::{
-    admission::Admission, core::Core, lanes::Lanes, mail::lock, node::Node, registration,
+    admission::Admission,
+    core::Core,
+    lanes::Lanes,
+    mail::lock,
+    node::Node,
+    registration,
     session::{Segment, Session},
 };
 

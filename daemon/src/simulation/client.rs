@@ -251,7 +251,7 @@ impl Client {
         let len = self.ask(request).await.expect("reads do not fail here");
         let mut bytes = vec![0; usize::try_from(len).unwrap()];
         copy::copy_out(&mut bytes, &self.segment.arena()[usize::try_from(SCRATCH_AT).unwrap()..]);
-        self.model.borrow().check(inode, at, &bytes);
+        self.model.borrow().check_read(inode, self.index, &bytes);
     }
 
     /// Writes past the log, over what is staged. Errors are the request's own.

@@ -1,18 +1,18 @@
 //! What the files must hold: every accepted byte, in the order of acceptance.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::BTreeMap, rc::Rc};
 
 use shm::staging::APPEND;
 
-use super::storage::Disk;
+use super::{CLIENTS, storage::Disk};
 
 /// A client writes only to its own region of a shared file.
-pub(super) const REGION_LEN: u64 = 8 << 10;
+pub(super) const REGION_LEN: u64 = 4 << 10;
 
 /// The accepted bytes of every file.
 pub(super) struct Model {
     disk: Rc<Disk>,
-    files: HashMap<u64, Vec<Byte>>,
+    files: BTreeMap<u64, Vec<Byte>>,
     stamp: u64,
 }
 
@@ -26,7 +26,7 @@ struct Byte {
 
 impl Model {
     pub(super) fn new(disk: Rc<Disk>) -> Self {
-        Self { disk, files: HashMap::new(), stamp: 0 }
+        Self { disk, files: BTreeMap::new(), stamp: 0 }
     }
 
     /// Notes bytes as accepted.
@@ -55,24 +55,18 @@ impl Model {
         self.stamp
     }
 
-    /// Checks bytes that were read at `at`.
-    pub(super) fn check(&self, inode: u64, at: u64, bytes: &[u8]) {
-        let at = usize::try_from(at).unwrap();
-        for (offset, byte) in self.bytes(inode).iter().enumerate().skip(at) {
-            if byte.stamp == 0 || offset >= at + usize::try_from(REGION_LEN).unwrap() {
-                continue;
-            }
-            let found = bytes.get(offset - at).copied();
-            assert!(self.is_tainted(inode, offset) || found == Some(byte.value), "byte {offset}");
-        }
+    /// Checks what a client has read of its region.
+    pub(super) fn check_read(&self, inode: u64, client: u64, bytes: &[u8]) {
+        let at = usize::try_from(client * REGION_LEN).unwrap();
+        self.compare(inode, at, bytes, self.stamp);
     }
 
     /// Checks what is stored of one client's region.
     pub(super) fn check_region(&self, inode: u64, client: u64) {
         let files = self.disk.files.borrow();
         let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
-        let at = client * REGION_LEN;
-        self.check(inode, at, stored.get(usize::try_from(at).unwrap()..).unwrap_or_default());
+        let at = usize::try_from(client * REGION_LEN).unwrap();
+        self.compare(inode, at, stored.get(at..).unwrap_or_default(), self.stamp);
     }
 
     /// Checks a file that was only appended to.
@@ -91,12 +85,10 @@ impl Model {
             return self.check_appended(inode);
         }
         let files = self.disk.files.borrow();
-        for (offset, byte) in self.bytes(inode).iter().enumerate() {
-            if byte.stamp == 0 || byte.stamp > stamp || self.is_tainted(inode, offset) {
-                continue;
-            }
-            let stored = files.get(&inode).and_then(|stored| stored.bytes.get(offset));
-            assert_eq!(stored, Some(&byte.value), "byte {offset} of inode {inode}");
+        let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
+        for client in 0..CLIENTS {
+            let at = usize::try_from(client * REGION_LEN).unwrap();
+            self.compare(inode, at, stored.get(at..).unwrap_or_default(), stamp);
         }
     }
 
@@ -107,12 +99,22 @@ impl Model {
         }
     }
 
-    fn bytes(&self, inode: u64) -> &[Byte] {
-        self.files.get(&inode).map_or(&[], Vec::as_slice)
+    /// Compares a region, found as `found`, with what was accepted up to `stamp`.
+    fn compare(&self, inode: u64, at: usize, found: &[u8], stamp: u64) {
+        let files = self.disk.files.borrow();
+        let tainted = files.get(&inode).map_or(&[][..], |stored| &stored.tainted);
+        let region = self.bytes(inode).iter().enumerate().skip(at);
+        for (offset, byte) in region.take(usize::try_from(REGION_LEN).unwrap()) {
+            if byte.stamp == 0 || byte.stamp > stamp || found.get(offset - at) == Some(&byte.value)
+            {
+                continue;
+            }
+            let is_tainted = tainted.get(offset).is_some_and(|tainted| *tainted);
+            assert!(is_tainted, "byte {offset} of inode {inode} is not the one accepted last");
+        }
     }
 
-    fn is_tainted(&self, inode: u64, offset: usize) -> bool {
-        let files = self.disk.files.borrow();
-        files.get(&inode).and_then(|stored| stored.tainted.get(offset)).is_some_and(|t| *t)
+    fn bytes(&self, inode: u64) -> &[Byte] {
+        self.files.get(&inode).map_or(&[], Vec::as_slice)
     }
 }

@@ -49,12 +49,17 @@ pub(crate) fn dial(folder: &Path) -> OwnedFd {
 }
 
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    try_send(socket, bytes, fds).expect("sent");
+}
+
+fn try_send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)));
     }
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Receives one message with its descriptors; empty when the daemon has closed.
@@ -165,10 +170,27 @@ impl Client {
 
     /// Publishes any words.
     pub(crate) fn publish(&mut self, lane: usize, words: &Words) -> u32 {
+        self.try_publish(lane, words).expect("a free slot")
+    }
+
+    /// Publishes any words, unless the lane is full.
+    pub(crate) fn try_publish(&mut self, lane: usize, words: &Words) -> Option<u32> {
         let shared = self.session.shared().lane(lane).expect("a lane");
-        let seq = self.lanes[lane].publish(shared, words).expect("a free slot");
+        let seq = self.lanes[lane].publish(shared, words)?;
         self.raise(lane);
-        seq
+        Some(seq)
+    }
+
+    /// Believes that the file in `slot` has this log, whatever the daemon knows.
+    pub(crate) fn pretend_log(&mut self, slot: u32, log_at: usize, log_len: u64) {
+        self.files[slot as usize] = Some(Staged { producer: Producer::new(log_len), log_at });
+    }
+
+    pub(crate) fn arena(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let at = usize::try_from(at).expect("small");
+        copy::copy_out(&mut bytes, &self.session.arena()[at..]);
+        bytes
     }
 
     /// Waits until a request is completed.
@@ -189,7 +211,8 @@ impl Client {
         let (id, job) = (self.id() as usize, self.job.shared());
         let board = &job.boards[self.welcome.executor as usize];
         if job.ready[id].raise(lane, board, id) {
-            send(&self.socket, &Message::Doorbell.encode(), &[]);
+            // A session that the daemon has ended needs no doorbell.
+            try_send(&self.socket, &Message::Doorbell.encode(), &[]).ok();
         }
     }
 

@@ -37,7 +37,9 @@ fn ended_daemon_leaves_nothing_behind() {
     let client = Client::connect(&folder);
     control::ask(&folder, control::Control::Stop).expect("it serves");
     client.expect_end();
-    until("the folder is empty", || std::fs::read_dir(&folder).is_ok_and(|mut d| d.next().is_none()));
+    until("the folder is empty", || {
+        std::fs::read_dir(&folder).is_ok_and(|mut d| d.next().is_none())
+    });
     let asked = control::ask(&folder, control::Control::Status);
     assert!(matches!(asked, Err(Error::Unreachable { .. })), "{asked:?}");
     daemon.end();

@@ -19,7 +19,7 @@ fn create(daemon: &Daemon, name: &str) -> (PathBuf, File) {
 }
 
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i % 251).to_le_bytes()[0]).collect()
+    (0..=250).cycle().take(len).collect()
 }
 
 #[test]
