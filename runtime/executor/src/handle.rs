@@ -98,6 +98,12 @@ impl Handle {
     }
 }
 
+impl Clock for Handle {
+    fn now(&self) -> Instant {
+        self.0.clock.now()
+    }
+}
+
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("idle", &self.0.idle).finish_non_exhaustive()

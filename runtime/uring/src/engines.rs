@@ -7,12 +7,12 @@
 //! | local, cached | inline if in the page cache, else ring | inline while fast, else threads | ring | ring |
 //! | any other | threads | threads | threads | threads |
 //!
-//! Calls go to threads, and so does all that says ring where io_uring is not to be had. An inline
-//! call that takes more than a millisecond sends the writes of that device to threads for a second.
+//! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes of
+//! a device that proved slow go to threads for a second; see `slow`.
 
-use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
 
-use executor::{Armed, Handle, Instant, Notify, Source};
+use executor::{Armed, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refused, Token},
@@ -22,15 +22,10 @@ use crate::{
     operation::Operation,
     parker::Events,
     ring::Ring,
+    slow::SlowDevices,
     threads::Threads,
     waiting::Waiting,
 };
-
-/// An inline call longer than this makes its device slow.
-const INLINE_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// How long a device counts as slow.
-const SLOW_FOR: Duration = Duration::from_secs(1);
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +37,17 @@ pub enum Choice {
     Uring,
     /// Everything goes to engine threads.
     Threads,
+}
+
+/// Operations taken by each engine since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Performed on the spot.
+    pub inline: u64,
+    /// Given to io_uring.
+    pub ring: u64,
+    /// Given to engine threads.
+    pub threads: u64,
 }
 
 /// The engines of one executor. Cheap to clone.
@@ -62,7 +68,8 @@ struct State {
     /// Or why there is none.
     ring: Result<Ring, NoRing>,
     threads: Threads,
-    slow: Vec<SlowDevice>,
+    slow: SlowDevices,
+    counters: Counters,
     /// Which engine is reaped first, so that none uses up the budget of every visit.
     first: usize,
 }
@@ -71,11 +78,6 @@ struct State {
 enum NoRing {
     NotWanted,
     Failed(io::Error),
-}
-
-struct SlowDevice {
-    device: u64,
-    until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,8 @@ impl Engines {
             inline: Inline::new(),
             ring,
             threads: Threads::new(thread_count, events.unparker()),
-            slow: Vec::new(),
+            slow: SlowDevices::default(),
+            counters: Counters::default(),
             first: 0,
         };
         let engines = Self(Rc::new(Inner {
@@ -204,6 +207,12 @@ impl Engines {
         }
     }
 
+    /// Operations taken by each engine since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.state.borrow().counters
+    }
+
     async fn transfer(self, file: File, operation: Operation) -> io::Result<usize> {
         let len = self.run(Some(&file), operation).await?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
@@ -268,44 +277,38 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let route = file.map_or(Route::Threads, |file| self.route(file, &operation, handle));
+        let route = file.map_or(Route::Threads, |file| {
+            route(self.choice, file.kind(), &operation, self.slow.contains(file.device(), handle))
+        });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
             Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
             Route::Cached => match self.inline.submit_cached(operation, token) {
                 Some(cold) => self.submit_ring(cold, token),
-                None => Ok(()),
+                None => {
+                    self.counters.inline += 1;
+                    Ok(())
+                }
             },
             Route::Ring => self.submit_ring(operation, token),
-            Route::Threads => self.threads.submit(operation, token),
-        }
-    }
-
-    /// The table at the head of this file.
-    fn route(&mut self, file: &File, operation: &Operation, handle: &Handle) -> Route {
-        match (self.choice, file.kind(), operation) {
-            (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
-            (Choice::Uring, ..) => Route::Ring,
-            (_, Kind::Memory, _) => Route::Inline,
-            (_, Kind::Direct, _) => Route::Ring,
-            (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
-            (_, Kind::Cached, Operation::Write { .. }) if self.is_slow(file, handle) => {
-                Route::Threads
-            }
-            (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
-            (_, Kind::Cached, _) => Route::Ring,
-            (_, Kind::Other, _) => Route::Threads,
+            Route::Threads => self.submit_threads(operation, token),
         }
     }
 
     fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
-        match &mut self.ring {
-            Ok(ring) => ring.submit(operation, token),
-            Err(_) => self.threads.submit(operation, token),
-        }
+        let Ok(ring) = &mut self.ring else { return self.submit_threads(operation, token) };
+        ring.submit(operation, token)?;
+        self.counters.ring += 1;
+        Ok(())
     }
 
-    /// Performs the operation on the spot and remembers a device that was slow to take it.
+    fn submit_threads(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+        self.threads.submit(operation, token)?;
+        self.counters.threads += 1;
+        Ok(())
+    }
+
+    /// Performs the operation on the spot and notes a device that is slow to take it.
     fn submit_inline(
         &mut self,
         file: Option<&File>,
@@ -313,26 +316,14 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let start = handle.now();
-        let submitted = self.inline.submit(operation, token);
-        let end = handle.now();
-        if let Some(file) = file.filter(|file| file.kind() != Kind::Memory) {
-            if end.saturating_since(start) > INLINE_TIME_MAX {
-                self.slow.retain(|slow| slow.device != file.device());
-                self.slow.push(SlowDevice { device: file.device(), until: end + SLOW_FOR });
-            }
+        let device = file.filter(|file| file.kind() != Kind::Memory).map(File::device);
+        let observed = device.map(|device| self.slow.begin(device, handle));
+        self.inline.submit(operation, token)?;
+        self.counters.inline += 1;
+        if let Some(observed) = observed {
+            self.slow.end(&observed, handle);
         }
-        submitted
-    }
-
-    /// Forgets devices whose time is over.
-    fn is_slow(&mut self, file: &File, handle: &Handle) -> bool {
-        if self.slow.is_empty() {
-            return false;
-        }
-        let now = handle.now();
-        self.slow.retain(|slow| slow.until > now);
-        self.slow.iter().any(|slow| slow.device == file.device())
+        Ok(())
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
@@ -354,3 +345,68 @@ impl State {
 }
 
 const ENGINE_COUNT: usize = 3;
+
+/// The table at the head of this file. `slow`: the device was slow to take a write.
+fn route(choice: Choice, kind: Kind, operation: &Operation, slow: bool) -> Route {
+    match (choice, kind, operation) {
+        (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
+        (Choice::Uring, ..) | (_, Kind::Direct, _) => Route::Ring,
+        (_, Kind::Memory, _) => Route::Inline,
+        (_, Kind::Other, _) => Route::Threads,
+        (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
+        (_, Kind::Cached, Operation::Write { .. }) if slow => Route::Threads,
+        (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
+        (_, Kind::Cached, Operation::Sync { .. } | Operation::Fetch { .. }) => Route::Ring,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File as StdFile, os::fd::OwnedFd};
+
+    use super::*;
+    use crate::memory::Heap;
+
+    fn operations() -> [Operation; 5] {
+        let file = Arc::new(OwnedFd::from(StdFile::open("/dev/null").expect("is there")));
+        let (at, len, buffers) = (0, 1, || Buffers::from(Heap::buffer(1)));
+        [
+            Operation::Read { file: file.clone(), at, into: buffers() },
+            Operation::Write { file: file.clone(), at, from: buffers() },
+            Operation::Sync { file: file.clone(), data_only: true },
+            Operation::Fetch { file, at, len },
+            Operation::Call(Box::new(|| Ok(0))),
+        ]
+    }
+
+    fn routes(choice: Choice, kind: Kind, slow: bool) -> [Route; 5] {
+        operations().map(|operation| route(choice, kind, &operation, slow))
+    }
+
+    #[test]
+    fn routes_are_those_of_the_table() {
+        use Route::{Cached, Inline, Ring, Threads};
+        let auto = |kind| routes(Choice::Auto, kind, false);
+        assert_eq!(auto(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
+        assert_eq!(auto(Kind::Direct), [Ring, Ring, Ring, Ring, Threads]);
+        assert_eq!(auto(Kind::Cached), [Cached, Inline, Ring, Ring, Threads]);
+        assert_eq!(auto(Kind::Other), [Threads; 5]);
+    }
+
+    #[test]
+    fn a_slow_device_keeps_writes_off_the_executor() {
+        use Route::{Cached, Inline, Ring, Threads};
+        let slow = |kind| routes(Choice::Auto, kind, true);
+        assert_eq!(slow(Kind::Cached), [Cached, Threads, Ring, Ring, Threads]);
+        assert_eq!(slow(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
+    }
+
+    #[test]
+    fn a_choice_overrides_the_table() {
+        use Route::{Ring, Threads};
+        for kind in [Kind::Memory, Kind::Direct, Kind::Cached, Kind::Other] {
+            assert_eq!(routes(Choice::Uring, kind, false), [Ring, Ring, Ring, Ring, Threads]);
+            assert_eq!(routes(Choice::Threads, kind, false), [Threads; 5]);
+        }
+    }
+}

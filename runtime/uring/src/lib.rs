@@ -14,11 +14,12 @@ mod operation;
 mod parker;
 mod plain;
 mod ring;
+mod slow;
 mod threads;
 mod waiting;
 
 pub use engine::{Engine, Refusal, Refused, Token};
-pub use engines::{Choice, Engines};
+pub use engines::{Choice, Counters, Engines};
 pub use file::File;
 pub use inline::{INLINE_LEN_MAX, Inline};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};

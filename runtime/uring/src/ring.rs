@@ -303,3 +303,103 @@ fn entry(operation: &Operation, sink: &Buffer) -> Option<(squeue::Entry, Box<[li
 fn result(value: i32) -> io::Result<u64> {
     u64::try_from(value).map_err(|_| io::Error::from_raw_os_error(value.wrapping_neg()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{rc::Rc, sync::Arc};
+
+    use executor::{Config, Executor, ManualClock};
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    struct Bench {
+        ring: Ring,
+        clock: Rc<ManualClock>,
+        read: Arc<OwnedFd>,
+        _write: OwnedFd,
+        _executor: Executor,
+    }
+
+    impl Bench {
+        /// A ring, and a pipe whose reads stay in flight; `None` where io_uring is forbidden.
+        fn new() -> Option<Self> {
+            let (events, clock) = (Events::new().unwrap(), Rc::new(ManualClock::new()));
+            let parker = Box::new(events.parker());
+            let executor = Executor::new(clock.clone(), parker, Config::default());
+            let ring = Ring::new(&executor.handle(), &events).ok()?;
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            Some(Self { ring, clock, read: Arc::new(read), _write: write, _executor: executor })
+        }
+
+        fn submit(&mut self) -> Result<(), Refused> {
+            let (file, into) = (self.read.clone(), Heap::buffer(1).into());
+            self.ring.submit(Operation::Read { file, at: 0, into }, Token(0))
+        }
+
+        fn queued_after_reap(&mut self) -> usize {
+            assert_eq!(self.ring.reap(16, &mut |_, _| {}), 0);
+            self.ring.queued
+        }
+    }
+
+    #[test]
+    fn a_lone_entry_is_submitted_at_the_next_visit() {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.submit().unwrap();
+        assert_eq!(bench.queued_after_reap(), 0);
+    }
+
+    #[test]
+    fn an_entry_is_held_for_20_us_while_others_are_in_flight() {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.submit().unwrap();
+        bench.queued_after_reap();
+        bench.submit().unwrap();
+        assert_eq!(bench.queued_after_reap(), 1);
+
+        bench.clock.advance(HELD_MAX);
+
+        assert_eq!(bench.queued_after_reap(), 0);
+    }
+
+    #[test]
+    fn a_full_batch_is_submitted_at_once() {
+        let Some(mut bench) = Bench::new() else { return };
+        for _ in 0..BATCH_LEN {
+            bench.submit().unwrap();
+        }
+        assert_eq!(bench.ring.queued, 0);
+    }
+
+    #[test]
+    fn arming_submits_everything() {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.submit().unwrap();
+        bench.queued_after_reap();
+        bench.submit().unwrap();
+
+        assert_eq!(bench.ring.arm(), Armed::Waits);
+
+        assert_eq!(bench.ring.queued, 0);
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_hands_the_operation_back() {
+        let Some(mut bench) = Bench::new() else { return };
+        for _ in 0..IN_FLIGHT_MAX {
+            bench.submit().unwrap();
+        }
+        let refused = bench.submit().expect_err("full");
+        assert_eq!(refused.refusal, Refusal::Full);
+        assert!(matches!(refused.operation, Operation::Read { .. }));
+    }
+
+    #[test]
+    fn a_call_is_not_for_a_ring() {
+        let call = Operation::Call(Box::new(|| Ok(0)));
+        let Some(mut bench) = Bench::new() else { return };
+        let refused = bench.ring.submit(call, Token(0)).expect_err("a ring cannot");
+        assert_eq!(refused.refusal, Refusal::Unsupported);
+    }
+}

@@ -5,9 +5,7 @@ use std::{cell::Cell, io, rc::Rc};
 use executor::Class;
 use uring::{Buffers, Choice, Engines, Heap};
 
-use crate::support::{Core, buffer, content, dirs, open};
-
-const CHOICES: [Choice; 3] = [Choice::Auto, Choice::Uring, Choice::Threads];
+use crate::support::{CHOICES, Core, buffer, content, dirs, open};
 
 #[test]
 fn every_operation_does_what_it_says_under_every_choice() {
@@ -20,7 +18,7 @@ fn every_operation_does_what_it_says_under_every_choice() {
     }
 }
 
-async fn every_operation(engines: Engines, dir: &tempfile::TempDir) -> io::Result<()> {
+pub(crate) async fn every_operation(engines: Engines, dir: &tempfile::TempDir) -> io::Result<()> {
     let file = open(dir, "data")?;
     let text = b"drop by drop or in a stream";
     assert_eq!(engines.write(&file, 3, buffer(text).into()).await?, text.len());
@@ -61,11 +59,8 @@ fn a_storm_of_completions_is_reaped_completely() {
                 });
             }
             let engines = core.engines.clone();
-            let handle = core.executor.handle();
+            core.turn_until(|| done.get() == 2000);
             core.run(async {
-                while done.get() < 2000 {
-                    handle.sleep(std::time::Duration::from_millis(1)).await;
-                }
                 let into = Heap::buffer(16_000);
                 assert_eq!(
                     engines.read(&file, 0, into.clone().into()).await.expect("read"),
@@ -77,4 +72,55 @@ fn a_storm_of_completions_is_reaped_completely() {
             });
         }
     }
+}
+
+#[test]
+fn a_long_inline_call_is_cut_and_says_so() {
+    for dir in dirs() {
+        let mut core = Core::new(Choice::Auto, 1);
+        let (engines, file) = (core.engines.clone(), open(&dir, "data").expect("created"));
+        let long = Heap::buffer(3 * uring::INLINE_LEN_MAX);
+
+        let written = core.run(engines.write(&file, 0, long.into())).expect("written");
+
+        assert_eq!((written, engines.counters().inline), (uring::INLINE_LEN_MAX, 1));
+    }
+}
+
+#[test]
+fn more_operations_than_fit_wait_for_room() {
+    let mut core = Core::new(Choice::Uring, 1);
+    let dir = dirs().swap_remove(0);
+    let file = open(&dir, "data").expect("created");
+    let done = Rc::new(Cell::new(0));
+    for at in 0..1000 {
+        let (read, done) = (core.engines.read(&file, at, Heap::buffer(1).into()), done.clone());
+        core.executor.handle().spawn(Class::Latency, async move {
+            assert_eq!(read.await.expect("empty"), 0);
+            done.set(done.get() + 1);
+        });
+    }
+
+    core.turn_until(|| done.get() == 1000);
+}
+
+#[test]
+fn direct_files_go_to_the_ring() {
+    let dir = dirs().swap_remove(0);
+    let path = dir.path().join("direct");
+    let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).expect("fits");
+    let mut options = std::fs::File::options();
+    options.read(true).write(true).create(true);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    let Ok(file) = options.open(path) else { return }; // Not on every file system.
+    let file = uring::File::new(file.into()).expect("a file");
+    let mut core = Core::new(Choice::Auto, 1);
+    let (engines, from, into) = (core.engines.clone(), Heap::buffer(8192), Heap::buffer(8192));
+    crate::support::fill(&from, 7);
+
+    assert_eq!(core.run(engines.write(&file, 0, from.into())).expect("aligned"), 8192);
+    assert_eq!(core.run(engines.read(&file, 0, into.clone().into())).expect("aligned"), 8192);
+
+    assert_eq!(content(&into), [7; 8192]);
+    assert_eq!(engines.counters().inline, 0);
 }

@@ -1,4 +1,9 @@
 //! Engines on real files, real rings and real threads.
 
+mod dropped;
 mod engines;
+mod errors;
+mod forbidden;
+mod memory;
+mod parker;
 mod support;

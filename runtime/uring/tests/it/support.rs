@@ -8,12 +8,15 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     sync::atomic::Ordering,
-    task::Context,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use executor::{Config, Executor, Handle, Sleep};
 use uring::{Buffer, Choice, Engines, Events, File, Heap, SystemClock};
+
+/// Every way to choose engines.
+pub(crate) const CHOICES: [Choice; 3] = [Choice::Auto, Choice::Uring, Choice::Threads];
 
 /// The longest any test waits for one thing.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -26,15 +29,17 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(choice: Choice, thread_count: usize) -> Self {
-        Self::with_config(choice, thread_count, Config::default())
-    }
-
-    pub(crate) fn with_config(choice: Choice, thread_count: usize, config: Config) -> Self {
         let events = Events::new().expect("epoll");
         let parker = Box::new(events.parker());
-        let executor = Executor::new(Rc::new(SystemClock), parker, config);
+        let executor = Executor::new(Rc::new(SystemClock), parker, Config::default());
         let engines = Engines::new(&executor.handle(), choice, thread_count, &events);
         Self { executor, engines }
+    }
+
+    /// One that gives everything to io_uring; `None` where that is forbidden.
+    pub(crate) fn with_ring() -> Option<Self> {
+        let core = Self::new(Choice::Uring, 1);
+        core.engines.describe().starts_with("io_uring").then_some(core)
     }
 
     /// Runs `future`, which must be ready before the deadline.
@@ -42,6 +47,27 @@ impl Core {
         let handle = self.executor.handle();
         self.executor.run_until(deadline(&handle, future))
     }
+
+    /// Gives what was submitted the time to go wrong.
+    pub(crate) fn turn_a_while(&mut self) {
+        let handle = self.executor.handle();
+        self.run(handle.sleep(Duration::from_millis(20)));
+    }
+
+    /// Goes on until `condition` holds, which must be before the deadline.
+    pub(crate) fn turn_until(&mut self, condition: impl Fn() -> bool) {
+        let handle = self.executor.handle();
+        self.run(async {
+            while !condition() {
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+}
+
+/// Polls once, as a task would whose future is then dropped.
+pub(crate) fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 async fn deadline<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
@@ -74,6 +100,10 @@ pub(crate) fn buffer(content: &[u8]) -> Buffer {
         byte.store(*value, Ordering::Relaxed);
     }
     buffer
+}
+
+pub(crate) fn fill(buffer: &Buffer, value: u8) {
+    buffer.bytes().iter().for_each(|byte| byte.store(value, Ordering::Relaxed));
 }
 
 pub(crate) fn content(buffer: &Buffer) -> Vec<u8> {

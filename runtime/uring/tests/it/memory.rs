@@ -1,0 +1,51 @@
+//! Buffers are checked parts of memory.
+
+use std::sync::Arc;
+
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+
+#[test]
+fn a_buffer_is_within_its_memory() {
+    let memory = Arc::new(Heap::new(10));
+    let buffer = |at, len| Buffer::new(memory.clone(), at, len);
+    assert_eq!(buffer(2, 8).expect("within").bytes().len(), 8);
+    assert!(buffer(10, 0).expect("at the end").is_empty());
+    for (at, len) in [(0, 11), (11, 0), (5, 6), (usize::MAX, 1), (1, usize::MAX)] {
+        assert!(buffer(at, len).is_none(), "{len} bytes at {at}");
+    }
+}
+
+#[test]
+fn heap_memory_is_page_aligned_and_zero() {
+    for len in [0, 1, 4096, 10_000] {
+        let heap = Heap::new(len);
+        assert_eq!(heap.bytes().len(), len);
+        assert_eq!(heap.bytes().as_ptr().addr() % 4096, 0);
+        assert!(
+            heap.bytes().iter().all(|byte| byte.load(std::sync::atomic::Ordering::Relaxed) == 0)
+        );
+    }
+}
+
+#[test]
+fn an_operation_has_one_to_64_buffers() {
+    let buffers = |count| Buffers::new(vec![Heap::buffer(3); count]);
+    assert!(buffers(0).is_none());
+    assert_eq!(buffers(BUFFER_COUNT_MAX).expect("the limit").len(), 3 * BUFFER_COUNT_MAX);
+    assert!(buffers(BUFFER_COUNT_MAX + 1).is_none());
+}
+
+#[test]
+fn memory_that_shrinks_against_its_word_yields_fewer_bytes() {
+    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    #[derive(Default)]
+    struct Shrinks([AtomicU8; 8], AtomicBool);
+    impl Memory for Shrinks {
+        fn bytes(&self) -> &[AtomicU8] {
+            if self.1.swap(true, Ordering::Relaxed) { self.0.split_at(3).0 } else { &self.0 }
+        }
+    }
+    let buffer = Buffer::new(Arc::new(Shrinks::default()), 2, 6).expect("within at first");
+
+    assert_eq!(buffer.bytes().len(), 1);
+}

@@ -1,0 +1,95 @@
+//! Parking in epoll, and descriptors found ready.
+
+use std::{
+    io::{self, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use executor::{Clock, Park};
+use uring::{Events, Interest, SystemClock};
+
+use crate::support::DEADLINE;
+
+#[test]
+fn a_ready_descriptor_is_reported_until_it_is_not() {
+    let events = Events::new().expect("epoll");
+    let (mut here, there) = UnixStream::pair().expect("sockets");
+    events.add_fd(&there, 42, Interest::Read).expect("added");
+    assert_eq!(events.look(), 0);
+    here.write_all(b"drop").expect("room");
+
+    for _ in 0..2 {
+        assert_eq!(events.look(), 1);
+        let ready = events.pop().expect("looked");
+        assert_eq!((ready.key, ready.readable, ready.writable), (42, true, false));
+        assert!(!ready.closed);
+    }
+    events.modify_fd(&there, 43, Interest::ReadWrite).expect("added before");
+    events.look();
+    let ready = events.pop().expect("looked");
+    assert_eq!((ready.key, ready.writable), (43, true));
+    drop(here);
+    events.look();
+    assert!(events.pop().expect("looked").closed);
+}
+
+#[test]
+fn a_removed_descriptor_is_not_reported_even_if_found_before() {
+    let events = Events::new().expect("epoll");
+    let (mut here, there) = UnixStream::pair().expect("sockets");
+    events.add_fd(&there, 1, Interest::Read).expect("added");
+    here.write_all(b"drop").expect("room");
+    assert_eq!(events.look(), 1);
+
+    events.remove_fd(&there, 1).expect("added before");
+
+    assert_eq!((events.pop(), events.look()), (None, 0));
+}
+
+#[test]
+fn the_reserved_key_is_refused() {
+    let events = Events::new().expect("epoll");
+    let error = events.add_fd(io::stdin().as_fd(), u64::MAX, Interest::Read).expect_err("reserved");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn an_unpark_from_another_thread_ends_the_park() {
+    let events = Events::new().expect("epoll");
+    let (mut parker, unparker) = (events.parker(), events.unparker());
+    for _ in 0..100 {
+        let unparker = unparker.clone();
+        let other = thread::spawn(move || unparker.unpark());
+        let start = Instant::now();
+        parker.park(Some(DEADLINE));
+        assert!(start.elapsed() < DEADLINE, "the wake-up was lost");
+        other.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_park_lasts_as_long_as_its_timeout() {
+    let mut parker = Events::new().expect("epoll").parker();
+    parker.park(Some(Duration::ZERO)); // Set-up is not an event.
+    let start = SystemClock.now();
+
+    parker.park(Some(Duration::from_micros(1500)));
+
+    assert!(SystemClock.now().saturating_since(start) >= Duration::from_micros(1500));
+}
+
+#[test]
+fn a_descriptor_ends_the_park_and_prevents_the_next_until_taken() {
+    let events = Events::new().expect("epoll");
+    let (mut here, there) = UnixStream::pair().expect("sockets");
+    events.add_fd(&there, 7, Interest::Read).expect("added");
+    here.write_all(b"drop").expect("room");
+
+    events.parker().park(Some(DEADLINE));
+    events.parker().park(Some(DEADLINE));
+
+    assert!(events.has_ready());
+    assert_eq!(events.pop().map(|ready| ready.key), Some(7));
+}
