@@ -8,9 +8,17 @@
 //! # Memory ordering
 //!
 //! Bits are raised with `AcqRel` and taken with `AcqRel`, so whoever takes a bit sees what was
-//! published before it was raised. A bit found raised already is left alone: the read-modify-write
-//! of the lane's bit stands before the load of the session's, and the executor takes them in the
-//! opposite order.
+//! published before it was raised.
+//!
+//! A session's bit found raised is left alone. That is the pattern of
+//! [`doorbell`](crate::doorbell), once more: the client raises the lane's bit and then looks at the
+//! session's, the executor takes the session's bit and then looks at the lane's, and each has a
+//! `SeqCst` fence between the two. Either the client sees that the session's bit was taken and
+//! raises it anew, or the executor sees the lane's.
+//!
+//! Waking the executor is the duty of the thread that raised the session's bit, and it alone needs
+//! the fence of [`Parked::must_ring`]. One that found the bit raised looks at the flag all the same,
+//! without a fence: it helps when the thread whose duty it is has lost its core.
 
 use crate::{
     doorbell::Parked,
@@ -41,14 +49,18 @@ impl Ready {
     ///
     /// Returns whether the caller must send the doorbell message.
     pub fn raise(&self, lane: usize, board: &Board, session: usize) -> bool {
+        let bit = 1 << (session % 64);
         self.0.fetch_or(1 << (lane % 64), Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-        if let Some(word) = board.sessions.get(session / 64) {
-            let bit = 1 << (session % 64);
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                word.fetch_or(bit, Ordering::AcqRel);
+        let Some(word) = board.sessions.get(session / 64) else { return false };
+        let is_raised = || word.load(Ordering::Relaxed) & bit != 0;
+        // The first look only saves the fence: it may find a bit that was taken long ago.
+        if is_raised() {
+            fence(Ordering::SeqCst);
+            if is_raised() {
+                return board.parked.may_ring();
             }
         }
+        word.fetch_or(bit, Ordering::AcqRel);
         board.parked.must_ring()
     }
 
@@ -80,7 +92,7 @@ impl Board {
     /// Whether any session is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.sessions.iter().any(|word| word.load(Ordering::Acquire) != 0)
+        self.sessions.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -119,43 +131,70 @@ mod loom_tests {
     use loom::sync::{Arc, Condvar, Mutex};
 
     use super::*;
+    use crate::sync::AtomicU32;
 
-    /// The control socket, for the model: a count of doorbell messages one can wait on.
+    /// Entries the two lanes get.
+    const ENTRIES: [u32; 2] = [1, 2];
+
     #[derive(Default)]
-    struct Socket(Mutex<u32>, Condvar);
+    struct Shared {
+        board: Board,
+        ready: Ready,
+        socket: Socket,
+        /// Newest entry of each lane.
+        published: [AtomicU32; 2],
+    }
 
-    /// Two threads of one client raise their lanes while the executor looks, parks, and is woken:
-    /// it sees both, or loom reports that it sleeps for ever.
+    /// The control socket, for the model: a doorbell message one can wait for.
+    #[derive(Default)]
+    struct Socket(Mutex<bool>, Condvar);
+
+    impl Socket {
+        fn send(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn receive(&self) {
+            let mut message = self.0.lock().unwrap();
+            while !core::mem::take(&mut *message) {
+                message = self.1.wait(message).unwrap();
+            }
+        }
+    }
+
+    /// Two threads of one client raise their lanes, one of them twice, while the executor looks,
+    /// parks, and is woken: it sees every entry, or loom reports that it sleeps for ever.
     #[test]
     fn an_executor_that_parks_misses_no_lane() {
-        loom::model(|| {
-            let shared = Arc::new((Board::default(), Ready::default(), Socket::default()));
-            let clients: std::vec::Vec<_> = (0..2)
-                .map(|lane| {
-                    let shared = Arc::clone(&shared);
-                    loom::thread::spawn(move || {
-                        let (board, ready, socket) = &*shared;
-                        if ready.raise(lane, board, 0) {
-                            *socket.0.lock().unwrap() += 1;
-                            socket.1.notify_all();
+        crate::sync::model(3, || {
+            let shared = Arc::new(Shared::default());
+            let clients = [0, 1].map(|lane| {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    for entry in 1..=ENTRIES[lane] {
+                        shared.published[lane].store(entry, Ordering::Relaxed);
+                        if shared.ready.raise(lane, &shared.board, 0) {
+                            shared.socket.send();
                         }
-                    })
+                    }
                 })
-                .collect();
-            let (board, ready, socket) = &*shared;
-            let mut seen = 0;
-            while seen != 0b11 {
-                board.take(|_| seen |= ready.take());
-                if seen == 0b11 {
+            });
+            let Shared { board, ready, socket, published } = &*shared;
+            let mut seen = [0; 2];
+            loop {
+                board.take(|_| {
+                    let bits = ready.take();
+                    for lane in (0..2).filter(|lane| bits & 1 << lane != 0) {
+                        seen[lane] = published[lane].load(Ordering::Relaxed);
+                    }
+                });
+                if seen == ENTRIES {
                     break;
                 }
                 board.parked.announce();
                 if !board.is_ready() {
-                    let mut messages = socket.0.lock().unwrap();
-                    while *messages == 0 {
-                        messages = socket.1.wait(messages).unwrap();
-                    }
-                    *messages = 0;
+                    socket.receive();
                 }
                 board.parked.withdraw();
             }

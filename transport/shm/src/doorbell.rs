@@ -6,9 +6,13 @@
 //!
 //! # Memory ordering
 //!
-//! Both are the same pattern, and the only place that needs `SeqCst`: the sleeper stores its flag
-//! and then looks for work once more; the other side publishes work and then looks at the flag. The
-//! fences make sure that at least one of them sees the other.
+//! Both are the same pattern: the sleeper stores its flag and then looks for work once more; the
+//! other side publishes work and then looks at the flag. A `SeqCst` fence on each side, between the
+//! two steps, makes sure that at least one of them sees the other.
+//!
+//! Only the executor leaves `AWAKE` in [`Parked`]; a client does no more than exchange `ASLEEP` for
+//! `AWAKE`. So an `AWAKE` that a client stored stands before the next `ASLEEP`, and whoever must see
+//! that one cannot take the client's for news.
 
 use core::time::Duration;
 
@@ -72,9 +76,11 @@ impl Parked {
         self.0.0.store(AWAKE, Ordering::Relaxed);
     }
 
-    /// Asks for a doorbell on every request from now on: the conventional interrupt.
+    /// Asks for a doorbell on every request from now on: the conventional interrupt. An executor
+    /// that asked for this neither announces nor withdraws.
     pub fn always(&self) {
-        self.0.0.store(ALWAYS, Ordering::Relaxed);
+        // A store would do, but loom does not know that what a client exchanged comes before it.
+        self.0.0.swap(ALWAYS, Ordering::Relaxed);
     }
 
     /// Whether the caller, who has just published work, must send the doorbell message.
@@ -82,10 +88,25 @@ impl Parked {
     /// Of several callers that find the executor asleep, one is told so.
     pub fn must_ring(&self) -> bool {
         fence(Ordering::SeqCst);
+        self.may_ring()
+    }
+
+    /// As [`must_ring`](Self::must_ring), for a caller whose work is seen without it: without the
+    /// fence, a sleep that has just begun may be overlooked.
+    pub(crate) fn may_ring(&self) -> bool {
         match self.0.0.load(Ordering::Relaxed) {
             AWAKE => false,
             ALWAYS => true,
-            _ => self.0.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP,
+            _ => self.claim(),
+        }
+    }
+
+    /// Takes it upon the caller to wake the executor; false when another caller was first.
+    #[cold]
+    fn claim(&self) -> bool {
+        match self.0.0.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(found) => found == ALWAYS,
         }
     }
 }
@@ -218,18 +239,32 @@ mod loom_tests {
 
     #[test]
     fn no_wake_up_is_lost() {
-        loom::model(|| {
+        crate::sync::model(3, || {
             let shared = Arc::new((Bell::default(), AtomicU32::new(0)));
             let client = Arc::clone(&shared);
             let client = loom::thread::spawn(move || {
                 let (bell, done) = &*client;
-                while done.load(Ordering::Acquire) == 0 {
-                    bell.sleep(Duration::MAX, || done.load(Ordering::Acquire) == 1);
+                while done.load(Ordering::Relaxed) == 0 {
+                    bell.sleep(Duration::MAX, || done.load(Ordering::Relaxed) == 1);
                 }
             });
-            shared.1.store(1, Ordering::Release);
+            shared.1.store(1, Ordering::Relaxed);
             shared.0.ring();
             client.join().unwrap();
+        });
+    }
+
+    /// A client that has seen the executor asleep does not undo its wish for interrupts.
+    #[test]
+    fn a_wish_for_interrupts_outlives_a_late_caller() {
+        crate::sync::model(3, || {
+            let parked = Arc::new(Parked::default());
+            parked.announce();
+            let client = Arc::clone(&parked);
+            let client = loom::thread::spawn(move || client.must_ring());
+            parked.always();
+            client.join().unwrap();
+            assert!(parked.must_ring());
         });
     }
 }

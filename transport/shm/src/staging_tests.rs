@@ -174,6 +174,15 @@ fn a_hostile_client_gets_an_error_not_a_walk() {
 }
 
 #[test]
+fn a_head_behind_the_tail_is_corrupt_at_the_end_of_the_range_too() {
+    let (slot, runs) = (FileSlot::default(), &mut [Run::default(); 4]);
+    slot.consumer.0.tail.store(u64::MAX - 1, Ordering::Relaxed); // What a hostile daemon left.
+    slot.producer.0.head.store(6, Ordering::Relaxed);
+    let consumer = Consumer::resume(&slot, LEN);
+    assert_eq!(consumer.runs(&slot, LEN, runs), Err(Corrupt::Head { claimed: 8 }));
+}
+
+#[test]
 fn any_shared_words_give_runs_inside_the_log() {
     let mut random = Random(7);
     for _ in 0..if cfg!(miri) { 200 } else { 200_000 } {

@@ -10,6 +10,14 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 pub(crate) use word::Word;
 
+/// Explores `f` with at most `preemptions` switches away from a thread that could go on.
+#[cfg(all(test, loom))]
+pub(crate) fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(f);
+}
+
 /// A value alone in its cache line, so that its writer disturbs nobody else.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
