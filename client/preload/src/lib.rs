@@ -12,6 +12,8 @@
 #![no_std]
 
 mod asynchronous;
+mod bits;
+mod cookie;
 mod copy;
 mod create;
 mod data;
