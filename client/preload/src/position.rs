@@ -1,0 +1,42 @@
+//! The file position.
+
+use client::{Client, Errno};
+use libc::{SEEK_CUR, SEEK_SET, c_int, off_t};
+
+use crate::{
+    bits::unsigned,
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    start::client,
+};
+
+interpose! { safe:
+    fn lseek|lseek64|__lseek|__lseek64|llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+        answer(seek(fd, offset, whence))
+    }
+}
+
+/// Moves the file position; returns it in bytes.
+pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
+    match client() {
+        Some(client) if client.is_delegated(fd) => {
+            let at = client.seek(fd, offset, unsigned(whence))?;
+            isize::try_from(at).map_err(|_| Errno::OVERFLOW)
+        }
+        // SAFETY: no pointers.
+        _ => unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+    }
+}
+
+/// Tells the kernel the position, for a call that counts from there.
+pub(crate) fn publish(client: &'static Client, fd: c_int) {
+    if !client.is_delegated(fd) {
+        return;
+    }
+    let position = client.seek(fd, 0, unsigned(SEEK_CUR));
+    if let Ok(at) = position.map(|at| isize::try_from(at).unwrap_or(isize::MAX)) {
+        // SAFETY: no pointers. What cannot be set was never counted from.
+        let _: Outcome = unsafe { kernel!(SYS_lseek, fd, at, SEEK_SET) };
+    }
+}

@@ -1,0 +1,182 @@
+//! Reads and writes of several buffers in one call.
+
+use core::{array, slice};
+
+use client::{Client, Errno, Reason};
+use libc::{c_int, iovec, off_t, ssize_t};
+
+use crate::{
+    bits::{counted, returned},
+    data::{bytes, is_foreign, room},
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, blocking},
+    start::client,
+};
+
+/// Buffers that most programs pass at a time, and the most that anybody may.
+const FEW: usize = 16;
+const MOST: usize = 1024;
+
+interpose! {
+    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+        answer(read(fd, buffers, count, None))
+    }
+
+    fn writev(fd: c_int, data: *const iovec, count: c_int) -> ssize_t {
+        answer(write(fd, data, count, None))
+    }
+
+    fn preadv|preadv64(fd: c_int, buffers: *const iovec, count: c_int, at: off_t) -> ssize_t {
+        answer(read(fd, buffers, count, Some(at)))
+    }
+
+    fn pwritev|pwritev64(fd: c_int, data: *const iovec, count: c_int, at: off_t) -> ssize_t {
+        answer(write(fd, data, count, Some(at)))
+    }
+
+    fn preadv2|preadv64v2(
+        fd: c_int, buffers: *const iovec, count: c_int, at: off_t, flags: c_int,
+    ) -> ssize_t {
+        if flags == 0 {
+            answer(read(fd, buffers, count, (at != -1).then_some(at)))
+        } else {
+            leave(fd);
+            answer(blocking!(SYS_preadv2, fd, buffers, count, at, 0, flags))
+        }
+    }
+
+    fn pwritev2|pwritev64v2(
+        fd: c_int, data: *const iovec, count: c_int, at: off_t, flags: c_int,
+    ) -> ssize_t {
+        if flags == 0 {
+            answer(write(fd, data, count, (at != -1).then_some(at)))
+        } else {
+            leave(fd);
+            let written = blocking!(SYS_pwritev2, fd, data, count, at, 0, flags);
+            if let (Some(client), Ok(len)) = (client(), written) {
+                client.count_undelegated(fd, Reason::Unsupported, counted(len));
+            }
+            answer(written)
+        }
+    }
+}
+
+/// Flags ask for what only the kernel can do: append here, do not wait, wait for the device.
+fn leave(fd: c_int) {
+    if let Some(client) = client() {
+        client.leave(fd, Reason::Unsupported);
+    }
+}
+
+/// As `readv(2)`, or `preadv(2)` with an offset.
+///
+/// # Safety
+///
+/// There are `count` buffers, each with the room it says.
+pub(crate) unsafe fn read(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    at: Option<off_t>,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    match (unsafe { Checked::new(fd, buffers, count, at) }, at) {
+        // SAFETY: the caller promises the room.
+        (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
+        // SAFETY: as above.
+        (Some(checked), _) => unsafe { checked.read::<MOST>() },
+        // SAFETY: the caller's own call.
+        (None, None) => unsafe { blocking!(SYS_readv, fd, buffers, count) },
+        // SAFETY: the caller's own call.
+        (None, Some(at)) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
+    }
+}
+
+/// As `writev(2)`, or `pwritev(2)` with an offset.
+///
+/// # Safety
+///
+/// There are `count` buffers, each with the data it says.
+pub(crate) unsafe fn write(
+    fd: c_int,
+    data: *const iovec,
+    count: c_int,
+    at: Option<off_t>,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    match (unsafe { Checked::new(fd, data, count, at) }, at) {
+        // SAFETY: the caller promises the data.
+        (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
+        // SAFETY: as above.
+        (Some(checked), _) => unsafe { checked.write::<MOST>() },
+        // SAFETY: the caller's own call.
+        (None, None) => unsafe { blocking!(SYS_writev, fd, data, count) },
+        // SAFETY: the caller's own call.
+        (None, Some(at)) => unsafe { blocking!(SYS_pwritev, fd, data, count, at, 0) },
+    }
+}
+
+/// A call that is one for the client: its buffers can be made slices, their lengths add up to a
+/// length, and the number may be a regular file.
+struct Checked<'a> {
+    client: &'static Client,
+    fd: c_int,
+    list: &'a [iovec],
+    at: Option<u64>,
+}
+
+impl Checked<'_> {
+    /// # Safety
+    ///
+    /// `buffers` is null or holds `count` buffers.
+    unsafe fn new(
+        fd: c_int,
+        buffers: *const iovec,
+        count: c_int,
+        at: Option<off_t>,
+    ) -> Option<Self> {
+        let client = client()?;
+        let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count))?;
+        let at = at.map(u64::try_from).transpose().ok()?;
+        if buffers.is_null() || is_foreign(client, fd) {
+            return None;
+        }
+        // SAFETY: not null, and the caller promises the count.
+        let list = unsafe { slice::from_raw_parts(buffers, count) };
+        let mut total = 0_isize;
+        for buffer in list {
+            total = total.checked_add(isize::try_from(buffer.iov_len).ok()?)?;
+            if buffer.iov_base.is_null() && buffer.iov_len > 0 {
+                return None;
+            }
+        }
+        Some(Self { client, fd, list, at })
+    }
+
+    /// # Safety
+    ///
+    /// There are at most `N` buffers, each with the room it says.
+    unsafe fn read<const N: usize>(&self) -> Outcome {
+        let mut slices: [&mut [u8]; N] = array::from_fn(|_| &mut [][..]);
+        for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
+            // SAFETY: not null, and the caller promises the room.
+            *slice = unsafe { room(buffer.iov_base, buffer.iov_len) };
+        }
+        let slices = slices.get_mut(..self.list.len()).ok_or(Errno::INVAL)?;
+        self.client.read_vectored(self.fd, slices, self.at).map(returned)
+    }
+
+    /// # Safety
+    ///
+    /// There are at most `N` buffers, each with the data it says.
+    unsafe fn write<const N: usize>(&self) -> Outcome {
+        let mut slices: [&[u8]; N] = [&[]; N];
+        for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
+            // SAFETY: not null, and the caller promises the data.
+            *slice = unsafe { bytes(buffer.iov_base, buffer.iov_len) };
+        }
+        let slices = slices.get(..self.list.len()).ok_or(Errno::INVAL)?;
+        self.client.write_vectored(self.fd, slices, self.at).map(returned)
+    }
+}
