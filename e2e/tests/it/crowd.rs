@@ -3,18 +3,18 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use crate::harness::{Daemon, Folder, Running, SOON, note, pause, program};
+use crate::harness::{Daemon, Folder, Running, SOON, kakehi, note, pause, program};
 
 const PROCESSES: usize = 128;
 const RECORD_LEN: usize = 4096;
 /// Most that one process may write for each byte that another writes, percent.
 const SHARE_MAX: u64 = 125;
-/// Staging memory of all processes together.
-const MEMORY: &str = "256MiB";
+/// Staging memory of one process, and of all together.
+const STAGING: [&str; 2] = ["2MiB", "256MiB"];
 const MEMORY_LEN: u64 = 256 << 20;
 /// What the daemon needs besides staging.
 const RSS_BESIDES: u64 = 64 << 20;
@@ -34,7 +34,11 @@ fn serve_a_crowd(time: Duration) {
     let folder = Folder::alone();
     let out = folder.join("out");
     fs::create_dir(&out).expect("a folder");
-    let daemon = Daemon::start(&folder, "job", &["--memory", MEMORY]);
+    let socket = folder.join("job");
+    let mut command = Command::new(kakehi());
+    command.args(["serve", "--socket"]).arg(&socket).env("KAKEHI_STAGING", STAGING[0]);
+    command.env("KAKEHI_MEMORY", STAGING[1]);
+    let daemon = Daemon::start_by(&folder, socket, &mut command);
     let mut members: Vec<_> = (0..PROCESSES)
         .map(|index| {
             let mut command = daemon.wrap(program("crowd"));
@@ -64,7 +68,8 @@ fn serve_a_crowd(time: Duration) {
             let mut line = String::new();
             stdout.read_line(&mut line).expect("a line");
             let mut numbers = line.split_whitespace().map(|word| word.parse().expect("a number"));
-            let [written, checked]: [u64; 2] = std::array::from_fn(|_| numbers.next().expect("two"));
+            let [written, checked]: [u64; 2] =
+                std::array::from_fn(|_| numbers.next().expect("two"));
             assert!(checked > 0, "nothing was read back");
             written
         })

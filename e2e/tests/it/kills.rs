@@ -202,10 +202,11 @@ fn now() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// Entries of the shared memory file system that bear our name.
+/// Files of the shared memory file system that bear our name.
 fn shared_memory_of(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let own = folder.file_name().expect("a name").to_string_lossy();
-    names.filter(|name| name.contains("kakehi") || name.contains(&*own)).collect()
+    names.filter(|name| name.starts_with("kakehi") || name.contains(&*own)).collect()
 }
