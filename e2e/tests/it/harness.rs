@@ -355,7 +355,7 @@ pub(crate) fn wait_for(time: Duration, mut condition: impl FnMut() -> bool) -> b
             return false;
         }
         pause(pause_len);
-        pause_len = (pause_len * 2).min(Duration::from_millis(5));
+        pause_len = (pause_len * 2).min(Duration::from_millis(1));
     }
 }
 
