@@ -1,25 +1,34 @@
 //! Mutual exclusion inside one process, without libc: for code that may run in a signal handler.
 //!
-//! A lock knows which thread holds it. A handler that interrupts the holder gets [`Reentered`]
-//! instead of a deadlock, and takes its direct path.
+//! One word says whether the lock is held and by which thread, so there is no instant at which a
+//! signal handler finds its own thread's lock held by nobody: it gets [`Reentered`] instead of a
+//! deadlock, and takes its direct path.
+//!
+//! # Memory ordering
+//!
+//! `state` is taken with `Acquire` and freed with `Release`, which orders uses of the value. `freed`
+//! is counted up with `Release` after `state` is freed and loaded with `Acquire` before `state` is
+//! found contended, so that a sleeper does not wait for a wake-up that has been.
 
 use core::{
     cell::UnsafeCell,
     fmt,
+    marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
+const FREE: usize = 0;
+/// Set beside the holder when somebody may sleep; [`thread`] leaves it clear.
+const CONTENDED: usize = 1;
 const SPINS: u32 = 100;
 
 /// A value that one thread at a time may use.
 pub struct Lock<T> {
-    state: AtomicU32,
-    /// Identity of the holding thread; meaningful only to that thread.
-    owner: AtomicUsize,
+    /// [`FREE`], or the holder's identity.
+    state: AtomicUsize,
+    /// Counts the times a contended lock was freed; sleepers wait for it to change.
+    freed: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -28,8 +37,17 @@ pub struct Lock<T> {
 pub struct Reentered;
 
 /// Use of a locked value; unlocks when dropped.
+///
+/// It lets no other thread at a value that may be sent but not shared:
+///
+/// ```compile_fail,E0277
+/// fn shared_between_threads<T: Sync>() {}
+/// shared_between_threads::<shm::Guard<'static, core::cell::Cell<u8>>>();
+/// ```
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// Belongs to the thread that locked, and shares the value with no other.
+    here: PhantomData<*mut T>,
 }
 
 // SAFETY: the lock hands out the value to one thread at a time.
@@ -39,8 +57,8 @@ impl<T> Lock<T> {
     /// An unlocked value.
     pub const fn new(value: T) -> Self {
         Self {
-            state: AtomicU32::new(FREE),
-            owner: AtomicUsize::new(0),
+            state: AtomicUsize::new(FREE),
+            freed: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -52,58 +70,69 @@ impl<T> Lock<T> {
     /// [`Reentered`] when this thread holds the lock.
     pub fn lock(&self) -> Result<Guard<'_, T>, Reentered> {
         let me = thread();
-        if self.owner.load(Ordering::Relaxed) == me {
-            return Err(Reentered);
+        if let Err(found) = self.take(me) {
+            if found & !CONTENDED == me {
+                return Err(Reentered);
+            }
+            self.wait(me);
         }
-        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.wait();
-        }
-        self.owner.store(me, Ordering::Relaxed);
-        Ok(Guard { lock: self })
+        Ok(self.guard())
     }
 
     /// Locks if nobody holds the lock.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        self.owner.store(thread(), Ordering::Relaxed);
-        Some(Guard { lock: self })
+        self.take(thread()).ok()?;
+        Some(self.guard())
     }
 
     /// Whether this thread holds the lock.
     pub fn is_mine(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == thread()
+        self.state.load(Ordering::Relaxed) & !CONTENDED == thread()
     }
 
-    /// Frees the lock whoever held it: for the child of a fork, whose other threads are gone.
+    /// Frees the lock unless this thread holds it: for the child of a fork, whose other threads are
+    /// gone, and only there.
     pub fn break_open(&self) {
-        self.owner.store(0, Ordering::Relaxed);
-        self.state.store(FREE, Ordering::Release);
+        if !self.is_mine() {
+            self.state.store(FREE, Ordering::Release);
+        }
+    }
+
+    /// Takes the lock for `holder` if it is free; else returns the state found.
+    fn take(&self, holder: usize) -> Result<usize, usize> {
+        self.state.compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed)
     }
 
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, me: usize) {
         for _ in 0..SPINS {
             core::hint::spin_loop();
-            if self.state.load(Ordering::Relaxed) == FREE
-                && self
-                    .state
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if self.state.load(Ordering::Relaxed) == FREE && self.take(me).is_ok() {
                 return;
             }
         }
-        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-            sleep(&self.state);
+        loop {
+            let freed = self.freed.load(Ordering::Acquire);
+            // Contended from the start: others may sleep already.
+            let Err(found) = self.take(me | CONTENDED) else { return };
+            let marked = found | CONTENDED;
+            let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
+            if found == marked || self.state.compare_exchange(found, marked, ok, err).is_ok() {
+                sleep(&self.freed, freed);
+            }
         }
+    }
+
+    const fn guard(&self) -> Guard<'_, T> {
+        Guard { lock: self, here: PhantomData }
     }
 }
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.owner.store(0, Ordering::Relaxed);
-        if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
-            wake(&self.lock.state);
+        if self.lock.state.swap(FREE, Ordering::Release) & CONTENDED != 0 {
+            self.lock.freed.fetch_add(1, Ordering::Release);
+            wake(&self.lock.freed);
         }
     }
 }
@@ -136,23 +165,23 @@ impl<T> fmt::Debug for Guard<'_, T> {
     }
 }
 
-fn sleep(state: &AtomicU32) {
+fn sleep(freed: &AtomicU32, seen: u32) {
     use rustix::thread::futex::{Flags, wait};
     // A wake-up, a signal, and a changed word all mean: look again.
-    match wait(state, Flags::PRIVATE, CONTENDED, None) {
+    match wait(freed, Flags::PRIVATE, seen, None) {
         Ok(()) | Err(_) => {}
     }
 }
 
-fn wake(state: &AtomicU32) {
+fn wake(freed: &AtomicU32) {
     use rustix::thread::futex::{Flags, wake};
     // A word that is mapped and aligned cannot fail.
-    match wake(state, Flags::PRIVATE, 1) {
+    match wake(freed, Flags::PRIVATE, 1) {
         Ok(_) | Err(_) => {}
     }
 }
 
-/// Identity of the calling thread: the address of its control block. Never zero.
+/// Identity of the calling thread: the address of its control block. Even, and never zero.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[must_use]
 pub fn thread() -> usize {
@@ -164,7 +193,7 @@ pub fn thread() -> usize {
     block
 }
 
-/// Identity of the calling thread: its thread pointer. Never zero.
+/// Identity of the calling thread: its thread pointer. Even, and never zero.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[must_use]
 pub fn thread() -> usize {
@@ -176,11 +205,11 @@ pub fn thread() -> usize {
     pointer
 }
 
-/// Identity of the calling thread: its kernel id. Never zero.
+/// Identity of the calling thread: its kernel id, doubled. Even, and never zero.
 #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
 #[must_use]
 pub fn thread() -> usize {
-    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() as usize
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() as usize * 2
 }
 
 #[cfg(all(test, not(loom)))]
@@ -198,6 +227,31 @@ mod tests {
         assert!(lock.try_lock().is_none());
         drop(guard);
         assert!(!lock.is_mine());
+    }
+
+    /// What a handler finds that interrupts its thread right after the exchange that took the lock,
+    /// or right before the one that frees it: no other store is needed to know the holder.
+    #[test]
+    fn the_exchange_that_takes_the_lock_names_the_holder() {
+        let lock = Lock::new(());
+        assert_eq!(lock.take(thread()), Ok(FREE));
+        assert_eq!(lock.lock().err(), Some(Reentered));
+        lock.state.fetch_or(CONTENDED, Ordering::Relaxed);
+        assert_eq!(lock.lock().err(), Some(Reentered));
+        drop(lock.guard());
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn breaking_open_frees_what_a_lost_thread_held_and_nothing_else() {
+        let lock = Lock::new(());
+        let mine = lock.lock().expect("free");
+        lock.break_open();
+        assert!(lock.is_mine());
+        drop(mine);
+        lock.state.store(usize::MAX, Ordering::Relaxed); // A thread that fork did not copy.
+        lock.break_open();
+        assert!(lock.lock().is_ok());
     }
 
     #[test]

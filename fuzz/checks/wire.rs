@@ -1,0 +1,36 @@
+//! What holds for any bytes a peer sends: used by the fuzz targets and, from seeded bytes, by the
+//! tests of `wire`.
+
+use wire::{ENTRY_WORDS, Entry, Greeting, MESSAGE_LEN, Message, Request, Welcome};
+
+/// Decoding an entry is total, and a request means the same after another trip.
+pub(crate) fn entry(data: &[u8]) {
+    let mut entry = Entry([0; ENTRY_WORDS]);
+    for (word, bytes) in entry.0.iter_mut().zip(data.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+    }
+    let Ok(request) = Request::decode(&entry) else { return };
+    let again = request.encode(entry.seq());
+    assert_eq!((again.seq(), again.kind()), (entry.seq(), entry.kind()));
+    assert_eq!(Request::decode(&again), Ok(request));
+}
+
+/// Decoding a message is total, refuses every wrong length, and is undone by encoding.
+pub(crate) fn message(data: &[u8]) {
+    let greeting = Greeting::decode(data);
+    let welcome = Welcome::decode(data);
+    let message = Message::decode(data);
+    if data.len() != MESSAGE_LEN {
+        assert!(greeting.is_err() && welcome.is_err() && message.is_err());
+    }
+    assert!(greeting.is_err() || message.is_err(), "no message passes for a greeting");
+    if let Ok(greeting) = greeting {
+        assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+    }
+    if let Ok(welcome) = welcome {
+        assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
+    }
+    if let Ok(message) = message {
+        assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+}
