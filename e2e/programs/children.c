@@ -65,20 +65,20 @@ static void sharing(void) {
 
 static void replacing(void) {
     int fd = fresh("exec");
-    dup2(fd, 40);
-    write(40, "before ", 7);
+    dup2(fd, 9);
+    write(9, "before ", 7);
     pid_t child = fork();
-    if (!child) execl("/bin/sh", "sh", "-c", "echo in shell >&40; exit 4", (char *)NULL);
+    if (!child) execl("/bin/sh", "sh", "-c", "echo in shell >&9; exit 4", (char *)NULL);
     ended("execl", child);
     if (!(child = vfork())) {
-        execlp("sh", "sh", "-c", "echo \"$0 $1 $2 $3 $4 $5 $6 $7\" >&40; exit 5", "a", "b", "c", "d", "e", "f", "g", "h", (char *)NULL);
+        execlp("sh", "sh", "-c", "echo \"$0 $1 $2 $3 $4 $5 $6 $7\" >&9; exit 5", "a", "b", "c", "d", "e", "f", "g", "h", (char *)NULL);
         _exit(127);
     }
     ended("execlp", child);
     char *variables[] = {"NAME=value", NULL};
-    if (!(child = fork())) execle("/bin/sh", "sh", "-c", "echo $NAME$HOME >&40", "x", "y", "z", "u", (char *)NULL, variables);
+    if (!(child = fork())) execle("/bin/sh", "sh", "-c", "echo $NAME$HOME >&9", "x", "y", "z", "u", (char *)NULL, variables);
     ended("execle", child);
-    char *listed[] = {"sh", "-c", "echo listed >&40", NULL};
+    char *listed[] = {"sh", "-c", "echo listed >&9", NULL};
     if (!(child = fork())) execv("/bin/sh", listed);
     ended("execv", child);
     if (!(child = vfork())) {
@@ -88,13 +88,13 @@ static void replacing(void) {
     ended("execvp", child);
     if (!(child = fork())) {
         execl("/no/such/program", "x", (char *)NULL);
-        write(40, "still here ", 11);
+        write(9, "still here ", 11);
         _exit(errno == ENOENT ? 6 : 7);
     }
     ended("missing", child);
     posix_spawnp(&child, "sh", NULL, NULL, listed, environ);
     ended("spawn", child);
-    write(40, "after", 5);
+    write(9, "after", 5);
     size("exec");
 }
 
