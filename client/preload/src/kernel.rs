@@ -83,6 +83,9 @@ impl<T> Word for *mut T {
     }
 }
 
+/// Drops an outcome that the program cannot be told of; the caller says why.
+pub(crate) fn ignore<T>(_outcome: Outcome<T>) {}
+
 /// Makes a system call.
 ///
 /// # Safety

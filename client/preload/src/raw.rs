@@ -28,6 +28,10 @@ interpose! {
 ///
 /// The arguments are right for the system call.
 #[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one table: every arm hands its system call's own arguments on"
+)]
+#[expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     reason = "a register holds an argument's bits, and the kernel looks at as many as its type has"

@@ -6,7 +6,7 @@ use libc::{c_char, c_int, c_uint, off_t, size_t, ssize_t};
 use crate::{
     errno::{answer, code},
     interpose::interpose,
-    kernel::{Outcome, blocking, kernel},
+    kernel::{Outcome, blocking, ignore, kernel},
     start::{client, text},
 };
 
@@ -28,9 +28,7 @@ interpose! {
     fn sync() {
         drain_all();
         // `sync` cannot fail.
-        match kernel!(SYS_sync) {
-            Ok(_) | Err(_) => {}
-        }
+        ignore(kernel!(SYS_sync));
     }
 
     fn syncfs(fd: c_int) -> c_int {
