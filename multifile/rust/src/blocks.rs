@@ -7,7 +7,7 @@
 use crate::{
     codec::{Order, narrow, u64s, wide},
     error::{Error, Part, Result},
-    header::Header,
+    header::{COMMIT_LEN, Header},
     storage::{File, read_exactly},
 };
 
@@ -44,6 +44,9 @@ impl Table {
     ///
     /// [`Error::Unclosed`] when they are zero; [`Part::Blocks`].
     pub fn find<F: File>(file: &F, number: u32, header: &Header, size: u64) -> Result<Self> {
+        if header.commit_at() + COMMIT_LEN > size {
+            return Err(Error::Unclosed { file: number });
+        }
         let mut bytes = [0; 12];
         read_exactly(file, number, &mut bytes, header.commit_at())?;
         let [a, b, c, d, at @ ..] = bytes;
@@ -53,7 +56,10 @@ impl Table {
         }
         let table = Self { at, block_count, task_count: header.task_count, order: header.order };
         let end = table.end().filter(|end| *end <= size);
-        if at < header.commit_at() + 12 || i32::try_from(block_count).is_err() || end.is_none() {
+        if at < header.commit_at() + COMMIT_LEN
+            || i32::try_from(block_count).is_err()
+            || end.is_none()
+        {
             return Err(Error::Damaged { part: Part::Blocks, file: number });
         }
         Ok(table)

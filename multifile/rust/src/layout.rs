@@ -71,6 +71,14 @@ impl Layout {
         Some(Place { start_at, chunk_len, skip: self.skip })
     }
 
+    /// The task whose first block holds offset `at`.
+    #[must_use]
+    pub fn task_at(&self, at: u64) -> Option<usize> {
+        let task = self.starts.partition_point(|start| *start <= at).checked_sub(1)?;
+        let place = self.place(task)?;
+        (at - place.start_at < place.chunk_len).then_some(task)
+    }
+
     /// Reserved bytes of every task.
     #[must_use]
     pub fn chunks(&self) -> &[u64] {

@@ -8,7 +8,7 @@ use crate::{
     cursor::Cursor,
     error::{Argument, Error, Part, Result},
     finish::CHECKSUMS_MAGIC,
-    header::{COMMIT_LEN, FIXED_LEN, Header},
+    header::{FIXED_LEN, Header},
     layout::{Layout, OFFSET_MAX, Place, round_up},
     mark::Mark,
     storage::{File, Storage, read_exactly, read_up_to},
@@ -158,8 +158,7 @@ pub(crate) fn header<F: File>(file: &F, number: u32) -> Result<(Header, u64)> {
     let len = read_up_to(file, &mut bytes, 0).map_err(|error| Error::io(number, &error))?;
     let header = Header::parse(bytes.get(..len).unwrap_or_default(), number)?;
     let size = file.size().map_err(|error| Error::io(number, &error))?;
-    if header.commit_at() + COMMIT_LEN > size {
-        // A writer that died early leaves the tables incomplete; so does a wrong task count.
+    if header.commit_at() > size {
         return Err(Error::Damaged { part: Part::TaskCount, file: number });
     }
     Ok((header, size))

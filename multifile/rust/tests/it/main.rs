@@ -3,4 +3,5 @@
 
 mod golden;
 mod read_golden;
+mod repair;
 mod write_golden;
