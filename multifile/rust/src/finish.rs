@@ -48,7 +48,7 @@ pub(crate) fn finish<S: Storage, U: Usage>(
     }
     for block in 0..blocks {
         for task in 0..tasks {
-            let len = usage.block_len(task, block).unwrap_or_else(|| unused(plan));
+            let len = usage.block_len(task, block).unwrap_or(unused(plan.style));
             put(output, &order.bytes_u64(len))?;
         }
     }
@@ -143,6 +143,6 @@ pub(crate) fn mapping_bytes(plan: &FilePlan) -> Vec<u8> {
 }
 
 /// What stands in the slot of a block that a task does not have.
-pub(crate) fn unused(plan: &FilePlan) -> u64 {
-    if plan.style == Style::Mapped { u64::MAX } else { 0 }
+pub(crate) fn unused(style: Style) -> u64 {
+    if style == Style::Mapped { u64::MAX } else { 0 }
 }

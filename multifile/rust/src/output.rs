@@ -126,6 +126,11 @@ impl<S: Storage> Output<S> {
         self.completed(resized, None)
     }
 
+    /// Refuses everything from now on.
+    pub(crate) fn poison(&mut self) {
+        self.failed = true;
+    }
+
     pub(crate) fn file(&self) -> &Arc<S::File> {
         &self.file
     }

@@ -1,5 +1,7 @@
 //! From what a writer asks for to what every physical file of the set will say: no I/O.
 
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
 use crate::{
     codec::{Order, narrow, unsigned, wide},
     error::{Argument, Error, Result},
@@ -85,6 +87,40 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The header of physical file `number` of `file_count`, with `task_count` tasks.
+    pub(crate) fn header(
+        &self,
+        name: &[u8],
+        instance: u64,
+        fs_block_len: u32,
+        (number, file_count, task_count): (u32, u32, u32),
+    ) -> Header {
+        let serial = self.style == Style::Serial && file_count == 1;
+        Header {
+            data_order: self.data_order,
+            file_count,
+            file_number: if serial { 1 } else { number },
+            keyval: if self.keyval { Keyval::Inline } else { Keyval::None },
+            flag2: if self.journal { Mark::Open(instance).encode() } else { 0 },
+            prefix: name.to_vec(),
+            ..Header::new(self.order, fs_block_len, task_count)
+        }
+    }
+
+    /// The name to store for a multifile at `path`.
+    pub(crate) fn name_for<'a>(&'a self, path: &'a Path) -> &'a [u8] {
+        self.name.as_deref().unwrap_or_else(|| path.as_os_str().as_bytes())
+    }
+
+    /// A checksum of everything that the ranks of a group must pass alike.
+    pub(crate) fn fingerprint(&self, path: &Path) -> u32 {
+        let alike = Self { buffer_len: 0, name: None, ..self.clone() };
+        let sum = crc32c::crc32c(format!("{alike:?}").as_bytes());
+        crc32c::crc32c_append(sum, self.name_for(path))
+    }
+}
+
 /// What one physical file will say about its tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePlan {
@@ -120,14 +156,7 @@ pub(crate) fn plan(
         let requests: Vec<u64> = members.iter().map(|task| task.chunk_len).collect();
         let layout = Layout::new(&requests, fs_block_len, options.packing)?;
         let task_count = u32::try_from(members.len()).map_err(|_| Error::TooLarge)?;
-        let mut header = Header::new(options.order, fs_block_len, task_count);
-        header.data_order = options.data_order;
-        header.file_count = file_count;
-        let serial = options.style == Style::Serial && file_count == 1;
-        header.file_number = if serial { 1 } else { number };
-        header.keyval = if options.keyval { Keyval::Inline } else { Keyval::None };
-        header.flag2 = if options.journal { Mark::Open(instance).encode() } else { 0 };
-        header.prefix = name.to_vec();
+        let header = options.header(name, instance, fs_block_len, (number, file_count, task_count));
         plans.push(FilePlan {
             header,
             ranks: members.iter().map(|task| task.global_rank).collect(),
@@ -201,7 +230,7 @@ impl FilePlan {
 /// The tasks of every file in the order of their local ranks, without gaps.
 fn members(tasks: &[NewTask]) -> Result<Vec<Vec<NewTask>>> {
     let last = tasks.iter().map(|task| task.file).max().unwrap_or(0);
-    if wide(tasks.len()) <= u64::from(last) {
+    if u64::from(last) >= wide(tasks.len().max(1)) {
         return Err(Argument::Mapping.into());
     }
     let mut files: Vec<Vec<NewTask>> = vec![Vec::new(); narrow(u64::from(last)) + 1];

@@ -74,6 +74,45 @@ impl<F: File> Reader<F> {
         Ok(Self { files, mapping: Some(mapping) })
     }
 
+    /// As [`open`](Self::open) for a set with buddy copies: every physical file that cannot be
+    /// opened is replaced by its copy in the first of `levels` levels that can.
+    ///
+    /// # Errors
+    ///
+    /// What opening the original returned, for the first file without a readable copy.
+    pub fn open_with_buddies<S>(storage: &S, path: &Path, levels: u32) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let open = |number| {
+            let original = Physical::open(storage, &name::physical(path, number), number);
+            original.or_else(|error| {
+                let mut copies = (0..levels).map(|level| {
+                    let copy = name::physical(&name::buddy(path, level), number);
+                    Physical::open(storage, &copy, number)
+                });
+                copies.find_map(Result::ok).ok_or(error)
+            })
+        };
+        let first = open(0)?;
+        let file_count = first.front.header.file_count;
+        let mut files = vec![first];
+        for number in 1..file_count {
+            files.push(open(number)?);
+        }
+        let mut tasks = Vec::new();
+        for file in &files {
+            let ranks = file.front.ranks.iter().zip(0u32..);
+            tasks.extend(ranks.map(|(rank, local)| (*rank, file.front.number, local)));
+        }
+        // Tasks that only hold copies have negative ranks.
+        tasks.retain(|(rank, ..)| *rank >= 0);
+        tasks.sort_unstable();
+        let mapping: Mapping = tasks.into_iter().map(|(_, file, local)| (file, local)).collect();
+        check_set(&files, &mapping)?;
+        Ok(Self { files, mapping: Some(mapping) })
+    }
+
     /// Number of tasks: in a set those that the mapping names.
     #[must_use]
     pub fn task_count(&self) -> usize {

@@ -2,7 +2,6 @@
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -57,8 +56,7 @@ impl<S: Storage> Writer<S> {
     /// - [`Error::TooLarge`]: chunks beyond the largest offset.
     /// - [`Error::Io`] with the number of the physical file.
     pub fn create(storage: &S, path: &Path, tasks: &[NewTask], options: &Options) -> Result<Self> {
-        let given = path.as_os_str().as_bytes();
-        let name = options.name.as_deref().unwrap_or(given);
+        let name = options.name_for(path);
         let instance = instance();
         // Refuses what cannot be before an existing file is cut.
         plan(tasks, options.fs_block_len.unwrap_or(1), options, name, instance)?;
