@@ -111,12 +111,25 @@ impl<S: Storage> Journal<S> {
     }
 }
 
+/// What stands where a slot could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Slot(Slot),
+    Nothing,
+    /// Not written for this file and block, or damaged.
+    Other,
+}
+
 /// Reads the slot for `key` from a journal.
-pub(crate) fn read<F: File>(file: &F, key: &SlotKey) -> io::Result<Option<Slot>> {
+pub(crate) fn read<F: File>(file: &F, key: &SlotKey) -> io::Result<Found> {
     let mut bytes = [0; 16];
-    let Some(at) = key.at() else { return Ok(None) };
+    let Some(at) = key.at() else { return Ok(Found::Nothing) };
     let n = read_up_to(file, &mut bytes, at)?;
-    Ok(bytes.get(..n).and_then(|bytes| Slot::decode(bytes, key)))
+    Ok(match Slot::decode(&bytes, key) {
+        Some(slot) if n == bytes.len() => Found::Slot(slot),
+        _ if bytes == [0; 16] => Found::Nothing,
+        _ => Found::Other,
+    })
 }
 
 #[cfg(test)]

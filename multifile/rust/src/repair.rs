@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     estimate::{Extent, Reach, estimate},
     finish::{Usage, finish},
-    journal::{self, SLOT_LEN, SlotKey},
+    journal::{self, Found, SLOT_LEN, SlotKey},
     mark::Mark,
     name,
     output::{Manner, Output},
@@ -225,12 +225,14 @@ fn until_table<F: File>(front: Front<F>) -> (Front<F>, Reach) {
     (front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown })
 }
 
-/// What the journal says about every task. Blocks without a slot hold no completed write.
+/// What the journal says about every task. Blocks without a slot hold no completed write; those
+/// whose slot is not readable are estimated.
 fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec<Extent>> {
     let io = |error| Error::io(front.number, &error);
     let tasks = wide(front.ranks.len());
     let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
     let size = journal.size().map_err(io)?;
+    let mut unsure = Vec::new();
     let mut at = 0;
     while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
         let first = range.start.max(at) / SLOT_LEN;
@@ -243,16 +245,37 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
                 task: u32::try_from(task).unwrap_or(u32::MAX),
                 block,
             };
-            if let Some(slot) = journal::read(journal, &key).map_err(io)? {
-                let task = narrow(task);
-                if let Some(extent) = extents.get_mut(task) {
-                    note_slot(front, extent, (task, narrow(block)), slot)?;
-                }
+            let (task, block) = (narrow(task), narrow(block));
+            let Some(extent) = extents.get_mut(task) else { continue };
+            match journal::read(journal, &key).map_err(io)? {
+                Found::Slot(slot) => note_slot(front, extent, (task, block), slot)?,
+                Found::Other => unsure.push((task, block)),
+                Found::Nothing => {}
             }
         }
         at = range.end;
     }
+    if !unsure.is_empty() {
+        let estimated = estimate(front, Reach::ToEnd)?;
+        for (task, block) in unsure {
+            if let Some((known, estimated)) = extents.get_mut(task).zip(estimated.get(task)) {
+                note_estimate(known, estimated, block);
+            }
+        }
+    }
     Ok(extents)
+}
+
+/// Takes the length of one block from the data, because its slot is not readable.
+fn note_estimate(known: &mut Extent, estimated: &Extent, block: usize) {
+    if let Some(len) = estimated.lens.get(block).copied().filter(|len| *len > 0) {
+        known.lens.resize(known.lens.len().max(block + 1), 0);
+        if let Some(slot) = known.lens.get_mut(block) {
+            *slot = len;
+        }
+    }
+    known.most = known.most.max(estimated.most);
+    known.sums.clear();
 }
 
 fn note_slot<F: File>(
@@ -279,7 +302,7 @@ fn note_slot<F: File>(
         }
         extent.damaged |= data_sum(front, place.block_at(block)?, slot.used)? != sum;
     }
-    extent.most = extent.lens.iter().sum();
+    extent.most = extent.most.max(extent.lens.iter().sum());
     Ok(())
 }
 

@@ -13,6 +13,8 @@ use std::{
 use multifile::{Disk, Storage, storage::File};
 
 const ENOSPC: i32 = 28;
+/// Aligned writes of so few bytes lie in one sector and are never torn.
+const SECTOR_PART: usize = 16;
 
 /// Plain files until so many bytes were written; then the disk is full. Reads and writes move at
 /// most a few bytes at once, so callers have to repeat them.
@@ -21,6 +23,7 @@ pub(crate) struct Failing {
     disk: Disk,
     room: Arc<AtomicU64>,
     step: usize,
+    torn: bool,
 }
 
 #[derive(Debug)]
@@ -28,19 +31,30 @@ pub(crate) struct FailingFile {
     file: fs::File,
     room: Arc<AtomicU64>,
     step: usize,
+    torn: bool,
 }
 
 impl Failing {
     pub(crate) fn after(folder: PathBuf, bytes: u64) -> Self {
-        Self { disk: Disk::in_folder(folder), room: Arc::new(bytes.into()), step: usize::MAX }
+        Self {
+            disk: Disk::in_folder(folder),
+            room: Arc::new(bytes.into()),
+            step: usize::MAX,
+            torn: false,
+        }
+    }
+
+    /// The write that finds no more room still writes as much as there was.
+    pub(crate) fn torn_after(folder: PathBuf, bytes: u64) -> Self {
+        Self { torn: true, ..Self::after(folder, bytes) }
     }
 
     pub(crate) fn in_steps_of(folder: PathBuf, step: usize) -> Self {
-        Self { disk: Disk::in_folder(folder), room: Arc::new(u64::MAX.into()), step }
+        Self { disk: Disk::in_folder(folder), room: Arc::new(u64::MAX.into()), step, torn: false }
     }
 
     fn wrap(&self, file: fs::File) -> FailingFile {
-        FailingFile { file, room: Arc::clone(&self.room), step: self.step }
+        FailingFile { file, room: Arc::clone(&self.room), step: self.step, torn: self.torn }
     }
 }
 
@@ -72,7 +86,13 @@ impl File for FailingFile {
         let room = self
             .room
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(wanted));
-        room.map_err(|_| io::Error::from_raw_os_error(ENOSPC))?;
+        if let Err(room) = room {
+            let left = usize::try_from(self.room.swap(0, Ordering::Relaxed).min(room)).unwrap();
+            if self.torn && part.len() > SECTOR_PART && left > 0 {
+                File::write_at(&self.file, &part[..left], at)?;
+            }
+            return Err(io::Error::from_raw_os_error(ENOSPC));
+        }
         File::write_at(&self.file, part, at)
     }
 
