@@ -307,12 +307,14 @@ mod tests {
         assert_eq!(cursor.position(), 15);
     }
 
+    /// Format rule 4.3.
     #[test]
     fn a_block_longer_than_its_chunk_is_damage() {
         let damaged = Error::Damaged { part: Part::Blocks, file: 4 };
         assert_eq!(Cursor::new(PLACE, vec![11], 4).err(), Some(damaged));
     }
 
+    /// Format rule 3.3.
     #[test]
     fn what_does_not_fit_the_rest_goes_to_the_next_block() {
         let mut fill = Fill::new(PLACE);

@@ -290,6 +290,7 @@ mod tests {
         }
     }
 
+    /// Format rule 1.3.
     #[test]
     fn every_single_field_error_is_named() {
         let with = |at: usize, bytes: [u8; 4]| {
@@ -307,6 +308,25 @@ mod tests {
         assert_eq!(with(24, [0xff; 4]), Part::TaskCount);
         assert_eq!(with(28, [0; 4]), Part::FileCount);
         assert_eq!(with(32, [2, 0, 0, 0]), Part::FileCount);
+    }
+
+    /// Format rule 1.5.
+    #[test]
+    fn old_versions_have_no_records() {
+        let mut header = Header::new(Order::Little, 512, 1);
+        header.keyval = Keyval::Inline;
+        for (version, keyval) in [(5, Keyval::Inline), (4, Keyval::None), (3, Keyval::None)] {
+            header.version = version;
+            assert_eq!(Header::parse(&header.encode(), 0).unwrap().keyval, keyval);
+        }
+    }
+
+    /// Format rule 1.6.
+    #[test]
+    fn a_name_may_fill_its_field() {
+        let mut bytes = valid();
+        bytes[52..].fill(b'x');
+        assert_eq!(Header::parse(&bytes, 0).unwrap().prefix, [b'x'; PREFIX_LEN]);
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(crate) fn read<F: File>(file: &F, key: &SlotKey) -> io::Result<Found> {
 mod tests {
     use super::*;
 
-    /// Format rule 8.2.
+    /// Format rules 8.1 and 8.2.
     #[test]
     fn a_slot_counts_only_for_its_own_file_and_block() {
         let key = SlotKey { instance: 77, task_count: 3, task: 1, block: 2 };

@@ -141,7 +141,7 @@ fn offset(at: Option<u64>) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// Format rules 2.1 to 2.4, the numbers of a file of SIONlib.
+    /// Format rules 2.1, 2.2, 2.3 and 2.4; the numbers of a file of SIONlib.
     #[test]
     fn aligned_chunks_follow_each_other() {
         let layout = Layout::new(&[100, 700, 0], 512, Packing::Aligned).unwrap();
@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(layout.place(3), None);
     }
 
+    /// Format rule 1.4.
     #[test]
     fn offsets_beyond_63_bits_are_refused() {
         let max = OFFSET_MAX;

@@ -134,7 +134,7 @@ mod tests {
 
     const REQUESTS: [u64; 7] = [300, 200, 100, 700, 50, 60, 70];
 
-    /// Format rules 2.5 and 2.6, the numbers of a file of SIONlib.
+    /// Format rules 2.5 and 2.6; the numbers of a file of SIONlib.
     #[test]
     fn groups_follow_bytes_not_counts() {
         let packing = Packing::Collective { size: Some(3) };

@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(members(&tasks), Err(Argument::Mapping.into()));
     }
 
-    /// E24: a name that does not fit its field is refused, not cut or written beyond it.
+    /// Format rule 1.6; E24: a name that does not fit its field is refused, not cut or written beyond it.
     #[test]
     fn a_name_longer_than_its_field_is_refused() {
         let tasks = NewTask::in_one_file(&[1]);

@@ -18,6 +18,7 @@ fn stream(reader: &Reader<fs::File>, task: usize) -> Vec<u8> {
     bytes
 }
 
+/// Format rule 9.1.
 #[test]
 fn buddy_sets_are_written_byte_for_byte() {
     let golden = Golden::unpack();

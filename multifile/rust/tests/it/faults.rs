@@ -36,7 +36,7 @@ fn records(memory: &Memory, task: usize) -> Records<MemoryFile> {
     Records::scan(open(memory).stream(task).unwrap(), Order::Little).unwrap()
 }
 
-/// E1: requests cross chunks in both directions, and are short only at the end.
+/// Format rule 3.1; E1: requests cross chunks in both directions, and are short only at the end.
 #[test]
 fn requests_of_any_size_cross_chunks() {
     let memory = Memory::default();
@@ -77,7 +77,7 @@ fn one_task_is_opened_with_its_own_blocks() {
     assert_eq!(bytes, [2; 1536]);
 }
 
-/// Opening one task takes as many reads in a file of 64 tasks as in one of 65,536.
+/// Format rule 7.2: opening one task takes as many reads in a file of 64 tasks as in one of 65,536.
 #[test]
 fn one_task_is_opened_in_constant_time() {
     let reads = |count: usize| {
@@ -131,7 +131,7 @@ fn records_need_a_chunk() {
     assert_eq!(records(&memory, 1).records().len(), 1);
 }
 
-/// E10: a zero-length last record is found.
+/// Format rule 5.3; E10: a zero-length last record is found.
 #[test]
 fn an_empty_last_record_is_found() {
     let memory = Memory::default();
@@ -178,7 +178,7 @@ fn closing_a_set_keeps_no_descriptor() {
     assert_eq!(open_here(), 0);
 }
 
-/// E17: any position of any record can be reached, also behind the border of a chunk.
+/// Format rule 5.2; E17: any position of any record can be reached, also behind the border of a chunk.
 #[test]
 fn records_are_reached_at_every_byte() {
     let memory = Memory::default();
@@ -217,7 +217,7 @@ fn a_short_read_is_an_error() {
     assert_eq!(task.read(&mut [0; 4000]), Err(truncated));
 }
 
-/// E27: nothing of an earlier, longer file is left.
+/// Format rule 4.6; E27: nothing of an earlier, longer file is left.
 #[test]
 fn an_existing_file_is_replaced() {
     let (memory, fresh) = (Memory::default(), Memory::default());

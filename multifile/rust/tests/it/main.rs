@@ -12,6 +12,7 @@ mod buddy;
 mod crash;
 mod failing;
 mod faults;
+mod format;
 mod golden;
 mod hostile;
 mod memory;

@@ -163,7 +163,7 @@ fn any_number_of_ranks_reads_everything_once() {
     }
 }
 
-/// E22: a rank may have no task at all, and opens only the files it needs.
+/// Format rule 4.4; E22: a rank may have no task at all, and opens only the files it needs.
 #[test]
 fn mapped_ranks_write_and_read_several_tasks_or_none() {
     let golden = Golden::unpack();

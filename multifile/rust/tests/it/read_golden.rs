@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::golden::{Golden, list, sha256, text};
 
+/// Format rules 1.2, 5.1 and 6.1.
 #[test]
 fn every_golden_file_reads_back_to_its_manifest() {
     let golden = Golden::unpack();

@@ -32,6 +32,7 @@ fn options() -> Options {
     Options { fs_block_len: Some(512), buffer_len: 0, ..Options::default() }
 }
 
+/// Format rule 4.5.
 #[test]
 fn unclosed_files_of_sionlib_read_back_after_repair() {
     let golden = Golden::unpack();
@@ -53,7 +54,7 @@ fn unclosed_files_of_sionlib_read_back_after_repair() {
     }
 }
 
-/// Format rule 8.3: zeros at the end of a task and unused ends of blocks are told by the journal.
+/// Format rules 8.3 and 8.5: zeros at the end of a task and unused ends of blocks are told by the journal.
 #[test]
 fn the_journal_restores_every_completed_write_exactly() {
     for files in [1, 3] {
@@ -77,6 +78,7 @@ fn the_journal_restores_every_completed_write_exactly() {
     }
 }
 
+/// Format rule 8.4.
 #[test]
 fn without_a_journal_zeros_at_the_end_are_in_doubt() {
     let folder = TempDir::new().unwrap();
@@ -159,6 +161,7 @@ fn a_closed_file_cut_anywhere_keeps_its_complete_chunks() {
     }
 }
 
+/// Format rule 7.3.
 #[test]
 fn data_that_differs_from_its_checksum_is_reported() {
     let folder = TempDir::new().unwrap();
