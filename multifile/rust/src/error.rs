@@ -23,7 +23,7 @@ pub enum Error {
         /// Number of the physical file in its set.
         file: u32,
     },
-    /// The file was never closed; [`repair`](crate::repair::repair) makes it readable.
+    /// The file was never closed; [`Repair`](crate::Repair) makes it readable.
     Unclosed {
         /// Number of the physical file in its set.
         file: u32,

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    blocks::Table,
     codec::{Order, narrow, wide},
     cursor::Cursor,
     error::{Error, Result},
@@ -56,6 +57,32 @@ pub(crate) fn estimate<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Ex
         }
     }
     Ok(extents)
+}
+
+/// The block table of a writer that died between writing it and saying so. Nothing points to it,
+/// but if it is there, the length of the file says where, and it must fit the chunks exactly.
+pub(crate) fn unfinished_table<F: File>(front: &Front<F>) -> Option<Vec<Extent>> {
+    let row = 8 * u64::from(front.header.task_count);
+    let behind = front.size.checked_sub(front.layout.data_at())?.checked_sub(row)?;
+    let block_count = behind.checked_div(front.layout.skip().checked_add(row)?)?;
+    let table = Table {
+        at: front.layout.end_of(block_count).ok()?,
+        block_count: u32::try_from(block_count).ok().filter(|count| *count > 0)?,
+        task_count: front.header.task_count,
+        order: front.header.order,
+    };
+    let blocks = table.load(&*front.file, front.number).ok()?;
+    let mut extents = Vec::new();
+    let mut most_blocks = 0;
+    for task in 0..front.ranks.len() {
+        let (lens, place) = (blocks.of(task).to_vec(), front.layout.place(task)?);
+        if lens.is_empty() || lens.iter().any(|len| *len > place.chunk_len) {
+            return None;
+        }
+        most_blocks = lens.len().max(most_blocks);
+        extents.push(Extent { lens, ..Extent::default() });
+    }
+    (wide(most_blocks) == block_count).then_some(extents)
 }
 
 /// Used bytes of the blocks seen so far.

@@ -29,6 +29,14 @@ pub(crate) struct Output<S: Storage> {
     failed: bool,
 }
 
+/// A writer that is dropped unclosed still hands over what it accepted; there is nobody left to
+/// tell if that fails, and the file counts as unclosed either way.
+impl<S: Storage> Drop for Output<S> {
+    fn drop(&mut self) {
+        self.flush().ok();
+    }
+}
+
 /// The block that the waiting bytes belong to, and its state once they are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {

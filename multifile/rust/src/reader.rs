@@ -68,7 +68,7 @@ impl<F: File> Reader<F> {
         let count = header.file_count;
         let mut files = vec![first];
         for number in 1..count {
-            files.push(Physical::open(storage, &name::physical(path, number), number)?);
+            files.push(Physical::open(storage, &storage.physical_name(path, number), number)?);
         }
         check_set(&files, &mapping)?;
         Ok(Self { files, mapping: Some(mapping) })
@@ -85,10 +85,10 @@ impl<F: File> Reader<F> {
         S: Storage<File = F>,
     {
         let open = |number| {
-            let original = Physical::open(storage, &name::physical(path, number), number);
+            let original = Physical::open(storage, &storage.physical_name(path, number), number);
             original.or_else(|error| {
                 let mut copies = (0..levels).map(|level| {
-                    let copy = name::physical(&name::buddy(path, level), number);
+                    let copy = storage.physical_name(&name::buddy(path, level), number);
                     Physical::open(storage, &copy, number)
                 });
                 copies.find_map(Result::ok).ok_or(error)
@@ -253,7 +253,7 @@ impl<F: File> TaskReader<F> {
         S: Storage<File = F>,
     {
         let open = |number| {
-            let file = storage.open(&name::physical(path, number), false);
+            let file = storage.open(&storage.physical_name(path, number), false);
             file.map_err(|error| Error::io(number, &error))
         };
         let first = open(0)?;

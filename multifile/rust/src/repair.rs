@@ -1,7 +1,7 @@
 //! Makes multifiles readable whose writers never closed them, or whose end was lost.
 //!
 //! [`Repair::examine`] only reads: it finds out how much of every block is there, from the journal
-//! if the writer kept one, else from the data ([`crate::estimate`]). [`Repair::apply`] then writes
+//! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
 //! what closing would have written. Physical files that are closed and whole are left alone.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{
     codec::{narrow, wide},
     cursor::Cursor,
     error::{Error, Result},
-    estimate::{Extent, Reach, estimate},
+    estimate::{Extent, Reach, estimate, unfinished_table},
     finish::{Usage, finish},
     journal::{self, Found, SLOT_LEN, SlotKey},
     mark::Mark,
@@ -103,7 +103,7 @@ impl<S: Storage> Repair<S> {
     pub fn apply(self) -> Result<()> {
         for broken in self.broken.into_iter().rev() {
             let number = broken.number;
-            let path = name::physical(&self.path, number);
+            let path = self.storage.physical_name(&self.path, number);
             let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
             let task_count = broken.plan.header.task_count;
             let manner = Manner { number, task_count, buffer_len: 1 << 16, journal: None };
@@ -144,10 +144,13 @@ impl<S: Storage> Repair<S> {
             }
             Err(damaged) => damaged,
         };
-        let journal = name::journal(&name::physical(&self.path, front.number));
+        let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
         let extents = match (Mark::decode(front.header.flag2), self.storage.open(&journal, false)) {
             (Mark::Open(instance), Ok(journal)) => recorded(&front, &journal, instance)?,
-            _ => estimate(&front, reach)?,
+            _ => match unfinished_table(&front).filter(|_| reach == Reach::ToEnd) {
+                Some(extents) => extents,
+                None => estimate(&front, reach)?,
+            },
         };
         self.note(&front, &extents);
         let (number, header) = (front.number, front.header);
@@ -189,7 +192,7 @@ impl<S: Storage> Repair<S> {
 }
 
 fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::File>> {
-    let file = storage.open(&name::physical(path, number), false);
+    let file = storage.open(&storage.physical_name(path, number), false);
     Front::load(file.map_err(|error| Error::io(number, &error))?, number)
 }
 

@@ -16,6 +16,7 @@ use rustix::{fs::SeekFrom, io::Errno};
 use crate::{
     codec::wide,
     error::{Error, Part, Result},
+    name,
 };
 
 /// Opens and removes files by name. Cloning makes another way to the same files.
@@ -44,6 +45,13 @@ pub trait Storage: Clone + fmt::Debug {
     ///
     /// What the system reports.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The name of physical file `file` of the multifile `set`.
+    ///
+    /// The default is the format's rule; a program that names its files otherwise says so here.
+    fn physical_name(&self, set: &Path, file: u32) -> PathBuf {
+        name::physical(set, file)
+    }
 }
 
 /// An open file, read and written at positions given in bytes from its start.

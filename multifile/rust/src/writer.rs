@@ -67,7 +67,7 @@ impl<S: Storage> Writer<S> {
         let mut files = Vec::with_capacity(plans.len());
         for (number, plan) in (0u32..).zip(plans) {
             let file = first.take().map_or_else(|| create(storage, path, number), Ok)?;
-            let journal = name::journal(&name::physical(path, number));
+            let journal = name::journal(&storage.physical_name(path, number));
             let manner = Manner {
                 number,
                 task_count: plan.header.task_count,
@@ -103,7 +103,7 @@ impl<S: Storage> Writer<S> {
         let mut files = Vec::new();
         let (members, mapping) = reader.into_parts();
         for (number, member) in (0u32..).zip(members) {
-            let path = name::physical(path, number);
+            let path = storage.physical_name(path, number);
             let mapping = mapping.as_ref().filter(|_| number == 0);
             files.push(reopen(storage, &path, member, mapping, (options, instance))?);
         }
@@ -183,12 +183,12 @@ impl<S: Storage> Writer<S> {
 /// Creates physical file `number` empty, and removes a journal left by an earlier one.
 pub(crate) fn create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
     remove_journal(storage, path, number)?;
-    let created = storage.create(&name::physical(path, number), true);
+    let created = storage.create(&storage.physical_name(path, number), true);
     created.map_err(|error| Error::io(number, &error))
 }
 
 pub(crate) fn remove_journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<()> {
-    let removed = storage.remove(&name::journal(&name::physical(path, number)));
+    let removed = storage.remove(&name::journal(&storage.physical_name(path, number)));
     removed.map_err(|error| Error::io(number, &error))
 }
 

@@ -8,7 +8,6 @@ use crate::{
     cursor::Cursor,
     error::{Argument, Error, Result},
     group::Group,
-    name,
     parallel::{
         exchange::{agree, exchange, hand_out},
         records::{Given, SetInfo},
@@ -171,7 +170,7 @@ fn begin_task<S: Storage>(
     let file = match files.get(&number) {
         Some(file) => Arc::clone(file),
         None => {
-            let file = storage.open(&name::physical(path, number), false);
+            let file = storage.open(&storage.physical_name(path, number), false);
             let file = Arc::new(file.map_err(|error| Error::io(number, &error))?);
             files.insert(number, Arc::clone(&file));
             file

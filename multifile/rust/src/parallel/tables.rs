@@ -13,7 +13,6 @@ use crate::{
     error::{Error, Result},
     finish::{CHECKSUMS_MAGIC, Tail, Usage, commit, finish, mapping_bytes},
     header::{FIXED_END, Header},
-    name,
     output::{Manner, Output},
     parallel::records::{INLINE_BLOCKS, Used},
     plan::{FilePlan, NewTask},
@@ -193,7 +192,7 @@ pub(crate) fn write_own_tail<S: Storage>(
 }
 
 fn open<S: Storage>(storage: &S, path: &Path, number: u32, plan: &FilePlan) -> Result<Output<S>> {
-    let file = storage.open(&name::physical(path, number), true);
+    let file = storage.open(&storage.physical_name(path, number), true);
     let file = file.map_err(|error| Error::io(number, &error))?;
     let task_count = plan.header.task_count;
     Ok(Output::new(

@@ -41,6 +41,7 @@ pub struct ParWriter<S: Storage> {
     pub(super) tasks: Vec<Local>,
     /// Largest number of tasks of any rank: how many records an exchange carries.
     spread: usize,
+    fs_block_len: u32,
     root: Option<Root>,
 }
 
@@ -127,11 +128,13 @@ impl<S: Storage> ParWriter<S> {
             outputs: BTreeMap::new(),
             tasks: Vec::new(),
             spread,
+            fs_block_len: 0,
             root,
         };
         let mut files = files?;
         for (task, grant) in tasks.iter().zip(granted.chunks_exact(Grant::LEN)) {
             let grant = Grant::take(grant).ok_or(Error::TooLarge)?;
+            writer.fs_block_len = grant.fs_block_len;
             writer.begin(*task, &grant, files.remove(&task.file));
         }
         Ok(writer)
@@ -203,6 +206,12 @@ impl<S: Storage> ParWriter<S> {
         })
     }
 
+    /// File-system block size in bytes that chunks are aligned to; 0 on a rank without tasks.
+    #[must_use]
+    pub const fn fs_block_len(&self) -> u32 {
+        self.fs_block_len
+    }
+
     /// Number of tasks of this rank.
     #[must_use]
     pub fn task_count(&self) -> usize {
@@ -212,7 +221,7 @@ impl<S: Storage> ParWriter<S> {
     fn begin(&mut self, task: NewTask, grant: &Grant, file: Option<S::File>) {
         let state = TaskState { fill: Fill::new(grant.place), sums: Vec::new() };
         if let Some(file) = file {
-            let journal = name::journal(&name::physical(&self.path, task.file));
+            let journal = name::journal(&self.storage.physical_name(&self.path, task.file));
             let manner = Manner {
                 number: task.file,
                 task_count: grant.task_count,
@@ -345,7 +354,7 @@ fn open_files<S: Storage>(
     }
     for task in tasks {
         if let Entry::Vacant(slot) = files.entry(task.file) {
-            let file = storage.create(&name::physical(path, task.file), false);
+            let file = storage.create(&storage.physical_name(path, task.file), false);
             slot.insert(file.map_err(|error| Error::io(task.file, &error))?);
         }
     }

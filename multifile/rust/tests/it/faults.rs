@@ -278,3 +278,16 @@ fn a_failed_write_poisons_the_file() {
     let disk = Disk::in_folder(folder.path());
     assert!(matches!(Reader::open(&disk, Path::new(NAME)), Err(Error::Unclosed { .. })));
 }
+
+/// A writer dropped by mistake hands over what it accepted, so that repair finds it.
+#[test]
+fn a_dropped_writer_leaves_what_it_accepted_to_repair() {
+    let memory = Memory::default();
+    let mut writer = create(&memory, &[4096], &options());
+    writer.task(0).unwrap().write(&[4; 1000]).unwrap();
+    drop(writer);
+    let found = multifile::Repair::examine(&memory, Path::new(NAME)).unwrap();
+    assert_eq!(found.tasks()[0].len, 1000);
+    found.apply().unwrap();
+    assert_eq!(stream(&memory, 0), [4; 1000]);
+}

@@ -210,6 +210,29 @@ fn mapped_ranks_write_and_read_several_tasks_or_none() {
     }
 }
 
+/// E23: several multifiles are opened at once without a common lock or table.
+#[test]
+fn two_groups_open_their_multifiles_at_the_same_time() {
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    std::thread::scope(|scope| {
+        for folder in &folders {
+            scope.spawn(|| write_set(folder, 5, &NewTask::in_files(&[90; 5], 2), &options()));
+        }
+    });
+    folders.iter().for_each(|folder| check_set(folder, 5));
+}
+
+/// E20: a set created again with other chunk sizes holds nothing of the first time.
+#[test]
+fn creating_again_with_other_chunk_sizes_starts_anew() {
+    let folder = TempDir::new().unwrap();
+    write_set(&folder, 3, &NewTask::in_files(&[5000; 3], 1), &options());
+    write_set(&folder, 3, &NewTask::in_files(&[10; 3], 1), &options());
+    check_set(&folder, 3);
+    let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+    assert_eq!(reader.task(2).unwrap().chunk_len, 512);
+}
+
 /// E5: what fails on one rank is the same error on all.
 #[test]
 fn a_path_that_is_bad_on_one_rank_fails_on_all() {

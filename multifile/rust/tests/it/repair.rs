@@ -93,6 +93,24 @@ fn without_a_journal_zeros_at_the_end_are_in_doubt() {
     assert_eq!(read_all(&disk(&folder), 1), [6; 600]);
 }
 
+/// Format rule 8.6; of SIONlib too: its writers die while closing as well.
+#[test]
+fn a_writer_that_died_just_before_the_commit_loses_nothing() {
+    let golden = Golden::unpack();
+    for name in ["ser_n2_exactchunk.sion", "mpi_n64.sion", "mpi_n7_coll3.sion"] {
+        let path = golden.folder.path().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        let commit_at = 1076 + 16 * usize::from(bytes[24]);
+        bytes[commit_at..commit_at + 12].fill(0);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let found = Repair::examine(&Disk::new(), &path).unwrap();
+        assert!(found.needed() && found.tasks().iter().all(|found| found.doubt == Doubt::None));
+        found.apply().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+    }
+}
+
 #[test]
 fn records_tell_the_end_of_their_stream() {
     let folder = TempDir::new().unwrap();
