@@ -17,9 +17,9 @@ use crate::{
     mark::Mark,
     name,
     output::{Manner, Output},
-    physical::{Front, Physical},
+    physical::{self, Front, Physical},
     plan::{FilePlan, Style},
-    reader::Task,
+    reader::{Mapping, Task},
     storage::{File, Storage, read_exactly},
     writer::remove_journal,
 };
@@ -127,11 +127,7 @@ impl<S: Storage> Repair<S> {
         !self.broken.is_empty()
     }
 
-    fn examine_file(
-        &mut self,
-        front: Front<S::File>,
-        mapping: Option<Vec<(u32, u32)>>,
-    ) -> Result<()> {
+    fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
         let (front, reach) = match whole(front) {
             Ok(physical) => {
                 let extents = (0..physical.front.ranks.len()).map(|task| Extent {
@@ -140,6 +136,9 @@ impl<S: Storage> Repair<S> {
                 });
                 let extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
+                if !has_mapping(&physical, mapping.as_deref()) {
+                    self.broken.push(Broken::of(physical.front, mapping, extents));
+                }
                 return Ok(());
             }
             Err(damaged) => damaged,
@@ -153,20 +152,7 @@ impl<S: Storage> Repair<S> {
             },
         };
         self.note(&front, &extents);
-        let (number, header) = (front.number, front.header);
-        let serial = (header.file_number, header.file_count) == (1, 1);
-        let checksums = extents.iter().any(|extent| !extent.sums.is_empty());
-        let plan = FilePlan {
-            ranks: front.ranks,
-            layout: front.layout,
-            mapping: if serial { Some(Vec::new()) } else { mapping },
-            style: if serial { Style::Serial } else { Style::Parallel },
-            hints: false,
-            checksums,
-            durable: true,
-            header,
-        };
-        self.broken.push(Broken { number, plan, extents });
+        self.broken.push(Broken::of(front, mapping, extents));
         Ok(())
     }
 
@@ -188,6 +174,24 @@ impl<S: Storage> Repair<S> {
             };
             self.found.push(FoundTask { task, len, doubt });
         }
+    }
+}
+
+impl Broken {
+    fn of<F>(front: Front<F>, mapping: Option<Mapping>, extents: Vec<Extent>) -> Self {
+        let (number, header) = (front.number, front.header);
+        let serial = (header.file_number, header.file_count) == (1, 1);
+        let plan = FilePlan {
+            ranks: front.ranks,
+            layout: front.layout,
+            mapping: if serial { Some(Vec::new()) } else { mapping },
+            style: if serial { Style::Serial } else { Style::Parallel },
+            hints: false,
+            checksums: extents.iter().any(|extent| !extent.sums.is_empty()),
+            durable: true,
+            header,
+        };
+        Self { number, plan, extents }
     }
 }
 
@@ -226,6 +230,21 @@ fn until_table<F: File>(front: Front<F>) -> (Front<F>, Reach) {
     let at = front.header.order.u64(at);
     let plausible = read.is_ok() && front.layout.end_of(rows) == Ok(at);
     (front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown })
+}
+
+/// Whether a closed file has the mapping it needs, in whatever order.
+fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -> bool {
+    let Some(needed) = needed else { return true };
+    let stored = physical
+        .table
+        .end()
+        .and_then(|at| physical::mapping(&*physical.front.file, &physical.front.header, at).ok());
+    let sorted = |mapping: &[(u32, u32)]| {
+        let mut mapping = mapping.to_vec();
+        mapping.sort_unstable();
+        mapping
+    };
+    stored.is_some_and(|stored| sorted(&stored) == sorted(needed))
 }
 
 /// What the journal says about every task. Blocks without a slot hold no completed write; those
@@ -323,7 +342,7 @@ fn data_sum<F: File>(front: &Front<F>, mut at: u64, len: u64) -> Result<u32> {
 
 /// The mapping a set must have had: tasks in the order of their global ranks, without those that
 /// only hold copies. `None` for a single file.
-fn mapping<F: File>(fronts: &[Front<F>]) -> Option<Vec<(u32, u32)>> {
+fn mapping<F: File>(fronts: &[Front<F>]) -> Option<Mapping> {
     if fronts.len() == 1 {
         return None;
     }

@@ -179,6 +179,28 @@ fn a_closed_file_cut_anywhere_keeps_its_complete_chunks() {
     }
 }
 
+#[test]
+fn a_set_that_lost_the_end_of_its_first_file_keeps_all_tasks() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_files(&[100; 5], 2);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+    for task in 0..5u8 {
+        writer.task(task.into()).unwrap().write(&[task + 1; 700]).unwrap();
+    }
+    writer.close().unwrap();
+    let path = folder.path().join(NAME);
+    let whole = fs::read(&path).unwrap();
+    let tables = 2 * 8 * 3 + 4 + 5 * 8;
+    for len in whole.len() - tables..whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        assert!(Reader::open(&disk(&folder), Path::new(NAME)).is_err());
+        repair(&disk(&folder));
+        for task in 0..5u8 {
+            assert_eq!(read_all(&disk(&folder), task.into()), [task + 1; 700], "{len}");
+        }
+    }
+}
+
 /// Format rule 7.3.
 #[test]
 fn data_that_differs_from_its_checksum_is_reported() {
