@@ -113,6 +113,19 @@ impl Options {
         self.name.as_deref().unwrap_or_else(|| path.as_os_str().as_bytes())
     }
 
+    /// Refuses what can never be, before a file is touched.
+    pub(crate) fn check(&self, name: &[u8]) -> Result<()> {
+        if name.len() >= PREFIX_LEN {
+            return Err(Argument::Name.into());
+        }
+        match self.fs_block_len {
+            Some(len) if len == 0 || i32::try_from(len).is_err() => {
+                Err(Argument::FsBlockLen.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A checksum of everything that the ranks of a group must pass alike.
     pub(crate) fn fingerprint(&self, path: &Path) -> u32 {
         let alike = Self { buffer_len: 0, name: None, ..self.clone() };
@@ -143,9 +156,7 @@ pub(crate) fn plan(
     name: &[u8],
     instance: u64,
 ) -> Result<Vec<FilePlan>> {
-    if name.len() >= PREFIX_LEN {
-        return Err(Argument::Name.into());
-    }
+    options.check(name)?;
     if fs_block_len == 0 || i32::try_from(fs_block_len).is_err() {
         return Err(Argument::FsBlockLen.into());
     }

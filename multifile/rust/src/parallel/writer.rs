@@ -103,7 +103,8 @@ impl<S: Storage> ParWriter<S> {
         (tasks, spread): (&[NewTask], usize),
         options: &Options,
     ) -> Result<Self> {
-        let files = open_files(storage, path, tasks);
+        let checked = options.check(options.name_for(path));
+        let files = checked.and_then(|()| open_files(storage, path, tasks));
         let asked = files.as_ref().map_err(|error| *error).and_then(|files| {
             let mut bytes = Vec::new();
             for task in tasks {

@@ -3,7 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use multifile::{Disk, Doubt, Error, NewTask, Options, Reader, Repair, Writer};
@@ -12,6 +15,7 @@ use tempfile::TempDir;
 use crate::{failing::Failing, model::with_seeds};
 
 const NAME: &str = "a.sion";
+const DEADLINE: Duration = Duration::from_secs(30);
 const FOLDER_ENV: &str = "MULTIFILE_TEST_CHILD_FOLDER";
 
 /// The byte at position `at` of task `task`'s stream: never a run of equal ones, zeros included.
@@ -95,7 +99,7 @@ fn every_completed_write_survives_sigkill() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut progress = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut progress = lines_with_deadline(child.stdout.take().unwrap());
         let mut completed = vec![0; 3];
         let mut note = |line: String| {
             let mut fields = line.split(' ').filter_map(|field| field.parse::<usize>().ok());
@@ -103,10 +107,10 @@ fn every_completed_write_survives_sigkill() {
                 completed[task] = total;
             }
         };
-        assert!(progress.by_ref().any(|line| line.unwrap() == "started"));
-        progress.by_ref().take(lines).for_each(|line| note(line.unwrap()));
+        assert!(progress.any(|line| line == "started"));
+        progress.by_ref().take(lines).for_each(&mut note);
         child.kill().unwrap();
-        progress.for_each(|line| note(line.unwrap_or_default()));
+        progress.for_each(note);
         child.wait().unwrap();
         let opened = Reader::open(&Disk::in_folder(folder.path()), Path::new(NAME)).map(|_| ());
         assert_eq!(opened, Err(Error::Unclosed { file: 0 }));
@@ -114,6 +118,19 @@ fn every_completed_write_survives_sigkill() {
         let attempted: Vec<_> = completed.iter().map(|completed| completed + 1000).collect();
         check(folder.path(), &completed, &attempted, false);
     }
+}
+
+/// The lines of a child's output to its end; none for too long is a failure.
+fn lines_with_deadline(output: ChildStdout) -> impl Iterator<Item = String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            let Ok(line) = line else { break };
+            sender.send(Some(line)).unwrap();
+        }
+        sender.send(None).unwrap();
+    });
+    std::iter::from_fn(move || receiver.recv_timeout(DEADLINE).expect("the child goes on"))
 }
 
 #[test]

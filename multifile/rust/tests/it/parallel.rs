@@ -210,6 +210,22 @@ fn mapped_ranks_write_and_read_several_tasks_or_none() {
     }
 }
 
+/// E8: a block size of zero is refused on all ranks, and no file is touched.
+#[test]
+fn a_block_size_of_zero_is_refused_by_all_ranks() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join(NAME), b"precious").unwrap();
+    let disk = disk(&folder);
+    let outcomes = on_ranks(3, move |group| {
+        let task = NewTask::in_one_file(&[10; 3])[group.rank() as usize];
+        let options = Options { fs_block_len: Some(0), ..options() };
+        ParWriter::create(group, &disk, Path::new(NAME), task, &options).map(|_| ()).err()
+    });
+    let cause = Cause::Argument(Argument::FsBlockLen);
+    assert_eq!(outcomes, [Some(Error::OnRank { rank: 0, cause }); 3]);
+    assert_eq!(fs::read(folder.path().join(NAME)).unwrap(), b"precious");
+}
+
 /// E23: several multifiles are opened at once without a common lock or table.
 #[test]
 fn two_groups_open_their_multifiles_at_the_same_time() {
