@@ -13,6 +13,8 @@ use std::{
 
 use tempfile::TempDir;
 
+use crate::harness::kakehi;
+
 /// Longest run of a program, seconds.
 const DEADLINE: &str = "60";
 
@@ -23,8 +25,23 @@ enum Way {
     Idle,
     /// A job is named, and nobody serves it: every call passes through the client.
     Orphaned,
-    /// What `KAKEHI_TEST_WRAP` says comes before the program, such as `kakehi run --`.
-    Wrapped,
+    /// Under `kakehi run`.
+    Served,
+    /// Under `kakehi run`, and the daemon opens every file.
+    Delegated,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Idle, Self::Orphaned, Self::Served, Self::Delegated];
+
+    /// What comes before the program.
+    fn wrap(self) -> &'static [&'static str] {
+        match self {
+            Self::Idle | Self::Orphaned => &[],
+            Self::Served => &["run", "--"],
+            Self::Delegated => &["run", "--rule", "/**=delegate", "--"],
+        }
+    }
 }
 
 /// What a program did, as others can see it.
@@ -137,11 +154,7 @@ with tempfile.NamedTemporaryFile(dir=".") as f: f.write(b"x"); f.flush(); print(
 /// Runs the command by itself, and compares every other way with that.
 fn same_in_every_way(command: &[String]) {
     let native = run(command, None);
-    let mut ways = vec![Way::Idle, Way::Orphaned];
-    if setting("KAKEHI_TEST_WRAP").is_some() {
-        ways.push(Way::Wrapped);
-    }
-    for way in ways {
+    for way in Way::ALL {
         let other = run(command, Some(way));
         assert_eq!(other.output, native.output, "output, {way:?}: {command:?}");
         assert_eq!(other.status, native.status, "status, {way:?}: {command:?}");
@@ -159,14 +172,17 @@ fn run(command: &[String], way: Option<Way>) -> Deeds {
     let job = TempDir::new().expect("a folder");
     let mut line = Command::new("timeout");
     line.args(["-k", "5", DEADLINE]);
-    if let (Some(Way::Wrapped), Some(wrap)) = (way, setting("KAKEHI_TEST_WRAP")) {
-        line.args(wrap.split_whitespace());
+    let wrap = way.map_or(&[][..], Way::wrap);
+    if !wrap.is_empty() {
+        line.arg(kakehi()).args(wrap);
     }
     line.args(command).current_dir(folder.path()).stdin(Stdio::null());
     match way {
         Some(Way::Idle) => line.env("LD_PRELOAD", library()),
         Some(Way::Orphaned) => line.env("LD_PRELOAD", library()).env("KAKEHI_SOCKET", job.path()),
-        Some(Way::Wrapped) => line.env("KAKEHI_PRELOAD", library()),
+        Some(Way::Served | Way::Delegated) => {
+            line.env("KAKEHI_PRELOAD", library()).env("XDG_RUNTIME_DIR", job.path())
+        }
         None => &mut line,
     };
     let output = line.output().expect("the program starts");
