@@ -23,7 +23,7 @@ enum Way {
     Idle,
     /// A job is named, and nobody serves it: every call passes through the client.
     Orphaned,
-    /// What `KAKEHI_TEST_WRAP` says comes before the program, such as `kakehi run --`.
+    /// What `E2E_WRAP` says comes before the program, such as `kakehi run --`.
     Wrapped,
 }
 
@@ -138,7 +138,7 @@ with tempfile.NamedTemporaryFile(dir=".") as f: f.write(b"x"); f.flush(); print(
 fn same_in_every_way(command: &[String]) {
     let native = run(command, None);
     let mut ways = vec![Way::Idle, Way::Orphaned];
-    if setting("KAKEHI_TEST_WRAP").is_some() {
+    if setting("E2E_WRAP").is_some() {
         ways.push(Way::Wrapped);
     }
     for way in ways {
@@ -159,7 +159,7 @@ fn run(command: &[String], way: Option<Way>) -> Deeds {
     let job = TempDir::new().expect("a folder");
     let mut line = Command::new("timeout");
     line.args(["-k", "5", DEADLINE]);
-    if let (Some(Way::Wrapped), Some(wrap)) = (way, setting("KAKEHI_TEST_WRAP")) {
+    if let (Some(Way::Wrapped), Some(wrap)) = (way, setting("E2E_WRAP")) {
         line.args(wrap.split_whitespace());
     }
     line.args(command).current_dir(folder.path()).stdin(Stdio::null());
