@@ -203,7 +203,30 @@ static void failures(void) {
     printf("closed beneath: %d %s\n", closed, strerror(errno));
 }
 
+static void standard_numbers(void) {
+    fflush(stdout);
+    int saved = dup(1), fd = open("redirected", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "before ", 7);
+    dup2(fd, 1);
+    printf("printed ");
+    fflush(stdout);
+    write(fd, "between ", 8);
+    printf("printed again ");
+    fflush(stdout);
+    write(1, "after", 5);
+    close(fd);
+    close(1);
+    int again = open("first-free", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    printf("number %d", again);
+    fflush(stdout);
+    dup2(saved, 1);
+    close(saved);
+    show("redirected");
+    show("first-free");
+}
+
 int main(void) {
+    standard_numbers();
     modes();
     calls();
     buffers();

@@ -46,6 +46,14 @@ impl Word for u32 {
     }
 }
 
+impl Word for u64 {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
 impl Word for i64 {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
