@@ -12,7 +12,7 @@ use crate::{
     bits::returned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, Word, blocking, kernel},
+    kernel::{Outcome, Word, blocking},
     start::client,
 };
 
