@@ -52,13 +52,13 @@ fn text(summary: &Summary) -> String {
          kakehi: {} delegated ({} staged), {calls} requests\n",
         summary.sessions,
         summary.files,
-        Size(summary.bytes_written),
-        Size(summary.bytes_read),
-        Size(summary.bytes_delegated),
-        Size(summary.bytes_staged),
+        Size(summary.bytes_written).approximate(),
+        Size(summary.bytes_read).approximate(),
+        Size(summary.bytes_delegated).approximate(),
+        Size(summary.bytes_staged).approximate(),
     );
     let sizes = summary.bytes_undelegated.iter().map(|(reason, bytes)| (reason, *bytes));
-    if let Some(list) = list(sizes, |bytes| Size(bytes).to_string()) {
+    if let Some(list) = list(sizes, |bytes| Size(bytes).approximate()) {
         text += &format!("kakehi: undelegated: {list}\n");
     }
     if let Some(list) = fallbacks(&summary.fallbacks) {

@@ -47,7 +47,7 @@ fn text(status: &Value) -> String {
     let text_of =
         |of: &Value, name: &str| of.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |name: &str| number_of(status, name).unwrap_or(0);
-    let size = |name: &str| Size(number(name));
+    let size = |name: &str| Size(number(name)).approximate();
     let mut text = format!(
         "daemon {} (version {}): {} sessions, {} files open, {} staged, {} resident at most\n",
         number("pid"),

@@ -17,7 +17,7 @@ use crate::{
     data::{read_into, write_from},
     descriptor::close_number,
     errno::answer,
-    kernel::{Outcome, Word},
+    kernel::{Word, ignore},
     position::seek,
     stdio::Mode,
 };
@@ -104,7 +104,7 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     place.store(stream, Ordering::Release);
     if mode.appends() && !mode.is_readable() {
         // As libc does: the position is told from the end. What has none cannot be asked for it.
-        let _: Outcome = seek(fd, 0, libc::SEEK_END);
+        ignore(seek(fd, 0, libc::SEEK_END));
     }
     Some(stream)
 }

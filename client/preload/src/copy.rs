@@ -1,19 +1,20 @@
-//! Calls by which the kernel moves bytes between descriptors.
+//! Calls by which the kernel moves bytes between descriptors, or does what only it knows.
 
 use client::Reason;
-use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, c_uint, c_ulong, iovec, off_t, size_t, ssize_t};
 
 use crate::{
     bits::counted,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
+    position,
     start::client,
 };
 
 interpose! {
     fn sendfile|sendfile64(out: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        before(from, out);
+        before(from, !at.is_null(), out);
         answer(moved(out, blocking!(SYS_sendfile, out, from, at, len)))
     }
 
@@ -21,7 +22,7 @@ interpose! {
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        before(from, out);
+        before(from, !from_at.is_null(), out);
         answer(moved(out, blocking!(SYS_splice, from, from_at, out, out_at, len, flags)))
     }
 
@@ -29,8 +30,13 @@ interpose! {
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        before(from, out);
+        before(from, !from_at.is_null(), out);
         answer(moved(out, blocking!(SYS_copy_file_range, from, from_at, out, out_at, len, flags)))
+    }
+
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        before_ioctl(fd, request, argument);
+        answer(blocking!(SYS_ioctl, fd, request, argument))
     }
 
     fn tee(from: c_int, out: c_int, len: size_t, flags: c_uint) -> ssize_t {
@@ -42,11 +48,28 @@ interpose! {
     }
 }
 
-/// The kernel moves both files' positions, or reads and writes beside them.
-pub(crate) fn before(from: c_int, out: c_int) {
-    if let Some(client) = client() {
+/// The kernel reads one file, at a place of its own or at the file position, and writes the other.
+pub(crate) fn before(from: c_int, has_place: bool, out: c_int) {
+    let Some(client) = client() else { return };
+    if has_place {
+        client.drain(from);
+    } else {
         client.leave(from, Reason::KernelCopy);
-        client.leave(out, Reason::KernelCopy);
+    }
+    client.leave(out, Reason::KernelCopy);
+}
+
+/// Before a device's own call, and those of file systems: the file has what was written.
+pub(crate) fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
+    let Some(client) = client() else { return };
+    // What programs ask of every file, to know a terminal.
+    if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
+        return;
+    }
+    client.drain(fd);
+    position::publish(client, fd);
+    if let (libc::FICLONE, Ok(from)) = (request, c_int::try_from(argument)) {
+        client.drain(from);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Regular files go to the client, which counts what it leaves to the kernel. Everything else goes
 //! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc.
 
-use core::{mem::MaybeUninit, slice};
+use core::slice;
 
 use client::Client;
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
@@ -12,7 +12,7 @@ use crate::{
     bits::returned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, Word, blocking, kernel},
+    kernel::{Outcome, Word, blocking},
     start::client,
 };
 
@@ -123,22 +123,7 @@ pub(crate) unsafe fn write_from_at(
 fn target(fd: c_int, buffer: impl Word, len: size_t) -> Option<&'static Client> {
     let client = client()?;
     let is_slice = buffer.word() != 0 && isize::try_from(len).is_ok();
-    (is_slice && !is_foreign(client, fd)).then_some(client)
-}
-
-/// Whether the number is nothing that could be delegated: not a regular file.
-pub(crate) fn is_foreign(client: &'static Client, fd: c_int) -> bool {
-    if client.is_delegated(fd) {
-        return false;
-    }
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `stat` has room for what the kernel writes.
-    if unsafe { kernel!(SYS_fstat, fd, stat.as_mut_ptr()) }.is_err() {
-        return true;
-    }
-    // SAFETY: the kernel filled it in.
-    let stat = unsafe { stat.assume_init() };
-    stat.st_mode & libc::S_IFMT != libc::S_IFREG
+    (is_slice && !client.is_foreign(fd)).then_some(client)
 }
 
 /// # Safety

@@ -10,11 +10,16 @@ use crate::{
     bits::{counted, signed, unsigned},
     errno::{answer, set},
     interpose::{interpose, next},
-    kernel::{Outcome, blocking, kernel},
+    kernel::{Outcome, blocking, ignore, kernel},
     lock,
     open::number,
     start::client,
 };
+
+#[cfg(target_arch = "x86_64")]
+const LARGE_FILE: c_int = 0o10_0000;
+#[cfg(target_arch = "aarch64")]
+const LARGE_FILE: c_int = 0o40_0000;
 
 interpose! { safe:
     fn close|__close(fd: c_int) -> c_int {
@@ -90,9 +95,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
         }
         if old != new {
             // As the kernel does: what closing `new` might report is lost.
-            match client.close(new) {
-                Ok(()) | Err(_) => {}
-            }
+            ignore(client.close(new));
         }
     }
     // SAFETY: no pointers; the numbers are the program's.
@@ -112,6 +115,15 @@ fn duplicated(old: c_int, new: c_int) {
     if let Some(client) = client() {
         client.forget(new);
         client.duplicated(old, new);
+        leave_to_stream(client, new);
+    }
+}
+
+/// libc's standard streams write where nobody sees it, so what has one of their numbers is left to
+/// the kernel.
+pub(crate) fn leave_to_stream(client: &'static Client, fd: c_int) {
+    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&fd) {
+        client.leave(fd, Reason::Unsupported);
     }
 }
 
@@ -151,7 +163,8 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
         libc::F_GETFL => match client.flags(fd) {
-            Some(flags) => Ok(signed(flags)),
+            // 64-bit kernels set it on every file that is opened.
+            Some(flags) => Ok(signed(flags) | LARGE_FILE),
             None => kernel(),
         },
         libc::F_SETFL => {

@@ -5,7 +5,7 @@
 //! the program gave: the list ends with a null pointer. What lies behind that is never used, which
 //! is why its type is [`MaybeUninit`].
 
-use core::{mem::MaybeUninit, ptr};
+use core::mem::MaybeUninit;
 
 use client::Errno;
 use libc::{c_char, c_int};
@@ -36,7 +36,6 @@ macro_rules! listing {
     };
     (@one $name:ident $path:ident $list:ident $body:block $($argument:ident),+ $(,)?) => {
         #[unsafe(no_mangle)]
-        #[expect(clippy::too_many_arguments, reason = "they stand for `...`")]
         unsafe extern "C" fn $name($path: *const c_char, $($argument: Perhaps),+) -> c_int {
             let $list: [Perhaps; LISTED] = [$($argument),+];
             $body
@@ -84,5 +83,5 @@ listing! {
 /// All up to the first null pointer was given by the program.
 unsafe fn end_of(list: &[Perhaps; LISTED]) -> Option<usize> {
     // SAFETY: the search ends at the null pointer.
-    list.iter().position(|argument| unsafe { argument.assume_init() } == ptr::null())
+    list.iter().position(|argument| unsafe { argument.assume_init() }.is_null())
 }

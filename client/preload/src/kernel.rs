@@ -46,6 +46,14 @@ impl Word for u32 {
     }
 }
 
+impl Word for u64 {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
 impl Word for i64 {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
@@ -82,6 +90,9 @@ impl<T> Word for *mut T {
         self.expose_provenance()
     }
 }
+
+/// Drops an outcome that the program cannot be told of; the caller says why.
+pub(crate) fn ignore<T>(_outcome: Outcome<T>) {}
 
 /// Makes a system call.
 ///

@@ -12,6 +12,7 @@
 #![no_std]
 
 mod asynchronous;
+mod attributes;
 mod bits;
 mod cookie;
 mod copy;

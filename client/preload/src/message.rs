@@ -54,8 +54,10 @@ unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int))
     for index in 0..count as usize {
         // SAFETY: the caller promises that many.
         let message = unsafe { messages.add(index) };
+        // SAFETY: one of them.
+        let header = unsafe { &raw const (*message).msg_hdr };
         // SAFETY: as the caller promises.
-        unsafe { each_passed(&raw const (*message).msg_hdr, then) };
+        unsafe { each_passed(header, then) };
     }
 }
 
@@ -81,7 +83,9 @@ unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
             let count = head.cmsg_len.saturating_sub(head_len) / size_of::<c_int>();
             for index in 0..count {
                 // SAFETY: the part says that it has so many.
-                then(unsafe { data.add(index).read_unaligned() });
+                let place = unsafe { data.add(index) };
+                // SAFETY: inside the part.
+                then(unsafe { place.read_unaligned() });
             }
         }
         // SAFETY: both are what the last calls gave.

@@ -76,6 +76,9 @@ interpose! {
 /// A name as C passes it: relative to an open folder.
 type Name = (c_int, *const c_char);
 
+/// # Safety
+///
+/// Names are null or C strings.
 unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
@@ -87,6 +90,9 @@ unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
     unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
 }
 
+/// # Safety
+///
+/// Names are null or C strings.
 unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
@@ -98,10 +104,15 @@ unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome 
     unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
 }
 
+/// # Safety
+///
+/// Names are null or C strings.
 unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
-    // SAFETY: the caller promises null or C strings.
-    let names = unsafe { (text(from.1), text(to.1)) };
-    if let (Some(client), (Some(old), Some(new))) = (client(), names) {
+    // SAFETY: the caller promises null or a C string.
+    let old = unsafe { text(from.1) };
+    // SAFETY: the caller promises null or a C string.
+    let new = unsafe { text(to.1) };
+    if let (Some(client), Some(old), Some(new)) = (client(), old, new) {
         if let Some(done) = client.rename((from.0, old), (to.0, new), flags) {
             return done.map(|()| 0);
         }
@@ -110,10 +121,15 @@ unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
     unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
 }
 
+/// # Safety
+///
+/// Names are null or C strings.
 unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
-    // SAFETY: the caller promises null or C strings.
-    let names = unsafe { (text(from.1), text(to.1)) };
-    if let (Some(client), (Some(old), Some(new)), 0) = (client(), names, flags) {
+    // SAFETY: the caller promises null or a C string.
+    let old = unsafe { text(from.1) };
+    // SAFETY: the caller promises null or a C string.
+    let new = unsafe { text(to.1) };
+    if let (Some(client), Some(old), Some(new), 0) = (client(), old, new, flags) {
         if let Some(done) = client.link((from.0, old), (to.0, new)) {
             return done.map(|()| 0);
         }
@@ -122,10 +138,15 @@ unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
     unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
 }
 
+/// # Safety
+///
+/// Names are null or C strings.
 unsafe fn symlink_at(target: *const c_char, dir: c_int, path: *const c_char) -> Outcome {
-    // SAFETY: the caller promises null or C strings.
-    let names = unsafe { (text(target), text(path)) };
-    if let (Some(client), (Some(text), Some(name))) = (client(), names) {
+    // SAFETY: the caller promises null or a C string.
+    let content = unsafe { text(target) };
+    // SAFETY: the caller promises null or a C string.
+    let name = unsafe { text(path) };
+    if let (Some(client), Some(text), Some(name)) = (client(), content, name) {
         if let Some(done) = client.symlink(text, (dir, name)) {
             return done.map(|()| 0);
         }

@@ -5,6 +5,7 @@ use libc::{AT_FDCWD, c_char, c_int, c_uint};
 
 use crate::{
     bits::unsigned,
+    descriptor::leave_to_stream,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
@@ -50,7 +51,7 @@ pub(crate) unsafe fn open_at(
     };
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
-    client.open(dir, path, unsigned(flags), mode)
+    client.open(dir, path, unsigned(flags), mode).inspect(|fd| leave_to_stream(client, *fd))
 }
 
 /// A descriptor that the kernel returned.

@@ -7,7 +7,7 @@ use crate::{
     bits::unsigned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ignore, kernel},
     start::client,
 };
 
@@ -37,6 +37,6 @@ pub(crate) fn publish(client: &'static Client, fd: c_int) {
     let position = client.seek(fd, 0, unsigned(SEEK_CUR));
     if let Ok(at) = position.map(|at| isize::try_from(at).unwrap_or(isize::MAX)) {
         // SAFETY: no pointers. What cannot be set was never counted from.
-        let _: Outcome = unsafe { kernel!(SYS_lseek, fd, at, SEEK_SET) };
+        ignore(unsafe { kernel!(SYS_lseek, fd, at, SEEK_SET) });
     }
 }

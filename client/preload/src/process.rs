@@ -7,7 +7,7 @@ use libc::{c_char, c_int, pid_t};
 use crate::{
     errno::answer,
     interpose::{interpose, next},
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ignore, kernel},
     start::client,
 };
 
@@ -108,9 +108,7 @@ interpose! {
         exiting();
         loop {
             // The call does not return.
-            match kernel!(SYS_exit_group, status) {
-                Ok(_) | Err(_) => {}
-            }
+            ignore(kernel!(SYS_exit_group, status));
         }
     }
 

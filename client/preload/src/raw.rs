@@ -2,7 +2,7 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long, c_uint};
+use libc::{c_int, c_long, c_uint, c_ulong};
 
 use crate::{
     bits::unsigned,
@@ -27,6 +27,10 @@ interpose! {
 /// # Safety
 ///
 /// The arguments are right for the system call.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one table: every arm hands its system call's own arguments on"
+)]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -63,12 +67,16 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_fdatasync => sync::make_durable(fd, true),
             libc::SYS_ftruncate => sync::set_size(fd, b as i64),
             libc::SYS_sendfile => {
-                copy::before(b as c_int, fd);
+                copy::before(b as c_int, c != 0, fd);
                 copy::moved(fd, kernel::call(number, args))
             }
             libc::SYS_copy_file_range => {
-                copy::before(fd, c as c_int);
+                copy::before(fd, b != 0, c as c_int);
                 copy::moved(c as c_int, kernel::call(number, args))
+            }
+            libc::SYS_ioctl => {
+                copy::before_ioctl(fd, b as c_ulong, c);
+                kernel::call(number, args)
             }
             libc::SYS_execve => process::execute(pointer(a), pointer(b), pointer(c)),
             libc::SYS_exit_group => {

@@ -13,7 +13,7 @@ use client::{Client, Config, Errno, Host, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::kernel::{Outcome, kernel};
+use crate::kernel::{ignore, kernel};
 
 static CLIENT: Client = Client::new(&Program);
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -44,7 +44,7 @@ pub(crate) fn say(parts: [&str; 3]) {
     let [first, second, third] = parts;
     let line = [part("kakehi: "), part(first), part(second), part(third), part("\n")];
     // SAFETY: `line` holds five pieces of text. Nobody is left to tell if it cannot be printed.
-    let _: Outcome = unsafe { kernel!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), 5_usize) };
+    ignore(unsafe { kernel!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), 5_usize) });
 }
 
 /// The process around the client.
@@ -115,7 +115,9 @@ fn variable(name: &str) -> Option<&'static [u8]> {
     }
     loop {
         // SAFETY: `environ` is an array that ends with a null pointer, which was not reached yet.
-        let line = unsafe { text(entry.read()) }?.to_bytes();
+        let line = unsafe { entry.read() };
+        // SAFETY: the array's elements are C strings.
+        let line = unsafe { text(line) }?.to_bytes();
         // SAFETY: the element just read was not the last.
         entry = unsafe { entry.add(1) };
         let value = line.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));

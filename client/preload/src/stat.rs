@@ -159,7 +159,14 @@ unsafe fn delegated(
     // SAFETY: as the caller promises.
     match unsafe { text(path) } {
         Some(path) if !path.is_empty() => {
-            client.stat_path(dir, path, flags & AT_SYMLINK_NOFOLLOW == 0)
+            let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+            let first = client.stat_path(dir, path, follow)?;
+            match first {
+                Ok(status) if client.settle(status.device, status.inode) => {
+                    client.stat_path(dir, path, follow)
+                }
+                _ => Some(first),
+            }
         }
         _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir),
         _ => None,

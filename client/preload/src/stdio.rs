@@ -14,7 +14,7 @@ use crate::{
     descriptor::{close_number, control, duplicate, flags_of, forget, refuse},
     errno::{last, set},
     interpose::{interpose, next},
-    kernel::Outcome,
+    kernel::{Outcome, ignore},
     open::open_at,
     start::{client, text},
     stat::settle_path,
@@ -125,9 +125,7 @@ unsafe fn open(
     // SAFETY: as the caller promises.
     unsafe { over(client, fd, parsed, mode) }.inspect_err(|_| {
         // The stream's failure is what the program hears of.
-        match close_number(fd) {
-            Ok(_) | Err(_) => {}
-        }
+        ignore(close_number(fd));
     })
 }
 
@@ -212,9 +210,7 @@ unsafe fn reopen_ours(
     // SAFETY: an open stream. As in libc, what cannot be written any more is lost.
     unsafe { libc::fflush(stream) };
     // As in libc, what closing the old file might report is lost.
-    match client.close(fd) {
-        Ok(()) | Err(_) => {}
-    }
+    ignore(client.close(fd));
     // SAFETY: as the caller promises.
     let opened = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL).and_then(|mode| {
         // SAFETY: as the caller promises.
@@ -230,9 +226,7 @@ unsafe fn reopen_ours(
             // SAFETY: the stream is ours.
             unsafe { cookie::strand(fd, stream) };
             // The error of opening is what the program hears of.
-            match close_number(fd) {
-                Ok(_) | Err(_) => {}
-            }
+            ignore(close_number(fd));
             return Err(errno);
         }
     }

@@ -6,7 +6,7 @@ use libc::{c_char, c_int, c_uint, off_t, size_t, ssize_t};
 use crate::{
     errno::{answer, code},
     interpose::interpose,
-    kernel::{Outcome, blocking, kernel},
+    kernel::{Outcome, blocking, ignore, kernel},
     start::{client, text},
 };
 
@@ -28,9 +28,7 @@ interpose! {
     fn sync() {
         drain_all();
         // `sync` cannot fail.
-        match kernel!(SYS_sync) {
-            Ok(_) | Err(_) => {}
-        }
+        ignore(kernel!(SYS_sync));
     }
 
     fn syncfs(fd: c_int) -> c_int {
@@ -72,6 +70,9 @@ interpose! {
     }
 
     fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return 0; // A hint, to nobody: the daemon reads ahead by itself.
+        }
         if advice == libc::POSIX_FADV_DONTNEED {
             drain(fd);
         }
@@ -79,6 +80,9 @@ interpose! {
     }
 
     fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
+        if is_placeholder(fd) {
+            return 0; // As for `posix_fadvise`.
+        }
         answer(kernel!(SYS_readahead, fd, at, len))
     }
 }
@@ -101,6 +105,11 @@ pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
         // SAFETY: no pointers.
         _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
     }
+}
+
+/// Whether the kernel would refuse data calls on this number.
+fn is_placeholder(fd: c_int) -> bool {
+    client().is_some_and(|client| client.flags(fd).is_some())
 }
 
 /// Has what is staged for a number in its file.

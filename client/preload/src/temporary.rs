@@ -43,8 +43,10 @@ unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcom
     let len = unsafe { libc::strlen(template) };
     let suffix_len = usize::try_from(suffix_len).map_err(|_| Errno::INVAL)?;
     let at = len.checked_sub(suffix_len + PATTERN.len()).ok_or(Errno::INVAL)?;
-    // SAFETY: six bytes inside the string, which is the program's to lend.
-    let letters = unsafe { &mut *template.add(at).cast::<[u8; PATTERN.len()]>() };
+    // SAFETY: six bytes before its end are inside the string.
+    let letters = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
+    // SAFETY: the program lends its string.
+    let letters = unsafe { &mut *letters };
     if letters != PATTERN {
         return Err(Errno::INVAL);
     }

@@ -7,7 +7,7 @@ use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
-    data::{bytes, is_foreign, room},
+    data::{bytes, room},
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
@@ -139,7 +139,7 @@ impl Checked<'_> {
         let client = client()?;
         let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count))?;
         let at = at.map(u64::try_from).transpose().ok()?;
-        if buffers.is_null() || is_foreign(client, fd) {
+        if buffers.is_null() || client.is_foreign(fd) {
             return None;
         }
         // SAFETY: not null, and the caller promises the count.

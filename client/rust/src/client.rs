@@ -91,6 +91,13 @@ impl Client {
         self.0.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
     }
 
+    /// Whether `fd` is nothing that could be delegated: no regular file. Costs a table look-up, and
+    /// a system call at a number's first time.
+    #[must_use]
+    pub fn is_foreign(&'static self, fd: RawFd) -> bool {
+        matches!(self.0.look_up(fd), Entry::Foreign | Entry::Unknown)
+    }
+
     /// Whether the number is the client's own and must stay open.
     #[must_use]
     pub fn keeps(&'static self, fd: RawFd) -> bool {

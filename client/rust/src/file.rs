@@ -22,9 +22,12 @@ use crate::{connection::Connection, table::FileId};
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
 
+/// The position right after an append: the end of the file, wherever that is by then.
+pub(crate) const AT_END: u64 = u64::MAX;
+
 /// One open file. What is outside the lock is read without it.
 pub(crate) struct FileEntry {
-    /// The file position in bytes, while the client keeps it.
+    /// The file position in bytes, or [`AT_END`], while the client keeps it.
     pub(crate) position: AtomicU64,
     /// Whether the client keeps the position, and something may be staged.
     pub(crate) is_staged: AtomicBool,

@@ -16,6 +16,9 @@ use crate::{
     table::{Entry, FileId},
 };
 
+/// Numbers of the standard streams: libc reads and writes them by itself, past every wrapper.
+const STREAMS_MAX: RawFd = 2;
+
 impl Process {
     pub(crate) fn open(
         &'static self,
@@ -32,6 +35,9 @@ impl Process {
         }
         if policy == Some(Policy::Delegate) {
             if let Some(opened) = self.open_delegated(dir, path, flags, mode) {
+                if let Ok(fd @ ..=STREAMS_MAX) = opened {
+                    self.leave(fd, Reason::PassedOn);
+                }
                 return opened;
             }
         }
@@ -48,7 +54,7 @@ impl Process {
         let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
             None
         } else {
-            self.regular(fd).and_then(|stat| self.keep(&stat, flags, policy))
+            self.regular(fd).and_then(|stat| self.keep(&stat, flags, policy, fd <= STREAMS_MAX))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
@@ -58,11 +64,18 @@ impl Process {
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat)
     }
 
-    fn keep(&'static self, stat: &Stat, flags: OFlags, policy: Policy) -> Option<FileId> {
+    fn keep(
+        &'static self,
+        stat: &Stat,
+        flags: OFlags,
+        policy: Policy,
+        is_stream: bool,
+    ) -> Option<FileId> {
         self.settle_all(stat.st_dev, stat.st_ino);
         let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
         file.left = match policy {
             Policy::Pass => Some(Reason::Rule),
+            _ if is_stream => Some(Reason::PassedOn),
             _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
             _ => None,
         };
@@ -107,6 +120,11 @@ impl Process {
         if let Entry::File(id) = entry {
             let Some((_, mut file)) = self.locked(id) else { return };
             file.number_count += 1;
+            if new <= STREAMS_MAX && self.table.set(new, entry) {
+                drop(file);
+                self.leave(new, Reason::PassedOn);
+                return;
+            }
             if !self.table.set(new, entry) {
                 // The kernel serves a number beyond the table, so it must serve them all.
                 file.number_count -= 1;

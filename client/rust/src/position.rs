@@ -9,10 +9,15 @@ use rustix::{
 };
 use wire::{Reason, Request};
 
-use crate::{file::FileEntry, file::OpenFile, process::Process, staging::take_error};
+use crate::{
+    file::{AT_END, FileEntry, OpenFile},
+    process::Process,
+    staging::take_error,
+};
 
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
+const SEEK_END: u32 = 2;
 
 impl Process {
     pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
@@ -24,8 +29,8 @@ impl Process {
         }
         let position = match whence {
             SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
-            SEEK_CUR if !file.access.append => {
-                let from = entry.position.load(Ordering::Relaxed);
+            SEEK_CUR => {
+                let from = self.position(fd, entry, &mut file)?;
                 from.checked_add_signed(offset).ok_or(Errno::INVAL)?
             }
             _ => self.seek_in_file(fd, entry, &mut file, offset, whence)?,
@@ -37,7 +42,23 @@ impl Process {
         Ok(position)
     }
 
-    /// A position that depends on the file's size, or on what the kernel appended.
+    /// The position the client keeps. After an append only the file's size tells it.
+    pub(crate) fn position(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+    ) -> io::Result<u64> {
+        let position = entry.position.load(Ordering::Relaxed);
+        if position != AT_END {
+            return Ok(position);
+        }
+        let end = self.seek_in_file(fd, entry, file, 0, SEEK_END)?;
+        entry.position.store(end, Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// A position that depends on the file's size or content.
     fn seek_in_file(
         &'static self,
         fd: RawFd,
@@ -53,11 +74,6 @@ impl Process {
             }
         }
         self.drain_file(fd, entry, file);
-        if whence == SEEK_CUR {
-            // A file opened to append: after a write the position is the end.
-            let end = self.kernel_seek(fd, 0, 2)?;
-            return end.checked_add_signed(offset).ok_or(Errno::INVAL);
-        }
         self.kernel_seek(fd, offset, whence)
     }
 
@@ -66,7 +82,7 @@ impl Process {
         let to = match whence {
             SEEK_SET => SeekFrom::Start(start(Errno::INVAL)?),
             SEEK_CUR => SeekFrom::Current(offset),
-            2 => SeekFrom::End(offset),
+            SEEK_END => SeekFrom::End(offset),
             3 => SeekFrom::Data(start(Errno::NXIO)?),
             4 => SeekFrom::Hole(start(Errno::NXIO)?),
             _ => return Err(Errno::INVAL),

@@ -64,7 +64,10 @@ impl Process {
             return self.kernel_read(fd, buffers, at);
         }
         let wanted = total(buffers);
-        let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
+        let from = match at {
+            Some(at) => at,
+            None => self.position(fd, entry, &mut file)?,
+        };
         if file.placeholder {
             let len = self.read_delegated(fd, entry, &mut file, buffers, from)?;
             if at.is_none() {

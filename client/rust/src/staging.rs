@@ -18,7 +18,7 @@ use wire::{FileFlags, Reason, Registration, Request};
 
 use crate::{
     connection::{Connection, Lost},
-    file::{Access, FileEntry, Link, Log, OpenFile},
+    file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
 };
 
 /// First log of a process's first file, bytes; later files start with what the last one needed.
@@ -188,10 +188,10 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
             file.left = Some(Reason::DaemonLost);
         }
     }
-    if file.log.take().is_some() && !file.access.append {
+    if entry.is_staged.load(Ordering::Acquire) {
         give_position(entry, fd);
     }
-    file.link = None;
+    (file.link, file.log) = (None, None);
     entry.is_staged.store(false, Ordering::Release);
 }
 
@@ -203,7 +203,10 @@ pub(crate) fn take_error(link: Link) -> Option<Errno> {
 
 /// Gives the kernel the file position.
 fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>) {
-    let position = SeekFrom::Start(entry.position.load(Ordering::Relaxed));
+    let position = match entry.position.load(Ordering::Relaxed) {
+        AT_END => SeekFrom::End(0),
+        position => SeekFrom::Start(position),
+    };
     // A position the client computed is in range, and the file is seekable.
     match fs::seek(fd, position) {
         Ok(_) | Err(_) => {}

@@ -3,17 +3,18 @@
 use core::sync::atomic::Ordering;
 
 use rustix::{
-    fd::{BorrowedFd, RawFd},
-    fs::{self, SeekFrom},
-    io::{self, IoSlice},
+    fd::{AsFd, BorrowedFd, RawFd},
+    fs::{self, Mode, OFlags, SeekFrom},
+    io::{self, Errno, IoSlice},
     process::{Resource, getrlimit},
 };
 use shm::staging::APPEND;
 use wire::{Counter, Reason};
 
 use crate::{
-    file::{FileEntry, OpenFile},
+    file::{AT_END, FileEntry, OpenFile},
     process::Process,
+    rules::link_of,
     staging::{self, LOG_MIN},
     table::{Entry, FileId},
 };
@@ -86,6 +87,10 @@ impl Process {
             self.count_written(reason, len);
             return Ok(len);
         }
+        if at.is_some() && file.access.append {
+            // Linux appends this too, and leaves the position where the last write put it.
+            self.position(fd, entry, &mut file)?;
+        }
         let start = if file.access.append {
             APPEND
         } else {
@@ -104,9 +109,11 @@ impl Process {
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;
         }
-        if at.is_none() && !file.access.append {
+        match at {
+            None if file.access.append => entry.position.store(AT_END, Ordering::Relaxed),
             // Reserved first, so that a signal handler that interrupts us writes behind this.
-            entry.position.fetch_add(len as u64, Ordering::Relaxed);
+            None => drop(entry.position.fetch_add(len as u64, Ordering::Relaxed)),
+            Some(_) => {}
         }
         self.stage(fd, entry, &mut file, data, start)
     }
@@ -272,15 +279,34 @@ impl Process {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let len = total(data) as u64;
-        let keeps_position = entry.is_staged.load(Ordering::Acquire);
+        let keeps_position = entry.is_staged.load(Ordering::Acquire)
+            && entry.position.load(Ordering::Relaxed) != AT_END;
         let at = match at {
             // Behind what the interrupted write has reserved; a file opened to append ignores it.
             None if keeps_position => Some(entry.position.fetch_add(len, Ordering::Relaxed)),
             at => at,
         };
-        let len = self.kernel_write(fd, data, at)?;
+        let len = match self.kernel_write(fd, data, at) {
+            Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at)?,
+            wrote => wrote?,
+        };
         self.count_written(Reason::Nested, len);
         Ok(len)
+    }
+
+    /// Writes to the file behind a placeholder, when the lanes and locks of this thread may be in
+    /// use beneath it.
+    fn write_behind_placeholder(
+        &self,
+        fd: RawFd,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let mut name = [0; 32];
+        let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
+        let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
+        let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty())?;
+        kernel_write_pieces(file.as_fd(), data, at)
     }
 
     pub(crate) fn kernel_write(

@@ -1,0 +1,241 @@
+// Streams in every mode, and everything that is done with them.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void show(const char *name) {
+    FILE *file = fopen(name, "r");
+    int byte;
+    printf("%s:", name);
+    if (!file) {
+        printf(" %s\n", strerror(errno));
+        return;
+    }
+    while ((byte = getc(file)) != EOF) printf(byte == '\n' ? "|" : "%c", byte);
+    printf("\n");
+    fclose(file);
+}
+
+static FILE *must_open(const char *name, const char *mode) {
+    FILE *file = fopen(name, mode);
+    if (!file) printf("fopen %s %s: %s\n", name, mode, strerror(errno));
+    return file;
+}
+
+static void modes(void) {
+    const char *all[] = {"w", "w+", "a", "a+", "r", "r+", "wx", "wex", "rb", "rb+", "r+b", "wb", "ab+", "re", "z", "", "w,ccs=UTF-8"};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        FILE *file = fopen("modes", all[i]);
+        if (!file) {
+            printf("%s: %s\n", all[i], strerror(errno));
+            continue;
+        }
+        int cloexec = fcntl(fileno(file), F_GETFD), flags = fcntl(fileno(file), F_GETFL);
+        printf("%s: at %ld, cloexec %d, flags %o\n", all[i], ftell(file), cloexec, flags);
+        errno = 0;
+        int written = fprintf(file, "<%s>", all[i]);
+        printf("  wrote %d, error %d\n", written, ferror(file) != 0);
+        printf("  at %ld\n", ftell(file));
+        clearerr(file);
+        char got[8] = "";
+        if (fseek(file, 0, SEEK_SET)) printf("  seek: %s\n", strerror(errno));
+        size_t len = fread(got, 1, 4, file);
+        printf("  read %zu '%.*s', error %d, eof %d\n", len, (int)len, got, ferror(file) != 0, feof(file) != 0);
+        printf("  close %d\n", fclose(file));
+        show("modes");
+    }
+}
+
+static void calls(void) {
+    FILE *file = must_open("calls", "w+");
+    struct stat st;
+    printf("fileno ok %d\n", fileno(file) > 2 && fileno(file) == fileno_unlocked(file));
+    fprintf(file, "line %d %s\n", 1, "one");
+    fputs("yz\n", file);
+    fputc('x', file);
+    putc_unlocked('q', file);
+    fwrite("abcdef\n", 1, 7, file);
+    printf("tell %ld\n", ftell(file));
+    fflush(file);
+    fstat(fileno(file), &st);
+    printf("size %ld\n", (long)st.st_size);
+    rewind(file);
+    char line[100];
+    while (fgets(line, sizeof line, file)) printf("got %s", line);
+    printf("eof %d error %d\n", feof(file), ferror(file));
+    rewind(file);
+    int number = 0;
+    char word[10];
+    printf("scanned %d: %d %s\n", fscanf(file, "line %d %9s", &number, word), number, word);
+    int byte = getc(file);
+    printf("getc %d ungetc %d", byte, ungetc('Z', file));
+    printf(" again %c %c\n", getc_unlocked(file), getc(file));
+    fseek(file, -3, SEEK_END);
+    printf("tell %ld\n", ftell(file));
+    fseek(file, -1, SEEK_CUR);
+    printf("tell %ld %c\n", ftell(file), getc(file));
+    fpos_t place;
+    fgetpos(file, &place);
+    fputs("END", file);
+    fsetpos(file, &place);
+    printf("from place %c\n", getc(file));
+    fseeko(file, 20000, SEEK_SET);
+    fputs("far", file);
+    fflush(file);
+    fstat(fileno(file), &st);
+    printf("size %ld\n", (long)st.st_size);
+    char *text = NULL;
+    size_t room = 0;
+    rewind(file);
+    printf("getline %zd", getline(&text, &room, file));
+    printf(" getdelim %zd\n", getdelim(&text, &room, 'x', file));
+    free(text);
+    ftruncate(fileno(file), 5);
+    fclose(file);
+    show("calls");
+}
+
+static void buffers(void) {
+    static char own[1 << 16];
+    struct {
+        const char *name;
+        char *buffer;
+        int kind;
+        size_t size;
+    } all[] = {{"own", own, _IOFBF, sizeof own}, {"none", NULL, _IONBF, 0}, {"line", NULL, _IOLBF, 0}, {"small", own, _IOFBF, 7}};
+    for (int i = 0; i < 4; i++) {
+        FILE *file = must_open(all[i].name, "w");
+        printf("setvbuf %d\n", setvbuf(file, all[i].buffer, all[i].kind, all[i].size));
+        for (int n = 0; n < 2000; n++) fprintf(file, "%d,%s", n, n % 10 ? "" : "\n");
+        struct stat st;
+        stat(all[i].name, &st);
+        // An unbuffered and a line-buffered stream have written; how much the others have is theirs.
+        if (i == 1 || i == 2) printf("size %ld\n", (long)st.st_size);
+        fclose(file);
+        stat(all[i].name, &st);
+        printf("size %ld\n", (long)st.st_size);
+    }
+    FILE *big = must_open("big", "w");
+    for (int n = 0; n < 100; n++) fwrite(own, 1, sizeof own - 1, big);
+    printf("tell %ld\n", ftell(big));
+    fclose(big);
+}
+
+static void reopened(void) {
+    FILE *file = must_open("first", "w");
+    fputs("to first\n", file);
+    int before = fileno(file);
+    FILE *again = freopen("second", "w+", file);
+    printf("same stream %d, same number %d\n", again == file, fileno(again) == before);
+    fputs("to second\n", again);
+    fseek(again, 3, SEEK_SET);
+    printf("read %c\n", getc(again));
+    again = freopen("first", "r", again);
+    char line[50];
+    printf("gets %s", fgets(line, sizeof line, again));
+    printf("puts %d error %d\n", fputs("no", again), ferror(again) != 0);
+    again = freopen("first", "a", again);
+    fputs("more\n", again);
+    printf("tell %ld\n", ftell(again));
+    again = freopen(NULL, "r", again);
+    printf("null: %d\n", again != NULL);
+    if (again) printf("gets %s", fgets(line, sizeof line, again));
+    errno = 0;
+    FILE *none = freopen("no/such/file", "r", again);
+    printf("missing: %d %s\n", none == NULL, strerror(errno));
+    show("first");
+    show("second");
+    FILE *out = must_open("third", "w");
+    fputs("third\n", out);
+    out = freopen("fourth", "r", out);
+    printf("empty: %d %s\n", out == NULL, strerror(errno));
+    show("third");
+}
+
+static void over_descriptors(void) {
+    int fd = open("over", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    write(fd, "direct\n", 7);
+    FILE *file = fdopen(dup(fd), "w");
+    fputs("stream\n", file);
+    fflush(file);
+    write(fd, "direct again\n", 13);
+    fputs("stream again\n", file);
+    fclose(file);
+    file = fdopen(fd, "a");
+    printf("append %d\n", (fcntl(fd, F_GETFL) & O_APPEND) != 0);
+    fseek(file, 0, SEEK_SET);
+    fputs("at the end\n", file);
+    fclose(file);
+    printf("closed %d\n", close(fd) == -1 && errno == EBADF);
+    fd = open("over", O_RDONLY);
+    errno = 0;
+    file = fdopen(fd, "w");
+    printf("wrong mode %d %s\n", file == NULL, strerror(errno));
+    file = fdopen(-1, "w");
+    printf("no number %d %s\n", file == NULL, strerror(errno));
+    close(fd);
+    show("over");
+}
+
+static void failures(void) {
+    FILE *full = fopen("/dev/full", "w");
+    fputs("x", full);
+    int flushed = fflush(full);
+    printf("flush %d %s, error %d\n", flushed, strerror(errno), ferror(full) != 0);
+    fputs("y", full);
+    int closed = fclose(full);
+    printf("close %d %s\n", closed, strerror(errno));
+    FILE *none = fopen("no/such/file", "w");
+    printf("missing %d %s\n", none == NULL, strerror(errno));
+    mkdir("folder", 0700);
+    none = fopen("folder", "w");
+    printf("folder %d %s\n", none == NULL, strerror(errno));
+    FILE *file = must_open("gone", "w");
+    fputs("lost", file);
+    close(fileno(file));
+    errno = 0;
+    closed = fclose(file);
+    printf("closed beneath: %d %s\n", closed, strerror(errno));
+}
+
+static void standard_numbers(void) {
+    fflush(stdout);
+    int saved = dup(1), fd = open("redirected", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "before ", 7);
+    dup2(fd, 1);
+    printf("printed ");
+    fflush(stdout);
+    write(fd, "between ", 8);
+    printf("printed again ");
+    fflush(stdout);
+    write(1, "after", 5);
+    close(fd);
+    close(1);
+    int again = open("first-free", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    printf("number %d", again);
+    fflush(stdout);
+    dup2(saved, 1);
+    close(saved);
+    show("redirected");
+    show("first-free");
+}
+
+int main(void) {
+    standard_numbers();
+    modes();
+    calls();
+    buffers();
+    reopened();
+    over_descriptors();
+    failures();
+    FILE *leftover = must_open("leftover", "w");
+    fputs("flushed at exit\n", leftover);
+    FILE *standard = freopen("standard", "w", stderr);
+    fprintf(standard, "to standard error\n");
+    return 0;
+}

@@ -1,0 +1,251 @@
+//! Unmodified programs do the same with the preload library as without it.
+//!
+//! Each program runs in an empty folder, once by itself and once in every other way; output, exit
+//! status, and every file it leaves are compared byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+
+use crate::harness::kakehi;
+
+/// Longest run of a program, seconds.
+const DEADLINE: &str = "60";
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// The library is loaded, and no job is named: every wrapper is a system call.
+    Idle,
+    /// A job is named, and nobody serves it: every call passes through the client.
+    Orphaned,
+    /// Under `kakehi run`.
+    Served,
+    /// Under `kakehi run`, and the daemon opens every file.
+    Delegated,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Idle, Self::Orphaned, Self::Served, Self::Delegated];
+
+    /// What comes before the program.
+    fn wrap(self) -> &'static [&'static str] {
+        match self {
+            Self::Idle | Self::Orphaned => &[],
+            Self::Served => &["run", "--"],
+            Self::Delegated => &["run", "--rule", "/**=delegate", "--"],
+        }
+    }
+}
+
+/// What a program did, as others can see it.
+#[derive(Debug, PartialEq, Eq)]
+struct Deeds {
+    status: Option<i32>,
+    output: String,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+#[test]
+fn streams_behave_as_without_the_library() {
+    same_in_every_way(&compile("stdio.c", "cc", &[]));
+}
+
+#[test]
+fn descriptors_behave_as_without_the_library() {
+    same_in_every_way(&compile("descriptors.c", "cc", &[]));
+}
+
+#[test]
+fn children_behave_as_without_the_library() {
+    same_in_every_way(&compile("children.c", "cc", &[]));
+}
+
+#[test]
+fn threads_behave_as_without_the_library() {
+    same_in_every_way(&compile("threads.c", "cc", &["-pthread"]));
+}
+
+#[test]
+fn checked_calls_behave_as_without_the_library() {
+    let checked = ["-D_FORTIFY_SOURCE=2", "-O2", "-pthread"];
+    for source in ["stdio.c", "descriptors.c", "children.c", "fortified.c"] {
+        same_in_every_way(&compile(source, "cc", &checked));
+    }
+}
+
+#[test]
+fn cpp_streams_behave_as_without_the_library() {
+    same_in_every_way(&compile("fstream.cc", "g++", &[]));
+}
+
+#[test]
+fn fortran_units_behave_as_without_the_library() {
+    if has("gfortran") {
+        same_in_every_way(&compile("units.f90", "gfortran", &[]));
+    }
+}
+
+#[test]
+fn shells_and_tools_behave_as_without_the_library() {
+    for script in [
+        "for i in 1 2 3; do echo $i >> out; done; exec 7>seven; echo x >&7; (echo y >&7); cat out seven",
+        "seq 20000 | tee numbers | tail -1; sort -rn numbers > sorted; cmp numbers sorted | head -c 3",
+        "mkdir a; echo 1 > a/1; tar cf a.tar --mtime=@0 a; mkdir b; tar xf a.tar -C b; cat b/a/1; dd if=a.tar of=copy bs=700 2>/dev/null; cmp a.tar copy",
+        "cp /bin/true mine; chmod +x mine; ./mine && echo ran; mv mine yours; ln yours ours; rm yours ours",
+    ] {
+        same_in_every_way(&["bash".into(), "-c".into(), script.into()]);
+    }
+}
+
+#[test]
+fn python_behaves_as_without_the_library() {
+    if !has("python3") {
+        return;
+    }
+    same_in_every_way(&["python3".into(), "-c".into(), PYTHON.into()]);
+}
+
+#[test]
+fn git_behaves_as_without_the_library() {
+    let script = "export HOME=$PWD GIT_AUTHOR_DATE=@0 GIT_COMMITTER_DATE=@0 \
+        GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; \
+        git init -q -b main r && cd r && seq 9999 > f && git add f && git commit -qm one \
+        && echo x >> f && git commit -qam two && git gc -q && git fsck && git log --format=%H; \
+        cd .. && git clone -q r s && cat s/f | tail -1; rm -rf r s";
+    if has("git") {
+        same_in_every_way(&["bash".into(), "-c".into(), script.into()]);
+    }
+}
+
+const PYTHON: &str = r#"
+import mmap, os, subprocess, shutil, tempfile, sqlite3
+with open("text", "w") as f:
+    for i in range(10000): f.write(f"{i}\n")
+    f.seek(3); f.write("CHANGED")
+with open("bytes", "wb", buffering=0) as f:
+    f.write(b"raw"); os.pwrite(f.fileno(), b"R", 0); os.fsync(f.fileno())
+    print(os.fstat(f.fileno()).st_size)
+print(subprocess.run(["cat", "bytes"], capture_output=True).stdout)
+with open("out", "w") as f:
+    f.write("before "); f.flush()
+    subprocess.run(["echo", "child"], stdout=f, close_fds=True); f.write("after")
+with open("map", "w+b") as f:
+    f.write(bytes(5000)); f.flush()
+    m = mmap.mmap(f.fileno(), 5000); m[7:10] = b"map"; m.flush()
+shutil.copyfile("text", "copy")
+pid = os.fork()
+if pid == 0:
+    open("forked", "w").write("child"); os._exit(3)
+print(os.waitpid(pid, 0)[1])
+db = sqlite3.connect("db"); db.execute("create table t(x)")
+db.executemany("insert into t values(?)", [(i,) for i in range(1000)]); db.commit()
+print(db.execute("select sum(x) from t").fetchone())
+db.close(); print(os.stat("text").st_size)
+with tempfile.NamedTemporaryFile(dir=".") as f: f.write(b"x"); f.flush(); print(os.path.getsize(f.name))
+"#;
+
+/// Runs the command by itself, and compares every other way with that.
+fn same_in_every_way(command: &[String]) {
+    let native = run(command, None);
+    for way in Way::ALL {
+        let other = run(command, Some(way));
+        assert_eq!(other.output, native.output, "output, {way:?}: {command:?}");
+        assert_eq!(other.status, native.status, "status, {way:?}: {command:?}");
+        let names = |deeds: &Deeds| deeds.files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&other), names(&native), "files, {way:?}: {command:?}");
+        for (name, content) in &native.files {
+            assert!(other.files.get(name) == Some(content), "{name:?}, {way:?}: {command:?}");
+        }
+    }
+}
+
+/// Runs the command in a folder of its own; `None` runs it natively.
+fn run(command: &[String], way: Option<Way>) -> Deeds {
+    let folder = TempDir::new().expect("a folder");
+    let job = TempDir::new().expect("a folder");
+    let mut line = Command::new("timeout");
+    line.args(["-k", "5", DEADLINE]);
+    let wrap = way.map_or(&[][..], Way::wrap);
+    if !wrap.is_empty() {
+        line.arg(kakehi()).args(wrap);
+    }
+    line.args(command).current_dir(folder.path()).stdin(Stdio::null());
+    match way {
+        Some(Way::Idle) => line.env("LD_PRELOAD", library()),
+        Some(Way::Orphaned) => line.env("LD_PRELOAD", library()).env("KAKEHI_SOCKET", job.path()),
+        Some(Way::Served | Way::Delegated) => {
+            line.env("KAKEHI_PRELOAD", library()).env("XDG_RUNTIME_DIR", job.path())
+        }
+        None => &mut line,
+    };
+    let output = line.output().expect("the program starts");
+    let mut files = BTreeMap::new();
+    collect(folder.path(), folder.path(), &mut files);
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Deeds { status: output.status.code(), output: output_text, files }
+}
+
+/// Reads every file below a folder.
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in fs::read_dir(folder).expect("readable") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).expect("below").to_owned();
+            files.insert(name, fs::read(&path).expect("readable"));
+        }
+    }
+}
+
+/// Compiles one of `e2e/programs`; returns the command that runs it.
+fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 1] {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = target.join(format!("{source}{}", flags.concat()));
+    let status = Command::new(compiler)
+        .args(flags)
+        .args(["-w", "-g", "-o"])
+        .arg(&program)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source))
+        .current_dir(target)
+        .status()
+        .expect("the compiler runs");
+    assert!(status.success(), "{source} does not compile");
+    [program.into_os_string().into_string().expect("UTF-8")]
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says what they run")]
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The library: `KAKEHI_PRELOAD`, or built once.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        if let Some(given) = setting("KAKEHI_PRELOAD") {
+            return PathBuf::from(given);
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "preload", "--profile", "preload"])
+            .args(["--target-dir", "target"])
+            .current_dir(&root)
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the preload library does not build");
+        let library = root.join("target/preload/libkakehi_preload.so");
+        library.canonicalize().expect("cargo puts it there")
+    })
+}

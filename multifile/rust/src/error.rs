@@ -1,0 +1,356 @@
+//! Why an operation on a multifile failed, by who is at fault.
+//!
+//! Every value is plain numbers, so that a rank can send its error to the others unchanged and all
+//! of them return the same one ([`Error::encode`], [`Error::decode`]).
+
+use std::{error, fmt, io};
+
+use crate::codec::{Fields, put_u32, put_u64};
+
+/// The result of this crate's operations.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller asked for something that cannot be.
+    Argument(Argument),
+    /// The file contradicts the format or itself.
+    Damaged {
+        /// What is wrong.
+        part: Part,
+        /// Number of the physical file in its set.
+        file: u32,
+    },
+    /// The file was never closed; [`Repair`](crate::Repair) makes it readable.
+    Unclosed {
+        /// Number of the physical file in its set.
+        file: u32,
+    },
+    /// The storage refused an operation.
+    Io {
+        /// Number of the physical file in its set.
+        file: u32,
+        /// The system's error number, 0 when it gave none.
+        os: i32,
+        /// The kind of error, for those that come without a number.
+        kind: io::ErrorKind,
+    },
+    /// An earlier write of this handle failed; its data is incomplete until written anew.
+    Poisoned,
+    /// An offset or a size does not fit 63 bits, or a count does not fit 31.
+    TooLarge,
+    /// A rank of the group is gone or its communication failed.
+    Group {
+        /// What the communication layer reported.
+        code: i32,
+    },
+    /// Another rank failed; every rank of the group returns this same error.
+    OnRank {
+        /// The lowest rank that failed.
+        rank: u32,
+        /// What failed there.
+        cause: Cause,
+    },
+}
+
+/// What the caller got wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum Argument {
+    /// The chunk holds no bytes, so nothing can be written to this task.
+    ChunkEmpty,
+    /// More contiguous bytes asked for than a chunk holds.
+    ChunkSmall,
+    /// The file-system block size is zero or above 2^31 - 1.
+    FsBlockLen,
+    /// File numbers and local ranks do not form a set.
+    Mapping,
+    /// The name is longer than 1023 bytes.
+    Name,
+    /// No such block, or no such position in it.
+    Position,
+    /// No such key or record.
+    Record,
+    /// The ranks passed different values where they must agree.
+    Disagree,
+    /// No such task.
+    Task,
+    /// The packing cannot hold these tasks.
+    Packing,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum Part {
+    /// The first four bytes are not `sion`.
+    Magic,
+    /// The byte-order word is none of the four known.
+    ByteOrder,
+    /// A format version this crate does not know.
+    Version,
+    /// The file-system block size is not positive.
+    FsBlockLen,
+    /// The number of tasks is negative or more than the file can describe.
+    TaskCount,
+    /// The number of physical files, or this file's number among them.
+    FileCount,
+    /// A chunk size is negative, or all together leave the file's range.
+    ChunkLen,
+    /// The block table: its place, a count, or a length beyond its chunk.
+    Blocks,
+    /// The table that maps tasks to physical files.
+    Mapping,
+    /// A key-value record reaches beyond the end of its task.
+    Record,
+    /// The file ends before data it should hold.
+    Truncated,
+    /// A chunk's data does not have its recorded checksum.
+    Checksum,
+    /// Members of a set differ where they must agree.
+    Set,
+}
+
+/// The part of an [`Error`] that travels between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// As [`Error::Argument`].
+    Argument(Argument),
+    /// As [`Error::Damaged`].
+    Damaged(Part, u32),
+    /// As [`Error::Unclosed`].
+    Unclosed(u32),
+    /// As [`Error::Io`]: file number and the system's error number.
+    Io(u32, i32),
+    /// As [`Error::Poisoned`].
+    Poisoned,
+    /// As [`Error::TooLarge`].
+    TooLarge,
+    /// As [`Error::Group`].
+    Group(i32),
+}
+
+impl Error {
+    /// Length of an encoded error in bytes.
+    pub const ENCODED_LEN: usize = 16;
+
+    /// Names the storage's error with the physical file it happened on.
+    #[must_use]
+    pub fn io(file: u32, error: &io::Error) -> Self {
+        Self::Io { file, os: error.raw_os_error().unwrap_or(0), kind: error.kind() }
+    }
+
+    /// Says where the error happened; an error that already says so stays as it is.
+    #[must_use]
+    pub const fn on_rank(self, rank: u32) -> Self {
+        let cause = match self {
+            Self::Argument(what) => Cause::Argument(what),
+            Self::Damaged { part, file } => Cause::Damaged(part, file),
+            Self::Unclosed { file } => Cause::Unclosed(file),
+            Self::Io { file, os, .. } => Cause::Io(file, os),
+            Self::Poisoned => Cause::Poisoned,
+            Self::TooLarge => Cause::TooLarge,
+            Self::Group { code } => Cause::Group(code),
+            Self::OnRank { .. } => return self,
+        };
+        Self::OnRank { rank, cause }
+    }
+
+    /// The error in 16 bytes; all zero means none.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
+        let Self::OnRank { rank, cause } = self.on_rank(0) else {
+            return [0; Self::ENCODED_LEN];
+        };
+        let (code, low, high) = match cause {
+            Cause::Argument(what) => (1, what as u32, 0),
+            Cause::Damaged(part, file) => (2, part as u32, file),
+            Cause::Unclosed(file) => (3, file, 0),
+            Cause::Io(file, os) => (4, u32::from_le_bytes(os.to_le_bytes()), file),
+            Cause::Poisoned => (5, 0, 0),
+            Cause::TooLarge => (6, 0, 0),
+            Cause::Group(code) => (7, u32::from_le_bytes(code.to_le_bytes()), 0),
+        };
+        let mut bytes = Vec::with_capacity(Self::ENCODED_LEN);
+        put_u32(&mut bytes, code);
+        put_u32(&mut bytes, rank);
+        put_u64(&mut bytes, u64::from(high) << 32 | u64::from(low));
+        bytes.try_into().unwrap_or_default()
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` for sixteen zeros.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        let (code, rank) = (fields.u32()?, fields.u32()?);
+        let (low, high) = (fields.u32()?, fields.u32()?);
+        let cause = match code {
+            0 => return None,
+            1 => Cause::Argument(*ARGUMENTS.get(index(low))?),
+            2 => Cause::Damaged(*PARTS.get(index(low))?, high),
+            3 => Cause::Unclosed(low),
+            4 => Cause::Io(high, i32::from_le_bytes(low.to_le_bytes())),
+            5 => Cause::Poisoned,
+            6 => Cause::TooLarge,
+            _ => Cause::Group(i32::from_le_bytes(low.to_le_bytes())),
+        };
+        Some(Self::OnRank { rank, cause })
+    }
+}
+
+impl From<Argument> for Error {
+    fn from(what: Argument) -> Self {
+        Self::Argument(what)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { os, .. } | Error::OnRank { cause: Cause::Io(_, os), .. } if os != 0 => {
+                Self::from_raw_os_error(os)
+            }
+            Error::Io { kind, .. } => Self::new(kind, error),
+            Error::Argument(_) => Self::new(io::ErrorKind::InvalidInput, error),
+            Error::Damaged { .. } | Error::Unclosed { .. } => {
+                Self::new(io::ErrorKind::InvalidData, error)
+            }
+            _ => Self::other(error),
+        }
+    }
+}
+
+impl error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::OnRank { rank, cause } => write!(f, "rank {rank}: {cause}"),
+            Self::Io { file, os: 0, kind } => write!(f, "physical file {file}: {kind}"),
+            Self::Argument(what) => Cause::Argument(what).fmt(f),
+            Self::Damaged { part, file } => Cause::Damaged(part, file).fmt(f),
+            Self::Unclosed { file } => Cause::Unclosed(file).fmt(f),
+            Self::Io { file, os, .. } => Cause::Io(file, os).fmt(f),
+            Self::Poisoned => Cause::Poisoned.fmt(f),
+            Self::TooLarge => Cause::TooLarge.fmt(f),
+            Self::Group { code } => Cause::Group(code).fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Argument(what) => f.write_str(what.text()),
+            Self::Damaged(part, file) => write!(f, "physical file {file}: {}", part.text()),
+            Self::Unclosed(file) => {
+                write!(f, "physical file {file} was never closed; repair makes it readable")
+            }
+            Self::Io(file, os) => {
+                write!(f, "physical file {file}: {}", io::Error::from_raw_os_error(os))
+            }
+            Self::Poisoned => f.write_str("an earlier write failed; the data is incomplete"),
+            Self::TooLarge => f.write_str("sizes exceed what a multifile can hold"),
+            Self::Group(code) => write!(f, "communication between ranks failed, code {code}"),
+        }
+    }
+}
+
+impl Argument {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::ChunkEmpty => "the task's chunk size is 0: nothing can be written",
+            Self::ChunkSmall => "more contiguous bytes asked for than a chunk holds",
+            Self::FsBlockLen => "the file-system block size must be positive",
+            Self::Mapping => "file numbers and local ranks do not form a set",
+            Self::Name => "the name is longer than 1023 bytes",
+            Self::Position => "no such block or position",
+            Self::Record => "no such key or record",
+            Self::Disagree => "the ranks passed different parameters",
+            Self::Task => "no such task",
+            Self::Packing => "the packing cannot hold these tasks",
+        }
+    }
+}
+
+impl Part {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Magic => "not a multifile",
+            Self::ByteOrder => "unknown byte-order word",
+            Self::Version => "unknown format version",
+            Self::FsBlockLen => "file-system block size is not positive",
+            Self::TaskCount => "number of tasks does not fit the file",
+            Self::FileCount => "file number is outside its set",
+            Self::ChunkLen => "chunk sizes are negative or too large",
+            Self::Blocks => "block table is damaged",
+            Self::Mapping => "mapping of tasks to files is damaged",
+            Self::Record => "a key-value record is longer than its task",
+            Self::Truncated => "the file ends inside its data",
+            Self::Checksum => "data differs from its checksum",
+            Self::Set => "members of the set do not belong together",
+        }
+    }
+}
+
+const ARGUMENTS: [Argument; 10] = [
+    Argument::ChunkEmpty,
+    Argument::ChunkSmall,
+    Argument::FsBlockLen,
+    Argument::Mapping,
+    Argument::Name,
+    Argument::Position,
+    Argument::Record,
+    Argument::Disagree,
+    Argument::Task,
+    Argument::Packing,
+];
+
+const PARTS: [Part; 13] = [
+    Part::Magic,
+    Part::ByteOrder,
+    Part::Version,
+    Part::FsBlockLen,
+    Part::TaskCount,
+    Part::FileCount,
+    Part::ChunkLen,
+    Part::Blocks,
+    Part::Mapping,
+    Part::Record,
+    Part::Truncated,
+    Part::Checksum,
+    Part::Set,
+];
+
+fn index(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_travels_between_ranks_unchanged() {
+        let mut errors: Vec<Error> = ARGUMENTS.map(Error::Argument).to_vec();
+        errors.extend(PARTS.map(|part| Error::Damaged { part, file: 7 }));
+        errors.extend([
+            Error::Unclosed { file: 3 },
+            Error::Io { file: 2, os: 28, kind: io::ErrorKind::StorageFull },
+            Error::Poisoned,
+            Error::TooLarge,
+            Error::Group { code: -5 },
+        ]);
+        for error in errors {
+            let sent = error.on_rank(9);
+            assert_eq!(Error::decode(&sent.encode()), Some(sent));
+            assert!(!error.to_string().is_empty());
+        }
+        assert_eq!(Error::decode(&[0; Error::ENCODED_LEN]), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! How much of every block was used, told from the data alone: for files whose writers died
+//! without a journal, SIONlib's among them.
+//!
+//! Chunks are written from their start and unwritten bytes read as zero, so a block reaches at
+//! least to its last byte that is not zero, and the block in which the file ends reaches to that
+//! end. Data that ends in zeros cannot be told from space never written; what may be missing is
+//! reported as the difference to [`Extent::most`].
+
+use std::collections::BTreeMap;
+
+use crate::{
+    blocks::Table,
+    codec::{Order, narrow, wide},
+    cursor::Cursor,
+    error::{Error, Result},
+    keyval::{RECORD_HEADER_LEN, decode_header},
+    layout::Layout,
+    physical::Front,
+    reader::TaskReader,
+    storage::{File, read_exactly},
+};
+
+const SLAB_LEN: usize = 1 << 16;
+
+/// What is known of one task's stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Used bytes of every block, at least.
+    pub(crate) lens: Vec<u64>,
+    /// Bytes the stream can have had at most.
+    pub(crate) most: u64,
+    /// CRC32C of every block, where a journal had them.
+    pub(crate) sums: Vec<u32>,
+    /// The data of a block differs from the checksum that a journal had.
+    pub(crate) damaged: bool,
+}
+
+/// How far the data of a file can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The file was never closed: only a write can have made it as long as it is.
+    ToEnd,
+    /// The file was closed with this many blocks and cut or damaged since.
+    Blocks(u64),
+    /// Nothing is known.
+    Unknown,
+}
+
+/// Estimates the streams of all tasks of `front`.
+pub(crate) fn estimate<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Extent>> {
+    let mut found = Found::new(front, reach);
+    found.scan()?;
+    let mut extents = found.extents();
+    if front.header.keyval == crate::header::Keyval::Inline {
+        for (task, extent) in extents.iter_mut().enumerate() {
+            records(front, task, extent)?;
+        }
+    }
+    Ok(extents)
+}
+
+/// The block table of a writer that died between writing it and saying so. Nothing points to it,
+/// but if it is there, the length of the file says where, and it must fit the chunks exactly.
+pub(crate) fn unfinished_table<F: File>(front: &Front<F>) -> Option<Vec<Extent>> {
+    let row = 8 * u64::from(front.header.task_count);
+    let behind = front.size.checked_sub(front.layout.data_at())?.checked_sub(row)?;
+    let block_count = behind.checked_div(front.layout.skip().checked_add(row)?)?;
+    let table = Table {
+        at: front.layout.end_of(block_count).ok()?,
+        block_count: u32::try_from(block_count).ok().filter(|count| *count > 0)?,
+        task_count: front.header.task_count,
+        order: front.header.order,
+    };
+    let blocks = table.load(&*front.file, front.number).ok()?;
+    let mut extents = Vec::new();
+    let mut most_blocks = 0;
+    for task in 0..front.ranks.len() {
+        let (lens, place) = (blocks.of(task).to_vec(), front.layout.place(task)?);
+        if lens.is_empty() || lens.iter().any(|len| *len > place.chunk_len) {
+            return None;
+        }
+        most_blocks = lens.len().max(most_blocks);
+        extents.push(Extent { lens, ..Extent::default() });
+    }
+    (wide(most_blocks) == block_count).then_some(extents)
+}
+
+/// Used bytes of the blocks seen so far.
+struct Found<'a, F> {
+    front: &'a Front<F>,
+    layout: &'a Layout,
+    /// First offset that holds no data.
+    end: u64,
+    lens: BTreeMap<(usize, u64), u64>,
+}
+
+impl<'a, F: File> Found<'a, F> {
+    fn new(front: &'a Front<F>, reach: Reach) -> Self {
+        let layout = &front.layout;
+        let end = match reach {
+            Reach::Blocks(count) => layout.end_of(count).unwrap_or(front.size).min(front.size),
+            Reach::ToEnd | Reach::Unknown => front.size,
+        };
+        let mut found = Self { front, layout, end, lens: BTreeMap::new() };
+        let last = end.checked_sub(1).filter(|_| reach == Reach::ToEnd);
+        if let Some((task, row, chunk_at, _)) = last.and_then(|at| found.chunk(at)) {
+            found.lens.insert((task, row), end - chunk_at);
+        }
+        found
+    }
+
+    fn scan(&mut self) -> Result<()> {
+        let mut slab = vec![0; SLAB_LEN];
+        let mut at = self.layout.data_at();
+        while let Some(range) = self.data_from(at)? {
+            at = range.start;
+            while at < range.end {
+                let Some((task, row, chunk_at, chunk_end)) = self.chunk(at) else { return Ok(()) };
+                let len = narrow(chunk_end.min(range.end) - at).min(SLAB_LEN);
+                let part = slab.get_mut(..len).unwrap_or_default();
+                read_exactly(&*self.front.file, self.front.number, part, at)?;
+                if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
+                    let used = at + wide(last) + 1 - chunk_at;
+                    let known = self.lens.entry((task, row)).or_default();
+                    *known = used.max(*known);
+                }
+                at += wide(len);
+            }
+        }
+        Ok(())
+    }
+
+    fn data_from(&self, at: u64) -> Result<Option<std::ops::Range<u64>>> {
+        if at >= self.end {
+            return Ok(None);
+        }
+        let range = self.front.file.data_from(at);
+        let range = range.map_err(|error| Error::io(self.front.number, &error))?;
+        let range = range.map(|range| range.start.max(at)..range.end.min(self.end));
+        Ok(range.filter(|range| !range.is_empty()))
+    }
+
+    /// The chunk that holds offset `at`: task, block, start, end.
+    fn chunk(&self, at: u64) -> Option<(usize, u64, u64, u64)> {
+        let (data_at, skip) = (self.layout.data_at(), self.layout.skip());
+        let row = at.checked_sub(data_at)?.checked_div(skip)?;
+        let row_at = row * skip;
+        let task = self.layout.task_at(at - row_at)?;
+        let place = self.layout.place(task)?;
+        let chunk_at = place.start_at + row_at;
+        Some((task, row, chunk_at, chunk_at + place.chunk_len))
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        let mut extents =
+            vec![Extent { lens: vec![0], ..Extent::default() }; self.front.ranks.len()];
+        for ((task, row), used) in &self.lens {
+            if let Some(extent) = extents.get_mut(*task) {
+                extent.lens.resize(narrow(*row), 0);
+                extent.lens.push(*used);
+            }
+        }
+        for (task, extent) in extents.iter_mut().enumerate() {
+            let Some(place) = self.layout.place(task) else { continue };
+            let room = |block| {
+                let at = place.block_at(block).unwrap_or(u64::MAX);
+                self.end.saturating_sub(at).min(place.chunk_len)
+            };
+            let total = extent.lens.iter().sum::<u64>();
+            let in_known: u64 = (0..extent.lens.len()).map(room).sum();
+            // A block behind the last known one can only have held zeros.
+            let behind = if room(extent.lens.len()) > 0 { u64::MAX } else { 0 };
+            extent.most = total.max(in_known.saturating_add(behind));
+        }
+        extents
+    }
+}
+
+/// Streams of records fill their blocks, and say themselves where they end.
+fn records<F: File>(front: &Front<F>, task: usize, extent: &mut Extent) -> Result<()> {
+    let Some(place) = front.layout.place(task) else { return Ok(()) };
+    let Some((last, earlier)) = extent.lens.split_last_mut() else { return Ok(()) };
+    earlier.fill(place.chunk_len);
+    let known = earlier.iter().sum::<u64>() + *last;
+    let at = place.block_at(earlier.len())?;
+    *last = front.size.saturating_sub(at).min(place.chunk_len);
+    let cursor = Cursor::new(place, extent.lens.clone(), front.number)?;
+    let mut stream = TaskReader::of(front.file.clone(), front.number, cursor);
+    let end = end_of_records(&mut stream, front.header.order, known)?;
+    stream.seek(end)?;
+    let (block, used) = stream.cursor().block();
+    extent.lens.truncate(block + 1);
+    if let Some(last) = extent.lens.last_mut() {
+        *last = used;
+    }
+    extent.most = end;
+    Ok(())
+}
+
+/// End of the last complete record that begins before `known`, the end of what is not zero.
+fn end_of_records<F: File>(stream: &mut TaskReader<F>, order: Order, known: u64) -> Result<u64> {
+    let mut header = [0; RECORD_HEADER_LEN];
+    let mut end = 0;
+    while end < known {
+        stream.seek(end)?;
+        if stream.read(&mut header)? < RECORD_HEADER_LEN {
+            break;
+        }
+        let (_, len) = decode_header(header, order);
+        if len > stream.cursor().left() {
+            break;
+        }
+        end = stream.cursor().position() + len;
+    }
+    Ok(end)
+}

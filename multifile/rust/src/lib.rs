@@ -1,0 +1,40 @@
+//! Multifiles: the data of many tasks in a few physical files, laid out as SIONlib lays it out.
+//!
+//! The bytes are described in `docs/format.md`; the tests cite its rules.
+
+#![forbid(unsafe_code)]
+
+pub mod blocks;
+pub mod codec;
+pub mod cursor;
+pub mod error;
+mod estimate;
+mod finish;
+pub mod group;
+pub mod header;
+pub mod journal;
+pub mod keyval;
+pub mod layout;
+pub mod mark;
+pub mod name;
+mod output;
+pub mod packing;
+pub mod parallel;
+mod physical;
+pub mod plan;
+pub mod reader;
+pub mod repair;
+pub mod storage;
+pub mod task_writer;
+pub mod writer;
+
+pub use error::{Argument, Error, Part, Result};
+pub use group::Group;
+pub use packing::Packing;
+pub use parallel::{ParReader, ParWriter};
+pub use plan::{NewTask, Options, Style};
+pub use reader::{Reader, Task, TaskReader};
+pub use repair::{Doubt, Repair};
+pub use storage::{Disk, Storage};
+pub use task_writer::TaskWriter;
+pub use writer::Writer;

@@ -1,0 +1,23 @@
+//! Multifiles opened, written, read, and closed by many ranks together.
+//!
+//! Opening and closing are collective over a [`Group`](crate::group::Group) and cost each rank
+//! one exchange: a gather to rank 0, which decides for all, and a scatter of what it decided.
+//! Whatever fails on one rank travels with the exchange, and every rank returns the same
+//! [`Error::OnRank`](crate::Error::OnRank); nobody waits for a rank that has given up. Only large
+//! sets (see [`ROOT_FILES_MAX`]) and ranks with many blocks take a second exchange to close.
+//!
+//! Reading and writing in between is not collective, except [`ParWriter::write_merged`].
+
+mod buddy;
+mod exchange;
+mod merge;
+mod reader;
+mod records;
+mod tables;
+mod writer;
+
+pub use buddy::BuddyWriter;
+pub use reader::{LocalTask, ParReader};
+pub use records::SetInfo;
+pub use tables::{ROOT_BYTES_MAX, ROOT_FILES_MAX};
+pub use writer::ParWriter;

@@ -1,0 +1,129 @@
+//! Merged writing: the data of a group of tasks goes to the stream of its first one.
+//!
+//! No data travels between ranks. Rank 0 of the file's group tells each where in the collector's
+//! chunks its bytes belong, in the order of ranks, and each writes them there itself.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    codec::{Fields, narrow, put_u32, put_u64, wide},
+    error::{Argument, Error, Result},
+    group::Group,
+    journal::Slot,
+    output::Owner,
+    parallel::{exchange::exchange, writer::ParWriter},
+    storage::Storage,
+};
+
+const ASK_LEN: usize = 4 + 8 + 8 + 8 + 8;
+const ANSWER_LEN: usize = 8 + 8 + 8;
+
+impl<S: Storage> ParWriter<S> {
+    /// Appends `bytes` of every rank of one physical file to the streams of their collectors, in
+    /// the order of ranks. Collective over `group`, the file's ranks in the order of their local
+    /// ranks; costs one exchange. Any number of bytes, none included; each rank has one task.
+    ///
+    /// # Errors
+    ///
+    /// The same [`Error::OnRank`] on every rank if the bytes cannot be placed. A failed write
+    /// returns on its own rank at once and on all at closing.
+    pub fn write_merged<G: Group>(&mut self, group: &G, bytes: &[u8]) -> Result<()> {
+        let mine = self.ask(wide(bytes.len()));
+        let answer = exchange(group, mine, (ASK_LEN, ANSWER_LEN), assign)?;
+        let mut fields = Fields::little(&answer);
+        let mut next = || fields.u64().ok_or(Error::TooLarge);
+        let (block, used, total) = (next()?, next()?, next()?);
+        self.record_collected()?;
+        let place = self.tasks.first().ok_or(Argument::Task)?.collector_place;
+        let task = self.task(0)?;
+        let (mut block, mut used, mut rest) = (narrow(block), used, bytes);
+        while !rest.is_empty() {
+            if used == place.chunk_len {
+                (block, used) = (block + 1, 0);
+            }
+            let len = narrow(place.chunk_len - used).min(rest.len());
+            let (part, behind) = rest.split_at_checked(len).ok_or(Error::TooLarge)?;
+            task.output.write(part, place.block_at(block)? + used, None)?;
+            used += wide(len);
+            rest = behind;
+        }
+        task.output.flush()?;
+        self.advance_collector(total)
+    }
+
+    /// Records what the group wrote before this call: all its ranks are here, so it is in the
+    /// storage.
+    fn record_collected(&mut self) -> Result<()> {
+        let local = self.tasks.first_mut().ok_or(Argument::Task)?;
+        let from = std::mem::replace(&mut local.recorded, local.state.fill.block().0);
+        if local.state.fill.total() == 0 {
+            return Ok(());
+        }
+        let task = self.task(0)?;
+        for (block, used) in task.state.fill.block_lens().enumerate().skip(from) {
+            let slot = Slot { used, sum: None };
+            task.output.record(Owner { task: task.local_rank, block: wide(block), slot })?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, len: u64) -> Result<Vec<u8>> {
+        let local = self.tasks.first().ok_or(Argument::Task)?;
+        let (block, used) = local.state.fill.block();
+        let mut bytes = Vec::with_capacity(ASK_LEN);
+        put_u32(&mut bytes, local.collector);
+        put_u64(&mut bytes, local.collector_place.chunk_len);
+        put_u64(&mut bytes, wide(block));
+        put_u64(&mut bytes, used);
+        put_u64(&mut bytes, len);
+        Ok(bytes)
+    }
+
+    /// Counts `total` bytes of the group in the collector's stream; 0 on every other rank.
+    fn advance_collector(&mut self, mut total: u64) -> Result<()> {
+        let local = self.tasks.first_mut().ok_or(Argument::Task)?;
+        while total > 0 {
+            let (_, len, _) = local.state.fill.extent(narrow(total))?;
+            local.state.fill.advance(wide(len));
+            total -= wide(len);
+        }
+        Ok(())
+    }
+}
+
+/// Gives every rank its place behind the ranks before it, and the collector the sum.
+fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+    let mut asks = Vec::with_capacity(asked.len());
+    for ask in asked {
+        let mut fields = Fields::little(ask);
+        let collector = fields.u32().ok_or(Error::TooLarge)?;
+        let mut next = || fields.u64().ok_or(Error::TooLarge);
+        asks.push((collector, next()?, next()?, next()?, next()?));
+    }
+    // Position behind the bytes placed so far, and their sum, for every collector.
+    let mut groups: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+    let mut places = Vec::with_capacity(asks.len());
+    for (rank, (collector, chunk_len, block, used, len)) in (0u32..).zip(&asks) {
+        if *len > 0 && *chunk_len == 0 {
+            return Err(Argument::ChunkEmpty.into());
+        }
+        if rank == *collector {
+            groups.insert(rank, (*block, *used, 0));
+        }
+        let group = groups.get_mut(collector).ok_or(Argument::Disagree)?;
+        places.push((group.0, group.1));
+        let end = group.1.checked_add(*len).ok_or(Error::TooLarge)?;
+        group.0 += end.checked_div(*chunk_len).unwrap_or(0);
+        group.1 = end.checked_rem(*chunk_len).unwrap_or(0);
+        group.2 += len;
+    }
+    let answers = (0u32..).zip(&asks).zip(places).map(|((rank, ask), (block, used))| {
+        let sum = groups.get(&rank).filter(|_| ask.0 == rank).map_or(0, |group| group.2);
+        let mut bytes = Vec::with_capacity(ANSWER_LEN);
+        put_u64(&mut bytes, block);
+        put_u64(&mut bytes, used);
+        put_u64(&mut bytes, sum);
+        bytes
+    });
+    Ok(answers.collect())
+}

@@ -1,0 +1,279 @@
+//! What ranks tell each other, as fixed-length records of little-endian integers.
+
+use crate::{
+    codec::{Fields, Order, put_u32, put_u64, signed, unsigned},
+    header::Keyval,
+    layout::Place,
+    plan::NewTask,
+    reader::Task,
+};
+
+/// Blocks whose lengths fit into one record at closing.
+pub(crate) const INLINE_BLOCKS: usize = 8;
+
+/// A task to create, as its rank asks for it. Absent in the spare records of ranks with fewer
+/// tasks than others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) task: NewTask,
+    /// What the file system of this rank's file prefers, if nothing was asked for.
+    pub(crate) fs_block_len: u32,
+    /// Checksum of the options, which must be the same on all ranks.
+    pub(crate) options: u32,
+}
+
+impl Ask {
+    pub(crate) const LEN: usize = 36;
+
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        put_u32(bytes, 1);
+        put_u32(bytes, self.task.file);
+        put_u32(bytes, self.task.local_rank);
+        put_u64(bytes, unsigned(self.task.global_rank));
+        put_u64(bytes, self.task.chunk_len);
+        put_u32(bytes, self.fs_block_len);
+        put_u32(bytes, self.options);
+    }
+
+    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        (fields.u32()? == 1).then_some(())?;
+        let (file, local_rank) = (fields.u32()?, fields.u32()?);
+        let (global_rank, chunk_len) = (signed(fields.u64()?), fields.u64()?);
+        let task = NewTask { file, local_rank, global_rank, chunk_len };
+        Some(Self { task, fs_block_len: fields.u32()?, options: fields.u32()? })
+    }
+}
+
+/// Where a new task was put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) place: Place,
+    /// Local rank and place of the task that holds the data of this one's group when merged.
+    pub(crate) collector: u32,
+    pub(crate) collector_place: Place,
+    pub(crate) task_count: u32,
+    pub(crate) file_count: u32,
+    pub(crate) fs_block_len: u32,
+    pub(crate) instance: u64,
+    /// Whether rank 0 wrote the tables; otherwise each rank writes its own entries.
+    pub(crate) by_root: bool,
+}
+
+impl Grant {
+    pub(crate) const LEN: usize = 76;
+
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        put_place(bytes, self.place);
+        put_u32(bytes, self.collector);
+        put_place(bytes, self.collector_place);
+        put_u32(bytes, self.task_count);
+        put_u32(bytes, self.file_count);
+        put_u32(bytes, self.fs_block_len);
+        put_u64(bytes, self.instance);
+        put_u32(bytes, u32::from(self.by_root));
+    }
+
+    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        Some(Self {
+            place: place(&mut fields)?,
+            collector: fields.u32()?,
+            collector_place: place(&mut fields)?,
+            task_count: fields.u32()?,
+            file_count: fields.u32()?,
+            fs_block_len: fields.u32()?,
+            instance: fields.u64()?,
+            by_root: fields.u32()? == 1,
+        })
+    }
+}
+
+/// What a task used, told at closing: all of it if it is little, else only the number of blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) block_count: u64,
+    pub(crate) lens: Vec<u64>,
+    pub(crate) sums: Vec<u32>,
+}
+
+impl Used {
+    pub(crate) const LEN: usize = 8 + INLINE_BLOCKS * 12;
+
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        put_u64(bytes, self.block_count);
+        for block in 0..INLINE_BLOCKS {
+            put_u64(bytes, self.lens.get(block).copied().unwrap_or(0));
+            put_u32(bytes, self.sums.get(block).copied().unwrap_or(0));
+        }
+    }
+
+    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        let mut used = Self { block_count: fields.u64()?, ..Self::default() };
+        for _ in 0..INLINE_BLOCKS {
+            used.lens.push(fields.u64()?);
+            used.sums.push(fields.u32()?);
+        }
+        Some(used)
+    }
+}
+
+/// Everything a rank needs to know to read one task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) task: Task,
+    pub(crate) place: Place,
+    pub(crate) table_at: u64,
+    pub(crate) block_count: u32,
+    pub(crate) task_count: u32,
+    pub(crate) set: SetInfo,
+}
+
+/// What is the same for all tasks of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetInfo {
+    /// Number of tasks.
+    pub task_count: u32,
+    /// Number of physical files.
+    pub file_count: u32,
+    /// File-system block size in bytes.
+    pub fs_block_len: u32,
+    /// Byte order of the format's integers.
+    pub order: Order,
+    /// Byte order the application says its data has.
+    pub data_order: Order,
+    /// How records are stored.
+    pub keyval: Keyval,
+}
+
+impl Given {
+    pub(crate) const LEN: usize = 88;
+
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        self.set.put(bytes);
+        put_u32(bytes, self.task.file);
+        put_u32(bytes, self.task.local_rank);
+        put_u64(bytes, unsigned(self.task.global_rank));
+        put_u64(bytes, self.task.chunk_len);
+        put_place(bytes, self.place);
+        put_u64(bytes, self.table_at);
+        put_u32(bytes, self.block_count);
+        put_u32(bytes, self.task_count);
+    }
+
+    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        let set = SetInfo::take(&mut fields)?;
+        let task = Task {
+            file: fields.u32()?,
+            local_rank: fields.u32()?,
+            global_rank: signed(fields.u64()?),
+            chunk_len: fields.u64()?,
+        };
+        Some(Self {
+            task,
+            place: place(&mut fields)?,
+            table_at: fields.u64()?,
+            block_count: fields.u32()?,
+            task_count: fields.u32()?,
+            set,
+        })
+    }
+}
+
+impl SetInfo {
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let big = |order| u32::from(order == Order::Big);
+        put_u32(bytes, self.task_count);
+        put_u32(bytes, self.file_count);
+        put_u32(bytes, self.fs_block_len);
+        put_u32(bytes, big(self.order));
+        put_u32(bytes, big(self.data_order));
+        put_u32(
+            bytes,
+            match self.keyval {
+                Keyval::None => 0,
+                Keyval::Inline => 1,
+                Keyval::Other(mode) => mode,
+            },
+        );
+    }
+
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (task_count, file_count, fs_block_len) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let mut order = || Some(if fields.u32()? == 1 { Order::Big } else { Order::Little });
+        let (order, data_order) = (order()?, order()?);
+        let keyval = match fields.u32()? {
+            0 => Keyval::None,
+            1 => Keyval::Inline,
+            mode => Keyval::Other(mode),
+        };
+        Some(Self { task_count, file_count, fs_block_len, order, data_order, keyval })
+    }
+}
+
+fn put_place(bytes: &mut Vec<u8>, place: Place) {
+    put_u64(bytes, place.start_at);
+    put_u64(bytes, place.chunk_len);
+    put_u64(bytes, place.skip);
+}
+
+fn place(fields: &mut Fields<'_>) -> Option<Place> {
+    Some(Place { start_at: fields.u64()?, chunk_len: fields.u64()?, skip: fields.u64()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_have_the_length_they_promise() {
+        let place = Place { start_at: 1, chunk_len: 2, skip: 3 };
+        let new = NewTask { file: 4, local_rank: 5, global_rank: -6, chunk_len: 7 };
+        let mut bytes = Vec::new();
+        Ask { task: new, fs_block_len: 8, options: 9 }.put(&mut bytes);
+        assert_eq!(bytes.len(), Ask::LEN);
+        assert_eq!(Ask::take(&bytes).map(|ask| ask.task), Some(new));
+        assert!(Ask::take(&[0; Ask::LEN]).is_none());
+
+        bytes.clear();
+        let grant = Grant {
+            place,
+            collector: 1,
+            collector_place: place,
+            task_count: 2,
+            file_count: 3,
+            fs_block_len: 4,
+            instance: 5,
+            by_root: true,
+        };
+        grant.put(&mut bytes);
+        assert_eq!(bytes.len(), Grant::LEN);
+        assert!(Grant::take(&bytes).is_some_and(|grant| grant.by_root));
+
+        bytes.clear();
+        Used::default().put(&mut bytes);
+        assert_eq!(bytes.len(), Used::LEN);
+    }
+
+    #[test]
+    fn what_a_reader_is_given_arrives_unchanged() {
+        let set = SetInfo {
+            task_count: 1,
+            file_count: 2,
+            fs_block_len: 3,
+            order: Order::Big,
+            data_order: Order::Little,
+            keyval: Keyval::Inline,
+        };
+        let task = Task { file: 1, local_rank: 2, global_rank: -3, chunk_len: 4 };
+        let place = Place { start_at: 1, chunk_len: 2, skip: 3 };
+        let given = Given { task, place, table_at: 9, block_count: 8, task_count: 7, set };
+        let mut bytes = Vec::new();
+        given.put(&mut bytes);
+        assert_eq!(bytes.len(), Given::LEN);
+        let taken = Given::take(&bytes).unwrap();
+        assert_eq!((taken.set, taken.task, taken.place), (set, task, place));
+    }
+}

@@ -1,0 +1,215 @@
+//! One physical file, opened for reading: header, places, and tables, all checked.
+
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    blocks::{Blocks, Table, each_u64},
+    codec::{narrow, signed, wide},
+    cursor::Cursor,
+    error::{Argument, Error, Part, Result},
+    finish::CHECKSUMS_MAGIC,
+    header::{FIXED_LEN, Header},
+    layout::{Layout, OFFSET_MAX, Place, round_up},
+    mark::Mark,
+    storage::{File, Storage, read_exactly, read_up_to},
+};
+
+/// Version from which on stored chunk sizes are what was reserved, not what was asked for.
+pub(crate) const RESERVED_VERSION: u32 = 4;
+
+/// Header and task tables of a physical file, closed or not.
+#[derive(Debug)]
+pub(crate) struct Front<F> {
+    pub(crate) file: Arc<F>,
+    pub(crate) number: u32,
+    pub(crate) header: Header,
+    pub(crate) ranks: Vec<i64>,
+    pub(crate) layout: Layout,
+    /// Chunk sizes as stored, where they differ from the reserved ones.
+    requests: Option<Vec<u64>>,
+    pub(crate) size: u64,
+}
+
+/// A closed physical file.
+#[derive(Debug)]
+pub(crate) struct Physical<F> {
+    pub(crate) front: Front<F>,
+    pub(crate) table: Table,
+    pub(crate) blocks: Blocks,
+}
+
+/// The place of one task, found without reading the tables of the others.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    pub(crate) global_rank: i64,
+    pub(crate) stored_len: u64,
+    pub(crate) place: Place,
+}
+
+impl<F: File> Front<F> {
+    /// Reads and checks the header and tables of physical file `number`.
+    pub(crate) fn load(file: F, number: u32) -> Result<Self> {
+        let (header, size) = header(&file, number)?;
+        let tasks = u64::from(header.task_count);
+        let mut ranks = Vec::new();
+        each_u64(&file, number, header.ranks_at(), tasks, header.order, |rank| {
+            ranks.push(signed(rank));
+            Ok(())
+        })?;
+        let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
+        let (mut stored, mut total) = (Vec::new(), 0u64);
+        each_u64(&file, number, header.chunks_at(), tasks, header.order, |len| {
+            total = total.checked_add(len).filter(|sum| *sum <= OFFSET_MAX).ok_or(damaged)?;
+            stored.push(len);
+            Ok(())
+        })?;
+        let reserved = stored.iter().map(|len| reserved(&header, *len)).collect::<Option<Vec<_>>>();
+        let layout = Layout::of_chunks(reserved.ok_or(damaged)?, header.fs_block_len);
+        let layout = layout.map_err(|_| damaged)?;
+        let requests = (header.version < RESERVED_VERSION).then_some(stored);
+        Ok(Self { file: Arc::new(file), number, header, ranks, layout, requests, size })
+    }
+
+    /// The chunk size stored for task `task`.
+    pub(crate) fn stored_len(&self, task: usize) -> Option<u64> {
+        let stored = self.requests.as_deref().unwrap_or_else(|| self.layout.chunks());
+        stored.get(task).copied()
+    }
+}
+
+impl<F: File> Physical<F> {
+    /// Opens and checks physical file `number`.
+    pub(crate) fn open<S>(storage: &S, path: &Path, number: u32) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let file = storage.open(path, false).map_err(|error| Error::io(number, &error))?;
+        Self::of(Front::load(file, number)?)
+    }
+
+    /// Reads the block table behind `front`.
+    pub(crate) fn of(front: Front<F>) -> Result<Self> {
+        let table = Table::find(&*front.file, front.number, &front.header, front.size)?;
+        let blocks = table.load(&*front.file, front.number)?;
+        Ok(Self { front, table, blocks })
+    }
+
+    /// A cursor at the start of the stream of task `task` of this file.
+    pub(crate) fn cursor(&self, task: usize) -> Result<Cursor> {
+        let place = self.front.layout.place(task).ok_or(Argument::Task)?;
+        Cursor::new(place, self.blocks.of(task).to_vec(), self.front.number)
+    }
+
+    /// Offset of the first checksum, if the file has any.
+    pub(crate) fn checksums_at(&self) -> Option<u64> {
+        let Mark::Closed { checksums_at: Some(at), .. } = Mark::decode(self.front.header.flag2)
+        else {
+            return None;
+        };
+        let mut magic = [0; CHECKSUMS_MAGIC.len()];
+        let magic_at = at.checked_sub(wide(magic.len()))?;
+        read_exactly(&*self.front.file, self.front.number, &mut magic, magic_at).ok()?;
+        (magic == CHECKSUMS_MAGIC).then_some(at)
+    }
+
+    /// The stored checksum of block `block` of task `task`, `None` in a file without.
+    pub(crate) fn checksum(&self, task: u32, block: u64) -> Result<Option<u32>> {
+        let Some(at) = self.checksums_at() else { return Ok(None) };
+        let mut bytes = [0; 4];
+        let slot = block * u64::from(self.table.task_count) + u64::from(task);
+        let at =
+            slot.checked_mul(4).and_then(|skip| skip.checked_add(at)).ok_or(Error::TooLarge)?;
+        read_exactly(&*self.front.file, self.front.number, &mut bytes, at)?;
+        Ok(Some(u32::from_le_bytes(bytes)))
+    }
+}
+
+/// Finds one task's place by reading its own entries, and the chunk sizes before it only when the
+/// file does not say that all are equal.
+pub(crate) fn spot<F: File>(file: &F, number: u32, header: &Header, task: u32) -> Result<Spot> {
+    if task >= header.task_count {
+        return Err(Argument::Task.into());
+    }
+    let own = |table_at: u64| -> Result<u64> {
+        let mut bytes = [0; 8];
+        read_exactly(file, number, &mut bytes, table_at + 8 * u64::from(task))?;
+        Ok(header.order.u64(bytes))
+    };
+    let global_rank = signed(own(header.ranks_at())?);
+    let stored_len = own(header.chunks_at())?;
+    let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
+    let chunk_len = reserved(header, stored_len).ok_or(damaged)?;
+    let tasks = u64::from(header.task_count);
+    let data_at = crate::layout::data_at(tasks, header.fs_block_len).ok_or(damaged)?;
+    let (before, skip): (u64, u64) = match Mark::decode(header.flag2) {
+        Mark::Closed { uniform: true, .. } => {
+            let all = |count: u64| chunk_len.checked_mul(count).ok_or(damaged);
+            (all(u64::from(task))?, all(tasks)?)
+        }
+        _ => chunk_sums(file, number, header, task)?,
+    };
+    let start_at = data_at.checked_add(before).filter(|at| *at <= OFFSET_MAX).ok_or(damaged)?;
+    Ok(Spot { global_rank, stored_len, place: Place { start_at, chunk_len, skip } })
+}
+
+/// Reads and checks the fixed fields of a file, and that the file is long enough for its tables.
+pub(crate) fn header<F: File>(file: &F, number: u32) -> Result<(Header, u64)> {
+    let mut bytes = [0; FIXED_LEN];
+    let len = read_up_to(file, &mut bytes, 0).map_err(|error| Error::io(number, &error))?;
+    let header = Header::parse(bytes.get(..len).unwrap_or_default(), number)?;
+    let size = file.size().map_err(|error| Error::io(number, &error))?;
+    if header.commit_at() > size {
+        return Err(Error::Damaged { part: Part::TaskCount, file: number });
+    }
+    Ok((header, size))
+}
+
+/// Reserved bytes before task `task`, and of all tasks.
+fn chunk_sums<F: File>(file: &F, number: u32, header: &Header, task: u32) -> Result<(u64, u64)> {
+    let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
+    let (mut before, mut all, mut index) = (0u64, 0u64, 0usize);
+    let tasks = u64::from(header.task_count);
+    each_u64(file, number, header.chunks_at(), tasks, header.order, |len| {
+        if wide(index) == u64::from(task) {
+            before = all;
+        }
+        index += 1;
+        let len = reserved(header, len).ok_or(damaged)?;
+        all = all.checked_add(len).filter(|sum| *sum <= OFFSET_MAX).ok_or(damaged)?;
+        Ok(())
+    })?;
+    Ok((before, all))
+}
+
+fn reserved(header: &Header, stored: u64) -> Option<u64> {
+    let len = if header.version < RESERVED_VERSION {
+        round_up(stored, u64::from(header.fs_block_len))?
+    } else {
+        stored
+    };
+    Some(len).filter(|len| *len <= OFFSET_MAX)
+}
+
+/// The mapping of tasks to (file, local rank) behind the block table at `at`.
+pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec<(u32, u32)>> {
+    let damaged = Error::Damaged { part: Part::Mapping, file: 0 };
+    let size = file.size().map_err(|error| Error::io(0, &error))?;
+    let mut bytes = [0; 4];
+    read_exactly(file, 0, &mut bytes, at)?;
+    let count = u64::from(header.order.u32(bytes));
+    if at.checked_add(4 + 8 * count).is_none_or(|end| end > size) {
+        return Err(damaged);
+    }
+    let mut entries = Vec::with_capacity(narrow(count));
+    each_u64(file, 0, at + 4, count, header.order, |pair| {
+        entries.push(mapping_entry(pair, header));
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+/// One mapping entry, two 32-bit integers read as one of 64 bits.
+pub(crate) fn mapping_entry(pair: u64, header: &Header) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = header.order.bytes_u64(pair);
+    (header.order.u32([a, b, c, d]), header.order.u32([e, f, g, h]))
+}

@@ -1,0 +1,378 @@
+//! Makes multifiles readable whose writers never closed them, or whose end was lost.
+//!
+//! [`Repair::examine`] only reads: it finds out how much of every block is there, from the journal
+//! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
+//! what closing would have written. Physical files that are closed and whole are left alone.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    blocks::Table,
+    codec::{narrow, wide},
+    cursor::Cursor,
+    error::{Error, Result},
+    estimate::{Extent, Reach, estimate, unfinished_table},
+    finish::{Usage, finish},
+    journal::{self, Found, SLOT_LEN, SlotKey},
+    mark::Mark,
+    name,
+    output::{Manner, Output},
+    physical::{self, Front, Physical},
+    plan::{FilePlan, Style},
+    reader::{Mapping, Task},
+    storage::{File, Storage, read_exactly},
+    writer::remove_journal,
+};
+
+/// What is known of the physical files of a multifile, and what is missing in them.
+#[derive(Debug)]
+pub struct Repair<S: Storage> {
+    storage: S,
+    path: PathBuf,
+    found: Vec<FoundTask>,
+    broken: Vec<Broken>,
+}
+
+/// What repair found out about one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundTask {
+    /// The task, as the header describes it.
+    pub task: Task,
+    /// Length of its stream in bytes, as it reads after the repair.
+    pub len: u64,
+    /// How sure that is.
+    pub doubt: Doubt,
+}
+
+/// How sure the length of a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Every completed write is there, and nothing else.
+    None,
+    /// The stream may have been longer if it ended in zeros: up to `most` bytes, or without a
+    /// bound that is known (`u64::MAX`).
+    Zeros {
+        /// Largest length possible.
+        most: u64,
+    },
+    /// Data differs from the checksum that was recorded for it.
+    Checksum,
+}
+
+/// A physical file that needs repair.
+#[derive(Debug)]
+struct Broken {
+    number: u32,
+    plan: FilePlan,
+    extents: Vec<Extent>,
+}
+
+impl<S: Storage> Repair<S> {
+    /// Finds out what there is, without writing. File 0 of a set examines all of its files.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] when a header is not readable: without it nothing can be placed; what
+    /// the storage reports.
+    pub fn examine(storage: &S, path: &Path) -> Result<Self> {
+        let mut fronts = vec![front(storage, path, 0)?];
+        let first = fronts.first().map(|front| front.header.clone());
+        let members = first.filter(|header| header.file_number == 0 && header.file_count > 1);
+        for number in 1..members.map_or(1, |header| header.file_count) {
+            fronts.push(front(storage, path, number)?);
+        }
+        let mapping = mapping(&fronts);
+        let mut repair = Self {
+            storage: storage.clone(),
+            path: path.to_owned(),
+            found: Vec::new(),
+            broken: Vec::new(),
+        };
+        for front in fronts {
+            let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
+            repair.examine_file(front, mapping)?;
+        }
+        Ok(repair)
+    }
+
+    /// Completes the physical files that need it and removes their journals.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports; files not yet completed still count as unclosed.
+    pub fn apply(self) -> Result<()> {
+        for broken in self.broken.into_iter().rev() {
+            let number = broken.number;
+            let path = self.storage.physical_name(&self.path, number);
+            let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
+            let task_count = broken.plan.header.task_count;
+            let manner = Manner { number, task_count, buffer_len: 1 << 16, journal: None };
+            let mut output = Output::new(&self.storage, file, &manner);
+            finish(&mut output, &broken.plan, &broken.extents)?;
+            output.sync()?;
+            remove_journal(&self.storage, &self.path, number)?;
+        }
+        Ok(())
+    }
+
+    /// Every task of every physical file examined, in the order they are stored.
+    #[must_use]
+    pub fn tasks(&self) -> &[FoundTask] {
+        &self.found
+    }
+
+    /// Whether any physical file needs repair.
+    #[must_use]
+    pub fn needed(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
+        let (front, reach) = match whole(front) {
+            Ok(physical) => {
+                let extents = (0..physical.front.ranks.len()).map(|task| Extent {
+                    lens: physical.blocks.of(task).to_vec(),
+                    ..Extent::default()
+                });
+                let extents: Vec<_> = extents.collect();
+                self.note(&physical.front, &extents);
+                if !has_mapping(&physical, mapping.as_deref()) {
+                    self.broken.push(Broken::of(physical.front, mapping, extents));
+                }
+                return Ok(());
+            }
+            Err(damaged) => damaged,
+        };
+        let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
+        let extents = match (Mark::decode(front.header.flag2), self.storage.open(&journal, false)) {
+            (Mark::Open(instance), Ok(journal)) => recorded(&front, &journal, instance)?,
+            _ => match unfinished_table(&front).filter(|_| reach == Reach::ToEnd) {
+                Some(extents) => extents,
+                None => estimate(&front, reach)?,
+            },
+        };
+        self.note(&front, &extents);
+        self.broken.push(Broken::of(front, mapping, extents));
+        Ok(())
+    }
+
+    fn note(&mut self, front: &Front<S::File>, extents: &[Extent]) {
+        for (local, extent) in extents.iter().enumerate() {
+            let task = Task {
+                file: front.number,
+                local_rank: u32::try_from(local).unwrap_or(u32::MAX),
+                global_rank: front.ranks.get(local).copied().unwrap_or(0),
+                chunk_len: front.stored_len(local).unwrap_or(0),
+            };
+            let len = extent.lens.iter().sum();
+            let doubt = if extent.damaged {
+                Doubt::Checksum
+            } else if extent.most > len {
+                Doubt::Zeros { most: extent.most }
+            } else {
+                Doubt::None
+            };
+            self.found.push(FoundTask { task, len, doubt });
+        }
+    }
+}
+
+impl Broken {
+    fn of<F>(front: Front<F>, mapping: Option<Mapping>, extents: Vec<Extent>) -> Self {
+        let (number, header) = (front.number, front.header);
+        let serial = (header.file_number, header.file_count) == (1, 1);
+        let plan = FilePlan {
+            ranks: front.ranks,
+            layout: front.layout,
+            mapping: if serial { Some(Vec::new()) } else { mapping },
+            style: if serial { Style::Serial } else { Style::Parallel },
+            hints: false,
+            checksums: extents.iter().any(|extent| !extent.sums.is_empty()),
+            durable: true,
+            header,
+        };
+        Self { number, plan, extents }
+    }
+}
+
+fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::File>> {
+    let file = storage.open(&storage.physical_name(path, number), false);
+    Front::load(file.map_err(|error| Error::io(number, &error))?, number)
+}
+
+/// The file if it is closed and its table fits; otherwise its front, and how far its data can
+/// reach.
+#[expect(clippy::result_large_err, reason = "both sides are used, and once per physical file")]
+fn whole<F: File>(front: Front<F>) -> std::result::Result<Physical<F>, (Front<F>, Reach)> {
+    let table = match Table::find(&*front.file, front.number, &front.header, front.size) {
+        Ok(table) => table,
+        Err(Error::Unclosed { .. }) => return Err((front, Reach::ToEnd)),
+        Err(_) => return Err(until_table(front)),
+    };
+    let fits = table.load(&*front.file, front.number).ok().filter(|blocks| {
+        (0..front.ranks.len()).all(|task| {
+            let place = front.layout.place(task).unwrap_or_default();
+            Cursor::new(place, blocks.of(task).to_vec(), front.number).is_ok()
+        })
+    });
+    match fits {
+        Some(blocks) => Ok(Physical { front, table, blocks }),
+        None => Err(until_table(front)),
+    }
+}
+
+/// A closed file that lost its table held data only before where the table began.
+fn until_table<F: File>(front: Front<F>) -> (Front<F>, Reach) {
+    let mut bytes = [0; 12];
+    let read = read_exactly(&*front.file, front.number, &mut bytes, front.header.commit_at());
+    let [a, b, c, d, at @ ..] = bytes;
+    let rows = u64::from(front.header.order.u32([a, b, c, d]));
+    let at = front.header.order.u64(at);
+    let plausible = read.is_ok() && front.layout.end_of(rows) == Ok(at);
+    (front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown })
+}
+
+/// Whether a closed file has the mapping it needs, in whatever order.
+fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -> bool {
+    let Some(needed) = needed else { return true };
+    let stored = physical
+        .table
+        .end()
+        .and_then(|at| physical::mapping(&*physical.front.file, &physical.front.header, at).ok());
+    let sorted = |mapping: &[(u32, u32)]| {
+        let mut mapping = mapping.to_vec();
+        mapping.sort_unstable();
+        mapping
+    };
+    stored.is_some_and(|stored| sorted(&stored) == sorted(needed))
+}
+
+/// What the journal says about every task. Blocks without a slot hold no completed write; those
+/// whose slot is not readable are estimated.
+fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec<Extent>> {
+    let io = |error| Error::io(front.number, &error);
+    let tasks = wide(front.ranks.len());
+    let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
+    let size = journal.size().map_err(io)?;
+    let mut unsure = Vec::new();
+    let mut at = 0;
+    while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
+        let first = range.start.max(at) / SLOT_LEN;
+        for index in first..range.end.min(size).div_ceil(SLOT_LEN) {
+            let Some(block) = index.checked_div(tasks) else { break };
+            let task = index % tasks;
+            let key = SlotKey {
+                instance,
+                task_count: front.header.task_count,
+                task: u32::try_from(task).unwrap_or(u32::MAX),
+                block,
+            };
+            let (task, block) = (narrow(task), narrow(block));
+            let Some(extent) = extents.get_mut(task) else { continue };
+            match journal::read(journal, &key).map_err(io)? {
+                Found::Slot(slot) => note_slot(front, extent, (task, block), slot)?,
+                Found::Other => unsure.push((task, block)),
+                Found::Nothing => {}
+            }
+        }
+        at = range.end;
+    }
+    if !unsure.is_empty() {
+        let estimated = estimate(front, Reach::ToEnd)?;
+        for (task, block) in unsure {
+            if let Some((known, estimated)) = extents.get_mut(task).zip(estimated.get(task)) {
+                note_estimate(known, estimated, block);
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// Takes the length of one block from the data, because its slot is not readable.
+fn note_estimate(known: &mut Extent, estimated: &Extent, block: usize) {
+    if let Some(len) = estimated.lens.get(block).copied().filter(|len| *len > 0) {
+        known.lens.resize(known.lens.len().max(block + 1), 0);
+        if let Some(slot) = known.lens.get_mut(block) {
+            *slot = len;
+        }
+    }
+    known.most = known.most.max(estimated.most);
+    known.sums.clear();
+}
+
+fn note_slot<F: File>(
+    front: &Front<F>,
+    extent: &mut Extent,
+    (task, block): (usize, usize),
+    slot: journal::Slot,
+) -> Result<()> {
+    let place = front.layout.place(task).unwrap_or_default();
+    let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
+    if slot.used == 0 || slot.used > place.chunk_len || !in_file {
+        // The data this slot vouches for is not there: the node was lost before it was durable.
+        extent.damaged |= slot.used > 0;
+        return Ok(());
+    }
+    extent.lens.resize(extent.lens.len().max(block + 1), 0);
+    if let Some(len) = extent.lens.get_mut(block) {
+        *len = slot.used;
+    }
+    if let Some(sum) = slot.sum {
+        extent.sums.resize(extent.sums.len().max(block + 1), 0);
+        if let Some(known) = extent.sums.get_mut(block) {
+            *known = sum;
+        }
+        extent.damaged |= data_sum(front, place.block_at(block)?, slot.used)? != sum;
+    }
+    extent.most = extent.most.max(extent.lens.iter().sum());
+    Ok(())
+}
+
+fn data_sum<F: File>(front: &Front<F>, mut at: u64, len: u64) -> Result<u32> {
+    let mut buf = vec![0; narrow(len).min(1 << 16)];
+    let (mut sum, end) = (0, at + len);
+    while at < end {
+        let part = buf.get_mut(..narrow(end - at).min(1 << 16)).unwrap_or_default();
+        read_exactly(&*front.file, front.number, part, at)?;
+        sum = crc32c::crc32c_append(sum, part);
+        at += wide(part.len());
+    }
+    Ok(sum)
+}
+
+/// The mapping a set must have had: tasks in the order of their global ranks, without those that
+/// only hold copies. `None` for a single file.
+fn mapping<F: File>(fronts: &[Front<F>]) -> Option<Mapping> {
+    if fronts.len() == 1 {
+        return None;
+    }
+    let mut tasks = Vec::new();
+    for front in fronts {
+        let ranks = front.ranks.iter().zip(0u32..);
+        tasks.extend(ranks.map(|(rank, local)| (*rank, front.number, local)));
+    }
+    tasks.retain(|(rank, ..)| *rank >= 0);
+    tasks.sort_unstable();
+    let unique = tasks.windows(2).all(|pair| match pair {
+        [(a, ..), (b, ..)] => a != b,
+        _ => true,
+    });
+    if !unique {
+        tasks.sort_unstable_by_key(|(_, file, local)| (*file, *local));
+    }
+    Some(tasks.into_iter().map(|(_, file, local)| (file, local)).collect())
+}
+
+impl Usage for Vec<Extent> {
+    fn block_count(&self, task: usize) -> usize {
+        self.get(task).map_or(0, |extent| extent.lens.len())
+    }
+
+    fn block_len(&self, task: usize, block: usize) -> Option<u64> {
+        self.get(task)?.lens.get(block).copied()
+    }
+
+    fn block_sum(&self, task: usize, block: usize) -> u32 {
+        self.get(task).and_then(|extent| extent.sums.get(block)).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,228 @@
+//! Where physical files live: a folder of plain files, or whatever implements [`Storage`].
+//!
+//! All access is positional, so one open file serves any number of tasks and threads, and nothing
+//! here moves a file offset that someone else relies on.
+
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind},
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{fs::SeekFrom, io::Errno};
+
+use crate::{
+    codec::wide,
+    error::{Error, Part, Result},
+    name,
+};
+
+/// Opens and removes files by name. Cloning makes another way to the same files.
+pub trait Storage: Clone + fmt::Debug {
+    /// An open file.
+    type File: File;
+
+    /// Opens `path` for reading and writing, and creates it when missing. Existing content is
+    /// removed if `truncate`.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn create(&self, path: &Path, truncate: bool) -> io::Result<Self::File>;
+
+    /// Opens the existing file `path` for reading, and for writing too if `writable`.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn open(&self, path: &Path, writable: bool) -> io::Result<Self::File>;
+
+    /// Removes `path`; a file that does not exist counts as removed.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The name of physical file `file` of the multifile `set`.
+    ///
+    /// The default is the format's rule; a program that names its files otherwise says so here.
+    fn physical_name(&self, set: &Path, file: u32) -> PathBuf {
+        name::physical(set, file)
+    }
+}
+
+/// An open file, read and written at positions given in bytes from its start.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Reads up to `buf.len()` bytes at `at`; 0 at or behind the end.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports; `Interrupted` is retried by the caller.
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Writes some of `buf` at `at`, extending the file as needed; returns the bytes written.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports; `Interrupted` is retried by the caller.
+    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize>;
+
+    /// Length of the file in bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Cuts or extends the file to `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn resize(&self, len: u64) -> io::Result<()>;
+
+    /// Makes the file's data and size durable.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The block size the file system prefers, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn block_len(&self) -> io::Result<u64>;
+
+    /// The first range at or behind `at` that may hold bytes other than zero, `None` if there is
+    /// none. Bytes outside the ranges are holes.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>>;
+}
+
+/// Plain files, with relative names resolved in one folder.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    root: PathBuf,
+}
+
+impl Disk {
+    /// Names are resolved in the current folder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Relative names are resolved in `root`; absolute ones stay as they are.
+    #[must_use]
+    pub fn in_folder(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+}
+
+impl Storage for Disk {
+    type File = fs::File;
+
+    fn create(&self, path: &Path, truncate: bool) -> io::Result<fs::File> {
+        let path = self.root.join(path);
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(truncate).open(path)
+    }
+
+    fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {
+        fs::OpenOptions::new().read(true).write(writable).open(self.root.join(path))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(self.root.join(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl File for fs::File {
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buf, at)
+    }
+
+    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
+        FileExt::write_at(self, buf, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn resize(&self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn block_len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.blksize())
+    }
+
+    fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {
+        let start = match rustix::fs::seek(self, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            // The file system knows no holes: everything may be data.
+            Err(Errno::INVAL) => {
+                let size = File::size(self)?;
+                return Ok((at < size).then_some(at..size));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(start..rustix::fs::seek(self, SeekFrom::Hole(start))?))
+    }
+}
+
+/// Fills as much of `buf` as the file holds from `at`, and returns how much that is.
+pub(crate) fn read_up_to<F: File>(file: &F, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let offset = at.checked_add(wide(done)).ok_or(ErrorKind::InvalidInput)?;
+        match file.read_at(rest, offset) {
+            Ok(0) => break,
+            Ok(n) => done += n.min(rest.len()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Fills `buf` from `at`; a file that ends before is [`Part::Truncated`].
+pub(crate) fn read_exactly<F: File>(file: &F, number: u32, buf: &mut [u8], at: u64) -> Result<()> {
+    match read_up_to(file, buf, at) {
+        Ok(n) if n == buf.len() => Ok(()),
+        Ok(_) => Err(Error::Damaged { part: Part::Truncated, file: number }),
+        Err(error) => Err(Error::io(number, &error)),
+    }
+}
+
+/// Writes all of `buf` at `at`.
+pub(crate) fn write_all<F: File>(file: &F, mut buf: &[u8], mut at: u64) -> io::Result<()> {
+    while !buf.is_empty() {
+        match file.write_at(buf, at) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                buf = buf.get(n..).unwrap_or_default();
+                at = at.checked_add(wide(n)).ok_or(ErrorKind::FileTooLarge)?;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! The stream of one task being written.
+
+use std::{io, sync::Arc};
+
+use crate::{
+    codec::{Order, narrow, wide},
+    cursor::Fill,
+    error::{Argument, Error, Result},
+    finish::Usage,
+    journal::Slot,
+    keyval::encode_header,
+    output::{Output, Owner},
+    storage::{Storage, read_exactly},
+};
+
+/// What a writer remembers of one task: as little as possible, there may be very many.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskState {
+    pub(crate) fill: Fill,
+    /// CRC32C of every block so far; stays empty when none are wanted.
+    pub(crate) sums: Vec<u32>,
+}
+
+/// The end of one task's stream.
+#[derive(Debug)]
+pub struct TaskWriter<'a, S: Storage> {
+    pub(crate) output: &'a mut Output<S>,
+    pub(crate) state: &'a mut TaskState,
+    pub(crate) local_rank: u32,
+    pub(crate) order: Order,
+    pub(crate) checksums: bool,
+}
+
+impl<S: Storage> TaskWriter<'_, S> {
+    /// Writes all of `bytes`, filling each block to its end before the next one is begun.
+    ///
+    /// On return the bytes are accepted; they are in the storage after [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::ChunkEmpty`], [`Error::TooLarge`], what the storage reports, and then
+    /// [`Error::Poisoned`]; the bytes counted by [`fill`](Self::fill) were accepted.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let (at, len, _) = self.state.fill.extent(bytes.len())?;
+            let (part, rest) = bytes.split_at_checked(len).ok_or(Error::TooLarge)?;
+            let sum = self.sum_with(part);
+            self.output.write(part, at, Some(self.owner(wide(len), sum)))?;
+            self.accept(wide(len), sum);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes one key-value record; it may cross any number of blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn write_record(&mut self, key: u64, data: &[u8]) -> Result<()> {
+        self.write(&encode_header(key, wide(data.len()), self.order))?;
+        self.write(data)
+    }
+
+    /// Makes sure that the next `len` bytes lie in one block, leaving the rest of the current one
+    /// unused if they do not fit there.
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::ChunkSmall`] when no block can hold them; [`Error::TooLarge`].
+    pub fn ensure(&mut self, len: u64) -> Result<()> {
+        self.state.fill.ensure(len).map(|_| ())
+    }
+
+    /// Leaves the rest of the current block unused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] when there can be no further block.
+    pub fn next_block(&mut self) -> Result<()> {
+        self.state.fill.next_block()
+    }
+
+    /// Counts `len` bytes of the current block that were written by other means, for example
+    /// through a stdio stream positioned at [`Fill::file_at`].
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::Position`] when the block has less room; the errors of reading the bytes back
+    /// when checksums are kept.
+    pub fn advance(&mut self, len: u64) -> Result<()> {
+        if len > self.state.fill.left_in_block() {
+            return Err(Argument::Position.into());
+        }
+        self.output.flush()?;
+        let (mut sum, mut left) = (self.sum_with(&[]), len);
+        if self.checksums {
+            let mut buf = vec![0; narrow(len).min(1 << 16)];
+            let mut at = self.state.fill.file_at()?;
+            while left > 0 {
+                let part = buf.get_mut(..narrow(left).min(1 << 16)).unwrap_or_default();
+                read_exactly(&**self.output.file(), self.output.number(), part, at)?;
+                sum = crc32c::crc32c_append(sum, part);
+                at += wide(part.len());
+                left -= wide(part.len());
+            }
+        }
+        self.output.record(self.owner(len, sum))?;
+        self.accept(len, sum);
+        Ok(())
+    }
+
+    /// Hands everything accepted to the storage: it survives the death of this process.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports, and then [`Error::Poisoned`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.output.flush()
+    }
+
+    /// Makes everything accepted durable.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports, and then [`Error::Poisoned`].
+    pub fn sync(&mut self) -> Result<()> {
+        self.output.sync()
+    }
+
+    /// The position, and what there is before it.
+    #[must_use]
+    pub const fn fill(&self) -> &Fill {
+        &self.state.fill
+    }
+
+    /// The physical file, to write by other means.
+    #[must_use]
+    pub fn file(&self) -> &Arc<S::File> {
+        self.output.file()
+    }
+
+    fn owner(&self, len: u64, sum: u32) -> Owner {
+        let (block, used) = self.state.fill.block();
+        let slot = Slot { used: used + len, sum: self.checksums.then_some(sum) };
+        Owner { task: self.local_rank, block: wide(block), slot }
+    }
+
+    /// CRC32C of the current block with `part` behind it.
+    fn sum_with(&self, part: &[u8]) -> u32 {
+        if !self.checksums {
+            return 0;
+        }
+        let so_far = self.state.sums.get(self.state.fill.block().0).copied().unwrap_or(0);
+        crc32c::crc32c_append(so_far, part)
+    }
+
+    fn accept(&mut self, len: u64, sum: u32) {
+        self.state.fill.advance(len);
+        if self.checksums {
+            let block = self.state.fill.block().0;
+            self.state.sums.resize(block + 1, 0);
+            if let Some(slot) = self.state.sums.get_mut(block) {
+                *slot = sum;
+            }
+        }
+    }
+}
+
+impl<S: Storage> io::Write for TaskWriter<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::write(self, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(Self::flush(self)?)
+    }
+}
+
+impl Usage for Vec<TaskState> {
+    fn block_count(&self, task: usize) -> usize {
+        self.get(task).map_or(0, |state| state.fill.block_count())
+    }
+
+    fn block_len(&self, task: usize, block: usize) -> Option<u64> {
+        self.get(task)?.fill.block_len(block)
+    }
+
+    fn block_sum(&self, task: usize, block: usize) -> u32 {
+        self.get(task).and_then(|state| state.sums.get(block)).copied().unwrap_or(0)
+    }
+}

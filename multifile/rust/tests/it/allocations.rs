@@ -1,0 +1,50 @@
+//! Counts the memory that the current thread holds, to bound what hostile files can make us take.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// The most bytes held at once during `run` beyond what was held before, and its result.
+pub(crate) fn peak_during<T>(run: impl FnOnce() -> T) -> (usize, T) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = run();
+    (usize::try_from(PEAK.get() - before).unwrap_or(0), result)
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count(change: isize) {
+    // A thread that ends has no counters any more, and nothing to count.
+    if let Ok(held) = HELD.try_with(|held| held.replace(held.get() + change) + change) {
+        PEAK.set(PEAK.get().max(held));
+    }
+}
+
+fn signed(len: usize) -> isize {
+    isize::try_from(len).unwrap_or(isize::MAX)
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(signed(layout.size()));
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-signed(layout.size()));
+        // SAFETY: the caller keeps the promises of `dealloc`, and `at` is the system's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}

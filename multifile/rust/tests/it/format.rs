@@ -1,0 +1,94 @@
+//! The format document and the tests belong together; and rules no other test shows.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use multifile::{Error, NewTask, Options, Part, Reader, Writer};
+
+use crate::{
+    golden::{Golden, text},
+    memory::Memory,
+};
+
+/// Every rule has a test that says so, and no test cites a rule that is not there.
+#[test]
+fn every_rule_of_the_format_is_cited_by_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = fs::read_to_string(root.join("../../docs/format.md")).unwrap();
+    let rules: BTreeSet<String> = document
+        .split("- **")
+        .skip(1)
+        .map(|rest| rest.split_once("**").unwrap().0.to_owned())
+        .collect();
+    let mut cited = BTreeSet::new();
+    for folder in ["src", "src/parallel", "tests/it"] {
+        for file in fs::read_dir(root.join(folder)).unwrap() {
+            let Ok(source) = fs::read_to_string(file.unwrap().path()) else { continue };
+            let lines = source.lines().map(str::trim_start);
+            for line in lines.filter(|line| line.starts_with("/// Format rule")) {
+                let words = line.split([' ', ',', ':', ';']).map(|word| word.trim_end_matches('.'));
+                let is_rule = |word: &&str| {
+                    word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit())
+                };
+                cited.extend(words.filter(is_rule).map(str::to_owned));
+            }
+        }
+    }
+    assert!(rules.len() > 30);
+    assert_eq!(rules, cited);
+}
+
+/// Format rule 3.2.
+#[test]
+fn what_stands_in_unused_space_is_no_data() {
+    let (memory, path) = (Memory::default(), Path::new("a.sion"));
+    let options = Options { fs_block_len: Some(512), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[512, 512]);
+    let mut writer = Writer::create(&memory, path, &tasks, &options).unwrap();
+    writer.task(0).unwrap().write(&[1; 100]).unwrap();
+    writer.close().unwrap();
+    let mut bytes = memory.bytes("a.sion");
+    bytes[1536 + 100..1536 + 1024].fill(0xff);
+    memory.put(path, bytes);
+    let reader = Reader::open(&memory, path).unwrap();
+    let mut buf = [0; 600];
+    assert_eq!(reader.stream(0).unwrap().read(&mut buf), Ok(100));
+    assert_eq!(reader.stream(1).unwrap().read(&mut buf), Ok(0));
+}
+
+/// Format rule 6.5.
+#[test]
+fn files_that_do_not_belong_together_are_no_set() {
+    let golden = Golden::unpack();
+    let case = golden.case("mpi_n7_f3");
+    let open = |change: &dyn Fn(usize, &mut Vec<u8>)| {
+        let memory = Memory::default();
+        for (index, file) in case["files"].as_array().unwrap().iter().enumerate() {
+            let mut bytes = fs::read(golden.path(&file["name"])).unwrap();
+            change(index, &mut bytes);
+            memory.put(Path::new(text(&file["name"])), bytes);
+        }
+        Reader::open(&memory, Path::new(text(&case["file"]))).map(|_| ()).err()
+    };
+    let damaged = |part, file| Some(Error::Damaged { part, file });
+    assert_eq!(open(&|_, _| ()), None);
+    let number = |index, bytes: &mut Vec<u8>| {
+        if index == 2 {
+            bytes[32] = 1
+        }
+    };
+    assert_eq!(open(&number), damaged(Part::Set, 2));
+    let keyval = |index, bytes: &mut Vec<u8>| {
+        if index == 1 {
+            bytes[40] = 51
+        }
+    };
+    assert_eq!(open(&keyval), damaged(Part::Set, 1));
+    let end = |bytes: &Vec<u8>| bytes.len();
+    let twice = |index, bytes: &mut Vec<u8>| {
+        if index == 0 {
+            let (last, len) = (end(bytes) - 8, end(bytes));
+            bytes.copy_within(len - 16..last, last);
+        }
+    };
+    assert_eq!(open(&twice), damaged(Part::Mapping, 0));
+}

@@ -1,0 +1,24 @@
+//! One binary for all tests of the package: one link step.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a failing test shows where"
+)]
+
+mod allocations;
+mod append;
+mod buddy;
+mod crash;
+mod failing;
+mod faults;
+mod format;
+mod golden;
+mod hostile;
+mod memory;
+mod model;
+mod parallel;
+mod ranks;
+mod read_golden;
+mod repair;
+mod write_golden;

@@ -1,0 +1,126 @@
+//! A storage in memory that counts what is done to it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use multifile::{Storage, storage::File};
+
+/// No file grows beyond this: what a file claims to be is not worth more memory.
+const SIZE_MAX: u64 = 1 << 24;
+const EFBIG: i32 = 27;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    files: Arc<Mutex<BTreeMap<PathBuf, MemoryFile>>>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) reads: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryFile {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    counts: Arc<Counts>,
+}
+
+impl Memory {
+    pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
+        let bytes = Arc::new(Mutex::new(bytes));
+        let file = MemoryFile { bytes, counts: Arc::clone(&self.counts) };
+        self.files.lock().unwrap().insert(path.to_owned(), file);
+    }
+
+    pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
+        let file = self.files.lock().unwrap()[Path::new(path)].clone();
+        file.bytes.lock().unwrap().clone()
+    }
+
+    /// Reads since the last call.
+    pub(crate) fn reads(&self) -> u64 {
+        self.counts.reads.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Storage for Memory {
+    type File = MemoryFile;
+
+    fn create(&self, path: &Path, truncate: bool) -> io::Result<MemoryFile> {
+        let counts = || Arc::clone(&self.counts);
+        let mut files = self.files.lock().unwrap();
+        let new = || MemoryFile { counts: counts(), ..MemoryFile::default() };
+        let file = files.entry(path.to_owned()).or_insert_with(new);
+        if truncate {
+            file.bytes.lock().unwrap().clear();
+        }
+        Ok(file.clone())
+    }
+
+    fn open(&self, path: &Path, _writable: bool) -> io::Result<MemoryFile> {
+        let files = self.files.lock().unwrap();
+        files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.lock().unwrap().remove(path);
+        Ok(())
+    }
+}
+
+impl File for MemoryFile {
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.counts.reads.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.bytes.lock().unwrap();
+        let rest = bytes.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
+        let end = at + u64::try_from(buf.len()).unwrap();
+        if end > self.size()? {
+            self.resize(end)?;
+        }
+        let at = usize::try_from(at).unwrap();
+        self.bytes.lock().unwrap()[at..at + buf.len()].copy_from_slice(buf);
+        Ok(buf.len())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(u64::try_from(self.bytes.lock().unwrap().len()).unwrap())
+    }
+
+    fn resize(&self, len: u64) -> io::Result<()> {
+        if len > SIZE_MAX {
+            return Err(io::Error::from_raw_os_error(EFBIG));
+        }
+        self.bytes.lock().unwrap().resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.counts.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn block_len(&self) -> io::Result<u64> {
+        Ok(4096)
+    }
+
+    fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {
+        let size = self.size()?;
+        Ok((at < size).then_some(at..size))
+    }
+}

@@ -1,0 +1,222 @@
+//! Files that were never closed read back after repair, ours and SIONlib's.
+
+use std::{fs, path::Path};
+
+use multifile::{Disk, Doubt, Error, NewTask, Options, Reader, Repair, Writer};
+use tempfile::TempDir;
+
+use crate::golden::{Golden, sha256};
+
+const NAME: &str = "a.sion";
+
+fn disk(folder: &TempDir) -> Disk {
+    Disk::in_folder(folder.path())
+}
+
+fn repair(disk: &Disk) -> Vec<Doubt> {
+    let repair = Repair::examine(disk, Path::new(NAME)).unwrap();
+    assert!(repair.needed());
+    let doubts = repair.tasks().iter().map(|found| found.doubt).collect();
+    repair.apply().unwrap();
+    doubts
+}
+
+fn read_all(disk: &Disk, task: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut stream = Reader::open(disk, Path::new(NAME)).unwrap().stream(task).unwrap();
+    std::io::Read::read_to_end(&mut stream, &mut bytes).unwrap();
+    bytes
+}
+
+fn options() -> Options {
+    Options { fs_block_len: Some(512), buffer_len: 0, ..Options::default() }
+}
+
+/// Format rule 4.5.
+#[test]
+fn unclosed_files_of_sionlib_read_back_after_repair() {
+    let golden = Golden::unpack();
+    for name in ["ser_n3_unclosed", "mpi_n3_unclosed"] {
+        let case = golden.case(name);
+        let path = golden.path(&case["file"]);
+        let found = Repair::examine(&Disk::new(), &path).unwrap();
+        let doubts: Vec<_> = found.tasks().iter().map(|found| found.doubt).collect();
+        assert!(matches!(doubts[0], Doubt::Zeros { most } if most > 700), "{name}");
+        assert_eq!(doubts[2], Doubt::None, "{name}: the file ends with this task's data");
+        found.apply().unwrap();
+        let reader = Reader::open(&Disk::new(), &path).unwrap();
+        for (task, written) in case["written"].as_array().unwrap().iter().enumerate() {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut reader.stream(task).unwrap(), &mut bytes).unwrap();
+            assert_eq!(written["sha256"], sha256(&bytes), "{name} task {task}");
+        }
+        assert!(!Repair::examine(&Disk::new(), &path).unwrap().needed());
+    }
+}
+
+/// Format rules 8.3 and 8.5: zeros at the end of a task and unused ends of blocks are told by the journal.
+#[test]
+fn the_journal_restores_every_completed_write_exactly() {
+    for files in [1, 3] {
+        let folder = TempDir::new().unwrap();
+        let tasks = NewTask::in_files(&[600, 100, 2000, 0], files);
+        let mut writer =
+            Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+        writer.task(0).unwrap().write(&[7; 3000]).unwrap();
+        writer.task(1).unwrap().write(&[0; 1000]).unwrap();
+        writer.task(1).unwrap().next_block().unwrap();
+        writer.task(1).unwrap().write(&[1, 0]).unwrap();
+        drop(writer);
+        assert_eq!(repair(&disk(&folder)), [Doubt::None; 4]);
+        assert_eq!(read_all(&disk(&folder), 0), [7; 3000]);
+        let second = [vec![0; 1000], vec![1, 0]].concat();
+        assert_eq!(read_all(&disk(&folder), 1), second);
+        assert_eq!(read_all(&disk(&folder), 2), b"");
+        assert_eq!(read_all(&disk(&folder), 3), b"");
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, usize::try_from(files).unwrap(), "journals are removed");
+    }
+}
+
+/// Format rule 8.4.
+#[test]
+fn without_a_journal_zeros_at_the_end_are_in_doubt() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[512; 2]);
+    let options = Options { journal: false, ..options() };
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    writer.task(0).unwrap().write(&[vec![5; 700], vec![0; 20]].concat()).unwrap();
+    writer.task(1).unwrap().write(&[6; 600]).unwrap();
+    drop(writer);
+    assert_eq!(repair(&disk(&folder)), [Doubt::Zeros { most: 1024 }, Doubt::None]);
+    assert_eq!(read_all(&disk(&folder), 0), [5; 700]);
+    assert_eq!(read_all(&disk(&folder), 1), [6; 600]);
+}
+
+/// Format rule 8.6; of SIONlib too: its writers die while closing as well.
+#[test]
+fn a_writer_that_died_just_before_the_commit_loses_nothing() {
+    let golden = Golden::unpack();
+    for name in ["ser_n2_exactchunk.sion", "mpi_n64.sion", "mpi_n7_coll3.sion"] {
+        let path = golden.folder.path().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        let commit_at = 1076 + 16 * usize::from(bytes[24]);
+        bytes[commit_at..commit_at + 12].fill(0);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let found = Repair::examine(&Disk::new(), &path).unwrap();
+        assert!(found.needed() && found.tasks().iter().all(|found| found.doubt == Doubt::None));
+        found.apply().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+    }
+}
+
+#[test]
+fn records_tell_the_end_of_their_stream() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[100, 100]);
+    let options = Options { journal: false, keyval: true, ..options() };
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    writer.task(0).unwrap().write_record(9, &[0; 700]).unwrap();
+    writer.task(1).unwrap().write_record(1, &[1; 10]).unwrap();
+    writer.task(1).unwrap().write_record(2, &[]).unwrap();
+    drop(writer);
+    repair(&disk(&folder));
+    assert_eq!(read_all(&disk(&folder), 0).len(), 716);
+    assert_eq!(read_all(&disk(&folder), 1).len(), 16 + 10 + 16);
+}
+
+#[test]
+fn a_journal_of_an_earlier_file_is_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[512]);
+    let create = || Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+    let mut writer = create();
+    writer.task(0).unwrap().write(&[1; 500]).unwrap();
+    drop(writer);
+    let journal = folder.path().join("a.sion.journal");
+    let old = fs::read(&journal).unwrap();
+    let mut writer = create();
+    writer.task(0).unwrap().write(&[2; 10]).unwrap();
+    drop(writer);
+    fs::write(&journal, old).unwrap();
+    assert!(matches!(repair(&disk(&folder))[0], Doubt::None | Doubt::Zeros { .. }));
+    assert_eq!(read_all(&disk(&folder), 0), [2; 10], "told from the data instead");
+}
+
+#[test]
+fn a_closed_file_cut_anywhere_keeps_its_complete_chunks() {
+    let folder = TempDir::new().unwrap();
+    let options = Options { fs_block_len: Some(32), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[32; 3]);
+    let path = folder.path().join(NAME);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    for task in 0..3u8 {
+        writer.task(task.into()).unwrap().write(&[task + 1; 70]).unwrap();
+    }
+    writer.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let data_at =
+        Reader::open(&disk(&folder), Path::new(NAME)).unwrap().layout(0).unwrap().data_at();
+    let data_at = usize::try_from(data_at).unwrap();
+    for len in 0..whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        assert!(Reader::open(&disk(&folder), Path::new(NAME)).is_err() || len >= whole.len() - 4);
+        match Repair::examine(&disk(&folder), Path::new(NAME)) {
+            Ok(found) => found.apply().unwrap(),
+            Err(error) => {
+                assert!(matches!(error, Error::Damaged { .. }) && len < data_at, "{len}: {error}");
+                continue;
+            }
+        }
+        for task in 0..3 {
+            let complete = |block: usize| data_at + 96 * block + 32 * (task + 1) <= len;
+            let expected = (0..2).take_while(|block| complete(*block)).count() * 32;
+            let read = read_all(&disk(&folder), task);
+            assert!(read.len() >= expected && read.len() <= 70, "{len} {task}: {}", read.len());
+            assert!(read.iter().all(|byte| usize::from(*byte) == task + 1), "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_set_that_lost_the_end_of_its_first_file_keeps_all_tasks() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_files(&[100; 5], 2);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+    for task in 0..5u8 {
+        writer.task(task.into()).unwrap().write(&[task + 1; 700]).unwrap();
+    }
+    writer.close().unwrap();
+    let path = folder.path().join(NAME);
+    let whole = fs::read(&path).unwrap();
+    let tables = 2 * 8 * 3 + 4 + 5 * 8;
+    for len in whole.len() - tables..whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        assert!(Reader::open(&disk(&folder), Path::new(NAME)).is_err());
+        repair(&disk(&folder));
+        for task in 0..5u8 {
+            assert_eq!(read_all(&disk(&folder), task.into()), [task + 1; 700], "{len}");
+        }
+    }
+}
+
+/// Format rule 7.3.
+#[test]
+fn data_that_differs_from_its_checksum_is_reported() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[512; 2]);
+    let options = Options { checksums: true, ..options() };
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    writer.task(0).unwrap().write(&[1; 700]).unwrap();
+    writer.task(1).unwrap().write(&[2; 100]).unwrap();
+    drop(writer);
+    let path = folder.path().join(NAME);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[1536 + 512 + 99] ^= 4;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(repair(&disk(&folder)), [Doubt::None, Doubt::Checksum]);
+    let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+    assert_eq!(reader.verify(0), Ok(true));
+    assert!(reader.verify(1).is_err());
+}
