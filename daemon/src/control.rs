@@ -68,6 +68,6 @@ fn greet(folder: &Path, role: Role) -> Result<OwnedFd, Error> {
     let answer = socket::receive(&socket).map_err(Error::Lost)?;
     let answer = answer.ok_or_else(|| Error::Lost(io::ErrorKind::UnexpectedEof.into()))?;
     let welcome = Welcome::decode(answer.bytes()).map_err(Error::Protocol)?;
-    welcome.session.map_err(Error::Refused)?;
+    welcome.outcome().map_err(Error::Refused)?;
     Ok(socket)
 }

@@ -86,7 +86,7 @@ impl Connection {
         let greeting = Greeting::new(Role::Client).encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
         let (welcome, session, job) = receive_welcome(&socket)?;
-        let number = welcome.session.map_err(|why| Failure::Refused(why, welcome.version))?;
+        let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
         let (Some(session), Some(job)) = (session, job) else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;

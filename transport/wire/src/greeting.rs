@@ -165,6 +165,15 @@ impl Welcome {
         Self { version: VERSION, session: Err(refusal), executor: 0, file_credit: 0, arena_len: 0 }
     }
 
+    /// The session, if the daemon lets the client in and speaks its version.
+    ///
+    /// # Errors
+    ///
+    /// The daemon's reason, or [`Refusal::Version`] of a daemon that did not notice.
+    pub const fn outcome(self) -> Result<u32, Refusal> {
+        if self.version == VERSION { self.session } else { Err(Refusal::Version) }
+    }
+
     /// The message's bytes.
     #[must_use]
     pub fn encode(self) -> [u8; MESSAGE_LEN] {
@@ -287,6 +296,16 @@ mod tests {
         for message in [Message::Doorbell, Message::Register(registration)] {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
+    }
+
+    #[test]
+    fn welcome_in_another_version_is_a_refusal() {
+        let welcome =
+            Welcome { version: VERSION, session: Ok(7), executor: 0, file_credit: 1, arena_len: 1 };
+        assert_eq!(welcome.outcome(), Ok(7));
+        let other = Welcome { version: VERSION + 1, ..welcome };
+        assert_eq!(other.outcome(), Err(Refusal::Version));
+        assert_eq!(Welcome::refuse(Refusal::Full).outcome(), Err(Refusal::Full));
     }
 
     #[test]
