@@ -27,6 +27,8 @@ use crate::{
 
 /// The daemon's socket in the job's folder.
 const SOCKET: &str = "socket";
+/// The daemon's link to the job's segment there.
+const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
 const NAME_LEN_MAX: usize = 64;
@@ -96,6 +98,14 @@ impl Job {
         if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
             fs::remove_dir(parent).ok();
         }
+    }
+
+    /// Removes the folder of a daemon that was killed, with what it has left there.
+    pub(crate) fn clear(&self) {
+        for name in [SOCKET, LINK] {
+            fs::remove_file(self.folder.join(name)).ok();
+        }
+        self.remove();
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -168,9 +178,10 @@ fn create_private(folder: &Path) -> Result<bool, Failure> {
     Ok(created)
 }
 
-/// The folder is checked through a descriptor: what is checked is what was there, no link.
+/// The folder is checked through a descriptor: what is checked is what was there, no link. One that
+/// cannot be entered is opened all the same, to say whose it is.
 fn check_private(folder: &Path) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = File::from(rustix::fs::openat(CWD, folder, flags, Mode::empty())?);
     let found = opened.metadata()?;
     let uid = rustix::process::getuid().as_raw();

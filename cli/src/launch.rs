@@ -88,9 +88,17 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
 
 impl Daemon {
     /// Waits for the daemon's end and returns what it did.
-    pub(crate) fn wait(mut self) -> Result<Summary, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// It did not end by itself. What it left in the job's folder is gone then.
+    pub(crate) fn wait(self, job: &Job) -> Result<Summary, Failure> {
+        self.wait_for_summary().inspect_err(|_| clear(job))
+    }
+
+    fn wait_for_summary(mut self) -> Result<Summary, Failure> {
         let failed = |why: &dyn std::fmt::Display| {
-            let advice = "what was accepted and not drained has been drained by the programs";
+            let advice = "the programs have drained what was accepted and went on without it";
             Failure::new(Code::Ours, "the daemon did not end well", why, advice)
         };
         let mut text = String::new();
@@ -100,5 +108,13 @@ impl Daemon {
             return Err(failed(&status));
         }
         serde_json::from_str(&text).map_err(|why| failed(&why))
+    }
+}
+
+/// Removes what a daemon has left that did not end by itself, unless another one serves the job.
+fn clear(job: &Job) {
+    let Ok(_lock) = lock(job) else { return };
+    if let Err(Error::Unreachable { .. }) = control::attach(&job.folder) {
+        job.clear();
     }
 }

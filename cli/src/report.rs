@@ -23,6 +23,11 @@ pub(crate) fn print(summary: &Summary) {
     io::stderr().write_all(text(summary).as_bytes()).ok();
 }
 
+/// Prints a failure that the exit code does not tell of.
+pub(crate) fn warn(failure: &Failure) {
+    writeln!(io::stderr(), "{failure}").ok();
+}
+
 /// Appends the summary to `path` as one line of JSON.
 pub(crate) fn append(path: &Path, summary: &Summary) -> Result<(), Failure> {
     let failed = |why: &dyn std::fmt::Display| {

@@ -31,7 +31,8 @@ use crate::{
 ///     mpirun -n 4 kakehi run -- ./app
 ///
 /// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found,
-/// 128+n after signal n; 125 when kakehi itself failed; 2 when a setting or flag is wrong.
+/// 128+n after signal n; 125 when kakehi itself failed; 2 when a setting or flag is wrong. A daemon
+/// that dies is no failure of the program, which goes on without it: standard error tells of it.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -67,8 +68,16 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             let status = signals::run_to_end(&mut command);
             // The program is gone; from here on the daemon may end.
             drop(attachment);
-            let summary = daemon.wait().map_err(Failure::ours)?;
+            let summary = daemon.wait(&job);
             let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
+            let summary = match summary {
+                Ok(summary) => summary,
+                // The programs have gone on without it, and what they did is theirs to say.
+                Err(failure) => {
+                    report::warn(&failure);
+                    return Ok(ExitCode::from(code));
+                }
+            };
             report::print(&summary);
             if let Some(path) = &args.stats {
                 report::append(path, &summary)?;
