@@ -1,0 +1,255 @@
+//! Peers of other users and versions, and files that may not be written.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
+        connect, listen, recv, send, socket_with, sockopt,
+    },
+};
+use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
+
+use crate::{
+    calls::Calls,
+    harness::{Daemon, Folder, SOON, kakehi, program, run, skip, text, variables},
+};
+
+/// An ordinary user.
+const NOBODY: u32 = 65534;
+const OTHER_VERSION: u32 = 99;
+
+// ---- other users
+
+/// `program` as [`NOBODY`]; `None`, loudly, when this user cannot do that.
+fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        skip("another user", "only root can become one");
+        return None;
+    }
+    let id = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(program);
+    command.env("HOME", "/").env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR");
+    Some(command)
+}
+
+/// A copy of the command and its library that everybody may run, as if installed in `folder`.
+fn install(folder: &Folder) -> PathBuf {
+    let open = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("mode");
+    };
+    open(folder.path());
+    let library = kakehi().parent().expect("a folder").join("../preload/libkakehi_preload.so");
+    for (from, to) in [
+        (kakehi(), "bin/kakehi"),
+        (library, "lib/libkakehi_preload.so"),
+        (program("calls"), "bin/calls"),
+    ] {
+        let to = folder.join(to);
+        let parent = to.parent().expect("a folder");
+        fs::create_dir_all(parent).expect("a folder");
+        open(parent);
+        fs::copy(from, &to).expect("a copy");
+        open(&to);
+    }
+    folder.join("bin")
+}
+
+#[test]
+fn the_daemon_of_another_user_is_refused() {
+    let folder = Folder::new();
+    let bin = install(&folder);
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let Some(mut command) = as_nobody(bin.join("kakehi")) else { return };
+    command.args(["run", "--socket"]).arg(&daemon.socket).args(["--", "true"]);
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("belongs to user 0") && said.lines().count() == 1, "{said}");
+
+    // Even where the folder lets everybody in, neither side talks to the other.
+    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o777)).expect("mode");
+    let socket = daemon.socket.join("socket");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).expect("mode");
+    let files = folder.join("theirs");
+    fs::create_dir(&files).expect("a folder");
+    chown(&files, Some(NOBODY), Some(NOBODY)).expect("owner");
+    let path = files.join("file").display().to_string();
+    let mut command = as_nobody(bin.join("calls")).expect("root");
+    let library = folder.join("lib/libkakehi_preload.so");
+    command.env("LD_PRELOAD", library).env("KAKEHI_SOCKET", &daemon.socket);
+    let mut calls = Calls::start(&mut command);
+    let fd = calls.get(&format!("open {path} wc"));
+    calls.get(&format!("write {fd} hello"));
+    calls.get(&format!("close {fd}"));
+    calls.end();
+    assert_eq!(fs::read(&path).expect("the file"), b"hello");
+    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o700)).expect("mode");
+    let status = daemon.status();
+    assert_eq!(status["summary"]["sessions"], 0, "{status:#}");
+    daemon.end();
+}
+
+#[test]
+fn forbidden_files_stay_forbidden() {
+    for settings in [&[][..], &["--rule", "/**=delegate"]] {
+        let folder = Folder::new();
+        let bin = install(&folder);
+        let mine = folder.join("mine");
+        fs::write(&mine, "root's").expect("a file");
+        fs::set_permissions(&mine, fs::Permissions::from_mode(0o644)).expect("mode");
+        let closed = folder.join("closed");
+        fs::write(&closed, "root's").expect("a file");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).expect("mode");
+        let theirs = folder.join("theirs");
+        fs::create_dir(&theirs).expect("a folder");
+        chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("owner");
+
+        let Some(mut command) = as_nobody(bin.join("kakehi")) else { return };
+        command.args(["run", "--socket"]).arg(theirs.join("job")).args(settings);
+        let mut calls = Calls::start(command.arg("--").arg(bin.join("calls")));
+        let mine = mine.display();
+        assert_eq!(calls.ask(&format!("open {mine} w")), "EACCES", "{settings:?}");
+        assert_eq!(calls.ask(&format!("open {mine} +")), "EACCES", "{settings:?}");
+        assert_eq!(calls.ask(&format!("open {mine} wct")), "EACCES", "{settings:?}");
+        assert_eq!(calls.ask(&format!("open {} r", closed.display())), "EACCES", "{settings:?}");
+        let new = folder.join("new");
+        assert_eq!(calls.ask(&format!("open {} wc", new.display())), "EACCES", "{settings:?}");
+        let fd = calls.get(&format!("open {mine} r"));
+        assert_eq!(calls.ask(&format!("write {fd} evil")), "EBADF", "{settings:?}");
+        assert_eq!(calls.ask(&format!("pread {fd} 0 99")), "[root's]", "{settings:?}");
+        let own = theirs.join("own").display().to_string();
+        let fd = calls.get(&format!("open {own} wc"));
+        assert_eq!(calls.ask(&format!("read {fd} 9")), "EBADF", "{settings:?}");
+        calls.get(&format!("write {fd} mine"));
+        calls.get(&format!("close {fd}"));
+        assert_eq!(calls.ask(&format!("open {own} wcx")), "EEXIST", "{settings:?}");
+        assert_eq!(calls.ask(&format!("open {own}/x r")), "ENOTDIR", "{settings:?}");
+        assert_eq!(calls.ask(&format!("open {own}x r")), "ENOENT", "{settings:?}");
+        calls.end();
+        assert_eq!(fs::read(own).expect("the file"), b"mine");
+    }
+}
+
+// ---- other versions
+
+fn socket() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = socket.expect("a socket");
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(SOON)).expect("a deadline");
+    socket
+}
+
+#[test]
+fn a_client_of_another_version_is_told_so() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    for role in [Role::Client, Role::Run] {
+        let socket = socket();
+        let address = SocketAddrUnix::new(daemon.socket.join("socket")).expect("an address");
+        connect(&socket, &address).expect("a daemon");
+        let greeting = Greeting { version: OTHER_VERSION, role }.encode();
+        send(&socket, &greeting, SendFlags::NOSIGNAL).expect("sent");
+        let mut answer = [0; MESSAGE_LEN];
+        let (len, _) = recv(&socket, &mut answer[..], RecvFlags::empty()).expect("an answer");
+        let welcome = Welcome::decode(&answer[..len]).expect("a welcome");
+        assert_eq!((welcome.version, welcome.session), (VERSION, Err(Refusal::Version)));
+        let (len, _) = recv(&socket, &mut answer[..], RecvFlags::empty()).expect("closed");
+        assert_eq!(len, 0);
+    }
+    // It serves others as before.
+    let mut calls = Calls::wrapped(&daemon);
+    let fd = calls.get(&format!("open {} wc", folder.join("file").display()));
+    calls.get(&format!("write {fd} hello"));
+    calls.end();
+    assert_eq!(daemon.status()["summary"]["bytes_staged"], 5);
+    daemon.end();
+}
+
+/// A daemon that answers every greeting by `welcome`, until its folder goes.
+fn impostor(folder: &Path, welcome: Welcome) -> thread::JoinHandle<()> {
+    fs::create_dir(folder).expect("a folder");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("mode");
+    let listening = socket();
+    let address = SocketAddrUnix::new(folder.join("socket")).expect("an address");
+    bind(&listening, &address).expect("bound");
+    listen(&listening, 8).expect("listening");
+    let folder = folder.to_owned();
+    thread::spawn(move || {
+        let mut guests = Vec::new();
+        while folder.exists() {
+            let mut fds = [PollFd::new(&listening, PollFlags::IN)];
+            let tick = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            if poll(&mut fds, Some(&tick)).is_ok_and(|ready| ready > 0) {
+                let guest = accept(&listening).expect("a guest");
+                recv(&guest, &mut [0; MESSAGE_LEN][..], RecvFlags::empty()).expect("a greeting");
+                // The guest may have gone already.
+                send(&guest, &welcome.encode(), SendFlags::NOSIGNAL).ok();
+                guests.push(guest);
+            }
+        }
+    })
+}
+
+#[test]
+fn a_daemon_of_another_version_is_not_used() {
+    let refusal = Welcome { version: OTHER_VERSION, ..Welcome::refuse(Refusal::Version) };
+    let promise = Welcome {
+        version: OTHER_VERSION,
+        session: Ok(0),
+        executor: 0,
+        file_credit: 9,
+        arena_len: 1 << 20,
+    };
+    for (name, welcome) in [("refuses", refusal), ("promises", promise)] {
+        let folder = Folder::new();
+        let socket = folder.join("job");
+        let impostor = impostor(&socket, welcome);
+        // A program goes on without it.
+        let path = folder.join("file");
+        let mut command = Command::new(program("calls"));
+        let mut calls = Calls::start(command.envs(variables(&socket)));
+        let fd = calls.get(&format!("open {} wc", path.display()));
+        calls.get(&format!("write {fd} hello"));
+        calls.get(&format!("close {fd}"));
+        calls.end();
+        assert_eq!(fs::read(&path).expect("the file"), b"hello");
+        // A job is not started.
+        let mut command = Command::new(kakehi());
+        command.args(["run", "--socket"]).arg(&socket).args(["--", "true"]);
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{name}: {said}");
+        assert!(said.contains("version") && said.lines().count() == 1, "{name}: {said}");
+        fs::remove_dir_all(&socket).expect("the folder");
+        impostor.join().expect("no panic");
+    }
+}
+
+/// The line a program gets that runs undelegated for want of the right daemon.
+#[test]
+fn a_program_that_is_refused_says_so_once() {
+    let folder = Folder::new();
+    let socket = folder.join("job");
+    let impostor = impostor(&socket, Welcome::refuse(Refusal::Version));
+    let path = folder.join("file");
+    let mut command = Command::new(program("writer"));
+    command.arg("files").arg(&path).args(["64", "64"]).envs(variables(&socket));
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("version") && said.contains("undelegated"), "{said}");
+    assert_eq!(fs::metadata(folder.join("file.000003")).expect("the file").len(), 16 * 64);
+    fs::remove_dir_all(&socket).expect("the folder");
+    impostor.join().expect("no panic");
+}

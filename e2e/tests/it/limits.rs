@@ -1,0 +1,218 @@
+//! A machine that gives less: full disks, few descriptors, no locked memory, no io_uring.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    calls::Calls,
+    harness::{Daemon, Folder, SOON, kakehi, program, run, skip, succeed, text},
+    records::{KINDS, Writer},
+};
+
+/// Size of the file system that gets full.
+const DISK_LEN: u64 = 256 << 10;
+
+/// A small file system of its own, unmounted when this goes.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None`, loudly, when this user may not mount.
+    fn mount(folder: &Folder) -> Option<Self> {
+        let path = folder.join("disk");
+        fs::create_dir(&path).expect("a folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_LEN}"), "none"]).arg(&path);
+        let output = mount.output();
+        if output.is_ok_and(|output| output.status.success()) {
+            return Some(Self(path));
+        }
+        skip("full disk", "this user cannot mount a small file system");
+        None
+    }
+
+    fn free(&self, name: &str) {
+        fs::remove_file(self.0.join(name)).expect("a file");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: a test that failed may have left a process in it.
+        Command::new("umount").arg("-l").arg(&self.0).status().ok();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_by_write_fsync_or_close() {
+    full_disk("full", &[]);
+}
+
+#[test]
+fn a_full_disk_is_reported_under_delegate() {
+    full_disk("full, delegated", &[("KAKEHI_RULES", "/**=delegate")]);
+}
+
+fn full_disk(what: &str, settings: &[(&str, &str)]) {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut calls = Calls::start(daemon.wrap(program("calls")).envs(settings.iter().copied()));
+    let file = disk.0.join("file").display().to_string();
+    let full = |answer: &str| answer == "ENOSPC";
+    let len = 2 * DISK_LEN;
+
+    // All of it in one call, which may be accepted: then close says it.
+    let fd = calls.get(&format!("open {file} wct"));
+    let said = [calls.ask(&format!("fill {fd} {len}")), calls.ask(&format!("close {fd}"))];
+    // The kernel may also write the part that fits, and say so.
+    let is_short = said[0].parse().is_ok_and(|wrote: u64| wrote < len);
+    assert!(is_short || said.iter().any(|answer| full(answer)), "{what}, close: {said:?}");
+    disk.free("file");
+
+    // The same with fsync, which takes the error from close.
+    let fd = calls.get(&format!("open {file} wct"));
+    let wrote = calls.ask(&format!("fill {fd} {len}"));
+    let synced = calls.ask(&format!("fsync {fd}"));
+    let is_short = wrote.parse().is_ok_and(|wrote: u64| wrote < len);
+    assert!(is_short || full(&wrote) || full(&synced), "{what}, fsync: {wrote} {synced}");
+    calls.ask(&format!("close {fd}"));
+    disk.free("file");
+
+    // Block by block: some later call says it, and what was written before it is there.
+    let fd = calls.get(&format!("open {file} wct"));
+    let mut said: Vec<_> = (0..len / 4096).map(|_| calls.ask(&format!("fill {fd} 4096"))).collect();
+    said.push(calls.ask(&format!("close {fd}")));
+    assert!(said.iter().any(|answer| full(answer)), "{what}, blocks: {said:?}");
+    let found = fs::read(&file).expect("the file");
+    assert!(found.len() as u64 >= DISK_LEN / 2, "{what}: {} bytes", found.len());
+    assert!(found.iter().all(|byte| *byte == b'x'), "{what}: wrong bytes");
+    disk.free("file");
+
+    // Through a stream.
+    let stream = calls.get(&format!("fopen {file} w"));
+    let said = [calls.ask(&format!("pad {stream} {len}")), calls.ask(&format!("fclose {stream}"))];
+    assert!(said.iter().any(|answer| full(answer)), "{what}, stream: {said:?}");
+    disk.free("file");
+
+    // With room again, everything works again.
+    let fd = calls.get(&format!("open {file} wct"));
+    calls.get(&format!("fill {fd} 5000"));
+    calls.get(&format!("close {fd}"));
+    assert_eq!(fs::metadata(&file).expect("the file").len(), 5000);
+    calls.end();
+    daemon.end();
+}
+
+#[test]
+fn more_files_than_the_daemon_takes_are_left_to_the_kernel() {
+    const COUNT: u64 = 3000;
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=4096:4096").arg(program("calls"));
+    command.envs(daemon.wrap("").get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut calls = Calls::start(&mut command);
+    let prefix = folder.join("file").display().to_string();
+    assert_eq!(calls.get(&format!("many {prefix} {COUNT}")), COUNT);
+    assert_eq!(calls.get("closemany"), COUNT);
+    for index in 0..COUNT {
+        let found = fs::read_to_string(format!("{prefix}.{index}")).expect("the file");
+        assert_eq!(found, index.to_string());
+    }
+    // And again, with the credit that came back.
+    assert_eq!(calls.get(&format!("many {prefix} 100")), 100);
+    assert_eq!(calls.get("closemany"), 100);
+    calls.end();
+    let summary = daemon.status()["summary"].clone();
+    let number = |name: &str| summary.pointer(name).and_then(serde_json::Value::as_u64);
+    assert!(number("/bytes_undelegated/credit").is_some_and(|bytes| bytes > 5000), "{summary:#}");
+    assert!(number("/bytes_staged").is_some_and(|bytes| bytes > 500), "{summary:#}");
+    daemon.end();
+}
+
+#[test]
+fn a_client_with_few_descriptors_is_served() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=16:16").arg(program("calls"));
+    command.envs(daemon.wrap("").get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut calls = Calls::start(&mut command);
+    let path = folder.join("file").display().to_string();
+    let fd = calls.get(&format!("open {path} wc"));
+    calls.get(&format!("write {fd} hello"));
+    // Runs out as it would by itself, or one sooner: the client keeps one.
+    let answer = calls.ask(&format!("many {path} 100"));
+    assert_eq!(answer, "EMFILE");
+    calls.get(&format!("close {fd}"));
+    assert_eq!(fs::read(&path).expect("the file"), b"hello");
+    calls.end();
+    assert_eq!(daemon.status()["summary"]["bytes_undelegated"], serde_json::json!({}));
+    daemon.end();
+}
+
+#[test]
+fn a_daemon_works_where_limits_are_tight() {
+    let limits = [
+        ("locked memory of 8 MiB", vec!["prlimit".into(), "--memlock=8388608:8388608".into()]),
+        ("locked memory of 0", vec!["prlimit".into(), "--memlock=0:0".into()]),
+        ("256 descriptors", vec!["prlimit".into(), "--nofile=256:256".into()]),
+        ("no io_uring", vec![program("forbid").display().to_string(), "EPERM".into()]),
+        ("old kernel", vec![program("forbid").display().to_string(), "ENOSYS".into()]),
+    ];
+    let folder = Folder::new();
+    for (what, words) in limits {
+        let socket = folder.join(what.replace(' ', "-"));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(kakehi()).args(["serve", "--socket"]).arg(&socket);
+        let daemon = Daemon::start_by(&folder, socket, &mut command);
+        write_and_verify(&daemon, &folder.join(what), what);
+        daemon.end();
+    }
+}
+
+#[test]
+fn io_uring_asked_for_and_forbidden_is_told_and_done_without() {
+    let folder = Folder::new();
+    let socket = folder.join("job");
+    let mut command = Command::new(program("forbid"));
+    command.arg("EPERM").arg(kakehi()).args(["serve", "--engine", "uring", "--socket"]);
+    let daemon = Daemon::start_by(&folder, socket.clone(), command.arg(&socket));
+    let engine = daemon.status()["cores"][0]["engine"].as_str().expect("text").to_owned();
+    assert!(engine.contains("io_uring is not to be had"), "{engine}");
+    write_and_verify(&daemon, &folder.join("file"), "io_uring asked for");
+    daemon.end();
+}
+
+/// One writer of every kind, under this daemon and nobody else.
+fn write_and_verify(daemon: &Daemon, path: &Path, what: &str) {
+    const COUNT: u64 = 512;
+    let start = |(index, kind)| {
+        let path = PathBuf::from(format!("{}-{index}", path.display()));
+        Writer::start(daemon, kind, path, COUNT, 4096)
+    };
+    let mut writers: Vec<_> = KINDS.into_iter().enumerate().map(start).collect();
+    for writer in &mut writers {
+        let status = writer.running.wait(SOON);
+        assert!(status.success(), "{what}: {status}");
+        let accepted = writer.accepted();
+        assert_eq!(accepted.len() as u64, COUNT, "{what}");
+        assert!(writer.missing(&accepted).is_empty(), "{what}");
+        writer.clear();
+    }
+    let staged = daemon.status()["summary"]["bytes_staged"].as_u64();
+    assert!(staged.is_some_and(|bytes| bytes > COUNT * 4096), "{what}: {:#}", daemon.status());
+}
+
+#[test]
+fn doctor_says_when_io_uring_is_forbidden() {
+    let mut command = Command::new(program("forbid"));
+    let output = run(command.arg("EPERM").arg(kakehi()).args(["doctor"]), SOON);
+    let said = text(&output.stdout);
+    assert!(said.contains("io_uring"), "{said}");
+    let plain = succeed(Command::new(kakehi()).args(["doctor"]), SOON);
+    assert_ne!(said, plain);
+}
