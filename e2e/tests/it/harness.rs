@@ -129,7 +129,7 @@ pub(crate) fn processes_of(folder: &Path) -> Vec<(i32, String)> {
 }
 
 fn own_pid() -> i32 {
-    std::process::id().cast_signed()
+    i32::try_from(std::process::id()).expect("a pid")
 }
 
 // ---- programs
