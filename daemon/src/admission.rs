@@ -8,6 +8,8 @@ const FDS_PER_SESSION: u64 = 3;
 const FILE_CREDIT_MIN: u64 = 8;
 const FILE_CREDIT_MAX: u64 = 256;
 const FILE_CREDIT_SHARE: u64 = 64;
+/// A session gets no more than this part of the memory that is left, so that hundreds get some.
+const MEMORY_SHARE: u64 = 16;
 const ARENA_LEN_MIN: u64 = 256 << 10;
 
 /// What a session may use.
@@ -46,11 +48,12 @@ impl Admission {
 
     /// Lets a session in and names it; `None` when something has run out.
     pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
-        let arena_len = floor_power_of_two(self.staging.min(self.memory));
+        let share = (self.memory / MEMORY_SHARE).max(ARENA_LEN_MIN);
+        let arena_len = floor_power_of_two(self.staging.min(share));
         let files = (self.fds / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
         let grant = Grant { file_credit: u32::try_from(files).ok()?, arena_len };
         let fds = self.fds.checked_sub(grant.fds())?;
-        if arena_len < ARENA_LEN_MIN {
+        if arena_len < ARENA_LEN_MIN || arena_len > self.memory {
             return None;
         }
         let id = self.sessions.iter().position(|used| !used)?;
@@ -100,13 +103,22 @@ mod tests {
 
     #[test]
     fn memory_bounds_sessions() {
-        let mut admission = Admission::new(MIB, 2 * MIB + 100, 1 << 20);
+        let mut admission = Admission::new(MIB, 2 * ARENA_LEN_MIN + 100, 1 << 20);
         let (first, grant) = admission.enter().expect("room");
-        assert_eq!(grant, Grant { file_credit: 256, arena_len: MIB });
+        assert_eq!(grant, Grant { file_credit: 256, arena_len: ARENA_LEN_MIN });
         assert!(admission.enter().is_some());
         assert_eq!(admission.enter(), None);
         admission.leave(first, grant);
         assert_eq!(admission.enter().map(|(id, _)| id), Some(first));
+    }
+
+    #[test]
+    fn early_sessions_leave_memory_for_late_ones() {
+        let mut admission = Admission::new(32 * MIB, 256 * MIB, 1 << 20);
+        let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
+        assert!(entered.len() >= 100, "{}", entered.len());
+        let granted: u64 = entered.iter().map(|(_, grant)| grant.arena_len).sum();
+        assert!((128 * MIB..=256 * MIB).contains(&granted), "{granted}");
     }
 
     #[test]

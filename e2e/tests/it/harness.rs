@@ -259,6 +259,11 @@ impl Daemon {
         Self { running, socket, log, variables }
     }
 
+    /// Gives programs that are started from now on a setting.
+    pub(crate) fn set(&mut self, variable: &str, value: &str) {
+        self.variables.push((variable.to_owned(), value.to_owned()));
+    }
+
     /// A command under delegation by this daemon.
     pub(crate) fn wrap(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -350,7 +355,7 @@ pub(crate) fn wait_for(time: Duration, mut condition: impl FnMut() -> bool) -> b
             return false;
         }
         pause(pause_len);
-        pause_len = (pause_len * 2).min(Duration::from_millis(5));
+        pause_len = (pause_len * 2).min(Duration::from_millis(1));
     }
 }
 

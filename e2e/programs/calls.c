@@ -1,0 +1,222 @@
+/* Makes the file calls it is told to, one a line on standard input, and answers each by one line:
+ * the call's result, or the name of its error.
+ *
+ *   open PATH FLAGS      FLAGS of r w + (O_RDONLY O_WRONLY O_RDWR) c t a x s (O_CREAT ... O_SYNC)
+ *   close FD             dup FD
+ *   write FD TEXT        pwrite FD AT TEXT      fill FD COUNT: writes COUNT bytes 'x' in one call
+ *   read FD COUNT        pread FD AT COUNT: answer in brackets, for it may be empty
+ *   fsync FD             truncate FD LEN        lock FD, trylock FD, unlock FD: flock
+ *   stat PATH            fstat FD: the size
+ *   unlink PATH          rename FROM TO
+ *   fopen PATH MODE      puts N TEXT, pad N COUNT (bytes 'x'), flush N, fclose N: streams by number
+ *   copy FROM TO         by read and write; TO is executable
+ *   run PATH             starts it by fork and exec; the exit status, 126 when it cannot start
+ *   many PREFIX COUNT    opens so many files, writes the number of each into it, keeps them open
+ *   closemany            closes those; answers how many closed without an error
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LINE = 8192, STREAMS = 16, MANY = 8192 };
+
+static FILE *streams[STREAMS];
+static int many[MANY], many_count;
+
+static int flags_of(const char *letters)
+{
+    int flags = 0;
+    for (; *letters; letters++)
+        switch (*letters) {
+        case 'w': flags |= O_WRONLY; break;
+        case '+': flags |= O_RDWR; break;
+        case 'c': flags |= O_CREAT; break;
+        case 't': flags |= O_TRUNC; break;
+        case 'a': flags |= O_APPEND; break;
+        case 'x': flags |= O_EXCL; break;
+        case 's': flags |= O_SYNC; break;
+        }
+    return flags;
+}
+
+static char *filled(size_t count)
+{
+    char *bytes = malloc(count);
+    if (bytes != NULL)
+        memset(bytes, 'x', count);
+    return bytes;
+}
+
+static long fill(int fd, size_t count)
+{
+    char *bytes = filled(count);
+    ssize_t len = write(fd, bytes, count);
+    free(bytes);
+    return len;
+}
+
+static long pad(FILE *stream, size_t count)
+{
+    char *bytes = filled(count);
+    size_t len = fwrite(bytes, 1, count, stream);
+    free(bytes);
+    return len == count ? (long)len : -1;
+}
+
+static long size_of(int result, const struct stat *found)
+{
+    return result < 0 ? -1 : (long)found->st_size;
+}
+
+static long copy(const char *from, const char *to)
+{
+    char block[65536];
+    ssize_t len;
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    if (in < 0 || out < 0)
+        return -1;
+    while ((len = read(in, block, sizeof block)) > 0)
+        if (write(out, block, (size_t)len) != len)
+            return -1;
+    return len < 0 || close(in) < 0 ? -1 : close(out);
+}
+
+static long run(const char *path)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        execl(path, path, (char *)NULL);
+        _exit(126);
+    }
+    return child < 0 || waitpid(child, &status, 0) < 0 ? -1 : WEXITSTATUS(status);
+}
+
+static long open_many(const char *prefix, int count)
+{
+    for (many_count = 0; many_count < count && many_count < MANY; many_count++) {
+        char path[4096], text[32];
+        snprintf(path, sizeof path, "%s.%d", prefix, many_count);
+        int len = snprintf(text, sizeof text, "%d", many_count);
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (fd < 0 || write(fd, text, (size_t)len) != len)
+            return -1;
+        many[many_count] = fd;
+    }
+    return many_count;
+}
+
+static long close_many(void)
+{
+    long closed = 0;
+    for (int i = 0; i < many_count; i++)
+        closed += close(many[i]) == 0;
+    return closed;
+}
+
+/* A read's answer is its bytes; `*text` takes them. */
+static long get(int fd, off_t at, size_t count, char *text)
+{
+    ssize_t len = at < 0 ? read(fd, text + 1, count) : pread(fd, text + 1, count, at);
+    if (len >= 0) {
+        text[0] = '[';
+        strcpy(text + 1 + len, "]");
+    }
+    return len;
+}
+
+static FILE **stream(const char *number)
+{
+    return &streams[atoi(number) % STREAMS];
+}
+
+static long new_stream(const char *path, const char *mode)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (streams[i] == NULL)
+            return (streams[i] = fopen(path, mode)) == NULL ? -1 : i;
+    errno = EMFILE;
+    return -1;
+}
+
+static long end_stream(FILE **stream)
+{
+    FILE *old = *stream;
+    *stream = NULL;
+    return fclose(old);
+}
+
+#define IS(name) (strcmp(w[0], name) == 0)
+
+static long of_streams(char **w)
+{
+    if (IS("fopen")) return new_stream(w[1], w[2]);
+    if (IS("puts")) return fputs(w[2], *stream(w[1])) < 0 ? -1 : (long)strlen(w[2]);
+    if (IS("pad")) return pad(*stream(w[1]), strtoul(w[2], NULL, 10));
+    if (IS("flush")) return fflush(*stream(w[1]));
+    if (IS("fclose")) return end_stream(stream(w[1]));
+    fprintf(stderr, "calls: no call %s\n", w[0]);
+    exit(2);
+}
+
+static long of_paths(char **w)
+{
+    struct stat found;
+    if (IS("open")) return open(w[1], flags_of(w[2]), 0666);
+    if (IS("stat")) return size_of(stat(w[1], &found), &found);
+    if (IS("unlink")) return unlink(w[1]);
+    if (IS("rename")) return rename(w[1], w[2]);
+    if (IS("copy")) return copy(w[1], w[2]);
+    if (IS("run")) return run(w[1]);
+    if (IS("many")) return open_many(w[1], atoi(w[2]));
+    if (IS("closemany")) return close_many();
+    return of_streams(w);
+}
+
+static long call(char **w, char *text)
+{
+    struct stat found;
+    int fd = w[1] ? atoi(w[1]) : -1;
+    if (IS("close")) return close(fd);
+    if (IS("dup")) return dup(fd);
+    if (IS("write")) return write(fd, w[2], strlen(w[2]));
+    if (IS("pwrite")) return pwrite(fd, w[3], strlen(w[3]), atol(w[2]));
+    if (IS("fill")) return fill(fd, strtoul(w[2], NULL, 10));
+    if (IS("read")) return get(fd, -1, strtoul(w[2], NULL, 10), text);
+    if (IS("pread")) return get(fd, atol(w[2]), strtoul(w[3], NULL, 10), text);
+    if (IS("fsync")) return fsync(fd);
+    if (IS("truncate")) return ftruncate(fd, atol(w[2]));
+    if (IS("lock")) return flock(fd, LOCK_EX);
+    if (IS("trylock")) return flock(fd, LOCK_EX | LOCK_NB);
+    if (IS("unlock")) return flock(fd, LOCK_UN);
+    if (IS("fstat")) return size_of(fstat(fd, &found), &found);
+    return of_paths(w);
+}
+
+int main(void)
+{
+    static char line[LINE], text[LINE];
+    setvbuf(stdout, NULL, _IONBF, 0);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        char *words[5] = {NULL}, *rest = NULL;
+        for (int i = 0; i < 4; i++)
+            words[i] = strtok_r(i == 0 ? line : NULL, " \n", &rest);
+        text[0] = 0;
+        long result = call(words, text);
+        if (text[0] == 0) {
+            if (result < 0)
+                snprintf(text, sizeof text, "%s", strerrorname_np(errno));
+            else
+                snprintf(text, sizeof text, "%ld", result);
+        }
+        printf("%s\n", text);
+    }
+    return 0;
+}

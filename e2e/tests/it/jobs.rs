@@ -1,0 +1,199 @@
+//! `kakehi run` as a stand-in for the program: exit codes, signals, launchers, what is left.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{
+    calls::Calls,
+    harness::{
+        Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, stats,
+        succeed, sum, text, wait_for,
+    },
+};
+
+const RECORDS: u64 = 500;
+const RECORD_LEN: u64 = 4096;
+
+#[test]
+fn the_exit_code_is_the_programs_own() {
+    let folder = Folder::new();
+    fs::write(folder.join("data"), "no program").expect("a file");
+    fs::set_permissions(folder.join("data"), fs::Permissions::from_mode(0o644)).expect("mode");
+    let data = folder.join("data").display().to_string();
+    for (words, code) in [
+        (&["/bin/sh", "-c", "exit 0"][..], 0),
+        (&["/bin/sh", "-c", "exit 7"], 7),
+        (&["/bin/sh", "-c", "exit 255"], 255),
+        (&["/bin/sh", "-c", "kill -9 $$"], 137),
+        (&["/bin/sh", "-c", "kill -TERM $$"], 143),
+        (&["/nowhere/at/all"], 127),
+        (&["no-such-program"], 127),
+        (&[&data], 126),
+        (&["/tmp"], 126),
+    ] {
+        let output = run(kakehi_run(&folder, &[]).args(words), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        if [126, 127].contains(&code) {
+            let line = said.lines().last().unwrap_or_default();
+            assert!(line.starts_with("kakehi: ") && line.contains("; "), "{words:?}: {said}");
+        }
+    }
+    assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
+}
+
+#[test]
+fn the_exit_code_of_an_attached_program_is_its_own() {
+    let folder = Folder::new();
+    let inner = format!("{} run -- sh -c 'exit 9'", kakehi().display());
+    let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &inner]), SOON);
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
+    let inner = format!("{} run -- /nowhere", kakehi().display());
+    let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &inner]), SOON);
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let folder = Folder::new();
+    for (signal, name, code) in
+        [(Signal::TERM, "TERM", 31), (Signal::INT, "INT", 32), (Signal::USR1, "USR1", 33)]
+    {
+        let script = format!("trap 'exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
+        let mut command = kakehi_run(&folder, &[]);
+        command.args(["sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut running = Running::start(command.stderr(Stdio::null()));
+        let mut line = String::new();
+        let mut stdout = BufReader::new(running.child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        running.signal(signal);
+        assert_eq!(running.wait(SOON).code(), Some(code), "{name}");
+    }
+}
+
+/// The program ended well and lost nothing: that its daemon was killed is told, not returned.
+#[test]
+fn a_killed_daemon_does_not_change_the_exit_code() {
+    let folder = Folder::new();
+    for code in [0, 7] {
+        let out = folder.join(format!("out{code}"));
+        let script = format!(
+            "{0} blocks {1} {RECORDS} {RECORD_LEN} >/dev/null; echo ready; read line; \
+             {0} blocks {1}.2 {RECORDS} {RECORD_LEN} >/dev/null || exit 99; exit {code}",
+            program("writer").display(),
+            out.display()
+        );
+        let mut command = kakehi_run(&folder, &[]);
+        command.args(["sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = Running::start(command.stderr(Stdio::null()));
+        let mut line = String::new();
+        let mut stdout = BufReader::new(running.child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("a line");
+        let all = processes_of(folder.path());
+        let daemon = all.iter().find(|(_, words)| words.contains("serve --for-run"));
+        let (daemon, _) = daemon.unwrap_or_else(|| panic!("no daemon: {all:?}"));
+        kill_process(Pid::from_raw(*daemon).expect("a pid"), Signal::KILL).expect("running");
+        drop(running.child.stdin.take());
+        assert_eq!(running.wait(SOON).code(), Some(code));
+        let size = |path: &Path| fs::metadata(path).expect("a file").len();
+        assert_eq!(size(&out), RECORDS * RECORD_LEN);
+        assert_eq!(size(&out.with_extension("2")), RECORDS * RECORD_LEN);
+    }
+}
+
+#[test]
+fn a_launcher_inside_and_outside_makes_one_job() {
+    let ranks = "mpirun --allow-run-as-root --oversubscribe -n 4";
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        return skip("launchers", "no mpirun");
+    }
+    let folder = Folder::new();
+    let write = |out: &str| {
+        let out = folder.join(out).display().to_string();
+        let writer = program("writer").display().to_string();
+        format!("{writer} blocks {out}.$OMPI_COMM_WORLD_RANK {RECORDS} {RECORD_LEN} >/dev/null")
+    };
+    let stats_file = folder.join("stats");
+    let run_job = |before: &str, after: &str, out: &str| {
+        let flags = format!("run --stats {}", stats_file.display());
+        let kakehi = format!("{} {flags} --", kakehi().display());
+        let line = format!("{before} {after}").replace("KAKEHI", &kakehi);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{line} sh -c '{}'", write(out))]);
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        succeed(&mut command, SOON * 3);
+        (0..4).map(|rank| folder.join(format!("{out}.{rank}"))).for_each(|path| {
+            assert_eq!(fs::metadata(path).expect("a file").len(), RECORDS * RECORD_LEN);
+        });
+    };
+    run_job("KAKEHI", ranks, "inside");
+    run_job(ranks, "KAKEHI", "outside");
+    run_job(&format!("KAKEHI {ranks}"), "KAKEHI", "both");
+    let documents = stats(&stats_file);
+    assert_eq!(documents.len(), 3, "{documents:#?}");
+    for document in &documents {
+        let delegated = sum(std::slice::from_ref(document), "/bytes_delegated");
+        assert!(delegated >= 4 * RECORDS * RECORD_LEN, "{document:#}");
+        assert_eq!(document["bytes_undelegated"], serde_json::json!({}), "{document:#}");
+    }
+    assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
+}
+
+#[test]
+fn a_process_that_outlives_the_job_goes_on_undelegated() {
+    let folder = Folder::new();
+    let (out, said) = (folder.join("out"), folder.join("said"));
+    let writer = program("writer").display().to_string();
+    // Slowed down by what it tells, it writes until it is killed.
+    let script = format!(
+        "{writer} blocks {} 0 64 >{} 2>/dev/null </dev/null & sleep 0.2",
+        out.display(),
+        said.display()
+    );
+    let start = Instant::now();
+    let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &script]), SOON);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let left = processes_of(folder.path());
+    assert!(left.len() == 1 && left[0].1.contains("writer"), "{left:?}");
+    let len = |path: &Path| fs::metadata(path).expect("a file").len();
+    let before = len(&said);
+    assert!(wait_for(SOON, || len(&said) > before), "it does not go on");
+    kill_process(Pid::from_raw(left[0].0).expect("a pid"), Signal::KILL).expect("running");
+    assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()), "it does not end");
+    // Sixteen bytes are said of each record, which the kernel has by then.
+    assert!(len(&out) >= len(&said) / 16 * 64, "{} of {}", len(&out), len(&said) / 16 * 64);
+}
+
+#[test]
+fn kill_switches_do_what_they_say() {
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &[]);
+    command.env("KAKEHI_DISABLE", "1").args(["sh", "-c", "echo $LD_PRELOAD; exit 3"]);
+    let output = run(&mut command, SOON);
+    assert_eq!((text(&output.stdout).trim(), output.status.code()), ("", Some(3)));
+    assert_eq!(text(&output.stderr), "");
+
+    let path = folder.join("file");
+    let stats_file = folder.join("stats");
+    let mut command = kakehi_run(&folder, &["--stats", &stats_file.display().to_string()]);
+    let mut calls = Calls::start(command.env("KAKEHI_SYNC", "1").arg(program("calls")));
+    let fd = calls.get(&format!("open {} wc", path.display()));
+    for round in 1..=200 {
+        calls.get(&format!("write {fd} hello"));
+        assert_eq!(fs::metadata(&path).expect("a file").len(), 5 * round);
+    }
+    calls.end();
+    let documents: Vec<Value> = stats(&stats_file);
+    assert_eq!(sum(&documents, "/bytes_staged"), 1000, "{documents:#?}");
+}

@@ -1,0 +1,212 @@
+//! Clients and daemons killed at any moment: what was accepted is in the file.
+
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    process::{Signal, kill_process},
+    time::{ClockId, clock_gettime},
+};
+
+use crate::{
+    harness::{Daemon, Folder, SOON, note, pause, random, wait_for},
+    records::{KINDS, Kind, Writer},
+};
+
+/// Clients of a daemon at a time.
+const CLIENTS: usize = 4;
+/// Daemons at a time.
+const CROWDS: usize = 4;
+/// What both processes together may take with them when they are killed at once.
+const LOSS_MAX: Duration = Duration::from_millis(10);
+/// What a busy machine may add to it, once in a while: the daemon does not get its core.
+const PREEMPTED: Duration = Duration::from_millis(50);
+
+#[test]
+fn killed_clients_lose_nothing_that_was_accepted() {
+    kill_clients(200);
+}
+
+#[test]
+fn clients_of_a_killed_daemon_lose_nothing_and_go_on() {
+    kill_daemons(200);
+}
+
+#[test]
+fn both_killed_at_once_lose_only_what_is_young() {
+    kill_both(25);
+}
+
+#[test]
+#[ignore = "half an hour: for `make soak`"]
+fn thousands_of_kills_lose_nothing() {
+    kill_clients(5_000);
+    kill_daemons(3_000);
+    kill_both(500);
+}
+
+fn kill_clients(kills: usize) {
+    let folder = Folder::new();
+    let mut rng = random("killed clients");
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut baseline = None;
+    let (mut records, mut slowest) = (0, Duration::ZERO);
+    for round in 0..kills.div_ceil(CLIENTS) {
+        let mut writers = start(&folder, &daemon, &mut rng, round, 0);
+        for writer in &mut writers {
+            pause(Duration::from_micros(rng.u64(..5_000)));
+            writer.running.signal(Signal::KILL);
+            writer.running.wait(SOON);
+        }
+        for writer in &mut writers {
+            let accepted = writer.accepted();
+            records += accepted.len();
+            let start = Instant::now();
+            let mut missing = Vec::new();
+            let complete = wait_for(SOON, || {
+                missing = writer.missing(&accepted);
+                missing.is_empty()
+            });
+            slowest = slowest.max(start.elapsed());
+            assert!(complete, "{} of {} missing: {missing:?}", missing.len(), accepted.len());
+            writer.clear();
+        }
+        // After some rounds the daemon has what it needs for as many clients at a time.
+        if round == 4 {
+            baseline = Some(settled(&daemon));
+        }
+    }
+    note(format_args!("{kills} clients killed, {records} records; complete after {slowest:?}"));
+    if let Some(baseline) = baseline {
+        assert_eq!(settled(&daemon), baseline, "descriptors, mappings, threads of the daemon");
+    }
+    let staged = daemon.status()["summary"]["bytes_staged"].as_u64();
+    assert!(staged.is_some_and(|bytes| bytes > 64 * records as u64), "{:#}", daemon.status());
+    daemon.end();
+}
+
+/// Descriptors, mappings, and threads of a daemon that has no clients left.
+fn settled(daemon: &Daemon) -> [usize; 2] {
+    let gone = wait_for(SOON, || daemon.status()["sessions"] == 0);
+    assert!(gone, "{:#}", daemon.status());
+    ["fd", "maps"].map(|table| daemon.count(table))
+}
+
+fn kill_daemons(kills: usize) {
+    let folder = Folder::new();
+    let mut rng = random("killed daemons");
+    // Most of a round is waiting.
+    thread::scope(|scope| {
+        for part in 0..CROWDS {
+            let (folder, mut rng) = (&folder, rng.fork());
+            scope.spawn(move || {
+                let rounds = (part..kills).step_by(CROWDS);
+                let records: usize = rounds.map(|round| kill_daemon(folder, &mut rng, round)).sum();
+                note(format_args!("{} daemons killed, {records} records", kills / CROWDS));
+            });
+        }
+    });
+    assert_eq!(shared_memory_of(folder.path()), Vec::<String>::new());
+}
+
+/// Kills one daemon; returns how many records its clients wrote.
+fn kill_daemon(folder: &Folder, rng: &mut fastrand::Rng, round: usize) -> usize {
+    let mut daemon = Daemon::start(folder, &format!("job{round}"), &[]);
+    let count = 64 * rng.u64(4..40);
+    let mut writers = start(folder, &daemon, rng, round, count);
+    pause(Duration::from_micros(rng.u64(..3_000)));
+    daemon.kill();
+    let mut records = 0;
+    for writer in &mut writers {
+        let status = writer.running.wait(SOON);
+        let accepted = writer.accepted();
+        records += accepted.len();
+        // No error, and nothing left out.
+        assert!(status.success(), "{status}");
+        assert_eq!(accepted.len() as u64, count);
+        let missing = writer.missing(&accepted);
+        assert!(missing.is_empty(), "{} of {}: {missing:?}", missing.len(), accepted.len());
+        writer.clear();
+    }
+    fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
+    records
+}
+
+fn kill_both(kills: usize) {
+    let folder = Folder::alone();
+    let mut rng = random("killed together");
+    let mut ages = Vec::new();
+    for round in 0..kills {
+        let mut daemon = Daemon::start(&folder, &format!("job{round}"), &[]);
+        let mut writers = start(&folder, &daemon, &mut rng, round, 0);
+        pause(Duration::from_micros(rng.u64(20_000..60_000)));
+        let killed = now();
+        let mut pids: Vec<_> = writers.iter().map(|writer| writer.running.pid()).collect();
+        pids.insert(rng.usize(..=pids.len()), daemon.pid());
+        for pid in pids {
+            kill_process(pid, Signal::KILL).expect("running");
+        }
+        daemon.running.wait(SOON);
+        for writer in &mut writers {
+            writer.running.wait(SOON);
+            let accepted = writer.accepted();
+            let missing = writer.missing(&accepted);
+            let oldest = missing.iter().map(|one| killed.saturating_sub(one.at)).max();
+            ages.push(Duration::from_nanos(oldest.unwrap_or(0)));
+            writer.clear();
+        }
+    }
+    ages.sort();
+    let (median, worst) = (ages[ages.len() / 2], ages[ages.len() - 1]);
+    let old = ages.iter().filter(|age| **age > LOSS_MAX).count();
+    note(format_args!(
+        "{kills} killed together: oldest loss {median:?} in the median, {worst:?} at worst, \
+         {old} of {} beyond {LOSS_MAX:?}",
+        ages.len()
+    ));
+    assert!(old * 20 <= ages.len(), "{ages:?}");
+    assert!(worst <= LOSS_MAX + PREEMPTED, "{ages:?}");
+}
+
+/// Starts clients of every kind, and waits until all of them have had something accepted.
+fn start(
+    folder: &Folder,
+    daemon: &Daemon,
+    rng: &mut fastrand::Rng,
+    round: usize,
+    count: u64,
+) -> Vec<Writer> {
+    let writers: Vec<_> = (0..CLIENTS)
+        .map(|index| {
+            let kind = KINDS[(round + index) % KINDS.len()];
+            let record_len = match kind {
+                Kind::Blocks | Kind::Spread => 4096,
+                _ => 8 * rng.usize(2..64),
+            };
+            let path = folder.join(format!("out{round}-{index}"));
+            Writer::start(daemon, kind, path, count, record_len)
+        })
+        .collect();
+    for writer in &writers {
+        assert!(writer.reaches(1, SOON), "nothing is accepted");
+    }
+    writers
+}
+
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Files of the shared memory file system that bear our name.
+fn shared_memory_of(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let own = folder.file_name().expect("a name").to_string_lossy();
+    names.filter(|name| name.starts_with("kakehi") || name.contains(&*own)).collect()
+}

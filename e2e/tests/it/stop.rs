@@ -1,0 +1,76 @@
+//! A daemon that stands still: clients wait for it, or fence it; it and they never both write.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{
+    harness::{Daemon, Folder, SOON, note, pause, wait_for},
+    records::{KINDS, Writer},
+};
+
+/// Records a client writes while the daemon stands still: more than staging takes.
+const COUNT: u64 = 20_000;
+const RECORD_LEN: usize = 4096;
+
+#[test]
+fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut writers = start(&folder, &daemon);
+    daemon.running.signal(Signal::STOP);
+    pause(Duration::from_secs(5));
+    let runs = |writer: &mut Writer| writer.running.child.try_wait().expect("child").is_none();
+    assert!(writers.iter_mut().any(runs), "nobody has waited for the daemon");
+    daemon.running.signal(Signal::CONT);
+    finish(&mut writers);
+    let summary = daemon.status()["summary"].clone();
+    assert_eq!(summary["bytes_undelegated"], serde_json::json!({}), "{summary:#}");
+    daemon.end();
+}
+
+/// The daemon may be stopped in the middle of a write. Killed while it is stopped, it never ends
+/// that write; the client's own comes after it is gone, so a newer byte is never written over.
+#[test]
+fn clients_fence_a_daemon_that_stays_stopped() {
+    let folder = Folder::new();
+    for round in 0..4 {
+        let mut daemon = Daemon::start(&folder, &format!("job{round}"), &[]);
+        daemon.set("KAKEHI_FENCE_TIMEOUT", "1s");
+        let mut writers = start(&folder, &daemon);
+        pause(Duration::from_millis(7 * round));
+        daemon.running.signal(Signal::STOP);
+        let stopped = Instant::now();
+        let dead = wait_for(SOON, || daemon.running.child.try_wait().expect("child").is_some());
+        assert!(dead, "nobody has fenced the daemon");
+        note(format_args!("fenced after {:?}", stopped.elapsed()));
+        assert!(stopped.elapsed() >= Duration::from_millis(900), "fenced too early");
+        finish(&mut writers);
+        std::fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
+    }
+}
+
+fn start(folder: &Folder, daemon: &Daemon) -> Vec<Writer> {
+    let start = |(index, kind)| {
+        let path = folder.join(format!("out{index}"));
+        Writer::start(daemon, kind, path, COUNT, RECORD_LEN)
+    };
+    let writers: Vec<_> = KINDS.into_iter().enumerate().map(start).collect();
+    for writer in &writers {
+        assert!(writer.reaches(1, SOON), "nothing is accepted");
+    }
+    writers
+}
+
+/// Every writer ends without an error, and its file is right.
+fn finish(writers: &mut [Writer]) {
+    for writer in writers {
+        let status = writer.running.wait(SOON * 3);
+        assert!(status.success(), "{status}");
+        let accepted = writer.accepted();
+        assert_eq!(accepted.len() as u64, COUNT);
+        let missing = writer.missing(&accepted);
+        assert!(missing.is_empty(), "{} records: {missing:?}", missing.len());
+        writer.clear();
+    }
+}

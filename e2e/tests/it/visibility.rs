@@ -1,0 +1,215 @@
+//! When others see what one process has written.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    calls::Calls,
+    harness::{Daemon, Folder, SOON, note, wait_for},
+};
+
+const ROUNDS: u32 = 50;
+/// What a reader that is not wrapped may have to wait.
+const STALE_MAX: Duration = Duration::from_millis(10);
+/// What a busy machine may add to it, once in a while.
+const PREEMPTED: Duration = Duration::from_millis(50);
+
+/// Two wrapped processes, and the path of a file they share.
+struct Pair {
+    path: String,
+    one: Calls,
+    other: Calls,
+    daemon: Daemon,
+    folder: Folder,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let daemon = Daemon::start(&folder, "job", &[]);
+        let path = folder.join("file").display().to_string();
+        let (one, other) = (Calls::wrapped(&daemon), Calls::wrapped(&daemon));
+        Self { path, one, other, daemon, folder }
+    }
+
+    /// Ends both processes, and asserts that `bytes` were staged: else nothing was put to the test.
+    #[track_caller]
+    fn end(mut self, staged: u64) {
+        self.one.end();
+        self.other.end();
+        let summary = self.daemon.status()["summary"].clone();
+        assert!(summary["bytes_staged"].as_u64() >= Some(staged), "{summary:#}");
+        self.daemon.end();
+        drop(self.folder);
+    }
+}
+
+#[test]
+fn a_wrapped_reader_sees_at_once_what_it_opens_or_stats() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        let fd = pair.one.get(&format!("open {path} wc"));
+        pair.one.get(&format!("write {fd} hello"));
+        if round % 2 == 0 {
+            assert_eq!(pair.other.ask(&format!("stat {path}")), "5");
+        }
+        let reader = pair.other.get(&format!("open {path} r"));
+        assert_eq!(pair.other.ask(&format!("pread {reader} 0 99")), "[hello]");
+        assert_eq!(pair.other.ask(&format!("fstat {reader}")), "5");
+        // Two have it open: each write is in the file when it returns.
+        pair.one.get(&format!("write {fd} world"));
+        assert_eq!(fs::read(&path).expect("the file"), b"helloworld");
+        assert_eq!(pair.other.ask(&format!("pread {reader} 5 99")), "[world]");
+        pair.one.get(&format!("close {fd}"));
+        pair.other.get(&format!("close {reader}"));
+    }
+    pair.end(10 * u64::from(ROUNDS));
+}
+
+#[test]
+fn an_unwrapped_reader_sees_it_after_ten_milliseconds() {
+    let folder = Folder::alone();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut writer = Calls::wrapped(&daemon);
+    let mut ages = Vec::new();
+    for round in 0..ROUNDS {
+        let path = folder.join(format!("file{round}"));
+        let fd = writer.get(&format!("open {} wc", path.display()));
+        for size in [5, 10, 15] {
+            writer.get(&format!("write {fd} hello"));
+            let accepted = Instant::now();
+            let seen = wait_for(SOON, || fs::metadata(&path).expect("the file").len() == size);
+            assert!(seen, "never seen");
+            ages.push(accepted.elapsed());
+        }
+        writer.get(&format!("close {fd}"));
+    }
+    ages.sort();
+    let (median, worst) = (ages[ages.len() / 2], ages[ages.len() - 1]);
+    let old = ages.iter().filter(|age| **age > STALE_MAX).count();
+    note(format_args!(
+        "seen by others after {median:?} in the median, {worst:?} at worst, {old} of {} later \
+         than {STALE_MAX:?}",
+        ages.len()
+    ));
+    assert!(old * 20 <= ages.len(), "{ages:?}");
+    assert!(worst <= STALE_MAX + PREEMPTED, "{ages:?}");
+    writer.end();
+    daemon.end();
+}
+
+#[test]
+fn close_and_fsync_show_everything_to_everybody() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        let fd = pair.one.get(&format!("open {path} wc"));
+        pair.one.get(&format!("fill {fd} 5000"));
+        pair.one.get(&format!("fsync {fd}"));
+        assert_eq!(fs::metadata(&path).expect("the file").len(), 5000);
+        pair.one.get(&format!("fill {fd} 5000"));
+        let last = pair.one.get(&format!("dup {fd}"));
+        pair.one.get(&format!("close {fd}"));
+        pair.one.get(&format!("close {last}"));
+        assert_eq!(fs::metadata(&path).expect("the file").len(), 10_000);
+    }
+    pair.end(10_000 * u64::from(ROUNDS));
+}
+
+#[test]
+fn a_lock_is_free_once_its_file_is_closed() {
+    let mut pair = Pair::new();
+    let path = pair.path.clone();
+    for round in 0..ROUNDS {
+        let fd = pair.one.get(&format!("open {path} +c"));
+        pair.one.get(&format!("lock {fd}"));
+        pair.one.get(&format!("pwrite {fd} 0 round{round:02}"));
+        let waiting = pair.other.get(&format!("open {path} +"));
+        assert_eq!(pair.other.ask(&format!("trylock {waiting}")), "EAGAIN");
+        pair.one.get(&format!("close {fd}"));
+        pair.other.get(&format!("trylock {waiting}"));
+        let found = pair.other.ask(&format!("pread {waiting} 0 99"));
+        assert_eq!(found, format!("[round{round:02}]"));
+        pair.other.get(&format!("close {waiting}"));
+        // And its own next descriptor gets it too.
+        let fd = pair.one.get(&format!("open {path} +"));
+        pair.one.get(&format!("trylock {fd}"));
+        pair.one.get(&format!("close {fd}"));
+    }
+    pair.end(7 * u64::from(ROUNDS));
+}
+
+#[test]
+fn a_program_that_was_just_written_can_be_run() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        pair.one.get(&format!("copy /bin/true {path}"));
+        assert_eq!(pair.one.ask(&format!("run {path}")), "0");
+        assert_eq!(pair.other.ask(&format!("run {path}")), "0");
+    }
+    pair.end(1000 * u64::from(ROUNDS));
+}
+
+#[test]
+fn truncating_by_open_drops_what_was_staged_before() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        let fd = pair.one.get(&format!("open {path} wc"));
+        pair.one.get(&format!("fill {fd} 1000"));
+        let other = pair.other.get(&format!("open {path} wct"));
+        pair.other.get(&format!("write {other} abc"));
+        pair.other.get(&format!("close {other}"));
+        pair.one.get(&format!("close {fd}"));
+        assert_eq!(fs::read(&path).expect("the file"), b"abc");
+    }
+    pair.end(1000 * u64::from(ROUNDS));
+}
+
+#[test]
+fn two_processes_that_append_lose_and_repeat_nothing() {
+    let mut pair = Pair::new();
+    let path = pair.path.clone();
+    let fds =
+        [pair.one.get(&format!("open {path} wca")), pair.other.get(&format!("open {path} wca"))];
+    for round in 0..ROUNDS {
+        pair.one.begin(&format!("write {} one{round:02},", fds[0]));
+        pair.other.begin(&format!("write {} two{round:02},", fds[1]));
+    }
+    pair.one.end();
+    pair.other.end();
+    let text = fs::read_to_string(Path::new(&path)).expect("the file");
+    for name in ["one", "two"] {
+        let found: Vec<_> =
+            text.split_terminator(',').filter(|word| word.starts_with(name)).collect();
+        let wanted: Vec<_> = (0..ROUNDS).map(|round| format!("{name}{round:02}")).collect();
+        assert_eq!(found, wanted);
+    }
+    assert_eq!(text.split_terminator(',').count(), 2 * ROUNDS as usize);
+    pair.end(12 * u64::from(ROUNDS));
+}
+
+#[test]
+fn what_is_renamed_or_unlinked_takes_its_bytes_along() {
+    let mut pair = Pair::new();
+    for round in 0..ROUNDS {
+        let path = format!("{}.{round}", pair.path);
+        let fd = pair.one.get(&format!("open {path} +c"));
+        pair.one.get(&format!("write {fd} hello"));
+        pair.other.get(&format!("rename {path} {path}.new"));
+        let reader = pair.other.get(&format!("open {path}.new r"));
+        assert_eq!(pair.other.ask(&format!("read {reader} 99")), "[hello]");
+        pair.other.get(&format!("unlink {path}.new"));
+        pair.one.get(&format!("write {fd} world"));
+        assert_eq!(pair.one.ask(&format!("pread {fd} 0 99")), "[helloworld]");
+        assert_eq!(pair.other.ask(&format!("pread {reader} 0 99")), "[helloworld]");
+        pair.one.get(&format!("close {fd}"));
+        pair.other.get(&format!("close {reader}"));
+    }
+    pair.end(10 * u64::from(ROUNDS));
+}
