@@ -112,7 +112,7 @@ impl Client {
         if self.file(slot).is_none() {
             return self.open(slot).await;
         }
-        match self.rng.u32(0..20) {
+        match self.rng.u32(0..21) {
             0..=9 => self.write(slot).await,
             10..=11 => self.flush(slot).await,
             12 => self.close(slot).await,
@@ -121,6 +121,7 @@ impl Client {
             16 => drop(self.ask(Request::Sync { file: slot }).await),
             17 => drop(self.ask(Request::FlushAll).await),
             18 => self.settle(slot).await,
+            19 => self.attach(slot).await,
             _ => assert_eq!(self.ask(Request::Nothing).await, Ok(0)),
         }
     }
@@ -285,6 +286,19 @@ impl Client {
         assert_eq!(self.ask(request).await, Ok(0));
         assert!(self.shared(slot).is_synchronous());
         self.model.borrow().check_settled(inode, stamp);
+    }
+
+    /// Replaces the drained log by another in the same place. The file stays as synchronous as it is.
+    async fn attach(&mut self, slot: u32) {
+        self.flush(slot).await;
+        let was_synchronous = self.shared(slot).is_synchronous();
+        self.shared(slot).reset();
+        let (arena_at, len) = (u64::from(slot) * LOG_LEN, LOG_LEN >> self.rng.u32(0..2));
+        assert_eq!(self.ask(Request::Attach { file: slot, arena_at, len }).await, Ok(0));
+        assert!(self.shared(slot).is_synchronous() || !was_synchronous);
+        let staged = self.files[slot as usize].as_mut().expect("open");
+        staged.producer = Producer::new(len);
+        staged.ages.clear();
     }
 
     async fn ask(&mut self, request: Request) -> Result<u64, i64> {
