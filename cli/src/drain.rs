@@ -3,6 +3,7 @@
 use std::{sync::mpsc, thread};
 
 use daemon::control::Control;
+use serde_json::Value;
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -48,7 +49,7 @@ pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failur
     if args.json {
         output::print_json(&answer)?;
     }
-    match answer["drain_errors"].as_u64() {
+    match answer.get("drain_errors").and_then(Value::as_u64) {
         None | Some(0) => Ok(()),
         Some(count) => Err(Failure::new(
             Code::Failure,

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 13] = [
+pub(crate) const SETTINGS: [(&str, &str); 14] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin"),
@@ -22,6 +22,7 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ("sync", "delegate, but every call returns when it has completed"),
     ("disable", "run programs untouched"),
     ("fence_timeout", "how long a client waits for a silent daemon before it fences it"),
+    ("direct", "size from which a write under hybrid goes to the kernel directly"),
     ("preload", "path of libkakehi_preload.so; unset: ../lib beside this program"),
     ("log", "what the daemon logs: off, error, warn, info, debug, trace"),
 ];

@@ -43,24 +43,27 @@ pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
 }
 
 fn text(status: &Value) -> String {
-    let number = |name: &str| status[name].as_u64().unwrap_or(0);
+    let number_of = |of: &Value, name: &str| of.get(name).and_then(Value::as_u64);
+    let text_of =
+        |of: &Value, name: &str| of.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let number = |name: &str| number_of(status, name).unwrap_or(0);
     let size = |name: &str| Size(number(name));
     let mut text = format!(
         "daemon {} (version {}): {} sessions, {} files open, {} staged, {} resident at most\n",
         number("pid"),
-        status["version"].as_str().unwrap_or("?"),
+        text_of(status, "version"),
         number("sessions"),
         number("files"),
         size("staged_bytes"),
         size("peak_rss_bytes"),
     );
-    for core in status["cores"].as_array().into_iter().flatten() {
-        let count = |name: &str| core[name].as_u64().unwrap_or(0);
+    for core in status.get("cores").and_then(Value::as_array).into_iter().flatten() {
+        let count = |name: &str| number_of(core, name).unwrap_or(0);
         let name =
-            core["core"].as_u64().map_or("any core".to_owned(), |core| format!("core {core}"));
+            number_of(core, "core").map_or("any core".to_owned(), |core| format!("core {core}"));
         text += &format!(
             "{name}: {}, {} turns, {} parks\n",
-            core["engine"].as_str().unwrap_or("?"),
+            text_of(core, "engine"),
             count("turns"),
             count("parks"),
         );

@@ -8,7 +8,7 @@ use std::{
 };
 
 use executor::Class;
-use wire::{VERSION, Welcome};
+use wire::{Refusal, VERSION, Welcome};
 
 use crate::{
     core::{Core, Departure},
@@ -39,9 +39,9 @@ impl Door {
             let (id, grant) = (newcomer.id, newcomer.grant);
             if let Err(error) = self.welcome(newcomer) {
                 tracing::warn!("a client could not be welcomed: {error}");
-                if self.core.session(id).is_none() {
-                    lock(&self.core.node.admission).leave(id, grant);
-                }
+            }
+            if self.core.session(id).is_none() {
+                lock(&self.core.node.admission).leave(id, grant);
             }
         }
     }
@@ -50,6 +50,10 @@ impl Door {
     fn welcome(&self, newcomer: Newcomer) -> io::Result<()> {
         let Newcomer { id, grant, segment, segment_fd, socket, process } = newcomer;
         let socket = Rc::new(socket);
+        if self.core.node.is_stopping() {
+            // Who comes in before this is sent off with the others.
+            return socket::send(&socket, &Welcome::refuse(Refusal::Stopping).encode(), &[]);
+        }
         let peer = Box::new(Process { socket: Rc::clone(&socket) });
         let session = Rc::new(Session::new(id, grant, Arc::new(segment), peer));
         let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;

@@ -42,6 +42,8 @@ mod server;
 mod session;
 mod settle;
 mod signals;
+#[cfg(test)]
+mod simulation;
 mod socket;
 mod statistics;
 mod status;

@@ -67,9 +67,8 @@ impl Registry {
 
     /// Demotes every file of an inode and returns them.
     pub(crate) fn demote(&self, identity: Identity) -> Vec<Opener> {
-        let openers = self.openers(identity);
-        openers.iter().for_each(Opener::demote);
-        openers
+        self.0.get(&identity).into_iter().flatten().for_each(Opener::demote);
+        self.openers(identity)
     }
 
     /// Demotes every file there is.

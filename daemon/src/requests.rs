@@ -132,6 +132,7 @@ async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) 
         Work::File(file, request) => on_file(core, ticket, &file, request).await,
         Work::Names(call) => namespace::run(core, ticket, call).await,
         Work::FlushAll => {
+            registration::hear(core, session);
             drain::drain_session(core, session).await;
             Ok(0)
         }

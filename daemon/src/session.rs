@@ -53,13 +53,13 @@ impl Segment {
         self.0.buffer(lane)
     }
 
-    pub(crate) fn arena_len(&self) -> u64 {
-        self.0.arena().len() as u64
+    pub(crate) fn arena(&self) -> &[AtomicU8] {
+        self.0.arena()
     }
 
     /// Whether the range lies in the arena.
     pub(crate) fn has(&self, arena_at: u64, len: u64) -> bool {
-        arena_at.checked_add(len).is_some_and(|end| end <= self.arena_len())
+        arena_at.checked_add(len).is_some_and(|end| end <= self.arena().len() as u64)
     }
 
     /// A range of the arena as a buffer; `None` when it is not in the arena.

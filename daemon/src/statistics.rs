@@ -159,8 +159,8 @@ mod tests {
 
         assert_eq!((summary.sessions, summary.bytes_staged), (2, 74));
         assert_eq!(summary.bytes_delegated, 84);
-        assert_eq!(summary.requests, BTreeMap::from([("close", 2)]));
-        assert_eq!(summary.fallbacks, BTreeMap::from([("mapped", 4)]));
+        assert_eq!(summary.requests, BTreeMap::from([("close".to_owned(), 2)]));
+        assert_eq!(summary.fallbacks, BTreeMap::from([("mapped".to_owned(), 4)]));
         assert!(summary.bytes_undelegated.is_empty());
         assert!(summary.peak_rss_bytes > 0);
     }

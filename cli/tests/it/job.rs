@@ -118,7 +118,7 @@ fn no_daemon_is_told_apart_from_other_failures() {
     for name in ["status", "drain"] {
         let mut command = kakehi(folder.path());
         command.args([name, "--socket", "job"]);
-        fails(&mut command, 3, &["no daemon", "job/daemon.sock", "kakehi run"]);
+        fails(&mut command, 3, &["no daemon", "job/socket", "kakehi run"]);
     }
     fs::create_dir(folder.path().join("job")).expect("folder");
     let mut command = kakehi(folder.path());

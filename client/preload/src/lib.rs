@@ -1,5 +1,39 @@
-//! `libkakehi_preload.so`.
+//! `libkakehi_preload.so`: stands between an unmodified program and libc's file functions.
+//!
+//! Each function does what libc's does, and asks the [`Client`] first where a file of ours may be
+//! meant. Where nothing is delegated (no `KAKEHI_SOCKET`, or `KAKEHI_DISABLE=1`), each is a plain
+//! system call.
+//!
+//! # Rules
+//!
+//! No heap, no thread, no `std`: a wrapper may run inside a signal handler. Everything that libc
+//! would ask of the kernel is asked by [`kernel`], so no wrapper is entered from another one by way
+//! of libc. libc itself is called where a function has state of its own there (stdio, `fork`).
 #![no_std]
+
+mod asynchronous;
+mod copy;
+mod create;
+mod data;
+mod descriptor;
+mod errno;
+mod execl;
+mod interpose;
+mod kernel;
+mod lock;
+mod map;
+mod message;
+mod names;
+mod open;
+mod position;
+mod process;
+mod raw;
+mod start;
+mod stat;
+mod stdio;
+mod sync;
+mod temporary;
+mod vector;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

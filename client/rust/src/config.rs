@@ -14,6 +14,8 @@ pub struct Config {
     pub(crate) synchronous: bool,
     pub(crate) disabled: bool,
     pub(crate) fence_timeout: Duration,
+    /// Writes of at least this many bytes go to the kernel directly.
+    pub(crate) direct: u64,
 }
 
 /// An environment variable that a client reads.
@@ -30,6 +32,8 @@ pub enum Setting {
     /// `KAKEHI_FENCE_TIMEOUT`: how long to wait for a silent daemon before it is
     /// killed; a number and a unit.
     FenceTimeout,
+    /// `KAKEHI_DIRECT`: size from which a write goes to the kernel directly; a number and a unit.
+    Direct,
 }
 
 /// A setting whose value means nothing.
@@ -46,8 +50,8 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 5] =
-        [Self::Socket, Self::Rules, Self::Sync, Self::Disable, Self::FenceTimeout];
+    pub const ALL: [Self; 6] =
+        [Self::Socket, Self::Rules, Self::Sync, Self::Disable, Self::FenceTimeout, Self::Direct];
 
     /// The variable's name.
     #[must_use]
@@ -58,6 +62,7 @@ impl Setting {
             Self::Sync => "KAKEHI_SYNC",
             Self::Disable => "KAKEHI_DISABLE",
             Self::FenceTimeout => "KAKEHI_FENCE_TIMEOUT",
+            Self::Direct => "KAKEHI_DIRECT",
         }
     }
 }
@@ -72,6 +77,7 @@ impl Config {
             synchronous: false,
             disabled: false,
             fence_timeout: Duration::from_secs(30),
+            direct: 1 << 20,
         }
     }
 
@@ -90,6 +96,7 @@ impl Config {
             Setting::FenceTimeout => {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
+            Setting::Direct => self.direct = size(value).ok_or(wrong)?,
         }
         Ok(())
     }
@@ -109,9 +116,7 @@ fn is_on(value: &[u8]) -> bool {
 
 /// `500ms`, `30s`, `5min`: a whole number and a unit.
 fn duration(value: &[u8]) -> Option<Duration> {
-    let split = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, unit) = value.split_at(split);
-    let number: u64 = core::str::from_utf8(number).ok()?.parse().ok()?;
+    let (number, unit) = quantity(value)?;
     let millis = match unit {
         b"ms" => 1,
         b"s" => 1000,
@@ -120,6 +125,26 @@ fn duration(value: &[u8]) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_millis(number.checked_mul(millis)?))
+}
+
+/// `4096B`, `256KiB`, `1MiB`: a whole number and a unit.
+fn size(value: &[u8]) -> Option<u64> {
+    let (number, unit) = quantity(value)?;
+    let scale = match unit {
+        b"B" => 1,
+        b"KiB" => 1 << 10,
+        b"MiB" => 1 << 20,
+        b"GiB" => 1 << 30,
+        b"TiB" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(scale)
+}
+
+fn quantity(value: &[u8]) -> Option<(u64, &[u8])> {
+    let split = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, unit) = value.split_at(split);
+    Some((core::str::from_utf8(number).ok()?.parse().ok()?, unit))
 }
 
 impl Default for Config {
@@ -172,6 +197,8 @@ mod tests {
             let wrong = Err(SettingError(Setting::FenceTimeout));
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), wrong, "{value}");
         }
+        assert_eq!(config.set(Setting::Direct, b"256KiB"), Ok(()));
+        assert_eq!(config.direct, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
     }

@@ -41,11 +41,15 @@ impl FileId {
 }
 
 /// The table, one entry per number.
-pub(crate) struct Table([AtomicU32; NUMBERS]);
+pub(crate) struct Table {
+    entries: [AtomicU32; NUMBERS],
+    /// No file of ours has a number above this one.
+    highest: AtomicU32,
+}
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicU32::new(0) }; NUMBERS])
+        Self { entries: [const { AtomicU32::new(0) }; NUMBERS], highest: AtomicU32::new(0) }
     }
 
     pub(crate) fn get(&self, fd: RawFd) -> Entry {
@@ -55,6 +59,9 @@ impl Table {
 
     /// Returns whether the number can be looked up at all.
     pub(crate) fn set(&self, fd: RawFd, entry: Entry) -> bool {
+        if let (Entry::File(_), Ok(number)) = (entry, u32::try_from(fd)) {
+            self.highest.fetch_max(number, Ordering::AcqRel);
+        }
         self.entry(fd).map(|slot| slot.store(encode(entry), Ordering::Release)).is_some()
     }
 
@@ -65,8 +72,8 @@ impl Table {
 
     /// The numbers in `first..=last` that stand for files of ours.
     pub(crate) fn files(&self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, FileId)> {
-        let last = (last as usize).min(NUMBERS - 1);
-        let entries = self.0.get(first as usize..=last).unwrap_or_default();
+        let last = last.min(self.highest.load(Ordering::Acquire)) as usize;
+        let entries = self.entries.get(first as usize..=last).unwrap_or_default();
         (first..).zip(entries).filter_map(|(number, slot)| {
             match decode(slot.load(Ordering::Acquire)) {
                 Entry::File(id) => RawFd::try_from(number).ok().map(|fd| (fd, id)),
@@ -76,7 +83,7 @@ impl Table {
     }
 
     fn entry(&self, fd: RawFd) -> Option<&AtomicU32> {
-        self.0.get(usize::try_from(fd).ok()?)
+        self.entries.get(usize::try_from(fd).ok()?)
     }
 }
 

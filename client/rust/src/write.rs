@@ -75,6 +75,9 @@ impl Process {
             return Err(errno);
         }
         let len = total(data);
+        if self.goes_directly(entry, &mut file, at, len) {
+            return self.write_directly(fd, entry, data, at);
+        }
         if let Err(reason) = self.ready(fd, entry, &mut file) {
             if file.placeholder {
                 self.leave_file(fd, entry, &mut file, reason);
@@ -106,6 +109,41 @@ impl Process {
             entry.position.fetch_add(len as u64, Ordering::Relaxed);
         }
         self.stage(fd, entry, &mut file, data, start)
+    }
+
+    /// Whether a write is so large that it costs the program no less to copy it than to write it,
+    /// and may overtake what is staged.
+    fn goes_directly(
+        &'static self,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        at: Option<u64>,
+        len: usize,
+    ) -> bool {
+        let is_large = self.config.get().is_some_and(|config| len as u64 >= config.direct);
+        if !is_large || file.placeholder || file.left.is_some() {
+            return false;
+        }
+        let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return true };
+        let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
+        !file.access.append && !log.is_dirty(link.shared, from, from.saturating_add(len as u64))
+    }
+
+    fn write_directly(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let position =
+            entry.is_staged.load(Ordering::Acquire).then(|| entry.position.load(Ordering::Relaxed));
+        let len = self.kernel_write(fd, data, at.or(position))?;
+        if let (None, Some(position)) = (at, position) {
+            entry.position.store(position + len as u64, Ordering::Relaxed);
+        }
+        self.count_written(Reason::Large, len);
+        Ok(len)
     }
 
     /// Stages all of `data`, or hands what could not be staged to the kernel.

@@ -30,11 +30,13 @@ pub enum Reason {
     Exiting,
     /// The call or open mode is one that delegation does not serve.
     Unsupported,
+    /// One write was so large that copying it would cost what writing it costs.
+    Large,
 }
 
 impl Reason {
     /// Every reason, in counter order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Inherited,
         Self::KernelCopy,
         Self::Mapped,
@@ -47,6 +49,7 @@ impl Reason {
         Self::Nested,
         Self::Exiting,
         Self::Unsupported,
+        Self::Large,
     ];
 
     /// The name used in statistics.
@@ -65,6 +68,7 @@ impl Reason {
             Self::Nested => "nested",
             Self::Exiting => "exiting",
             Self::Unsupported => "unsupported",
+            Self::Large => "large",
         }
     }
 }

@@ -1,0 +1,178 @@
+//! Calls that make descriptors of what is no regular file, or of files that are never delegated.
+//!
+//! The client may still know the number, from a file that was closed where nobody saw it.
+
+use libc::{c_char, c_int, c_uint, c_void, pid_t, sockaddr, socklen_t};
+
+use crate::{
+    descriptor::forget,
+    errno::answer,
+    interpose::{interpose, next},
+    kernel::{Outcome, blocking, kernel},
+    open::number,
+    process,
+};
+
+interpose! {
+    fn pipe|__pipe(ends: *mut c_int) -> c_int {
+        made_two(ends, kernel!(SYS_pipe2, ends, 0_i32))
+    }
+
+    fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
+        made_two(ends, kernel!(SYS_pipe2, ends, flags))
+    }
+
+    fn socket|__socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        made(kernel!(SYS_socket, domain, kind, protocol))
+    }
+
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int {
+        made_two(ends, kernel!(SYS_socketpair, domain, kind, protocol, ends))
+    }
+
+    fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        made(blocking!(SYS_accept4, fd, address, len, 0_i32))
+    }
+
+    fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        made(blocking!(SYS_accept4, fd, address, len, flags))
+    }
+
+    fn eventfd(value: c_uint, flags: c_int) -> c_int {
+        made(kernel!(SYS_eventfd2, value, flags))
+    }
+
+    fn epoll_create(size: c_int) -> c_int {
+        if size > 0 {
+            made(kernel!(SYS_epoll_create1, 0_i32))
+        } else {
+            crate::descriptor::refuse(client::Errno::INVAL)
+        }
+    }
+
+    fn epoll_create1(flags: c_int) -> c_int {
+        made(kernel!(SYS_epoll_create1, flags))
+    }
+
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+        made(kernel!(SYS_timerfd_create, clock, flags))
+    }
+
+    fn inotify_init() -> c_int {
+        made(kernel!(SYS_inotify_init1, 0_i32))
+    }
+
+    fn inotify_init1(flags: c_int) -> c_int {
+        made(kernel!(SYS_inotify_init1, flags))
+    }
+
+    fn fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int {
+        made(kernel!(SYS_fanotify_init, flags, event_flags))
+    }
+
+    fn pidfd_open(process: pid_t, flags: c_uint) -> c_int {
+        made(kernel!(SYS_pidfd_open, process, flags))
+    }
+
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
+        made(kernel!(SYS_memfd_create, name, flags))
+    }
+
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
+        made(kernel!(SYS_open_by_handle_at, mount, handle, flags))
+    }
+
+    fn open_tree(dir: c_int, path: *const c_char, flags: c_uint) -> c_int {
+        made(kernel!(SYS_open_tree, dir, path, flags))
+    }
+
+    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
+        let made = next!(
+            signalfd(fd => c_int, mask => *const c_void, flags => c_int) -> c_int
+        );
+        forget(made);
+        made
+    }
+
+    fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        let made = next!(
+            shm_open(name => *const c_char, flags => c_int, mode => c_uint) -> c_int
+        );
+        forget(made);
+        made
+    }
+
+    fn posix_openpt(flags: c_int) -> c_int {
+        let made = next!(posix_openpt(flags => c_int) -> c_int);
+        forget(made);
+        made
+    }
+
+    fn openpty(
+        main: *mut c_int, other: *mut c_int, name: *mut c_char, settings: *const c_void,
+        size: *const c_void,
+    ) -> c_int {
+        let outcome = next!(
+            openpty(
+                main => *mut c_int, other => *mut c_int, name => *mut c_char,
+                settings => *const c_void, size => *const c_void,
+            ) -> c_int
+        );
+        if outcome == 0 {
+            forget(*main);
+            forget(*other);
+        }
+        outcome
+    }
+
+    fn forkpty(
+        main: *mut c_int, name: *mut c_char, settings: *const c_void, size: *const c_void,
+    ) -> pid_t {
+        process::before_fork();
+        let child = next!(
+            forkpty(
+                main => *mut c_int, name => *mut c_char, settings => *const c_void,
+                size => *const c_void,
+            ) -> pid_t
+        );
+        match child {
+            0 => process::in_child(&[0, 1, 2]),
+            1.. => forget(*main),
+            _ => {}
+        }
+        child
+    }
+
+    fn fdopendir(fd: c_int) -> *mut c_void {
+        forget(fd);
+        next!(fdopendir(fd => c_int) -> *mut c_void)
+    }
+
+    fn closedir(dir: *mut c_void) -> c_int {
+        forget(libc::dirfd(dir.cast()));
+        next!(closedir(dir => *mut c_void) -> c_int)
+    }
+
+    fn tmpfile|tmpfile64() -> *mut libc::FILE {
+        let stream = next!(tmpfile() -> *mut libc::FILE);
+        if !stream.is_null() {
+            forget(libc::fileno(stream));
+        }
+        stream
+    }
+}
+
+fn made(outcome: Outcome) -> c_int {
+    answer(outcome.and_then(number).inspect(|fd| forget(*fd)))
+}
+
+/// # Safety
+///
+/// After success there are two numbers at `ends`.
+unsafe fn made_two(ends: *const c_int, outcome: Outcome) -> c_int {
+    if outcome.is_ok() {
+        // SAFETY: the kernel has filled them in.
+        unsafe { ends.cast::<[c_int; 2]>().read() }.into_iter().for_each(forget);
+    }
+    answer(outcome)
+}

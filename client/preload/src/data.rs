@@ -1,0 +1,169 @@
+//! Reads and writes.
+//!
+//! Regular files go to the client, which counts what it leaves to the kernel. Everything else goes
+//! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc.
+
+use core::{mem::MaybeUninit, slice};
+
+use client::Client;
+use libc::{c_int, c_void, off_t, size_t, ssize_t};
+
+use crate::{
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, Word, blocking, kernel},
+    start::client,
+};
+
+interpose! {
+    fn read|__read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+        answer(read_into(fd, buffer, len))
+    }
+
+    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        check(len, room);
+        answer(read_into(fd, buffer, len))
+    }
+
+    fn write|__write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
+        answer(write_from(fd, data, len))
+    }
+
+    fn pread|pread64|__pread64(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> ssize_t {
+        answer(read_into_at(fd, buffer, len, at))
+    }
+
+    fn __pread_chk|__pread64_chk(
+        fd: c_int, buffer: *mut c_void, len: size_t, at: off_t, room: size_t,
+    ) -> ssize_t {
+        check(len, room);
+        answer(read_into_at(fd, buffer, len, at))
+    }
+
+    fn pwrite|pwrite64|__pwrite64(
+        fd: c_int, data: *const c_void, len: size_t, at: off_t,
+    ) -> ssize_t {
+        answer(write_from_at(fd, data, len, at))
+    }
+}
+
+/// As `read(2)`.
+///
+/// # Safety
+///
+/// `buffer` has room for `len` bytes.
+pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> Outcome {
+    match target(fd, buffer, len) {
+        // SAFETY: as the caller promises.
+        Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(usize::cast_signed),
+        // SAFETY: as the caller promises.
+        None => unsafe { blocking!(SYS_read, fd, buffer, len) },
+    }
+}
+
+/// As `write(2)`.
+///
+/// # Safety
+///
+/// `data` holds `len` bytes.
+pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> Outcome {
+    match target(fd, data, len) {
+        // SAFETY: as the caller promises.
+        Some(client) => client.write(fd, unsafe { bytes(data, len) }).map(usize::cast_signed),
+        // SAFETY: as the caller promises.
+        None => unsafe { blocking!(SYS_write, fd, data, len) },
+    }
+}
+
+/// As `pread(2)`.
+///
+/// # Safety
+///
+/// `buffer` has room for `len` bytes.
+pub(crate) unsafe fn read_into_at(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    at: off_t,
+) -> Outcome {
+    match (target(fd, buffer, len), u64::try_from(at)) {
+        (Some(client), Ok(at)) => {
+            // SAFETY: as the caller promises.
+            client.read_at(fd, unsafe { room(buffer, len) }, at).map(usize::cast_signed)
+        }
+        // SAFETY: as the caller promises.
+        _ => unsafe { blocking!(SYS_pread64, fd, buffer, len, at) },
+    }
+}
+
+/// As `pwrite(2)`.
+///
+/// # Safety
+///
+/// `data` holds `len` bytes.
+pub(crate) unsafe fn write_from_at(
+    fd: c_int,
+    data: *const c_void,
+    len: size_t,
+    at: off_t,
+) -> Outcome {
+    match (target(fd, data, len), u64::try_from(at)) {
+        (Some(client), Ok(at)) => {
+            // SAFETY: as the caller promises.
+            client.write_at(fd, unsafe { bytes(data, len) }, at).map(usize::cast_signed)
+        }
+        // SAFETY: as the caller promises.
+        _ => unsafe { blocking!(SYS_pwrite64, fd, data, len, at) },
+    }
+}
+
+/// The client, when the call is one for it: a slice can be made of the buffer, and the number may
+/// be a regular file.
+fn target(fd: c_int, buffer: impl Word, len: size_t) -> Option<&'static Client> {
+    let client = client()?;
+    let is_slice = buffer.word() != 0 && isize::try_from(len).is_ok();
+    (is_slice && !is_foreign(client, fd)).then_some(client)
+}
+
+/// Whether the number is nothing that could be delegated: not a regular file.
+pub(crate) fn is_foreign(client: &'static Client, fd: c_int) -> bool {
+    if client.is_delegated(fd) {
+        return false;
+    }
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for what the kernel writes.
+    if unsafe { kernel!(SYS_fstat, fd, stat.as_mut_ptr()) }.is_err() {
+        return true;
+    }
+    // SAFETY: the kernel filled it in.
+    let stat = unsafe { stat.assume_init() };
+    stat.st_mode & libc::S_IFMT != libc::S_IFREG
+}
+
+/// # Safety
+///
+/// `buffer` has room for `len` bytes, is not null, and `len` is at most `isize::MAX`. Nobody reads
+/// a byte of the slice that was not written before.
+pub(crate) unsafe fn room<'a>(buffer: *mut c_void, len: size_t) -> &'a mut [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { slice::from_raw_parts_mut(buffer.cast(), len) }
+}
+
+/// # Safety
+///
+/// `data` holds `len` bytes, is not null, and `len` is at most `isize::MAX`.
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> &'a [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+/// Ends the program as libc does when it asks for more than its buffer has room for.
+fn check(len: size_t, room: size_t) {
+    unsafe extern "C" {
+        fn __chk_fail() -> !;
+    }
+    if len > room {
+        // SAFETY: libc's own; it takes nothing and does not return.
+        unsafe { __chk_fail() }
+    }
+}

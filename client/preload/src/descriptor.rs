@@ -1,0 +1,204 @@
+//! Calls that close, duplicate, and control descriptors.
+//!
+//! The client is told before a number goes away and after a number appears, so that between the two
+//! a number of ours is at worst served by the kernel, never taken for another file.
+
+use client::{Client, Errno, Reason};
+use libc::{c_int, c_uint};
+
+use crate::{
+    errno::{answer, set},
+    interpose::{interpose, next},
+    kernel::{Outcome, blocking, kernel},
+    lock,
+    open::number,
+    start::client,
+};
+
+interpose! { safe:
+    fn close|__close(fd: c_int) -> c_int {
+        answer(close_number(fd))
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        answer(close_numbers(first, last, flags))
+    }
+
+    fn dup|__dup(old: c_int) -> c_int {
+        answer(copy_number(old))
+    }
+
+    fn dup2|__dup2(old: c_int, new: c_int) -> c_int {
+        answer(duplicate_over(old, new))
+    }
+
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        answer(duplicate(old, new, flags))
+    }
+}
+
+interpose! {
+    fn closefrom(first: c_int) {
+        let from = c_uint::try_from(first).unwrap_or(0);
+        if close_numbers(from, c_uint::MAX, 0).is_err() {
+            next!(closefrom(first => c_int) -> ())
+        }
+    }
+
+    fn fcntl|fcntl64|__fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        answer(control(fd, command, argument))
+    }
+}
+
+/// Closes a number, and reports what a write behind still owes.
+pub(crate) fn close_number(fd: c_int) -> Outcome {
+    let Some(client) = client() else {
+        // SAFETY: no pointers; the number is the program's to close.
+        return unsafe { blocking!(SYS_close, fd) };
+    };
+    if client.keeps(fd) {
+        return Err(Errno::BADF);
+    }
+    let owed = client.close(fd);
+    // SAFETY: no pointers; the number is the program's to close.
+    unsafe { kernel!(SYS_close, fd) }.and_then(|closed| owed.map(|()| closed))
+}
+
+/// As `dup(2)`.
+pub(crate) fn copy_number(old: c_int) -> Outcome<c_int> {
+    // SAFETY: no pointers.
+    number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
+}
+
+/// As `dup2(2)`: to make a number what it is changes nothing.
+pub(crate) fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
+    if old == new {
+        // SAFETY: no pointers.
+        return unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }.map(|_| new);
+    }
+    duplicate(old, new, 0)
+}
+
+/// As `dup3(2)`.
+pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
+    if let Some(client) = client() {
+        // SAFETY: no pointers.
+        unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }?;
+        if client.keeps(new) {
+            return Err(Errno::BUSY);
+        }
+        if old != new {
+            // As the kernel does: what closing `new` might report is lost.
+            match client.close(new) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+    // SAFETY: no pointers; the numbers are the program's.
+    let new = number(unsafe { kernel!(SYS_dup3, old, new, flags) }?)?;
+    duplicated(old, new);
+    Ok(new)
+}
+
+/// The number refers to something that libc or the kernel just made.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(client) = client() {
+        client.forget(fd);
+    }
+}
+
+fn duplicated(old: c_int, new: c_int) {
+    if let Some(client) = client() {
+        client.forget(new);
+        client.duplicated(old, new);
+    }
+}
+
+pub(crate) fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
+    let closes = flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC == 0;
+    let own = match client() {
+        Some(client) if closes && first <= last => client.close_range(first, last),
+        _ => None,
+    };
+    let Some(own) = own.and_then(|fd| c_uint::try_from(fd).ok()) else {
+        // SAFETY: no pointers; the numbers are the program's to close.
+        return unsafe { kernel!(SYS_close_range, first, last, flags) };
+    };
+    if first < own {
+        // SAFETY: as above.
+        unsafe { kernel!(SYS_close_range, first, own - 1, flags) }?;
+    }
+    if own < last {
+        // SAFETY: as above.
+        unsafe { kernel!(SYS_close_range, own + 1, last, flags) }?;
+    }
+    Ok(0)
+}
+
+/// `fcntl`, for every command.
+///
+/// # Safety
+///
+/// `argument` is what the command asks for.
+pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outcome<c_int> {
+    // SAFETY: the caller vouches for the argument.
+    let kernel = || number(unsafe { kernel!(SYS_fcntl, fd, command, argument) }?);
+    let Some(client) = client() else {
+        // SAFETY: as above. Waiting for a lock can be cancelled.
+        return number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?);
+    };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
+        libc::F_GETFL => match client.flags(fd) {
+            Some(flags) => Ok(flags.cast_signed()),
+            None => kernel(),
+        },
+        libc::F_SETFL => {
+            leave_when_flags_change(client, fd, argument);
+            kernel()
+        }
+        libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
+            lock::before(client, fd);
+            // SAFETY: the caller vouches for the argument. Waiting for a lock can be cancelled.
+            number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?)
+        }
+        libc::F_GETLK | libc::F_OFD_GETLK => {
+            lock::before(client, fd);
+            kernel()
+        }
+        libc::F_SETLEASE => {
+            client.drain(fd);
+            kernel()
+        }
+        _ => kernel(),
+    }
+}
+
+/// The client keeps to the flags of `open`; with others, the kernel serves the file.
+fn leave_when_flags_change(client: &'static Client, fd: c_int, flags: usize) {
+    let kept = (libc::O_APPEND | libc::O_DIRECT).cast_unsigned() as usize;
+    // SAFETY: no pointers.
+    let now = client.flags(fd).map_or_else(
+        || unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.map_or(0, isize::cast_unsigned),
+        |flags| flags as usize,
+    );
+    if (now ^ flags) & kept != 0 {
+        client.leave(fd, Reason::Unsupported);
+    }
+}
+
+/// Whether the program may write to what `fd` refers to.
+pub(crate) fn is_writable(client: &'static Client, fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    let flags = client.flags(fd).map_or_else(
+        || number(unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.unwrap_or(0)).unwrap_or(0),
+        u32::cast_signed,
+    );
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Sets `errno` and answers -1.
+pub(crate) fn refuse(errno: Errno) -> c_int {
+    set(errno);
+    -1
+}

@@ -1,0 +1,108 @@
+//! How a C function answers: its value, or its failure value and `errno`.
+
+use client::Errno;
+use libc::c_int;
+
+use crate::kernel::Outcome;
+
+/// A C function's return value.
+pub(crate) trait Answer: Sized {
+    /// What stands for failure.
+    const FAILED: Self;
+
+    /// The value itself; every system call's fits its function's type.
+    fn of(value: isize) -> Self;
+}
+
+impl Answer for c_int {
+    const FAILED: Self = -1;
+
+    #[expect(clippy::cast_possible_truncation, reason = "a descriptor, a process id, or zero")]
+    fn of(value: isize) -> Self {
+        value as Self
+    }
+}
+
+impl Answer for isize {
+    const FAILED: Self = -1;
+
+    fn of(value: isize) -> Self {
+        value
+    }
+}
+
+impl Answer for i64 {
+    const FAILED: Self = -1;
+
+    fn of(value: isize) -> Self {
+        value as Self
+    }
+}
+
+/// A client's or the kernel's result as a register holds it.
+pub(crate) trait Value {
+    fn value(self) -> isize;
+}
+
+impl Value for isize {
+    fn value(self) -> isize {
+        self
+    }
+}
+
+impl Value for usize {
+    fn value(self) -> isize {
+        self.cast_signed()
+    }
+}
+
+impl Value for u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+    fn value(self) -> isize {
+        self as isize
+    }
+}
+
+impl Value for c_int {
+    fn value(self) -> isize {
+        self as isize
+    }
+}
+
+impl Value for () {
+    fn value(self) -> isize {
+        0
+    }
+}
+
+/// Answers as C does.
+pub(crate) fn answer<T: Answer>(outcome: Outcome<impl Value>) -> T {
+    match outcome {
+        Ok(value) => T::of(value.value()),
+        Err(errno) => {
+            set(errno);
+            T::FAILED
+        }
+    }
+}
+
+/// Answers with the error itself, as `posix_fallocate` and its like do.
+pub(crate) fn code(outcome: Outcome) -> c_int {
+    outcome.err().map_or(0, Errno::raw_os_error)
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set(errno: Errno) {
+    // SAFETY: libc's own accessor; it has no preconditions.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: the calling thread's `errno`, which nobody else touches.
+    unsafe { place.write(errno.raw_os_error()) };
+}
+
+/// The calling thread's `errno`.
+pub(crate) fn last() -> Errno {
+    // SAFETY: libc's own accessor; it has no preconditions.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: the calling thread's `errno`, which nobody else touches.
+    Errno::from_raw_os_error(unsafe { place.read() })
+}

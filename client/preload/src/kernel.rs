@@ -1,0 +1,138 @@
+//! System calls that pass by libc, and so by everything that libc or this library interposes.
+//!
+//! Pointers are handed to the kernel as the program gave them, so that a bad one ends in `EFAULT`
+//! as it would have without us.
+
+use core::{arch::asm, ptr};
+
+use client::Errno;
+use libc::{c_int, c_long};
+
+/// What a system call returned.
+pub(crate) type Outcome<T = isize> = Result<T, Errno>;
+
+/// Makes the system call `libc::$name`.
+macro_rules! kernel {
+    ($name:ident $(, $arg:expr)* $(,)?) => {
+        $crate::kernel::call(libc::$name, [$($crate::kernel::Word::word($arg)),*])
+    };
+}
+
+/// As [`kernel`], and a point where `pthread_cancel` ends the thread, even while it waits.
+macro_rules! blocking {
+    ($name:ident $(, $arg:expr)* $(,)?) => {
+        $crate::kernel::wait(libc::$name, [$($crate::kernel::Word::word($arg)),*])
+    };
+}
+
+pub(crate) use {blocking, kernel};
+
+/// An argument of a system call, widened as C does.
+pub(crate) trait Word: Copy {
+    fn word(self) -> usize;
+}
+
+macro_rules! words {
+    ($($type:ty)*) => {$(
+        impl Word for $type {
+            #[inline]
+            #[allow(
+                clippy::cast_sign_loss,
+                clippy::cast_possible_truncation,
+                clippy::cast_lossless,
+                trivial_numeric_casts,
+                reason = "a register holds the bits; 64-bit machines only; the type varies"
+            )]
+            fn word(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+
+words!(i32 u32 i64 u64 isize usize);
+
+impl<T> Word for *const T {
+    #[inline]
+    fn word(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+impl<T> Word for *mut T {
+    #[inline]
+    fn word(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+/// Makes a system call.
+///
+/// # Safety
+///
+/// The arguments are right for the call: what it reads and writes is the caller's to give.
+#[inline]
+pub(crate) unsafe fn call<const N: usize>(number: c_long, args: [usize; N]) -> Outcome {
+    let mut six = [0; 6];
+    six.iter_mut().zip(args).for_each(|(register, arg)| *register = arg);
+    // SAFETY: the caller vouches for the arguments.
+    let value = unsafe { trap(number, six) };
+    match i32::try_from(value) {
+        Ok(code @ -4095..=-1) => Err(Errno::from_raw_os_error(-code)),
+        _ => Ok(value),
+    }
+}
+
+/// Makes a system call during which the thread can be cancelled.
+///
+/// # Safety
+///
+/// As [`call`]. Nothing between the program's call and this one needs a destructor to run.
+pub(crate) unsafe fn wait<const N: usize>(number: c_long, args: [usize; N]) -> Outcome {
+    const ASYNCHRONOUS: c_int = 1;
+    unsafe extern "C" {
+        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+    }
+    let mut old = 0;
+    // SAFETY: `old` is ours. Until the next call nothing runs that cancelling could leave undone.
+    unsafe { pthread_setcanceltype(ASYNCHRONOUS, &raw mut old) };
+    // SAFETY: the caller vouches for the arguments.
+    let outcome = unsafe { call(number, args) };
+    // SAFETY: puts back what the first call found.
+    unsafe { pthread_setcanceltype(old, ptr::null_mut()) };
+    outcome
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn trap(number: c_long, args: [usize; 6]) -> isize {
+    let value;
+    // SAFETY: the convention of x86-64 Linux; the caller vouches for the arguments.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => value,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    value
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+unsafe fn trap(number: c_long, args: [usize; 6]) -> isize {
+    let value;
+    // SAFETY: the convention of AArch64 Linux; the caller vouches for the arguments.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number, inlateout("x0") args[0] => value, in("x1") args[1],
+            in("x2") args[2], in("x3") args[3], in("x4") args[4], in("x5") args[5],
+            options(nostack),
+        );
+    }
+    value
+}

@@ -1,0 +1,90 @@
+//! Messages that carry descriptors. A file that another process gets is left to the kernel.
+
+use client::Reason;
+use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, ssize_t, timespec};
+
+use crate::{errno::answer, interpose::interpose, kernel::blocking, start::client};
+
+interpose! {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+        each_passed(message, pass_on);
+        answer(blocking!(SYS_sendmsg, fd, message, flags))
+    }
+
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        each_message(messages, count, pass_on);
+        answer(blocking!(SYS_sendmmsg, fd, messages, count, flags))
+    }
+
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        let outcome = blocking!(SYS_recvmsg, fd, message, flags);
+        if outcome.is_ok() {
+            each_passed(message, crate::descriptor::forget);
+        }
+        answer(outcome)
+    }
+
+    fn recvmmsg(
+        fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec,
+    ) -> c_int {
+        let outcome = blocking!(SYS_recvmmsg, fd, messages, count, flags, timeout);
+        if let Ok(got) = outcome {
+            let got = c_uint::try_from(got).unwrap_or(0);
+            each_message(messages, got, crate::descriptor::forget);
+        }
+        answer(outcome)
+    }
+}
+
+fn pass_on(fd: c_int) {
+    if let Some(client) = client() {
+        client.leave(fd, Reason::PassedOn);
+    }
+}
+
+/// Calls `then` with each descriptor in the messages.
+///
+/// # Safety
+///
+/// There are `count` messages, each as [`each_passed`] asks.
+unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int)) {
+    if client().is_none() || messages.is_null() {
+        return;
+    }
+    for index in 0..count as usize {
+        // SAFETY: the caller promises that many.
+        let message = unsafe { messages.add(index) };
+        // SAFETY: as the caller promises.
+        unsafe { each_passed(&raw const (*message).msg_hdr, then) };
+    }
+}
+
+/// Calls `then` with each descriptor in the message.
+///
+/// # Safety
+///
+/// `message` is null or a message whose control part is null or as long as it says.
+unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
+    if client().is_none() || message.is_null() {
+        return;
+    }
+    // SAFETY: a message, as the caller promises.
+    let mut part = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !part.is_null() {
+        // SAFETY: inside the control part, or null, which the loop has excluded.
+        let head = unsafe { part.read_unaligned() };
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: the part has a head.
+            let data = unsafe { libc::CMSG_DATA(part) }.cast::<c_void>().cast::<c_int>();
+            // SAFETY: arithmetic only.
+            let head_len = unsafe { libc::CMSG_LEN(0) } as usize;
+            let count = head.cmsg_len.saturating_sub(head_len) / size_of::<c_int>();
+            for index in 0..count {
+                // SAFETY: the part says that it has so many.
+                then(unsafe { data.add(index).read_unaligned() });
+            }
+        }
+        // SAFETY: both are what the last calls gave.
+        part = unsafe { libc::CMSG_NXTHDR(message, part) };
+    }
+}

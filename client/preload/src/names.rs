@@ -1,0 +1,135 @@
+//! Calls that change names. Under policy `delegate` they are the daemon's to make.
+
+use client::Errno;
+use libc::{AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_uint};
+
+use crate::{
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    start::{client, text},
+};
+
+interpose! {
+    fn unlink(path: *const c_char) -> c_int {
+        answer(remove_at(AT_FDCWD, path, 0))
+    }
+
+    fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+        answer(remove_at(dir, path, flags))
+    }
+
+    fn rmdir(path: *const c_char) -> c_int {
+        answer(remove_at(AT_FDCWD, path, AT_REMOVEDIR))
+    }
+
+    fn remove(path: *const c_char) -> c_int {
+        match remove_at(AT_FDCWD, path, 0) {
+            Err(Errno::ISDIR) => answer(remove_at(AT_FDCWD, path, AT_REMOVEDIR)),
+            outcome => answer(outcome),
+        }
+    }
+
+    fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
+        answer(make_dir_at(AT_FDCWD, path, mode))
+    }
+
+    fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int {
+        answer(make_dir_at(dir, path, mode))
+    }
+
+    fn rename(from: *const c_char, to: *const c_char) -> c_int {
+        answer(rename_at((AT_FDCWD, from), (AT_FDCWD, to), 0))
+    }
+
+    fn renameat(
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
+    ) -> c_int {
+        answer(rename_at((from_dir, from), (to_dir, to), 0))
+    }
+
+    fn renameat2(
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint,
+    ) -> c_int {
+        answer(rename_at((from_dir, from), (to_dir, to), flags))
+    }
+
+    fn link(from: *const c_char, to: *const c_char) -> c_int {
+        answer(link_at((AT_FDCWD, from), (AT_FDCWD, to), 0))
+    }
+
+    fn linkat(
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
+    ) -> c_int {
+        answer(link_at((from_dir, from), (to_dir, to), flags))
+    }
+
+    fn symlink(target: *const c_char, path: *const c_char) -> c_int {
+        answer(symlink_at(target, AT_FDCWD, path))
+    }
+
+    fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
+        answer(symlink_at(target, dir, path))
+    }
+}
+
+/// A name as C passes it: relative to an open folder.
+type Name = (c_int, *const c_char);
+
+unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
+    // SAFETY: the caller promises null or a C string.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
+}
+
+unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
+    // SAFETY: the caller promises null or a C string.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if let Some(done) = client.make_dir(dir, name, mode) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
+}
+
+unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
+    // SAFETY: the caller promises null or C strings.
+    let names = unsafe { (text(from.1), text(to.1)) };
+    if let (Some(client), (Some(old), Some(new))) = (client(), names) {
+        if let Some(done) = client.rename((from.0, old), (to.0, new), flags) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
+}
+
+unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
+    // SAFETY: the caller promises null or C strings.
+    let names = unsafe { (text(from.1), text(to.1)) };
+    if let (Some(client), (Some(old), Some(new)), 0) = (client(), names, flags) {
+        if let Some(done) = client.link((from.0, old), (to.0, new)) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
+}
+
+unsafe fn symlink_at(target: *const c_char, dir: c_int, path: *const c_char) -> Outcome {
+    // SAFETY: the caller promises null or C strings.
+    let names = unsafe { (text(target), text(path)) };
+    if let (Some(client), (Some(text), Some(name))) = (client(), names) {
+        if let Some(done) = client.symlink(text, (dir, name)) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_symlinkat, target, dir, path) }
+}

@@ -1,0 +1,134 @@
+//! The one client of the process: how it starts, and how it ends.
+//!
+//! Start reads the environment and nothing else; the daemon is looked for at the first delegated
+//! call.
+
+use core::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use client::{Client, Config, Errno, Host, Setting};
+use libc::c_int;
+use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use crate::kernel::{Outcome, kernel};
+
+static CLIENT: Client = Client::new(&Program);
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// The client, if anything is delegated in this process.
+#[inline]
+pub(crate) fn client() -> Option<&'static Client> {
+    IS_ACTIVE.load(Ordering::Relaxed).then_some(&CLIENT)
+}
+
+/// The C string of an argument; `None` for a null pointer, which the kernel refuses by itself.
+///
+/// # Safety
+///
+/// A pointer that is not null points to a C string that stays as it is for `'a`.
+#[inline]
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller promises a C string.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
+/// Prints one line on standard error.
+pub(crate) fn say(parts: [&str; 3]) {
+    let part = |text: &str| libc::iovec {
+        iov_base: text.as_ptr().cast_mut().cast::<c_void>(),
+        iov_len: text.len(),
+    };
+    let [first, second, third] = parts;
+    let line = [part("kakehi: "), part(first), part(second), part(third), part("\n")];
+    // SAFETY: `line` holds five pieces of text. Nobody is left to tell if it cannot be printed.
+    let _: Outcome = unsafe { kernel!(SYS_writev, libc::STDERR_FILENO, line.as_ptr(), 5_usize) };
+}
+
+/// The process around the client.
+struct Program;
+
+impl Host for Program {
+    fn borrow(&self, fd: RawFd) -> BorrowedFd<'static> {
+        // -1 is no descriptor, and the one value that `BorrowedFd` may not hold.
+        let fd = if fd == -1 { RawFd::MIN } else { fd };
+        // SAFETY: not -1; the number is the program's, and so is the care that it stays open.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+
+    fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        let flags = unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFD) }?;
+        let inherit = if flags & libc::FD_CLOEXEC as isize == 0 { 0 } else { libc::O_CLOEXEC };
+        // SAFETY: no pointers; the client owns what both numbers refer to.
+        unsafe { kernel!(SYS_dup3, with.as_raw_fd(), fd, inherit) }.map(drop)
+    }
+
+    fn notice(&self, text: &str) {
+        say([text, "", ""]);
+    }
+}
+
+/// Takes the settings from the environment.
+extern "C" fn start() {
+    let mut config = Config::new();
+    let mut has_daemon = false;
+    let mut is_disabled = false;
+    for setting in Setting::ALL {
+        let Some(value) = variable(setting.name()) else { continue };
+        if config.set(setting, value).is_err() {
+            say([setting.name(), ": too long or malformed; running undelegated; ", "unset it"]);
+            return;
+        }
+        match setting {
+            Setting::Socket => has_daemon = !value.is_empty(),
+            Setting::Disable => is_disabled = value == b"1",
+            _ => {}
+        }
+    }
+    if has_daemon && !is_disabled {
+        CLIENT.start(&config);
+        IS_ACTIVE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes out what is buffered and what is staged. Streams used later write to the kernel.
+extern "C" fn end() {
+    let Some(client) = client() else { return };
+    // SAFETY: a null pointer means every stream. A stream that fails keeps its error to itself, as
+    // it does when libc flushes at exit.
+    let _: c_int = unsafe { libc::fflush(ptr::null_mut()) };
+    client.exiting();
+}
+
+/// A variable's value.
+fn variable(name: &str) -> Option<&'static [u8]> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: libc's; read before the program runs, so nobody changes it meanwhile.
+    let mut entry = unsafe { environ };
+    if entry.is_null() {
+        return None;
+    }
+    loop {
+        // SAFETY: `environ` is an array that ends with a null pointer, which was not reached yet.
+        let line = unsafe { text(entry.read()) }?.to_bytes();
+        // SAFETY: the element just read was not the last.
+        entry = unsafe { entry.add(1) };
+        let value = line.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        if value.is_some() {
+            return value;
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

@@ -1,0 +1,222 @@
+//! What a file is. The size of a file that is being written has to be right.
+
+use core::mem::MaybeUninit;
+
+use client::{Client, Status};
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint};
+
+use crate::{
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    start::{client, text},
+};
+
+interpose! {
+    fn stat|stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+        answer(stat_at(AT_FDCWD, path, out, 0))
+    }
+
+    fn lstat|lstat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+        answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
+    }
+
+    fn fstatat|fstatat64(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+        answer(stat_at(dir, path, out, flags))
+    }
+
+    fn fstat|fstat64|__fstat64(fd: c_int, out: *mut libc::stat) -> c_int {
+        answer(stat_number(fd, out))
+    }
+
+    fn __xstat|__xstat64(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+        answer(stat_at(AT_FDCWD, path, out, 0))
+    }
+
+    fn __lxstat|__lxstat64(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+        answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
+    }
+
+    fn __fxstat|__fxstat64(_version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+        answer(stat_number(fd, out))
+    }
+
+    fn __fxstatat|__fxstatat64(
+        _version: c_int, dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int,
+    ) -> c_int {
+        answer(stat_at(dir, path, out, flags))
+    }
+
+    fn statx(
+        dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx,
+    ) -> c_int {
+        answer(statx_at(dir, path, flags, mask, out))
+    }
+}
+
+/// As `fstatat(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string; there is room at `out`.
+unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises.
+    let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
+    let Some(client) = client() else { return ask() };
+    // SAFETY: as the caller promises.
+    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+        // SAFETY: the program gives room for the answer.
+        unsafe { out.write(plain(&status?)) };
+        return Ok(0);
+    }
+    // SAFETY: called after success, when the kernel has filled it in.
+    settled(client, ask, || unsafe { file_of(out) })
+}
+
+/// As `fstat(2)`.
+///
+/// # Safety
+///
+/// There is room at `out`.
+unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
+    // SAFETY: as the caller promises.
+    let ask = || unsafe { kernel!(SYS_fstat, fd, out) };
+    let Some(client) = client() else { return ask() };
+    if let Some(status) = client.stat(fd) {
+        // SAFETY: the program gives room for the answer.
+        unsafe { out.write(plain(&status?)) };
+        return Ok(0);
+    }
+    // SAFETY: called after success, when the kernel has filled it in.
+    settled(client, ask, || unsafe { file_of(out) })
+}
+
+/// As `statx(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string; there is room at `out`.
+unsafe fn statx_at(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut libc::statx,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
+    let Some(client) = client() else { return ask() };
+    // SAFETY: as the caller promises.
+    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+        // SAFETY: the program gives room for the answer.
+        unsafe { out.write(extended(&status?)) };
+        return Ok(0);
+    }
+    settled(client, ask, || {
+        // SAFETY: called after success, when the kernel has filled it in.
+        let found = unsafe { &*out };
+        (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
+    })
+}
+
+/// Has what anybody staged for the file of that name in the file.
+///
+/// # Safety
+///
+/// `path` is a C string.
+pub(crate) unsafe fn settle_path(client: &'static Client, path: *const c_char) {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: as the caller promises; there is room for the answer.
+    if unsafe { kernel!(SYS_newfstatat, AT_FDCWD, path, found.as_mut_ptr(), 0_i32) }.is_ok() {
+        // SAFETY: the kernel has filled it in.
+        let (device, inode) = unsafe { file_of(found.as_ptr()) };
+        client.settle(device, inode);
+    }
+}
+
+/// Asks the kernel again when the file was still being written at the first time.
+fn settled(
+    client: &'static Client,
+    ask: impl Fn() -> Outcome,
+    file: impl FnOnce() -> (u64, u64),
+) -> Outcome {
+    let first = ask()?;
+    let (device, inode) = file();
+    if client.settle(device, inode) { ask() } else { Ok(first) }
+}
+
+/// What the client knows of a delegated file; `None` when the kernel knows it.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn delegated(
+    client: &'static Client,
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+) -> Option<Outcome<Status>> {
+    // SAFETY: as the caller promises.
+    match unsafe { text(path) } {
+        Some(path) if !path.is_empty() => {
+            client.stat_path(dir, path, flags & AT_SYMLINK_NOFOLLOW == 0)
+        }
+        _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir),
+        _ => None,
+    }
+}
+
+/// # Safety
+///
+/// `found` was filled in.
+unsafe fn file_of(found: *const libc::stat) -> (u64, u64) {
+    // SAFETY: as the caller promises.
+    let found = unsafe { &*found };
+    (found.st_dev, found.st_ino)
+}
+
+fn plain(status: &Status) -> libc::stat {
+    // SAFETY: integers all through, padding included.
+    let mut out: libc::stat = unsafe { MaybeUninit::zeroed().assume_init() };
+    out.st_dev = status.device;
+    out.st_ino = status.inode;
+    out.st_mode = status.mode;
+    out.st_nlink = status.link_count;
+    out.st_uid = status.user;
+    out.st_gid = status.group;
+    out.st_rdev = status.special_device;
+    out.st_size = status.size.cast_signed();
+    out.st_blksize = status.block_size.cast_signed();
+    out.st_blocks = status.block_count.cast_signed();
+    (out.st_atime, out.st_atime_nsec) = (status.accessed.0, status.accessed.1.into());
+    (out.st_mtime, out.st_mtime_nsec) = (status.modified.0, status.modified.1.into());
+    (out.st_ctime, out.st_ctime_nsec) = (status.changed.0, status.changed.1.into());
+    out
+}
+
+fn extended(status: &Status) -> libc::statx {
+    // SAFETY: integers all through, padding included.
+    let mut out: libc::statx = unsafe { MaybeUninit::zeroed().assume_init() };
+    out.stx_mask = libc::STATX_BASIC_STATS;
+    out.stx_dev_major = libc::major(status.device);
+    out.stx_dev_minor = libc::minor(status.device);
+    out.stx_ino = status.inode;
+    out.stx_mode = u16::try_from(status.mode).unwrap_or(u16::MAX);
+    out.stx_nlink = u32::try_from(status.link_count).unwrap_or(u32::MAX);
+    out.stx_uid = status.user;
+    out.stx_gid = status.group;
+    out.stx_rdev_major = libc::major(status.special_device);
+    out.stx_rdev_minor = libc::minor(status.special_device);
+    out.stx_size = status.size;
+    out.stx_blksize = u32::try_from(status.block_size).unwrap_or(u32::MAX);
+    out.stx_blocks = status.block_count;
+    for (time, (seconds, nanoseconds)) in [
+        (&mut out.stx_atime, status.accessed),
+        (&mut out.stx_mtime, status.modified),
+        (&mut out.stx_ctime, status.changed),
+    ] {
+        time.tv_sec = seconds;
+        time.tv_nsec = nanoseconds;
+    }
+    out
+}

@@ -1,0 +1,130 @@
+//! Durability and size.
+
+use client::{Client, Errno};
+use libc::{c_char, c_int, c_uint, off_t, size_t, ssize_t};
+
+use crate::{
+    errno::{answer, code},
+    interpose::interpose,
+    kernel::{Outcome, blocking, kernel},
+    start::{client, text},
+};
+
+interpose! { safe:
+    fn fsync(fd: c_int) -> c_int {
+        answer(make_durable(fd, false))
+    }
+
+    fn fdatasync(fd: c_int) -> c_int {
+        answer(make_durable(fd, true))
+    }
+
+    fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int {
+        answer(set_size(fd, len))
+    }
+}
+
+interpose! {
+    fn sync() {
+        drain_all();
+        // `sync` cannot fail.
+        match kernel!(SYS_sync) {
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn syncfs(fd: c_int) -> c_int {
+        drain_all();
+        answer(kernel!(SYS_syncfs, fd))
+    }
+
+    fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int {
+        drain(fd);
+        answer(kernel!(SYS_sync_file_range, fd, at, len, flags))
+    }
+
+    fn truncate|truncate64(path: *const c_char, len: off_t) -> c_int {
+        match (client(), text(path), u64::try_from(len)) {
+            (Some(client), Some(name), Ok(size)) => match client.truncate_path(name, size) {
+                Some(done) => answer(done),
+                None => answer(truncate_settled(client, path, len)),
+            },
+            _ => answer(kernel!(SYS_truncate, path, len)),
+        }
+    }
+
+    fn fallocate|fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
+        drain(fd);
+        answer(kernel!(SYS_fallocate, fd, mode, at, len))
+    }
+
+    fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
+        drain(fd);
+        match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
+            // libc then writes zeros where there is a hole.
+            Err(Errno::OPNOTSUPP) => {
+                crate::interpose::next!(
+                    posix_fallocate(fd => c_int, at => off_t, len => off_t) -> c_int
+                )
+            }
+            done => code(done),
+        }
+    }
+
+    fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
+        if advice == libc::POSIX_FADV_DONTNEED {
+            drain(fd);
+        }
+        code(kernel!(SYS_fadvise64, fd, at, len, advice))
+    }
+
+    fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
+        answer(kernel!(SYS_readahead, fd, at, len))
+    }
+}
+
+/// As `fsync(2)`, or `fdatasync(2)`.
+pub(crate) fn make_durable(fd: c_int, data_only: bool) -> Outcome {
+    match client() {
+        Some(client) => client.sync(fd, data_only).map(|()| 0),
+        // SAFETY: no pointers.
+        None if data_only => unsafe { blocking!(SYS_fdatasync, fd) },
+        // SAFETY: no pointers.
+        None => unsafe { blocking!(SYS_fsync, fd) },
+    }
+}
+
+/// As `ftruncate(2)`.
+pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
+    match (client(), u64::try_from(len)) {
+        (Some(client), Ok(len)) => client.truncate(fd, len).map(|()| 0),
+        // SAFETY: no pointers.
+        _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
+    }
+}
+
+/// Has what is staged for a number in its file.
+pub(crate) fn drain(fd: c_int) {
+    if let Some(client) = client() {
+        client.drain(fd);
+    }
+}
+
+/// Has what is staged for any number in the files.
+pub(crate) fn drain_all() {
+    if let Some(client) = client() {
+        client.drain_all();
+    }
+}
+
+/// As `truncate(2)`; what is staged for the file goes first, or it would come back.
+///
+/// # Safety
+///
+/// `path` is a C string.
+unsafe fn truncate_settled(client: &'static Client, path: *const c_char, len: off_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    unsafe { crate::stat::settle_path(client, path) };
+    // SAFETY: as the caller promises.
+    unsafe { kernel!(SYS_truncate, path, len) }
+}

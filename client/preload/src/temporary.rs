@@ -1,0 +1,73 @@
+//! Temporary files, which libc would open where nobody sees it.
+
+use client::Errno;
+use libc::{c_char, c_int};
+
+use crate::{
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    open::open_at,
+};
+
+/// Names tried before giving up, each one of 62^6.
+const ATTEMPTS: u32 = 62 * 62 * 62;
+const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+const PATTERN: &[u8] = b"XXXXXX";
+
+interpose! {
+    fn mkstemp|mkstemp64(template: *mut c_char) -> c_int {
+        answer(make(template, 0, 0))
+    }
+
+    fn mkostemp|mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
+        answer(make(template, 0, flags))
+    }
+
+    fn mkstemps|mkstemps64(template: *mut c_char, suffix_len: c_int) -> c_int {
+        answer(make(template, suffix_len, 0))
+    }
+
+    fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int {
+        answer(make(template, suffix_len, flags))
+    }
+}
+
+/// Opens a new file, and puts its name into the template.
+///
+/// # Safety
+///
+/// `template` is a C string that may be changed.
+unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
+    // SAFETY: a C string, as the caller promises.
+    let len = unsafe { libc::strlen(template) };
+    let suffix_len = usize::try_from(suffix_len).map_err(|_| Errno::INVAL)?;
+    let at = len.checked_sub(suffix_len + PATTERN.len()).ok_or(Errno::INVAL)?;
+    // SAFETY: six bytes inside the string, which is the program's to lend.
+    let letters = unsafe { &mut *template.add(at).cast::<[u8; PATTERN.len()]>() };
+    if letters != PATTERN {
+        return Err(Errno::INVAL);
+    }
+    let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    for _ in 0..ATTEMPTS {
+        let mut chance = random()?;
+        for letter in letters.iter_mut() {
+            let index = usize::try_from(chance % 62).unwrap_or(0);
+            *letter = *LETTERS.get(index).unwrap_or(&b'a');
+            chance /= 62;
+        }
+        // SAFETY: still a C string.
+        match unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) } {
+            Err(Errno::EXIST) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+fn random() -> Outcome<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: there is room for eight bytes. So few come at once.
+    unsafe { kernel!(SYS_getrandom, bytes.as_mut_ptr(), 8_usize, 0_u32) }?;
+    Ok(u64::from_le_bytes(bytes))
+}

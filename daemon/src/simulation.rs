@@ -1,0 +1,204 @@
+//! The daemon in one seeded thread: its executors, its clients, storage, and time are simulated,
+//! and every interleaving follows from the seed. A failing seed is printed; `SEED=n` repeats it.
+
+mod client;
+mod model;
+mod storage;
+
+use std::{
+    cell::{Cell, RefCell},
+    panic::{self, AssertUnwindSafe},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use executor::{Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, Unpark};
+use fastrand::Rng;
+use shm::lane::Requester;
+
+use self::{
+    client::{Client, Wire, WireEnd},
+    model::Model,
+    storage::{Disk, SimStorage},
+};
+use crate::{
+    admission::Admission,
+    core::Core,
+    lanes::Lanes,
+    mail::lock,
+    node::Node,
+    registration,
+    session::{Segment, Session},
+};
+
+const SEEDS: u64 = 1_000;
+const CLIENTS: u64 = 4;
+const OPERATIONS: usize = 60;
+/// Longest a simulation may go on, in its own time.
+const TIME_MAX: Duration = Duration::from_secs(20);
+const STAGING: u64 = 256 << 10;
+
+#[test]
+fn daemon_keeps_its_promises_under_every_seed() {
+    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it here")]
+    let chosen = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
+    for seed in chosen.map_or(0..SEEDS, |seed: u64| seed..seed + 1) {
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run()));
+        if let Err(cause) = outcome {
+            eprintln!("SEED={seed}");
+            panic::resume_unwind(cause);
+        }
+    }
+}
+
+/// A clock that also moves a little whenever it is read, as machines do.
+#[derive(Default)]
+struct SimClock(ManualClock);
+
+impl Clock for SimClock {
+    fn now(&self) -> Instant {
+        self.0.advance(Duration::from_nanos(20));
+        self.0.now()
+    }
+}
+
+/// Executors here are turned by hand and never park.
+struct NoPark;
+
+impl Park for NoPark {
+    fn park(&mut self, _: Option<Duration>) {}
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        Arc::new(Self)
+    }
+}
+
+impl Unpark for NoPark {
+    fn unpark(&self) {}
+}
+
+struct Simulation {
+    clock: Rc<SimClock>,
+    rng: Rng,
+    node: Arc<Node>,
+    cores: Vec<Rc<Core<SimStorage>>>,
+    /// Those of the cores, then that of the clients.
+    executors: Vec<Executor>,
+    model: Rc<RefCell<Model>>,
+    clients_left: Rc<Cell<u64>>,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let clock = Rc::new(SimClock::default());
+        let core_count = rng.usize(1..=2);
+        let job = shm::Job::create().expect("memfd").0;
+        let admission = Admission::new(STAGING, STAGING * CLIENTS, 4096);
+        let node = Arc::new(Node::new(job, admission, core_count));
+        let fault_odds = if rng.u32(0..3) == 0 { 40 } else { 0 };
+        let disk =
+            Rc::new(Disk { files: RefCell::default(), rng: RefCell::new(rng.fork()), fault_odds });
+        let model = Rc::new(RefCell::new(Model::new(Rc::clone(&disk))));
+        let mut executors = Vec::new();
+        let mut cores = Vec::new();
+        for index in 0..=core_count {
+            let clock: Rc<dyn Clock> = clock.clone();
+            let executor = Executor::new(clock, Box::new(NoPark), Config::default());
+            let handle = executor.handle();
+            executors.push(executor);
+            if index < core_count {
+                let storage = SimStorage { disk: Rc::clone(&disk), handle: handle.clone() };
+                let core = Core::new(index, handle.clone(), storage, Arc::clone(&node));
+                handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
+                handle.spawn(Class::Latency, Rc::clone(&core).read_mail());
+                cores.push(core);
+            }
+        }
+        let clients_left = Rc::new(Cell::new(CLIENTS));
+        Self { clock, rng, node, cores, executors, model, clients_left }
+    }
+
+    fn run(mut self) {
+        for index in 0..CLIENTS {
+            self.connect(index);
+        }
+        let end = self.clock.now() + TIME_MAX;
+        while self.clients_left.get() > 0 || self.node.session_count() > 0 {
+            let mut was_busy = false;
+            for executor in &mut self.executors {
+                was_busy |= executor.turn();
+            }
+            if !was_busy {
+                self.clock.0.advance(Duration::from_micros(self.rng.u64(1..40)));
+            }
+            assert!(self.clock.now() < end, "the simulation is stuck");
+        }
+        self.model.borrow().check_all();
+        self.check_that_nothing_is_left();
+    }
+
+    /// Lets a client in, with a control socket that the daemon reads when it gets to it.
+    fn connect(&mut self, index: u64) {
+        let (id, grant) = lock(&self.node.admission).enter().expect("room");
+        let executor = id as usize % self.cores.len();
+        let core = Rc::clone(&self.cores[executor]);
+        let arena_len = usize::try_from(grant.arena_len).unwrap();
+        let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
+        let wire = Rc::new(Wire::default());
+        let peer = Box::new(WireEnd(Rc::clone(&wire)));
+        let session = Rc::new(Session::new(id, grant, Arc::clone(&segment), peer));
+        core.enter(Rc::clone(&session));
+        let rng = self.rng.fork();
+        core.handle.spawn(Class::Latency, attend(Rc::clone(&core), session, rng));
+
+        let handle = self.executors.last().expect("the clients'").handle();
+        let client = Client {
+            index,
+            session: id,
+            executor,
+            segment,
+            node: Arc::clone(&self.node),
+            wire,
+            model: Rc::clone(&self.model),
+            handle: handle.clone(),
+            rng: self.rng.fork(),
+            requester: Requester::new(),
+            files: (0..client::SLOTS).map(|_| None).collect(),
+        };
+        let (left, count) = (Rc::clone(&self.clients_left), self.rng.usize(1..2 * OPERATIONS));
+        handle.spawn(Class::Latency, async move {
+            client.run(count).await;
+            left.set(left.get() - 1);
+        });
+    }
+
+    fn check_that_nothing_is_left(&mut self) {
+        // Ticks go on for 100 ms after the last file has gone.
+        for _ in 0..500 {
+            self.clock.0.advance(Duration::from_millis(1));
+            for executor in &mut self.executors {
+                executor.turn();
+            }
+        }
+        let fresh = Admission::new(STAGING, STAGING * CLIENTS, 4096);
+        assert_eq!(*lock(&self.node.admission), fresh);
+        assert_eq!(lock(&self.node.registry).count(), 0);
+        assert!(self.node.shared().inodes.is_empty());
+        for core in &self.cores {
+            assert_eq!(core.handle.task_count(), 1, "only the mail is read");
+            assert!(core.active.borrow().is_empty());
+            assert_eq!(core.workers.get(), 0);
+        }
+    }
+}
+
+/// Reads a session's control socket from time to time, until the session ends.
+async fn attend(core: Rc<Core<SimStorage>>, session: Rc<Session<SimStorage>>, mut rng: Rng) {
+    let handle: Handle = core.handle.clone();
+    while !session.is_ending() {
+        handle.sleep(Duration::from_micros(rng.u64(1..3_000))).await;
+        registration::hear(&core, &session);
+    }
+}

@@ -1,0 +1,331 @@
+//! A simulated client process: random operations, each checked against the model.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use executor::{Handle, Instant};
+use fastrand::Rng;
+use shm::{
+    copy,
+    lane::Requester,
+    staging::{APPEND, FileSlot, Producer},
+};
+use wire::{FileFlags, Phase, Registration, Reply, Request};
+
+use super::{
+    model::{Model, REGION_LEN},
+    storage::{DEVICE, Open},
+};
+use crate::{
+    node::Node,
+    peer::{Incoming, Peer},
+    session::Segment,
+};
+
+/// Length of every log. Slot `n`'s starts at `n * LOG_LEN`; behind the last one is scratch space.
+const LOG_LEN: u64 = 8 << 10;
+pub(super) const SLOTS: u32 = 8;
+const SCRATCH_AT: u64 = LOG_LEN * 8;
+/// Longest any request may take in the simulation.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(20);
+/// Longest a drained flush of one log may take, however much else there is to drain.
+const FLUSH_TIME_MAX: Duration = Duration::from_millis(5);
+/// The promise of `docs/protocol.md`: longest time staged bytes stay undrained.
+const STAGED_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// The control socket: what the client has sent, and whether it is there.
+#[derive(Default)]
+pub(super) struct Wire {
+    sent: RefCell<VecDeque<(Registration, Rc<Open>)>>,
+    is_gone: Cell<bool>,
+}
+
+/// The daemon's end of it.
+pub(super) struct WireEnd(pub(super) Rc<Wire>);
+
+impl Peer<Rc<Open>> for WireEnd {
+    fn receive(&self) -> Incoming<Rc<Open>> {
+        match self.0.sent.borrow_mut().pop_front() {
+            Some((registration, open)) => Incoming::File(registration, Ok(open)),
+            None if self.0.is_gone.get() => Incoming::Gone,
+            None => Incoming::Nothing,
+        }
+    }
+
+    fn send_file(&self, _: u32, _: &Rc<Open>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One client.
+pub(super) struct Client {
+    pub(super) index: u64,
+    pub(super) session: u32,
+    pub(super) executor: usize,
+    pub(super) segment: Arc<Segment>,
+    pub(super) node: Arc<Node>,
+    pub(super) wire: Rc<Wire>,
+    pub(super) model: Rc<RefCell<Model>>,
+    pub(super) handle: Handle,
+    pub(super) rng: Rng,
+    pub(super) requester: Requester,
+    pub(super) files: Vec<Option<Staged>>,
+}
+
+/// A file the client has open.
+pub(super) struct Staged {
+    open: Rc<Open>,
+    producer: Producer,
+    /// Head of the log after each write that is not known to be drained, and when it was.
+    ages: VecDeque<(u64, Instant)>,
+    errors_taken: u32,
+}
+
+impl Client {
+    /// Does `count` random operations, then leaves: in order, or by being killed.
+    pub(super) async fn run(mut self, count: usize) {
+        for _ in 0..count {
+            self.operate().await;
+            self.check_ages();
+            if self.rng.u32(0..4) == 0 {
+                let us = self.rng.u64(0..6_000);
+                self.handle.sleep(Duration::from_micros(us)).await;
+                self.check_ages();
+            }
+        }
+        if self.rng.bool() {
+            for slot in 0..SLOTS {
+                self.close(slot).await;
+            }
+        }
+        self.wire.is_gone.set(true);
+    }
+
+    async fn operate(&mut self) {
+        let slot = self.rng.u32(0..SLOTS);
+        if self.file(slot).is_none() {
+            return self.open(slot).await;
+        }
+        match self.rng.u32(0..20) {
+            0..=9 => self.write(slot).await,
+            10..=11 => self.flush(slot).await,
+            12 => self.close(slot).await,
+            13..=14 => self.read(slot).await,
+            15 => self.write_through(slot).await,
+            16 => drop(self.ask(Request::Sync { file: slot }).await),
+            17 => drop(self.ask(Request::FlushAll).await),
+            18 => self.settle(slot).await,
+            _ => assert_eq!(self.ask(Request::Nothing).await, Ok(0)),
+        }
+    }
+
+    fn file(&self, slot: u32) -> Option<&Staged> {
+        self.files[slot as usize].as_ref()
+    }
+
+    fn shared(&self, slot: u32) -> &FileSlot {
+        self.segment.slot(slot).expect("a slot")
+    }
+
+    /// Opens a file that others may have open, or one to append to that is the client's own.
+    ///
+    /// Counts it in, hands it over, and then looks whether it is alone: of two that open an inode
+    /// at the same time, the one that looks later finds the other's registration on its way.
+    async fn open(&mut self, slot: u32) {
+        let appends = slot == SLOTS - 1;
+        let inode = if appends { 100 + self.index } else { self.rng.u64(1..6) };
+        let open = Open::new(inode, appends);
+        self.node.shared().inodes.add(DEVICE, inode);
+        self.shared(slot).reset();
+        let flags = if appends { FileFlags::APPEND } else { FileFlags::READABLE };
+        let registration = Registration {
+            file: slot,
+            flags: flags.with(FileFlags::WRITABLE),
+            log_at: u64::from(slot) * LOG_LEN,
+            log_len: LOG_LEN,
+        };
+        self.wire.sent.borrow_mut().push_back((registration, Rc::clone(&open)));
+        let producer = Producer::new(LOG_LEN);
+        let ages = VecDeque::new();
+        self.files[slot as usize] = Some(Staged { open, producer, ages, errors_taken: 0 });
+        if self.node.shared().inodes.count(DEVICE, inode) > 1 {
+            self.shared(slot).demote();
+            self.settle(slot).await;
+        }
+    }
+
+    /// Stages a write, waiting for room as often as it must.
+    async fn write(&mut self, slot: u32) {
+        let appends = self.file(slot).is_some_and(|staged| staged.open.appends);
+        let len = self.rng.u64(1..3000);
+        let at = if appends {
+            APPEND
+        } else {
+            self.index * REGION_LEN + self.rng.u64(0..REGION_LEN - len)
+        };
+        let value = self.rng.u8(1..);
+        let mut done = 0;
+        while done < len {
+            let to = if appends { APPEND } else { at + done };
+            let staged = self.stage(slot, to, len - done, value);
+            done += staged;
+            if staged == 0 {
+                self.flush(slot).await;
+            }
+        }
+        if self.shared(slot).is_synchronous() {
+            self.flush(slot).await;
+        }
+    }
+
+    /// Stages what fits; returns how much that was.
+    fn stage(&mut self, slot: u32, at: u64, len: u64, value: u8) -> u64 {
+        let segment = Arc::clone(&self.segment);
+        let shared = segment.slot(slot).expect("a slot");
+        let now = self.handle.now();
+        let staged = self.files[slot as usize].as_mut().expect("open");
+        let Some(range) = staged.producer.reserve(shared, at, len) else { return 0 };
+        let len = range.end - range.start;
+        let ring_at = u64::from(slot) * LOG_LEN + staged.producer.ring_at(range.start);
+        let bytes = vec![value; usize::try_from(len).unwrap()];
+        copy::copy_in(&segment.arena()[usize::try_from(ring_at).unwrap()..], &bytes);
+        staged.producer.publish(shared, at, len);
+        self.model.borrow_mut().accept(staged.open.inode, at, &bytes);
+        staged.ages.push_back((staged.producer.head(), now));
+        if segment.shared().mark_dirty(slot as usize) {
+            self.raise(shm::LANES);
+        }
+        len
+    }
+
+    async fn flush(&mut self, slot: u32) {
+        let (upto, start) = (self.shared(slot).head(), self.handle.now());
+        assert_eq!(self.ask(Request::Flush { file: slot, upto }).await, Ok(0));
+        assert!(self.shared(slot).tail() >= upto);
+        let took = self.handle.now().saturating_since(start);
+        assert!(took <= FLUSH_TIME_MAX, "a flush took {took:?}");
+        self.take_error(slot);
+    }
+
+    fn take_error(&mut self, slot: u32) {
+        let taken = u32::from(self.shared(slot).take_error().is_some());
+        let staged = self.files[slot as usize].as_mut().expect("open");
+        staged.errors_taken += taken;
+        assert!(staged.errors_taken <= staged.open.failures.get(), "an error nobody had");
+    }
+
+    async fn close(&mut self, slot: u32) {
+        if self.file(slot).is_none() {
+            return;
+        }
+        assert_eq!(self.ask(Request::Close { file: slot }).await, Ok(0));
+        self.take_error(slot);
+        let staged = self.files[slot as usize].take().expect("open");
+        let failures = staged.open.failures.get();
+        assert_eq!(staged.errors_taken > 0, failures > 0, "{failures} errors");
+        assert_eq!(Rc::strong_count(&staged.open), 1, "the daemon has let go of the file");
+        self.node.shared().inodes.remove(DEVICE, staged.open.inode);
+        let (model, inode) = (self.model.borrow(), staged.open.inode);
+        if staged.open.appends {
+            model.check_appended(inode);
+        } else {
+            model.check_region(inode, self.index);
+        }
+    }
+
+    /// Reads the client's region through the daemon: it sees its own writes.
+    async fn read(&mut self, slot: u32) {
+        let staged = self.file(slot).expect("open");
+        let (inode, appends) = (staged.open.inode, staged.open.appends);
+        if appends {
+            return;
+        }
+        let (at, len) = (self.index * REGION_LEN, u32::try_from(REGION_LEN).unwrap());
+        let request = Request::Read { file: slot, at, len, arena_at: SCRATCH_AT };
+        let len = self.ask(request).await.expect("reads do not fail here");
+        let mut bytes = vec![0; usize::try_from(len).unwrap()];
+        copy::copy_out(&mut bytes, &self.segment.arena()[usize::try_from(SCRATCH_AT).unwrap()..]);
+        self.model.borrow().check_read(inode, self.index, &bytes);
+    }
+
+    /// Writes past the log, over what is staged. Errors are the request's own.
+    async fn write_through(&mut self, slot: u32) {
+        let staged = self.file(slot).expect("open");
+        let (open, len) = (Rc::clone(&staged.open), self.rng.u64(1..3000));
+        if open.appends {
+            return;
+        }
+        // Errors of staged writes are told apart from those of this write.
+        self.flush(slot).await;
+        let failures = open.failures.get();
+        let at = self.index * REGION_LEN + self.rng.u64(0..REGION_LEN - len);
+        let bytes = vec![self.rng.u8(1..); usize::try_from(len).unwrap()];
+        let scratch = usize::try_from(SCRATCH_AT).unwrap();
+        copy::copy_in(&self.segment.arena()[scratch..], &bytes);
+        self.model.borrow_mut().blur(open.inode, at, bytes.len());
+        let (arena_at, wanted) = (SCRATCH_AT, u32::try_from(len).unwrap());
+        let written = self.ask(Request::Write { file: slot, at, len: wanted, arena_at }).await;
+        let written = usize::try_from(written.unwrap_or(0)).unwrap();
+        self.model.borrow_mut().accept(open.inode, at, &bytes[..written]);
+        assert_eq!(written < bytes.len(), open.failures.get() > failures);
+        open.failures.set(failures);
+    }
+
+    /// Settles an inode: what anybody had accepted before is in the file.
+    async fn settle(&mut self, slot: u32) {
+        let inode = self.file(slot).expect("open").open.inode;
+        let stamp = self.model.borrow().stamp();
+        let request = Request::Settle { device: DEVICE, inode };
+        assert_eq!(self.ask(request).await, Ok(0));
+        assert!(self.shared(slot).is_synchronous());
+        self.model.borrow().check_settled(inode, stamp);
+    }
+
+    async fn ask(&mut self, request: Request) -> Result<u64, i64> {
+        let segment = Arc::clone(&self.segment);
+        let lane = segment.shared().lane(0).expect("a lane");
+        let entry = request.encode(self.requester.next());
+        let seq = self.requester.publish(lane, &entry.0).expect("one at a time");
+        self.raise(0);
+        let start = self.handle.now();
+        loop {
+            match Reply::phase_of(self.requester.state(lane, seq), seq) {
+                Some(Phase::Completed) => break,
+                Some(Phase::Acknowledged) => assert!(request.kind().is_acknowledged()),
+                None => {}
+            }
+            let waited = self.handle.now().saturating_since(start);
+            assert!(waited <= ANSWER_TIME_MAX, "{request:?} is not answered");
+            self.handle.sleep(Duration::from_micros(10)).await;
+        }
+        let value = i64::from_le_bytes(self.requester.take(lane, seq).to_le_bytes());
+        u64::try_from(value).map_err(|_| -value)
+    }
+
+    fn raise(&self, lane: usize) {
+        let (id, shared) = (self.session as usize, self.node.shared());
+        shared.ready[id].raise(lane, &shared.boards[self.executor], id);
+    }
+
+    /// Nothing stays staged for longer than promised.
+    fn check_ages(&mut self) {
+        let now = self.handle.now();
+        for slot in 0..SLOTS {
+            let tail = self.shared(slot).tail();
+            let Some(staged) = self.files[slot as usize].as_mut() else { continue };
+            while staged.ages.front().is_some_and(|(head, _)| *head <= tail) {
+                staged.ages.pop_front();
+            }
+            if let Some((_, since)) = staged.ages.front() {
+                let age = now.saturating_since(*since);
+                assert!(age <= STAGED_TIME_MAX, "staged for {age:?}");
+            }
+        }
+    }
+}

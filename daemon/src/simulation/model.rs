@@ -1,0 +1,120 @@
+//! What the files must hold: every accepted byte, in the order of acceptance.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use shm::staging::APPEND;
+
+use super::{CLIENTS, storage::Disk};
+
+/// A client writes only to its own region of a shared file.
+pub(super) const REGION_LEN: u64 = 4 << 10;
+
+/// The accepted bytes of every file.
+pub(super) struct Model {
+    disk: Rc<Disk>,
+    files: BTreeMap<u64, Vec<Byte>>,
+    stamp: u64,
+}
+
+/// The last byte accepted for a place in a file.
+#[derive(Clone, Copy, Default)]
+struct Byte {
+    value: u8,
+    /// When it was accepted; zero for never.
+    stamp: u64,
+}
+
+impl Model {
+    pub(super) fn new(disk: Rc<Disk>) -> Self {
+        Self { disk, files: BTreeMap::new(), stamp: 0 }
+    }
+
+    /// Notes bytes as accepted.
+    pub(super) fn accept(&mut self, inode: u64, at: u64, bytes: &[u8]) {
+        self.stamp += 1;
+        let file = self.files.entry(inode).or_default();
+        let at = if at == APPEND { file.len() } else { usize::try_from(at).unwrap() };
+        if file.len() < at + bytes.len() {
+            file.resize(at + bytes.len(), Byte::default());
+        }
+        for (byte, value) in file[at..].iter_mut().zip(bytes) {
+            *byte = Byte { value: *value, stamp: self.stamp };
+        }
+    }
+
+    /// Notes that bytes are being changed: until they are accepted, nothing is promised of them.
+    pub(super) fn blur(&mut self, inode: u64, at: u64, len: usize) {
+        self.accept(inode, at, &vec![0; len]);
+        let at = usize::try_from(at).unwrap();
+        let file = self.files.entry(inode).or_default();
+        file[at..at + len].iter_mut().for_each(|byte| byte.stamp = u64::MAX);
+    }
+
+    /// The present moment in the order of acceptance.
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Checks what a client has read of its region.
+    pub(super) fn check_read(&self, inode: u64, client: u64, bytes: &[u8]) {
+        let at = usize::try_from(client * REGION_LEN).unwrap();
+        self.compare(inode, at, bytes, self.stamp);
+    }
+
+    /// Checks what is stored of one client's region.
+    pub(super) fn check_region(&self, inode: u64, client: u64) {
+        let files = self.disk.files.borrow();
+        let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
+        let at = usize::try_from(client * REGION_LEN).unwrap();
+        self.compare(inode, at, stored.get(at..).unwrap_or_default(), self.stamp);
+    }
+
+    /// Checks a file that was only appended to.
+    pub(super) fn check_appended(&self, inode: u64) {
+        let files = self.disk.files.borrow();
+        let Some(stored) = files.get(&inode) else { return assert!(self.bytes(inode).is_empty()) };
+        if !stored.tainted.contains(&true) {
+            let expected: Vec<u8> = self.bytes(inode).iter().map(|byte| byte.value).collect();
+            assert!(stored.bytes == expected, "appended bytes are not those accepted");
+        }
+    }
+
+    /// Checks that what was accepted up to `stamp`, and not overwritten since, is stored.
+    pub(super) fn check_settled(&self, inode: u64, stamp: u64) {
+        if inode >= 100 {
+            return self.check_appended(inode);
+        }
+        let files = self.disk.files.borrow();
+        let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
+        for client in 0..CLIENTS {
+            let at = usize::try_from(client * REGION_LEN).unwrap();
+            self.compare(inode, at, stored.get(at..).unwrap_or_default(), stamp);
+        }
+    }
+
+    /// Checks everything.
+    pub(super) fn check_all(&self) {
+        for inode in self.files.keys() {
+            self.check_settled(*inode, self.stamp);
+        }
+    }
+
+    /// Compares a region, found as `found`, with what was accepted up to `stamp`.
+    fn compare(&self, inode: u64, at: usize, found: &[u8], stamp: u64) {
+        let files = self.disk.files.borrow();
+        let tainted = files.get(&inode).map_or(&[][..], |stored| &stored.tainted);
+        let region = self.bytes(inode).iter().enumerate().skip(at);
+        for (offset, byte) in region.take(usize::try_from(REGION_LEN).unwrap()) {
+            if byte.stamp == 0 || byte.stamp > stamp || found.get(offset - at) == Some(&byte.value)
+            {
+                continue;
+            }
+            let is_tainted = tainted.get(offset).is_some_and(|tainted| *tainted);
+            assert!(is_tainted, "byte {offset} of inode {inode} is not the one accepted last");
+        }
+    }
+
+    fn bytes(&self, inode: u64) -> &[Byte] {
+        self.files.get(&inode).map_or(&[], Vec::as_slice)
+    }
+}

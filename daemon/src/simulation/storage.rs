@@ -1,0 +1,171 @@
+//! Files in memory that take their time, finish in any order, and sometimes fail.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::Handle;
+use fastrand::Rng;
+use rustix::{fs::SeekFrom, io::Errno};
+use shm::copy;
+use uring::Buffers;
+
+use crate::{
+    names::{Answer, NameCall, OpenCall, Status},
+    storage::Storage,
+};
+
+/// Longest time an operation takes before, and after, it has its effect.
+const LATENCY_MAX_US: u64 = 60;
+pub(super) const DEVICE: u64 = 7;
+const REGULAR: u64 = 0o100_644;
+
+/// The storage of one simulated machine, seen from one executor.
+#[derive(Clone)]
+pub(super) struct SimStorage {
+    pub(super) disk: Rc<Disk>,
+    pub(super) handle: Handle,
+}
+
+/// What is stored, and what goes wrong.
+pub(super) struct Disk {
+    pub(super) files: RefCell<HashMap<u64, Stored>>,
+    pub(super) rng: RefCell<Rng>,
+    /// One in this many writes fails, and one is short; none when zero.
+    pub(super) fault_odds: u32,
+}
+
+/// A file.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub(super) bytes: Vec<u8>,
+    /// Bytes whose write failed: what stands there is not promised.
+    pub(super) tainted: Vec<bool>,
+}
+
+/// An open file.
+pub(super) struct Open {
+    pub(super) inode: u64,
+    pub(super) appends: bool,
+    /// A write is under way.
+    writing: Cell<bool>,
+    /// Writes that failed.
+    pub(super) failures: Cell<u32>,
+}
+
+impl Open {
+    pub(super) fn new(inode: u64, appends: bool) -> Rc<Self> {
+        Rc::new(Self { inode, appends, writing: Cell::new(false), failures: Cell::new(0) })
+    }
+}
+
+impl SimStorage {
+    async fn pause(&self) {
+        let us = self.disk.rng.borrow_mut().u64(0..LATENCY_MAX_US);
+        self.handle.sleep(Duration::from_micros(us)).await;
+    }
+
+    fn happens(&self) -> bool {
+        let odds = self.disk.fault_odds;
+        odds > 0 && self.disk.rng.borrow_mut().u32(0..odds) == 0
+    }
+
+    fn put(&self, open: &Open, at: u64, bytes: &[u8]) -> io::Result<usize> {
+        let mut files = self.disk.files.borrow_mut();
+        let stored = files.entry(open.inode).or_default();
+        let at = if open.appends { stored.bytes.len() } else { usize::try_from(at).unwrap() };
+        if self.happens() {
+            let end = at + bytes.len();
+            if stored.tainted.len() < end {
+                stored.tainted.resize(end, false);
+            }
+            stored.tainted[at..end].fill(true);
+            open.failures.set(open.failures.get() + 1);
+            return Err(if at % 2 == 0 { Errno::NOSPC } else { Errno::IO }.into());
+        }
+        let is_short = self.happens() && bytes.len() > 1;
+        let len =
+            if is_short { self.disk.rng.borrow_mut().usize(1..bytes.len()) } else { bytes.len() };
+        if stored.bytes.len() < at + len {
+            stored.bytes.resize(at + len, 0);
+        }
+        stored.bytes[at..at + len].copy_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+}
+
+impl Storage for SimStorage {
+    type File = Rc<Open>;
+
+    fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
+        let files = self.disk.files.borrow();
+        let size = files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64);
+        let mut words = [0; crate::names::STATUS_WORDS];
+        (words[0], words[1], words[2], words[7]) = (DEVICE, file.inode, REGULAR, size);
+        Ok(Status(words))
+    }
+
+    async fn read(&self, file: &Rc<Open>, at: u64, into: Buffers) -> io::Result<usize> {
+        self.pause().await;
+        let at = usize::try_from(at).unwrap();
+        let mut done = 0;
+        for buffer in into.as_slice() {
+            let files = self.disk.files.borrow();
+            let bytes = files.get(&file.inode).map_or(&[][..], |stored| &stored.bytes);
+            let rest = bytes.get(at + done..).unwrap_or_default();
+            done += copy::copy_in(buffer.bytes(), rest);
+        }
+        self.pause().await;
+        Ok(done)
+    }
+
+    async fn write(&self, file: &Rc<Open>, at: u64, from: Buffers) -> io::Result<usize> {
+        assert!(!file.writing.replace(true), "two writes to one file at a time");
+        self.pause().await;
+        let mut bytes = vec![0; from.len()];
+        let mut done = 0;
+        for buffer in from.as_slice() {
+            done += copy::copy_out(&mut bytes[done..], buffer.bytes());
+        }
+        let result = self.put(file, at, &bytes);
+        self.pause().await;
+        file.writing.set(false);
+        result
+    }
+
+    async fn sync(&self, _: &Rc<Open>, _: bool) -> io::Result<()> {
+        self.pause().await;
+        Ok(())
+    }
+
+    async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
+        self.pause().await;
+        let size = self.status(file)?.size();
+        let left = usize::try_from(size.saturating_sub(at)).unwrap();
+        Ok(left.min(len))
+    }
+
+    async fn truncate(&self, _: &Rc<Open>, _: u64) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn seek(&self, _: &Rc<Open>, _: SeekFrom) -> io::Result<u64> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn open(&self, _: OpenCall) -> io::Result<Rc<Open>> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn name(&self, _: NameCall) -> io::Result<Answer> {
+        Err(Errno::NOSYS.into())
+    }
+
+    fn describe(&self) -> String {
+        "simulation".to_owned()
+    }
+}

@@ -1,0 +1,54 @@
+//! Greetings, attachment, and the end.
+
+use daemon::{Error, control};
+use wire::{Greeting, Refusal, Role};
+
+use crate::{
+    client::{Client, dial, greet},
+    support::{Daemon, until},
+};
+
+#[test]
+fn other_versions_are_refused_by_name() {
+    let daemon = Daemon::start();
+    let greeting = Greeting { version: 99, role: Role::Client };
+    let (welcome, fds) = greet(&dial(daemon.folder()), greeting);
+    assert_eq!((welcome.session, welcome.version), (Err(Refusal::Version), wire::VERSION));
+    assert!(fds.is_empty());
+    daemon.stop();
+}
+
+#[test]
+fn daemon_ends_after_the_last_run_has_left() {
+    let daemon = Daemon::with(|config| config.stop_when_unattached = true);
+    let first = control::attach(daemon.folder()).expect("it serves");
+    let second = control::attach(daemon.folder()).expect("it serves");
+    drop(first);
+    assert_eq!(daemon.status()["sessions"], 0);
+    drop(second);
+    daemon.end();
+}
+
+#[test]
+fn ended_daemon_leaves_nothing_behind() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder().to_owned();
+    assert!(folder.join("job").symlink_metadata().is_ok());
+    let client = Client::connect(&folder);
+    control::ask(&folder, control::Control::Stop).expect("it serves");
+    client.expect_end();
+    until("the folder is empty", || {
+        std::fs::read_dir(&folder).is_ok_and(|mut d| d.next().is_none())
+    });
+    let asked = control::ask(&folder, control::Control::Status);
+    assert!(matches!(asked, Err(Error::Unreachable { .. })), "{asked:?}");
+    daemon.end();
+}
+
+#[test]
+fn second_daemon_in_a_folder_is_turned_away() {
+    let daemon = Daemon::start();
+    let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), || {});
+    assert!(matches!(second, Err(Error::Occupied { .. })), "{second:?}");
+    daemon.stop();
+}

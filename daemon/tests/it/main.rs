@@ -1,0 +1,11 @@
+//! The daemon as a whole: real sockets, real files, a client that may misbehave.
+
+#![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+mod client;
+mod hostile;
+mod life;
+mod names;
+mod requests;
+mod staging;
+mod support;

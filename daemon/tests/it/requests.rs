@@ -1,0 +1,149 @@
+//! Requests on files: reads, writes, positions, second openers, errors.
+
+use std::{
+    fs::{self, File},
+    os::fd::OwnedFd,
+    process::Command,
+};
+
+use daemon::{Choice, Idle};
+use wire::{FileFlags, Request};
+
+use crate::{
+    client::{Client, contents},
+    support::{Daemon, until},
+};
+
+const LOG: (u64, u64) = (0, 64 << 10);
+const SCRATCH_AT: u64 = 128 << 10;
+
+fn file_of(daemon: &Daemon, name: &str, bytes: &[u8]) -> File {
+    let path = daemon.folder().join(name);
+    fs::write(&path, bytes).expect("a file");
+    File::options().read(true).write(true).open(path).expect("a file")
+}
+
+#[test]
+fn reads_and_writes_pass_through_the_arena_after_what_is_staged() {
+    for engine in [Choice::Auto, Choice::Threads] {
+        let daemon = Daemon::with(|config| config.engine = engine);
+        let file = file_of(&daemon, "file", &[b'x'; 600_000]);
+        let mut client = Client::connect(daemon.folder());
+        client.register(1, &file, FileFlags::WRITABLE.with(FileFlags::READABLE), LOG);
+        client.stage(1, 10, b"staged");
+        let read = Request::Read { file: 1, at: 0, len: 500_000, arena_at: SCRATCH_AT };
+        assert_eq!(client.ask(read), Ok(500_000));
+        assert_eq!(client.arena(SCRATCH_AT, 20), *b"xxxxxxxxxxstagedxxxx");
+        let write = Request::Write { file: 1, at: 599_990, len: 20, arena_at: SCRATCH_AT };
+        assert_eq!(client.ask(write), Ok(20));
+        let tail = Request::Read { file: 1, at: 600_000, len: 4096, arena_at: 0 };
+        assert_eq!(client.ask(tail), Ok(10), "short at the end of the file");
+        assert_eq!(client.ask(Request::Fetch { file: 1, at: 0, len: 65536 }), Ok(65536));
+        assert_eq!(client.ask(Request::Fetch { file: 1, at: 65536, len: 65536 }), Ok(65536));
+        assert_eq!(client.ask(Request::Sync { file: 1 }), Ok(0));
+        assert_eq!(client.ask(Request::Datasync { file: 1 }), Ok(0));
+        assert_eq!(client.ask(Request::Close { file: 1 }), Ok(0));
+        let summary = daemon.stop();
+        assert_eq!((summary.bytes_delegated, summary.drain_errors), (20, 0));
+    }
+}
+
+#[test]
+fn positions_see_what_is_staged() {
+    let daemon = Daemon::start();
+    let file = file_of(&daemon, "file", b"0123456789");
+    let mut client = Client::connect(daemon.folder());
+    client.register(1, &file, FileFlags::WRITABLE, LOG);
+    client.stage(1, 10, b"ab");
+    let position = |offset, whence| Request::SetPosition { file: 1, offset, whence };
+    assert_eq!(client.ask(position(-1, 2)), Ok(11));
+    assert_eq!(client.ask(position(-13, 2)), Err(22));
+    assert_eq!(client.ask(position(5, 0)), Ok(5));
+    assert_eq!(client.ask(position(3, 3)), Ok(3), "data");
+    assert_eq!(client.ask(position(3, 4)), Ok(12), "the hole at the end");
+    assert_eq!(client.ask(position(12, 3)), Err(6));
+    client.stage(1, 12, b"c");
+    assert_eq!(client.ask(Request::Truncate { file: 1, path_len: 0, len: 4 }), Ok(0));
+    assert_eq!(contents(&daemon.folder().join("file")).expect("a file"), b"0123");
+    daemon.stop();
+}
+
+/// On two executors: the second opener's registration, and `Settle`, cross between them.
+#[test]
+fn second_opener_finds_everything_drained() {
+    let daemon = Daemon::with(|config| config.cores = vec![0, 0]);
+    let file = file_of(&daemon, "shared", b"");
+    let (mut first, mut second) =
+        (Client::connect(daemon.folder()), Client::connect(daemon.folder()));
+    assert_ne!(first.welcome.executor, second.welcome.executor);
+    first.register(1, &file, FileFlags::WRITABLE, LOG);
+    first.stage(1, 0, b"first");
+    assert!(!first.slot(1).is_synchronous());
+    let stat = rustix::fs::fstat(&file).expect("open");
+    first.job.shared().inodes.add(stat.st_dev, stat.st_ino);
+    let settle = Request::Settle { device: stat.st_dev, inode: stat.st_ino };
+    assert_eq!(second.ask(settle), Ok(0));
+    assert_eq!(contents(&daemon.folder().join("shared")).expect("a file"), b"first");
+    assert!(first.slot(1).is_synchronous());
+    second.register(7, &file, FileFlags::READABLE, (0, 0));
+    until("both are demoted", || second.slot(7).is_synchronous());
+    daemon.stop();
+}
+
+#[test]
+fn every_idle_policy_serves() {
+    for idle in [Idle::Interrupt, Idle::Park, Idle::Spin] {
+        let daemon = Daemon::with(|config| config.idle = idle);
+        let mut client = Client::connect(daemon.folder());
+        for _ in 0..100 {
+            assert_eq!(client.ask(Request::Nothing), Ok(0));
+        }
+        assert_eq!(daemon.stop().requests["nothing"], 100);
+    }
+}
+
+#[test]
+fn full_disk_is_owed_once_and_later_writes_go_on() {
+    let dir = tempfile::TempDir::new().expect("a temporary folder");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(dir.path())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: a small tmpfs cannot be mounted");
+        return;
+    }
+    let daemon = Daemon::start();
+    let path = dir.path().join("full");
+    let file = File::create(&path).expect("a file");
+    let mut client = Client::connect(daemon.folder());
+    client.register(1, &file, FileFlags::WRITABLE, LOG);
+    client.stage_all(1, 0, &[5; 128 << 10]);
+    client.flush(1);
+    assert_eq!(client.slot(1).take_error(), Some(28));
+    assert_eq!(client.slot(1).take_error(), None);
+    client.stage_all(1, 0, b"goes on");
+    client.flush(1);
+    assert_eq!(client.slot(1).take_error(), None);
+    assert_eq!(contents(&path).expect("a file")[..7], *b"goes on");
+    assert_eq!(client.ask(Request::Close { file: 1 }), Ok(0));
+    assert!(daemon.stop().drain_errors > 0);
+    drop(OwnedFd::from(file));
+    let unmounted = Command::new("umount").arg(dir.path()).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn sessions_that_find_no_memory_are_refused() {
+    use wire::{Greeting, Refusal, Role};
+    let daemon = Daemon::with(|config| config.memory = 2 << 20);
+    let (first, _second) = (Client::connect(daemon.folder()), Client::connect(daemon.folder()));
+    let greet = || {
+        let socket = crate::client::dial(daemon.folder());
+        crate::client::greet(&socket, Greeting::new(Role::Client)).0.session
+    };
+    assert_eq!(greet(), Err(Refusal::Full));
+    drop(first);
+    until("there is room again", || greet().is_ok());
+    daemon.stop();
+}

@@ -1,0 +1,73 @@
+//! A daemon on a thread of the test, and waiting with a deadline.
+
+use std::{
+    path::Path,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use daemon::{Choice, Config, Error, Idle, Summary, control};
+use tempfile::TempDir;
+
+/// The longest any test waits for one thing.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A daemon that serves in a folder of its own.
+pub(crate) struct Daemon {
+    dir: TempDir,
+    thread: Option<JoinHandle<Result<Summary, Error>>>,
+}
+
+impl Daemon {
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// Starts a daemon whose configuration was changed by `change`.
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let dir = TempDir::new().expect("a temporary folder");
+        let mut config = Config::new(dir.path().to_owned());
+        config.engine = Choice::Auto;
+        config.idle = Idle::Park;
+        config.staging = 1 << 20;
+        change(&mut config);
+        let (tell, ready) = mpsc::channel();
+        let serve = move || daemon::serve(config, move || tell.send(()).expect("the test waits"));
+        let thread = Some(thread::spawn(serve));
+        ready.recv_timeout(DEADLINE).expect("the daemon listens");
+        Self { dir, thread }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let answer = control::ask(self.folder(), control::Control::Status).expect("it serves");
+        serde_json::from_str(&answer).expect("JSON")
+    }
+
+    /// Stops the daemon and returns what it has done.
+    pub(crate) fn stop(self) -> Summary {
+        control::ask(self.folder(), control::Control::Stop).expect("it serves");
+        self.end()
+    }
+
+    /// Waits for the daemon to end by itself.
+    pub(crate) fn end(mut self) -> Summary {
+        let thread = self.thread.take().expect("it was started");
+        until("the daemon ends", || thread.is_finished());
+        thread.join().expect("no panic").expect("no error")
+    }
+}
+
+/// Waits until `condition` holds.
+#[expect(clippy::disallowed_methods, reason = "a test may look again after a while")]
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "not before the deadline: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
