@@ -6,6 +6,8 @@
 use std::{
     collections::BTreeMap,
     env,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -35,7 +37,10 @@ impl Daemon {
     /// returns.
     pub(crate) fn start(idle: &str, core: Option<usize>) -> anyhow::Result<Self> {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
-        let folder = TempDir::with_prefix("kakehi-bench-")?;
+        let folder = tempfile::Builder::new()
+            .prefix("kakehi-bench-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
         let mut command = command(&program, &folder);
         command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
         if let Some(core) = core {

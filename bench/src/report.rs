@@ -58,8 +58,14 @@ impl Report {
                 let (median, min, max) = (round(median), round(min), round(max));
                 self.ratios.push(Ratio { name, median, min, max });
             }
+            // A row of this name, for the rate, has said so already.
+            Err(_) if self.has_skipped(&name) => {}
             Err(skipped) => self.rows.push(Row::Skipped { case: name, skipped }),
         }
+    }
+
+    fn has_skipped(&self, name: &str) -> bool {
+        self.rows.iter().any(|row| matches!(row, Row::Skipped { case, .. } if case == name))
     }
 }
 
@@ -110,7 +116,8 @@ mod tests {
         };
         report.row("a", "ns", Spread::of([1.0, 2.00004]).ok_or_else(String::new));
         report.ratio("b", Err("no daemon".to_owned()));
-        report.ratio("c", Ok(Spread::exactly(2.0)));
+        report.ratio("b", Err("no daemon".to_owned()));
+        report.ratio("c", Ok(Spread { median: 2.0, min: 2.0, max: 2.0 }));
 
         let json = serde_json::to_value(&report).expect("JSON");
         assert_eq!(

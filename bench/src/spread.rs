@@ -18,11 +18,6 @@ impl Spread {
         let lower = *values.get((values.len() - 1) / 2)?;
         Some(Self { median: f64::midpoint(lower, upper), min, max })
     }
-
-    /// A value known exactly, or computed from medians.
-    pub(crate) const fn exactly(value: f64) -> Self {
-        Self { median: value, min: value, max: value }
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, ErrorKind, Read as _, Write as _},
+    io::{self, BufRead as _, Read as _, Write as _},
     os::fd::RawFd,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -38,7 +37,7 @@ pub(crate) struct Args {
 /// Answers the jobs on standard input until it ends.
 pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
     pin(args.core)?;
-    let mut worker = Worker { buffer: Vec::new(), random: fastrand::Rng::with_seed(SEED) };
+    let mut worker = Worker { buffer: Vec::new() };
     for line in io::stdin().lock().lines() {
         let done = line?.parse().and_then(|job| worker.run(&job));
         let answer = Answer(done.map_err(|why| format!("{why:#}")));
@@ -59,13 +58,13 @@ pub(crate) fn pin(core: Option<usize>) -> anyhow::Result<()> {
 
 struct Worker {
     buffer: Vec<u8>,
-    random: fastrand::Rng,
 }
 
 impl Worker {
     fn run(&mut self, job: &Job) -> anyhow::Result<Sample> {
-        while self.buffer.len() < job.size {
-            self.buffer.push(self.random.u8(..));
+        if let Some(missing) = job.size.checked_sub(self.buffer.len()) {
+            self.buffer.extend(std::iter::repeat_n(0, missing));
+            fastrand::Rng::with_seed(SEED).fill(&mut self.buffer);
         }
         match job.verb {
             Verb::Write | Verb::Burst => self.write(job),
@@ -157,12 +156,4 @@ impl Timer {
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Removes a file that may not be there.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
-        _ => Ok(()),
-    }
 }

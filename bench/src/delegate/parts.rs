@@ -25,7 +25,7 @@ use shm::{
     Board, Ready,
     lane::{Lane, Requester, Responder},
 };
-use uring::{EpollParker, SystemClock};
+use uring::{Events, SystemClock};
 use wire::{Entry, Phase, Reply, Request};
 
 use crate::{machine::Cores, report::Report, spread::Spread, worker::pin};
@@ -192,7 +192,7 @@ impl Source for Quiet {
 /// A turn of an executor that spins, ns.
 fn turn() -> anyhow::Result<f64> {
     let config = executor::Config { idle: Idle::Spin, ..executor::Config::default() };
-    let park = Box::new(EpollParker::new()?);
+    let park = Box::new(Events::new()?.parker());
     let mut executor = Executor::new(Rc::new(SystemClock), park, config);
     executor.handle().add_source(Box::new(Quiet));
     let start = Instant::now();

@@ -92,7 +92,8 @@ impl Place {
     /// Writes the file to read, and waits until it is clean: no write-back is to disturb the rest.
     fn fill(&self) -> io::Result<()> {
         let mut random = fastrand::Rng::with_seed(SEED);
-        let block: Vec<u8> = (0..BLOCK).map(|_| random.u8(..)).collect();
+        let mut block = vec![0; BLOCK];
+        random.fill(&mut block);
         let mut file = File::create_new(self.to_read())?;
         for _ in 0..READ_FILE / BLOCK {
             file.write_all(&block)?;
