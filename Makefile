@@ -37,7 +37,7 @@ clippy:
 	else echo "1 SKIPPED: clippy: this Rust has none"; fi
 
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WHOLE) --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc $(WHOLE) --no-deps --document-private-items
 
 unit:
 	$(CARGO) test $(WHOLE) --exclude e2e

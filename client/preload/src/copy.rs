@@ -4,6 +4,7 @@ use client::Reason;
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
 
 use crate::{
+    bits::counted,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
@@ -52,7 +53,7 @@ pub(crate) fn before(from: c_int, out: c_int) {
 /// Counts what the kernel moved.
 pub(crate) fn moved(out: c_int, outcome: Outcome) -> Outcome {
     if let (Some(client), Ok(len)) = (client(), outcome) {
-        client.count_undelegated(out, Reason::KernelCopy, len.cast_unsigned());
+        client.count_undelegated(out, Reason::KernelCopy, counted(len));
     }
     outcome
 }

@@ -9,6 +9,7 @@ use client::Client;
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
 
 use crate::{
+    bits::returned,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, Word, blocking, kernel},
@@ -55,7 +56,7 @@ interpose! {
 pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> Outcome {
     match target(fd, buffer, len) {
         // SAFETY: as the caller promises.
-        Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(usize::cast_signed),
+        Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(returned),
         // SAFETY: as the caller promises.
         None => unsafe { blocking!(SYS_read, fd, buffer, len) },
     }
@@ -69,7 +70,7 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
 pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> Outcome {
     match target(fd, data, len) {
         // SAFETY: as the caller promises.
-        Some(client) => client.write(fd, unsafe { bytes(data, len) }).map(usize::cast_signed),
+        Some(client) => client.write(fd, unsafe { bytes(data, len) }).map(returned),
         // SAFETY: as the caller promises.
         None => unsafe { blocking!(SYS_write, fd, data, len) },
     }
@@ -89,7 +90,7 @@ pub(crate) unsafe fn read_into_at(
     match (target(fd, buffer, len), u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
-            client.read_at(fd, unsafe { room(buffer, len) }, at).map(usize::cast_signed)
+            client.read_at(fd, unsafe { room(buffer, len) }, at).map(returned)
         }
         // SAFETY: as the caller promises.
         _ => unsafe { blocking!(SYS_pread64, fd, buffer, len, at) },
@@ -110,7 +111,7 @@ pub(crate) unsafe fn write_from_at(
     match (target(fd, data, len), u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
-            client.write_at(fd, unsafe { bytes(data, len) }, at).map(usize::cast_signed)
+            client.write_at(fd, unsafe { bytes(data, len) }, at).map(returned)
         }
         // SAFETY: as the caller promises.
         _ => unsafe { blocking!(SYS_pwrite64, fd, data, len, at) },

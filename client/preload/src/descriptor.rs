@@ -7,6 +7,7 @@ use client::{Client, Errno, Reason};
 use libc::{c_int, c_uint};
 
 use crate::{
+    bits::{counted, signed, unsigned},
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, blocking, kernel},
@@ -115,7 +116,7 @@ fn duplicated(old: c_int, new: c_int) {
 }
 
 pub(crate) fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
-    let closes = flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC == 0;
+    let closes = unsigned(flags) & libc::CLOSE_RANGE_CLOEXEC == 0;
     let own = match client() {
         Some(client) if closes && first <= last => client.close_range(first, last),
         _ => None,
@@ -150,7 +151,7 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
         libc::F_GETFL => match client.flags(fd) {
-            Some(flags) => Ok(flags.cast_signed()),
+            Some(flags) => Ok(signed(flags)),
             None => kernel(),
         },
         libc::F_SETFL => {
@@ -176,25 +177,24 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
 
 /// The client keeps to the flags of `open`; with others, the kernel serves the file.
 fn leave_when_flags_change(client: &'static Client, fd: c_int, flags: usize) {
-    let kept = (libc::O_APPEND | libc::O_DIRECT).cast_unsigned() as usize;
-    // SAFETY: no pointers.
-    let now = client.flags(fd).map_or_else(
-        || unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.map_or(0, isize::cast_unsigned),
-        |flags| flags as usize,
-    );
-    if (now ^ flags) & kept != 0 {
+    const KEPT: usize = (libc::O_APPEND | libc::O_DIRECT) as usize;
+    if (flags_of(client, fd) ^ flags) & KEPT != 0 {
         client.leave(fd, Reason::Unsupported);
     }
 }
 
 /// Whether the program may write to what `fd` refers to.
 pub(crate) fn is_writable(client: &'static Client, fd: c_int) -> bool {
-    // SAFETY: no pointers.
-    let flags = client.flags(fd).map_or_else(
-        || number(unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.unwrap_or(0)).unwrap_or(0),
-        u32::cast_signed,
-    );
-    flags & libc::O_ACCMODE != libc::O_RDONLY
+    flags_of(client, fd) & libc::O_ACCMODE as usize != libc::O_RDONLY as usize
+}
+
+/// `F_GETFL`; zero when there is no such descriptor.
+pub(crate) fn flags_of(client: &'static Client, fd: c_int) -> usize {
+    match client.flags(fd) {
+        Some(flags) => flags as usize,
+        // SAFETY: no pointers.
+        None => unsafe { kernel!(SYS_fcntl, fd, libc::F_GETFL) }.map_or(0, counted),
+    }
 }
 
 /// Sets `errno` and answers -1.

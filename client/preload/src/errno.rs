@@ -3,7 +3,7 @@
 use client::Errno;
 use libc::c_int;
 
-use crate::kernel::Outcome;
+use crate::{bits::returned, kernel::Outcome};
 
 /// A C function's return value.
 pub(crate) trait Answer: Sized {
@@ -52,14 +52,7 @@ impl Value for isize {
 
 impl Value for usize {
     fn value(self) -> isize {
-        self.cast_signed()
-    }
-}
-
-impl Value for u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
-    fn value(self) -> isize {
-        self as isize
+        returned(self)
     }
 }
 

@@ -1,114 +1,88 @@
 //! `execl` and its like: arguments that follow each other instead of an array.
 //!
-//! Rust cannot define functions with `...`, so a few instructions make the array: they put the
-//! register arguments right below those on the stack, where the caller's convention makes the two
-//! one list, and pass its address on.
+//! Rust cannot define functions with `...`, but a fixed number of arguments is passed in the same
+//! places (see `interpose`). So these take as many as any program lists, and look at no more than
+//! the program gave: the list ends with a null pointer. What lies behind that is never used, which
+//! is why its type is [`MaybeUninit`].
 
-use core::arch::global_asm;
+use core::{mem::MaybeUninit, ptr};
 
+use client::Errno;
 use libc::{c_char, c_int};
 
 use crate::{
+    descriptor::refuse,
     errno::answer,
     process::{Strings, environ, execute, execute_found},
 };
 
-/// As `execl`, with the arguments in an array.
-///
-/// # Safety
-///
-/// `path` is null or a C string; `arguments` are C strings up to a null pointer.
-unsafe extern "C" fn execl_listed(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as the caller promises; `environ` is libc's.
-    answer(unsafe { execute(path, arguments, environ) })
+/// An argument that the program may have given.
+type Perhaps = MaybeUninit<*const c_char>;
+
+/// Arguments that can be listed. More are refused: half a KiB of the caller's stack is certain to
+/// be there.
+const LISTED: usize = 64;
+
+/// Defines functions of a path and a list, which is handed to the body as an array that has an end.
+macro_rules! listing {
+    ($(fn $name:ident($path:ident, $list:ident) $body:block)+) => {
+        $(listing! {
+            @one $name $path $list $body
+                p00, p01, p02, p03, p04, p05, p06, p07, p08, p09, p10, p11, p12, p13, p14, p15,
+                p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, p26, p27, p28, p29, p30, p31,
+                p32, p33, p34, p35, p36, p37, p38, p39, p40, p41, p42, p43, p44, p45, p46, p47,
+                p48, p49, p50, p51, p52, p53, p54, p55, p56, p57, p58, p59, p60, p61, p62, p63,
+        })+
+    };
+    (@one $name:ident $path:ident $list:ident $body:block $($argument:ident),+ $(,)?) => {
+        #[unsafe(no_mangle)]
+        #[expect(clippy::too_many_arguments, reason = "they stand for `...`")]
+        unsafe extern "C" fn $name($path: *const c_char, $($argument: Perhaps),+) -> c_int {
+            let $list: [Perhaps; LISTED] = [$($argument),+];
+            $body
+        }
+    };
 }
 
-/// As `execlp`, with the arguments in an array.
-///
-/// # Safety
-///
-/// As [`execl_listed`].
-unsafe extern "C" fn execlp_listed(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as the caller promises; `environ` is libc's.
-    unsafe { execute_found(file, arguments, environ) }
-}
-
-/// As `execle`, with the arguments in an array, and the variables' address behind their end.
-///
-/// # Safety
-///
-/// As [`execl_listed`]; the variables are C strings up to a null pointer.
-unsafe extern "C" fn execle_listed(path: *const c_char, arguments: Strings) -> c_int {
-    let mut end = arguments;
-    // SAFETY: the list has not ended before `end`.
-    while !unsafe { end.read() }.is_null() {
-        // SAFETY: there is one more behind an element that is not the last.
-        end = unsafe { end.add(1) };
+listing! {
+    fn execl(path, list) {
+        // SAFETY: the C caller promises a list.
+        match unsafe { end_of(&list) } {
+            // SAFETY: the list has an end; `environ` is libc's.
+            Some(_) => answer(unsafe { execute(path, list.as_ptr().cast(), environ) }),
+            None => refuse(Errno::TOOBIG),
+        }
     }
-    // SAFETY: `execle` has one more argument behind the end of the list.
-    let variables = unsafe { end.add(1).cast::<Strings>().read() };
-    // SAFETY: as the caller promises.
-    answer(unsafe { execute(path, arguments, variables) })
+
+    fn execlp(file, list) {
+        // SAFETY: the C caller promises a list.
+        match unsafe { end_of(&list) } {
+            // SAFETY: the list has an end; `environ` is libc's.
+            Some(_) => unsafe { execute_found(file, list.as_ptr().cast(), environ) },
+            None => refuse(Errno::TOOBIG),
+        }
+    }
+
+    fn execle(path, list) {
+        // SAFETY: the C caller promises a list, and the variables behind its end.
+        match unsafe { end_of(&list) }.and_then(|end| list.get(end + 1)) {
+            Some(variables) => {
+                // SAFETY: the caller gave it.
+                let variables: Strings = unsafe { variables.assume_init() }.cast();
+                // SAFETY: the list has an end.
+                answer(unsafe { execute(path, list.as_ptr().cast(), variables) })
+            }
+            None => refuse(Errno::TOOBIG),
+        }
+    }
 }
 
-// On entry `rdi` is the path; `rsi`, `rdx`, `rcx`, `r8`, `r9` and then the stack above the return
-// address hold the arguments. Five pushes in its place and the return address below them keep the
-// stack aligned to 16 bytes at the call. It returns only when the program could not be started.
-#[cfg(target_arch = "x86_64")]
-macro_rules! listed {
-    ($name:literal, $function:ident) => {
-        global_asm!(
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ", @function"),
-            concat!($name, ":"),
-            "endbr64",
-            "pop r10",
-            "push r9",
-            "push r8",
-            "push rcx",
-            "push rdx",
-            "push rsi",
-            "mov rsi, rsp",
-            "push r10",
-            "call {function}",
-            "pop r10",
-            "add rsp, 40",
-            "push r10",
-            "ret",
-            concat!(".size ", $name, ", . - ", $name),
-            function = sym $function,
-        );
-    };
+/// Where the list ends; `None` when it is longer than can be seen.
+///
+/// # Safety
+///
+/// All up to the first null pointer was given by the program.
+unsafe fn end_of(list: &[Perhaps; LISTED]) -> Option<usize> {
+    // SAFETY: the search ends at the null pointer.
+    list.iter().position(|argument| unsafe { argument.assume_init() } == ptr::null())
 }
-
-// On entry `x0` is the path; `x1` to `x7` and then the stack hold the arguments. The seven go right
-// below the stack's, the frame record below them.
-#[cfg(target_arch = "aarch64")]
-macro_rules! listed {
-    ($name:literal, $function:ident) => {
-        global_asm!(
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ", @function"),
-            concat!($name, ":"),
-            "hint #34",
-            "sub sp, sp, #80",
-            "stp x29, x30, [sp]",
-            "mov x29, sp",
-            "str x1, [sp, #24]",
-            "stp x2, x3, [sp, #32]",
-            "stp x4, x5, [sp, #48]",
-            "stp x6, x7, [sp, #64]",
-            "add x1, sp, #24",
-            "bl {function}",
-            "ldp x29, x30, [sp]",
-            "add sp, sp, #80",
-            "ret",
-            concat!(".size ", $name, ", . - ", $name),
-            function = sym $function,
-        );
-    };
-}
-
-listed!("execl", execl_listed);
-listed!("execlp", execlp_listed);
-listed!("execle", execle_listed);

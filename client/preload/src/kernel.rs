@@ -32,25 +32,42 @@ pub(crate) trait Word: Copy {
     fn word(self) -> usize;
 }
 
-macro_rules! words {
-    ($($type:ty)*) => {$(
-        impl Word for $type {
-            #[inline]
-            #[allow(
-                clippy::cast_sign_loss,
-                clippy::cast_possible_truncation,
-                clippy::cast_lossless,
-                trivial_numeric_casts,
-                reason = "a register holds the bits; 64-bit machines only; the type varies"
-            )]
-            fn word(self) -> usize {
-                self as usize
-            }
-        }
-    )*};
+impl Word for i32 {
+    #[inline]
+    fn word(self) -> usize {
+        (self as isize).word()
+    }
 }
 
-words!(i32 u32 i64 u64 isize usize);
+impl Word for u32 {
+    #[inline]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
+impl Word for i64 {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+    fn word(self) -> usize {
+        (self as isize).word()
+    }
+}
+
+impl Word for isize {
+    #[inline]
+    #[expect(clippy::cast_sign_loss, reason = "a register holds the bits")]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
+impl Word for usize {
+    #[inline]
+    fn word(self) -> usize {
+        self
+    }
+}
 
 impl<T> Word for *const T {
     #[inline]

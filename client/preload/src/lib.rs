@@ -12,6 +12,9 @@
 #![no_std]
 
 mod asynchronous;
+mod attributes;
+mod bits;
+mod cookie;
 mod copy;
 mod create;
 mod data;

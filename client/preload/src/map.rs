@@ -4,7 +4,11 @@ use client::Reason;
 use libc::{c_int, c_void, off_t, size_t};
 
 use crate::{
-    descriptor::is_writable, errno::set, interpose::interpose, kernel::kernel, start::client,
+    descriptor::is_writable,
+    errno::set,
+    interpose::interpose,
+    kernel::{Word, kernel},
+    start::client,
 };
 
 interpose! {
@@ -15,7 +19,7 @@ interpose! {
             before(fd);
         }
         match kernel!(SYS_mmap, hint, len, protection, flags, fd, at) {
-            Ok(address) => core::ptr::with_exposed_provenance_mut(address.cast_unsigned()),
+            Ok(address) => core::ptr::with_exposed_provenance_mut(Word::word(address)),
             Err(errno) => {
                 set(errno);
                 libc::MAP_FAILED

@@ -4,9 +4,10 @@ use client::Errno;
 use libc::{AT_FDCWD, c_char, c_int, c_uint};
 
 use crate::{
+    bits::unsigned,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking, kernel},
+    kernel::{Outcome, blocking},
     start::{client, text},
 };
 
@@ -49,17 +50,7 @@ pub(crate) unsafe fn open_at(
     };
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
-    client.open(dir, path, flags.cast_unsigned(), mode)
-}
-
-/// Opens a file that is not delegated.
-///
-/// # Safety
-///
-/// `path` is a C string.
-pub(crate) unsafe fn open_undelegated(path: *const c_char, flags: c_int) -> Outcome<c_int> {
-    // SAFETY: the caller vouches for `path`.
-    number(unsafe { kernel!(SYS_openat, AT_FDCWD, path, flags, 0_u32) }?)
+    client.open(dir, path, unsigned(flags), mode)
 }
 
 /// A descriptor that the kernel returned.

@@ -1,9 +1,10 @@
 //! The file position.
 
-use client::Client;
+use client::{Client, Errno};
 use libc::{SEEK_CUR, SEEK_SET, c_int, off_t};
 
 use crate::{
+    bits::unsigned,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
@@ -20,7 +21,8 @@ interpose! { safe:
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     match client() {
         Some(client) if client.is_delegated(fd) => {
-            client.seek(fd, offset, whence.cast_unsigned()).map(|at| at.cast_signed() as isize)
+            let at = client.seek(fd, offset, unsigned(whence))?;
+            isize::try_from(at).map_err(|_| Errno::OVERFLOW)
         }
         // SAFETY: no pointers.
         _ => unsafe { kernel!(SYS_lseek, fd, offset, whence) },
@@ -32,7 +34,8 @@ pub(crate) fn publish(client: &'static Client, fd: c_int) {
     if !client.is_delegated(fd) {
         return;
     }
-    if let Ok(at) = client.seek(fd, 0, SEEK_CUR.cast_unsigned()) {
+    let position = client.seek(fd, 0, unsigned(SEEK_CUR));
+    if let Ok(at) = position.map(|at| isize::try_from(at).unwrap_or(isize::MAX)) {
         // SAFETY: no pointers. What cannot be set was never counted from.
         let _: Outcome = unsafe { kernel!(SYS_lseek, fd, at, SEEK_SET) };
     }

@@ -5,6 +5,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 use libc::{c_int, c_long, c_uint};
 
 use crate::{
+    bits::unsigned,
     copy, data, descriptor,
     errno::answer,
     interpose::interpose,
@@ -48,7 +49,7 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_lseek => position::seek(fd, b as i64, c as c_int),
             libc::SYS_close => descriptor::close_number(fd),
             libc::SYS_close_range => {
-                descriptor::close_numbers(fd.cast_unsigned(), b as c_uint, c as c_int)
+                descriptor::close_numbers(unsigned(fd), b as c_uint, c as c_int)
             }
             libc::SYS_dup => descriptor::copy_number(fd).map(|new| new as isize),
             libc::SYS_dup3 => {

@@ -185,13 +185,17 @@ fn plain(status: &Status) -> libc::stat {
     out.st_uid = status.user;
     out.st_gid = status.group;
     out.st_rdev = status.special_device;
-    out.st_size = status.size.cast_signed();
-    out.st_blksize = status.block_size.cast_signed();
-    out.st_blocks = status.block_count.cast_signed();
+    out.st_size = long(status.size);
+    out.st_blksize = long(status.block_size);
+    out.st_blocks = long(status.block_count);
     (out.st_atime, out.st_atime_nsec) = (status.accessed.0, status.accessed.1.into());
     (out.st_mtime, out.st_mtime_nsec) = (status.modified.0, status.modified.1.into());
     (out.st_ctime, out.st_ctime_nsec) = (status.changed.0, status.changed.1.into());
     out
+}
+
+fn long(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn extended(status: &Status) -> libc::statx {

@@ -1,1 +1,328 @@
-//! Streams.
+//! Streams that are opened and closed.
+//!
+//! libc's streams do not call the `write` that a program would. So a stream that may stage writes is
+//! one with [callbacks](crate::cookie); everything that works on streams then works on it. What is
+//! only read, and what is not ours, gets a plain stream over the same descriptor.
+
+use core::ptr;
+
+use client::{Client, Errno, Reason};
+use libc::{AT_FDCWD, FILE, c_char, c_int};
+
+use crate::{
+    cookie,
+    descriptor::{close_number, control, duplicate, flags_of, forget, refuse},
+    errno::{last, set},
+    interpose::{interpose, next},
+    kernel::Outcome,
+    open::open_at,
+    start::{client, text},
+    stat::settle_path,
+};
+
+interpose! {
+    fn fopen|fopen64|_IO_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        stream_or_null(match client() {
+            Some(client) => open(client, path, mode),
+            None => Ok(plain_fopen(path, mode)),
+        })
+    }
+
+    fn fdopen|_IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        stream_or_null(match (client(), Mode::parse(mode)) {
+            (Some(client), Some(parsed)) => over(client, fd, parsed, mode),
+            _ => Ok(plain_fdopen(fd, mode)),
+        })
+    }
+
+    fn freopen|freopen64(
+        path: *const c_char, mode: *const c_char, stream: *mut FILE,
+    ) -> *mut FILE {
+        stream_or_null(match client() {
+            Some(client) => reopen(client, path, mode, stream),
+            None => Ok(plain_freopen(path, mode, stream)),
+        })
+    }
+
+    fn fclose|_IO_fclose(stream: *mut FILE) -> c_int {
+        match client() {
+            Some(client) => close(client, stream),
+            None => plain_fclose(stream),
+        }
+    }
+
+    fn pclose(stream: *mut FILE) -> c_int {
+        forget(libc::fileno(stream));
+        next!(pclose(stream => *mut FILE) -> c_int)
+    }
+}
+
+/// What the mode of `fopen` says.
+#[derive(Clone, Copy)]
+pub(crate) struct Mode {
+    /// `O_*` bits of the file.
+    pub(crate) flags: c_int,
+    /// A character set is named, so the stream is one of wide characters.
+    has_charset: bool,
+}
+
+impl Mode {
+    /// Reads a mode; `None` when libc would refuse it.
+    ///
+    /// # Safety
+    ///
+    /// `mode` is null or a C string.
+    unsafe fn parse(mode: *const c_char) -> Option<Self> {
+        // SAFETY: as the caller promises.
+        let (first, rest) = unsafe { text(mode) }?.to_bytes().split_first()?;
+        let mut flags = match first {
+            b'r' => libc::O_RDONLY,
+            b'w' => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
+            b'a' => libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
+            _ => return None,
+        };
+        for letter in rest.iter().take_while(|letter| **letter != b',') {
+            match letter {
+                b'+' => flags = flags & !libc::O_ACCMODE | libc::O_RDWR,
+                b'x' => flags |= libc::O_EXCL,
+                b'e' => flags |= libc::O_CLOEXEC,
+                _ => {}
+            }
+        }
+        Some(Self { flags, has_charset: rest.contains(&b',') })
+    }
+
+    pub(crate) fn is_writable(self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_RDONLY
+    }
+
+    pub(crate) fn is_readable(self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_WRONLY
+    }
+
+    pub(crate) fn appends(self) -> bool {
+        self.flags & libc::O_APPEND != 0
+    }
+}
+
+/// As `fopen(3)`.
+///
+/// # Safety
+///
+/// `path` and `mode` are null or C strings.
+unsafe fn open(
+    client: &'static Client,
+    path: *const c_char,
+    mode: *const c_char,
+) -> Outcome<*mut FILE> {
+    // SAFETY: as the caller promises.
+    let Some(parsed) = (unsafe { Mode::parse(mode) }).filter(|parsed| !parsed.has_charset) else {
+        // SAFETY: as the caller promises.
+        return Ok(unsafe { plain_fopen(path, mode) });
+    };
+    // SAFETY: as the caller promises.
+    let fd = unsafe { open_at(AT_FDCWD, path, parsed.flags, 0o666) }?;
+    // SAFETY: as the caller promises.
+    unsafe { over(client, fd, parsed, mode) }.inspect_err(|_| {
+        // The stream's failure is what the program hears of.
+        match close_number(fd) {
+            Ok(_) | Err(_) => {}
+        }
+    })
+}
+
+/// As `fdopen(3)`.
+///
+/// # Safety
+///
+/// `mode` is the C string that `parsed` was read from.
+unsafe fn over(
+    client: &'static Client,
+    fd: c_int,
+    parsed: Mode,
+    mode: *const c_char,
+) -> Outcome<*mut FILE> {
+    let is_placeholder = client.flags(fd).is_some();
+    if client.is_delegated(fd) && (parsed.is_writable() || is_placeholder) {
+        check_access(flags_of(client, fd), parsed)?;
+        if parsed.appends() && flags_of(client, fd) & libc::O_APPEND as usize == 0 {
+            // SAFETY: the command takes a number.
+            unsafe { control(fd, libc::F_SETFL, flags_of(client, fd) | libc::O_APPEND as usize) }?;
+        }
+        if let Some(stream) = cookie::stream(fd, parsed) {
+            return Ok(stream);
+        }
+        client.leave(fd, Reason::Unsupported);
+    }
+    // SAFETY: as the caller promises.
+    let stream = unsafe { plain_fdopen(fd, mode) };
+    if stream.is_null() { Err(last()) } else { Ok(stream) }
+}
+
+/// Whether a descriptor can do what a stream's mode asks for.
+fn check_access(flags: usize, mode: Mode) -> Outcome<()> {
+    let access = flags & libc::O_ACCMODE as usize;
+    let reads = access != libc::O_WRONLY as usize;
+    let writes = access != libc::O_RDONLY as usize;
+    if mode.is_readable() && !reads || mode.is_writable() && !writes {
+        return Err(Errno::INVAL);
+    }
+    Ok(())
+}
+
+/// As `freopen(3)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string, `mode` is a C string, and `stream` is open.
+unsafe fn reopen(
+    client: &'static Client,
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> Outcome<*mut FILE> {
+    // SAFETY: an open stream.
+    let fd = unsafe { libc::fileno(stream) };
+    if cookie::is_ours(fd, stream) {
+        // SAFETY: as the caller promises; the stream is one of ours.
+        return unsafe { reopen_ours(client, (path, mode), fd, stream) };
+    }
+    if !path.is_null() {
+        // SAFETY: a C string.
+        unsafe { settle_path(client, path) };
+    }
+    client.leave(fd, Reason::Unsupported);
+    let owed = client.close(fd);
+    // SAFETY: as the caller promises.
+    let stream = unsafe { plain_freopen(path, mode, stream) };
+    owed.map(|()| stream)
+}
+
+/// Puts another file beneath a stream of ours, under the same number, as libc does.
+///
+/// # Safety
+///
+/// As [`reopen`]; the stream is one of ours.
+unsafe fn reopen_ours(
+    client: &'static Client,
+    (path, mode): (*const c_char, *const c_char),
+    fd: c_int,
+    stream: *mut FILE,
+) -> Outcome<*mut FILE> {
+    // SAFETY: an open stream. As in libc, what cannot be written any more is lost.
+    unsafe { libc::fflush(stream) };
+    // As in libc, what closing the old file might report is lost.
+    match client.close(fd) {
+        Ok(()) | Err(_) => {}
+    }
+    // SAFETY: as the caller promises.
+    let opened = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL).and_then(|mode| {
+        // SAFETY: as the caller promises.
+        let new = unsafe { open_again(path, mode, fd) }?;
+        let moved = duplicate(new, fd, mode.flags & libc::O_CLOEXEC);
+        close_number(new)?;
+        moved.map(|_| mode)
+    });
+    match opened {
+        // SAFETY: the stream is ours, and its descriptor is the new file's.
+        Ok(mode) => unsafe { cookie::restart(stream, mode) },
+        Err(errno) => {
+            // SAFETY: the stream is ours.
+            unsafe { cookie::strand(fd, stream) };
+            // The error of opening is what the program hears of.
+            match close_number(fd) {
+                Ok(_) | Err(_) => {}
+            }
+            return Err(errno);
+        }
+    }
+    Ok(stream)
+}
+
+/// Opens a file by its name, or once more the one that `fd` refers to.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_int> {
+    const FOLDER: usize = b"/proc/self/fd/".len();
+    let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+    let digits = core::iter::successors(Some(fd), |rest| Some(rest / 10).filter(|rest| *rest > 0));
+    let count = digits.clone().count();
+    for (place, rest) in name.iter_mut().skip(FOLDER).take(count).rev().zip(digits) {
+        *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+    }
+    let path = if path.is_null() { name.as_ptr().cast() } else { path };
+    // SAFETY: a C string.
+    unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) }
+}
+
+/// As `fclose(3)`.
+///
+/// # Safety
+///
+/// The stream is open.
+unsafe fn close(client: &'static Client, stream: *mut FILE) -> c_int {
+    // SAFETY: an open stream.
+    let fd = unsafe { libc::fileno(stream) };
+    // A plain stream stages nothing, so its number can go before what it has buffered.
+    let owed = if cookie::is_ours(fd, stream) { Ok(()) } else { client.close(fd) };
+    // SAFETY: an open stream.
+    let outcome = unsafe { plain_fclose(stream) };
+    match owed {
+        Ok(()) => outcome,
+        Err(errno) => refuse(errno),
+    }
+}
+
+fn stream_or_null(outcome: Outcome<*mut FILE>) -> *mut FILE {
+    outcome.unwrap_or_else(|errno| {
+        set(errno);
+        ptr::null_mut()
+    })
+}
+
+/// libc's `fopen`.
+///
+/// # Safety
+///
+/// As `fopen(3)`.
+unsafe fn plain_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: as the caller promises.
+    unsafe { next!(fopen64(path => *const c_char, mode => *const c_char) -> *mut FILE) }
+}
+
+/// libc's `fdopen`.
+///
+/// # Safety
+///
+/// As `fdopen(3)`.
+unsafe fn plain_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: as the caller promises.
+    unsafe { next!(fdopen(fd => c_int, mode => *const c_char) -> *mut FILE) }
+}
+
+/// libc's `freopen`.
+///
+/// # Safety
+///
+/// As `freopen(3)`, for a stream that libc made.
+unsafe fn plain_freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+    // SAFETY: as the caller promises.
+    unsafe {
+        next!(
+            freopen64(path => *const c_char, mode => *const c_char, stream => *mut FILE)
+                -> *mut FILE
+        )
+    }
+}
+
+/// libc's `fclose`.
+///
+/// # Safety
+///
+/// As `fclose(3)`.
+pub(crate) unsafe fn plain_fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { next!(fclose(stream => *mut FILE) -> c_int) }
+}

@@ -72,6 +72,9 @@ interpose! {
     }
 
     fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return 0; // A hint, to nobody: the daemon reads ahead by itself.
+        }
         if advice == libc::POSIX_FADV_DONTNEED {
             drain(fd);
         }
@@ -79,6 +82,9 @@ interpose! {
     }
 
     fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
+        if is_placeholder(fd) {
+            return 0; // As for `posix_fadvise`.
+        }
         answer(kernel!(SYS_readahead, fd, at, len))
     }
 }
@@ -101,6 +107,11 @@ pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
         // SAFETY: no pointers.
         _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
     }
+}
+
+/// Whether the kernel would refuse data calls on this number.
+fn is_placeholder(fd: c_int) -> bool {
+    client().is_some_and(|client| client.flags(fd).is_some())
 }
 
 /// Has what is staged for a number in its file.

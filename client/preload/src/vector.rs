@@ -1,9 +1,12 @@
 //! Reads and writes of several buffers in one call.
 
+use core::{array, slice};
+
 use client::{Client, Errno, Reason};
 use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
+    bits::{counted, returned},
     data::{bytes, is_foreign, room},
     errno::answer,
     interpose::interpose,
@@ -52,7 +55,7 @@ interpose! {
             leave(fd);
             let written = blocking!(SYS_pwritev2, fd, data, count, at, 0, flags);
             if let (Some(client), Ok(len)) = (client(), written) {
-                client.count_undelegated(fd, Reason::Unsupported, len.cast_unsigned());
+                client.count_undelegated(fd, Reason::Unsupported, counted(len));
             }
             answer(written)
         }
@@ -70,22 +73,19 @@ fn leave(fd: c_int) {
 ///
 /// # Safety
 ///
-/// There are `count` buffers.
+/// There are `count` buffers, each with the room it says.
 pub(crate) unsafe fn read(
     fd: c_int,
     buffers: *const iovec,
     count: c_int,
     at: Option<off_t>,
 ) -> Outcome {
-    // SAFETY: the caller promises `count` buffers.
-    let list = unsafe { buffers_of(fd, buffers, count, at) };
-    match (list, at) {
-        // SAFETY: the list was checked, and the caller promises its buffers.
-        (Some((client, list)), _) if list.len() <= FEW => unsafe {
-            read_list::<FEW>(client, fd, list, at)
-        },
+    // SAFETY: as the caller promises.
+    match (unsafe { Checked::new(fd, buffers, count, at) }, at) {
+        // SAFETY: the caller promises the room.
+        (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
         // SAFETY: as above.
-        (Some((client, list)), _) => unsafe { read_list::<MOST>(client, fd, list, at) },
+        (Some(checked), _) => unsafe { checked.read::<MOST>() },
         // SAFETY: the caller's own call.
         (None, None) => unsafe { blocking!(SYS_readv, fd, buffers, count) },
         // SAFETY: the caller's own call.
@@ -97,22 +97,19 @@ pub(crate) unsafe fn read(
 ///
 /// # Safety
 ///
-/// There are `count` buffers.
+/// There are `count` buffers, each with the data it says.
 pub(crate) unsafe fn write(
     fd: c_int,
     data: *const iovec,
     count: c_int,
     at: Option<off_t>,
 ) -> Outcome {
-    // SAFETY: the caller promises `count` buffers.
-    let list = unsafe { buffers_of(fd, data, count, at) };
-    match (list, at) {
-        // SAFETY: the list was checked, and the caller promises its buffers.
-        (Some((client, list)), _) if list.len() <= FEW => unsafe {
-            write_list::<FEW>(client, fd, list, at)
-        },
+    // SAFETY: as the caller promises.
+    match (unsafe { Checked::new(fd, data, count, at) }, at) {
+        // SAFETY: the caller promises the data.
+        (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: as above.
-        (Some((client, list)), _) => unsafe { write_list::<MOST>(client, fd, list, at) },
+        (Some(checked), _) => unsafe { checked.write::<MOST>() },
         // SAFETY: the caller's own call.
         (None, None) => unsafe { blocking!(SYS_writev, fd, data, count) },
         // SAFETY: the caller's own call.
@@ -120,67 +117,66 @@ pub(crate) unsafe fn write(
     }
 }
 
-/// The buffers, when the call is one for the client: every one can be made a slice, their lengths
-/// add up to a length, and the number may be a regular file.
-///
-/// # Safety
-///
-/// `buffers` is null or holds `count` buffers.
-unsafe fn buffers_of<'a>(
+/// A call that is one for the client: its buffers can be made slices, their lengths add up to a
+/// length, and the number may be a regular file.
+struct Checked<'a> {
+    client: &'static Client,
     fd: c_int,
-    buffers: *const iovec,
-    count: c_int,
-    at: Option<off_t>,
-) -> Option<(&'static Client, &'a [iovec])> {
-    let client = client()?;
-    let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count))?;
-    if buffers.is_null() || at.is_some_and(|at| at < 0) || is_foreign(client, fd) {
-        return None;
-    }
-    // SAFETY: not null, and the caller promises the count.
-    let list = unsafe { core::slice::from_raw_parts(buffers, count) };
-    let mut total = 0_isize;
-    for buffer in list {
-        total = total.checked_add(isize::try_from(buffer.iov_len).ok()?)?;
-        if buffer.iov_base.is_null() && buffer.iov_len > 0 {
+    list: &'a [iovec],
+    at: Option<u64>,
+}
+
+impl Checked<'_> {
+    /// # Safety
+    ///
+    /// `buffers` is null or holds `count` buffers.
+    unsafe fn new(
+        fd: c_int,
+        buffers: *const iovec,
+        count: c_int,
+        at: Option<off_t>,
+    ) -> Option<Self> {
+        let client = client()?;
+        let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count))?;
+        let at = at.map(u64::try_from).transpose().ok()?;
+        if buffers.is_null() || is_foreign(client, fd) {
             return None;
         }
+        // SAFETY: not null, and the caller promises the count.
+        let list = unsafe { slice::from_raw_parts(buffers, count) };
+        let mut total = 0_isize;
+        for buffer in list {
+            total = total.checked_add(isize::try_from(buffer.iov_len).ok()?)?;
+            if buffer.iov_base.is_null() && buffer.iov_len > 0 {
+                return None;
+            }
+        }
+        Some(Self { client, fd, list, at })
     }
-    Some((client, list))
-}
 
-/// # Safety
-///
-/// Every buffer of the list, at most `N`, passed [`buffers_of`].
-unsafe fn read_list<const N: usize>(
-    client: &'static Client,
-    fd: c_int,
-    list: &[iovec],
-    at: Option<off_t>,
-) -> Outcome {
-    let mut slices: [&mut [u8]; N] = core::array::from_fn(|_| &mut [][..]);
-    for (slice, buffer) in slices.iter_mut().zip(list).filter(|(_, buffer)| buffer.iov_len > 0) {
-        // SAFETY: checked by `buffers_of`; the program gives the room.
-        *slice = unsafe { room(buffer.iov_base, buffer.iov_len) };
+    /// # Safety
+    ///
+    /// There are at most `N` buffers, each with the room it says.
+    unsafe fn read<const N: usize>(&self) -> Outcome {
+        let mut slices: [&mut [u8]; N] = array::from_fn(|_| &mut [][..]);
+        for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
+            // SAFETY: not null, and the caller promises the room.
+            *slice = unsafe { room(buffer.iov_base, buffer.iov_len) };
+        }
+        let slices = slices.get_mut(..self.list.len()).ok_or(Errno::INVAL)?;
+        self.client.read_vectored(self.fd, slices, self.at).map(returned)
     }
-    let slices = slices.get_mut(..list.len()).ok_or(Errno::INVAL)?;
-    client.read_vectored(fd, slices, at.map(off_t::cast_unsigned)).map(usize::cast_signed)
-}
 
-/// # Safety
-///
-/// Every buffer of the list, at most `N`, passed [`buffers_of`].
-unsafe fn write_list<const N: usize>(
-    client: &'static Client,
-    fd: c_int,
-    list: &[iovec],
-    at: Option<off_t>,
-) -> Outcome {
-    let mut slices: [&[u8]; N] = [&[]; N];
-    for (slice, buffer) in slices.iter_mut().zip(list).filter(|(_, buffer)| buffer.iov_len > 0) {
-        // SAFETY: checked by `buffers_of`; the program gives the data.
-        *slice = unsafe { bytes(buffer.iov_base, buffer.iov_len) };
+    /// # Safety
+    ///
+    /// There are at most `N` buffers, each with the data it says.
+    unsafe fn write<const N: usize>(&self) -> Outcome {
+        let mut slices: [&[u8]; N] = [&[]; N];
+        for (slice, buffer) in slices.iter_mut().zip(self.list).filter(|(_, b)| b.iov_len > 0) {
+            // SAFETY: not null, and the caller promises the data.
+            *slice = unsafe { bytes(buffer.iov_base, buffer.iov_len) };
+        }
+        let slices = slices.get(..self.list.len()).ok_or(Errno::INVAL)?;
+        self.client.write_vectored(self.fd, slices, self.at).map(returned)
     }
-    let slices = slices.get(..list.len()).ok_or(Errno::INVAL)?;
-    client.write_vectored(fd, slices, at.map(off_t::cast_unsigned)).map(usize::cast_signed)
 }

@@ -193,7 +193,10 @@ impl Process {
         self.exiting.load(Ordering::Acquire)
     }
 
-    fn each_linked(&'static self, mut each: impl FnMut(RawFd, &FileEntry, &mut OpenFile)) {
+    pub(crate) fn each_linked(
+        &'static self,
+        mut each: impl FnMut(RawFd, &FileEntry, &mut OpenFile),
+    ) {
         if self.connected().is_none() {
             return;
         }

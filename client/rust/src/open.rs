@@ -59,7 +59,7 @@ impl Process {
     }
 
     fn keep(&'static self, stat: &Stat, flags: OFlags, policy: Policy) -> Option<FileId> {
-        self.settle(stat.st_dev, stat.st_ino);
+        self.settle_all(stat.st_dev, stat.st_ino);
         let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
         file.left = match policy {
             Policy::Pass => Some(Reason::Rule),
@@ -138,14 +138,43 @@ impl Process {
         }
     }
 
+    /// Before somebody looks at an inode: what this process staged for it is drained; what others
+    /// did is drained and stays so. Returns whether there was something.
     pub(crate) fn settle(&'static self, device: u64, inode: u64) -> bool {
-        let Some(job) = self.job() else { return false };
-        let inodes = &job.shared().inodes;
-        if inodes.is_empty() || inodes.count(device, inode) == 0 {
+        let count = self.linked_count(device, inode);
+        if count == 0 {
             return false;
         }
-        self.connection()
-            .is_some_and(|connection| connection.call(Request::Settle { device, inode }).is_ok())
+        let mut own = 0;
+        self.each_linked(|fd, entry, file| {
+            if (file.device, file.inode) == (device, inode) {
+                own += 1;
+                self.drain_file(fd, entry, file);
+            }
+        });
+        own >= count || self.settle_all(device, inode)
+    }
+
+    /// Before somebody opens an inode: what anybody staged for it is drained, and stays so.
+    fn settle_all(&'static self, device: u64, inode: u64) -> bool {
+        self.linked_count(device, inode) > 0
+            && self.connection().is_some_and(|connection| {
+                connection.call(Request::Settle { device, inode }).is_ok()
+            })
+    }
+
+    /// Files that anybody has linked with this inode, and some with others perhaps.
+    fn linked_count(&'static self, device: u64, inode: u64) -> u32 {
+        let inodes = self.job().map(|job| &job.shared().inodes).filter(|i| !i.is_empty());
+        inodes.map_or(0, |inodes| inodes.count(device, inode))
+    }
+
+    /// Whether this process has the inode open more than once. The caller has locked one of them.
+    pub(crate) fn is_open_elsewhere(&'static self, device: u64, inode: u64) -> bool {
+        self.files
+            .all()
+            .filter_map(|entry| entry.lock.try_lock())
+            .any(|other| other.number_count > 0 && (other.device, other.inode) == (device, inode))
     }
 
     /// Before a file is truncated by opening it: what others staged goes first, or it would come
@@ -155,7 +184,7 @@ impl Process {
             return;
         }
         if let Ok(stat) = fs::statat(self.borrow(dir), path, AtFlags::empty()) {
-            self.settle(stat.st_dev, stat.st_ino);
+            self.settle_all(stat.st_dev, stat.st_ino);
         }
     }
 

@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, Mode, OFlags},
     io,
 };
-use shm::{Job, Once};
+use shm::{Job, Lock, Once};
 use wire::{COUNTER_COUNT, Counter, Refusal};
 
 use crate::{
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     connections: [Once<Connection>; CONNECTIONS],
     /// Which of the connections is this process's; beyond the last: none any more.
     current: AtomicUsize,
-    is_connecting: AtomicBool,
+    connecting: Lock<()>,
     is_unreachable: AtomicBool,
     job: Once<Job>,
     /// Job segments that could not be mapped: not tried again.
@@ -53,7 +53,7 @@ impl Process {
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
-            is_connecting: AtomicBool::new(false),
+            connecting: Lock::new(()),
             is_unreachable: AtomicBool::new(false),
             job: Once::new(),
             job_failures: AtomicU32::new(0),
@@ -78,11 +78,12 @@ impl Process {
         }
         let config = self.active()?;
         let place = self.connections.get(self.current.load(Ordering::Acquire))?;
-        if self.is_unreachable.load(Ordering::Acquire) {
-            return None;
+        // The code that this handler interrupted is connecting: not this time.
+        let _turn = self.connecting.lock().ok()?;
+        if let Some(connection) = self.connected() {
+            return Some(connection);
         }
-        // Another thread, or the code this handler interrupted, is connecting: not this time.
-        if self.is_connecting.swap(true, Ordering::AcqRel) {
+        if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
         let connection = match Connection::open(config.folder(), config.fence_timeout) {
@@ -93,7 +94,6 @@ impl Process {
                 None
             }
         };
-        self.is_connecting.store(false, Ordering::Release);
         self.move_counters(connection?.session.shared().counters.iter());
         connection
     }
@@ -142,7 +142,7 @@ impl Process {
             connection.abandon();
             self.current.fetch_add(1, Ordering::AcqRel);
         }
-        self.is_connecting.store(false, Ordering::Release);
+        self.connecting.break_open();
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 

@@ -1,8 +1,8 @@
 //! Which policy serves a path.
 //!
 //! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what no rule names
-//! is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev`, `/proc`, and `/sys` are never
-//! delegated.
+//! is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev` (but for `/dev/shm`, where people
+//! keep files), `/proc`, and `/sys` are never delegated.
 
 use core::ffi::CStr;
 
@@ -33,7 +33,7 @@ pub(crate) struct AbsolutePath {
 /// The policy for `path`, which is relative to `dir`.
 pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
     let bytes = path.to_bytes();
-    if [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|root| bytes.starts_with(root)) {
+    if is_kernels(bytes) {
         return Policy::Pass;
     }
     if rules.is_empty() {
@@ -41,6 +41,11 @@ pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) 
     }
     let Some(path) = AbsolutePath::new(host, dir, path) else { return Policy::Hybrid };
     match_rules(rules, path.bytes())
+}
+
+fn is_kernels(path: &[u8]) -> bool {
+    let is_below = |root: &[u8]| path.starts_with(root);
+    is_below(b"/dev/") && !is_below(b"/dev/shm/") || is_below(b"/proc/") || is_below(b"/sys/")
 }
 
 fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
@@ -215,6 +220,16 @@ mod tests {
         assert_eq!(match_rules(rules, b"/a/keep/x"), Policy::Pass);
         assert_eq!(match_rules(rules, b"/a/x"), Policy::Delegate);
         assert_eq!(match_rules(rules, b"/b/x"), Policy::Hybrid);
+    }
+
+    #[test]
+    fn what_the_kernel_makes_up_is_never_delegated() {
+        for path in ["/dev/null", "/proc/self/maps", "/sys/kernel"] {
+            assert!(is_kernels(path.as_bytes()), "{path}");
+        }
+        for path in ["/dev/shm/a", "/devel/a", "/home/dev/a", "dev/null"] {
+            assert!(!is_kernels(path.as_bytes()), "{path}");
+        }
     }
 
     #[test]

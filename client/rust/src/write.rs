@@ -240,6 +240,8 @@ impl Process {
         let connection = self.connection().ok_or(Reason::DaemonLost)?;
         let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
         let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
+        // Its other descriptors would not see what is staged through this one.
+        file.is_synchronous |= self.is_open_elsewhere(file.device, file.inode);
         match file.link {
             Some(link) => staging::attach(file, link, log_len)?,
             None => staging::link(connection, file, self.borrow(fd), log_len)?,

@@ -1,0 +1,241 @@
+//! Streams whose reads and writes come to the client, by glibc's `fopencookie`.
+//!
+//! Such a stream has no descriptor of its own. It is given the file's number all the same, so that
+//! `fileno` answers as the program expects; glibc uses the number for nothing else there. Whether
+//! this C library's streams are laid out as glibc's is seen on each stream before it is used.
+
+use core::{
+    ffi::{CStr, c_void},
+    ptr::{self, with_exposed_provenance_mut},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use libc::{FILE, c_char, c_int, off64_t, size_t, ssize_t};
+
+use crate::{
+    bits::{counted, returned},
+    data::{read_into, write_from},
+    descriptor::close_number,
+    errno::answer,
+    kernel::{Outcome, Word},
+    position::seek,
+    stdio::Mode,
+};
+
+/// Numbers that can have a stream of ours.
+const NUMBERS: usize = 4096;
+/// What glibc gives a stream without a descriptor.
+const NO_DESCRIPTOR: c_int = -2;
+const CLOSED: c_int = -1;
+
+// Bits of `_flags`.
+const NO_READS: c_int = 0x4;
+const NO_WRITES: c_int = 0x8;
+const EOF_SEEN: c_int = 0x10;
+const ERROR_SEEN: c_int = 0x20;
+const PUTTING: c_int = 0x800;
+const APPENDING: c_int = 0x1000;
+
+/// The stream of ours over each number.
+static STREAMS: [AtomicPtr<FILE>; NUMBERS] = [const { AtomicPtr::new(ptr::null_mut()) }; NUMBERS];
+
+/// The beginning of glibc's `struct _IO_FILE`, which its headers make part of every program.
+#[repr(C)]
+struct Head {
+    flags: c_int,
+    read_at: *mut c_char,
+    read_end: *mut c_char,
+    read_base: *mut c_char,
+    write_base: *mut c_char,
+    write_at: *mut c_char,
+    write_end: *mut c_char,
+    buffer: *mut c_char,
+    buffer_end: *mut c_char,
+    saved: [*mut c_char; 3],
+    markers: *mut c_void,
+    next: *mut FILE,
+    number: c_int,
+    more_flags: c_int,
+    old_offset: i64,
+    column: u16,
+    vtable_offset: i8,
+    short_buffer: [c_char; 1],
+    lock: *mut c_void,
+    offset: i64,
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Head, number) == 112);
+    assert!(core::mem::offset_of!(Head, offset) == 144);
+};
+
+#[repr(C)]
+struct Callbacks {
+    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
+    seek: unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int,
+    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+unsafe extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, callbacks: Callbacks) -> *mut FILE;
+    fn __fpurge(stream: *mut FILE);
+}
+
+/// Makes a stream over a delegated file; `None` where streams are laid out otherwise, and where
+/// libc has no memory.
+pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
+    let place = place_of(fd)?;
+    let callbacks = Callbacks { read, write, seek: seek_to, close };
+    // The number is the cookie; nothing is behind the pointer.
+    let cookie = with_exposed_provenance_mut(fd.word());
+    // SAFETY: the callbacks take such a cookie; the mode is a C string.
+    let stream = unsafe { fopencookie(cookie, mode_of(mode).as_ptr(), callbacks) };
+    if stream.is_null() {
+        return None;
+    }
+    // SAFETY: a stream that nobody else knows yet.
+    if !unsafe { give_number(stream, fd) } {
+        // Its place is still empty, so this does not close the file.
+        // SAFETY: as above.
+        unsafe { crate::stdio::plain_fclose(stream) };
+        return None;
+    }
+    place.store(stream, Ordering::Release);
+    if mode.appends() && !mode.is_readable() {
+        // As libc does: the position is told from the end. What has none cannot be asked for it.
+        let _: Outcome = seek(fd, 0, libc::SEEK_END);
+    }
+    Some(stream)
+}
+
+/// Whether the stream over a number is one with callbacks.
+pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
+    !stream.is_null() && place_of(fd).is_some_and(|place| place.load(Ordering::Acquire) == stream)
+}
+
+/// Makes a stream as if just opened, after another file was put beneath it.
+///
+/// # Safety
+///
+/// The stream is ours, and nobody uses it meanwhile.
+pub(crate) unsafe fn restart(stream: *mut FILE, mode: Mode) {
+    // SAFETY: an open stream. Also drops what was pushed back.
+    unsafe { __fpurge(stream) };
+    // SAFETY: ours, so laid out like this.
+    let head = unsafe { &mut *stream.cast::<Head>() };
+    head.flags &= !(NO_READS | NO_WRITES | EOF_SEEN | ERROR_SEEN | PUTTING | APPENDING);
+    for (bit, is_set) in [
+        (NO_READS, !mode.is_readable()),
+        (NO_WRITES, !mode.is_writable()),
+        (APPENDING, mode.appends()),
+    ] {
+        head.flags |= if is_set { bit } else { 0 };
+    }
+    for pointer in [
+        &mut head.read_at,
+        &mut head.read_end,
+        &mut head.read_base,
+        &mut head.write_base,
+        &mut head.write_at,
+        &mut head.write_end,
+    ] {
+        *pointer = head.buffer;
+    }
+    head.offset = -1;
+}
+
+/// Leaves a stream without a file.
+///
+/// # Safety
+///
+/// The stream is ours, and nobody uses it meanwhile.
+pub(crate) unsafe fn strand(fd: c_int, stream: *mut FILE) {
+    if let Some(place) = place_of(fd) {
+        place.store(ptr::null_mut(), Ordering::Release);
+    }
+    // SAFETY: ours, so laid out like this.
+    unsafe { (*stream.cast::<Head>()).number = CLOSED };
+}
+
+/// Gives a new stream a number; `false` when its layout is not the expected one.
+///
+/// # Safety
+///
+/// The stream is new, made by `fopencookie`, and nobody uses it meanwhile.
+unsafe fn give_number(stream: *mut FILE, fd: c_int) -> bool {
+    // SAFETY: a stream is at least this large in every C library that has `fopencookie`.
+    let number = unsafe { &raw mut (*stream.cast::<Head>()).number };
+    // SAFETY: inside the stream.
+    if unsafe { number.read() } != NO_DESCRIPTOR {
+        return false;
+    }
+    // SAFETY: inside the stream, and it held what glibc keeps only there.
+    unsafe { number.write(fd) };
+    // SAFETY: an open stream.
+    if unsafe { libc::fileno(stream) } == fd {
+        return true;
+    }
+    // SAFETY: puts back what was there.
+    unsafe { number.write(NO_DESCRIPTOR) };
+    false
+}
+
+fn place_of(fd: c_int) -> Option<&'static AtomicPtr<FILE>> {
+    STREAMS.get(usize::try_from(fd).ok()?)
+}
+
+fn mode_of(mode: Mode) -> &'static CStr {
+    match (mode.is_readable(), mode.is_writable(), mode.appends()) {
+        (true, true, true) => c"a+",
+        (true, true, false) => c"r+",
+        (false, _, true) => c"a",
+        (false, _, false) => c"w",
+        (true, false, _) => c"r",
+    }
+}
+
+/// The number that a cookie is.
+fn number_of(cookie: *mut c_void) -> c_int {
+    c_int::try_from(cookie.word()).unwrap_or(CLOSED)
+}
+
+unsafe extern "C" fn read(cookie: *mut c_void, buffer: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: libc gives the room.
+    answer(unsafe { read_into(number_of(cookie), buffer.cast(), len) })
+}
+
+/// Writes everything, as libc's own streams do. Short only after an error, which `errno` names.
+unsafe extern "C" fn write(cookie: *mut c_void, data: *const c_char, len: size_t) -> ssize_t {
+    let mut written = 0;
+    while written < len {
+        // SAFETY: `written` bytes are behind, and at least one is ahead.
+        let rest = unsafe { data.add(written) };
+        // SAFETY: libc gives the data.
+        match unsafe { write_from(number_of(cookie), rest.cast(), len - written) } {
+            Ok(more) => written += counted(more),
+            Err(errno) => {
+                crate::errno::set(errno);
+                break;
+            }
+        }
+    }
+    returned(written)
+}
+
+unsafe extern "C" fn seek_to(cookie: *mut c_void, offset: *mut off64_t, whence: c_int) -> c_int {
+    // SAFETY: libc gives the offset.
+    let outcome = seek(number_of(cookie), unsafe { offset.read() }, whence);
+    if let Ok(at) = outcome {
+        // SAFETY: libc gives room for the answer.
+        unsafe { offset.write(i64::try_from(at).unwrap_or(i64::MAX)) };
+    }
+    answer(outcome.map(|_| 0_isize))
+}
+
+unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
+    let fd = number_of(cookie);
+    let was_ours =
+        place_of(fd).is_some_and(|place| !place.swap(ptr::null_mut(), Ordering::AcqRel).is_null());
+    if was_ours { answer(close_number(fd)) } else { 0 }
+}

@@ -1,0 +1,143 @@
+/* Writes numbered records and tells standard output which ones were accepted.
+ *
+ *   writer KIND PATH COUNT RECORD_LEN
+ *
+ * KIND  blocks   write at the file position
+ *       append   write to a file opened with O_APPEND
+ *       spread   pwrite in a scattered order
+ *       stdio    fwrite and fflush
+ *       files    a new file PATH.n of 16 records each, closed before they count as accepted
+ * COUNT records are written, or, when it is 0, as many as there is time for.
+ *
+ * A record of RECORD_LEN bytes (a multiple of 8, at least 16) is its number in all its 64-bit
+ * words, the last one inverted. For every record accepted, standard output gets 16 bytes: its
+ * number, and CLOCK_MONOTONIC in nanoseconds when the call had returned.
+ * Exit status: 0; 1 after an error, which standard error names.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RECORDS_PER_FILE = 16, SPREAD = 64 };
+
+static size_t record_len;
+static uint64_t *record;
+
+static void fail(const char *call)
+{
+    fprintf(stderr, "writer: %s: %s\n", call, strerror(errno));
+    _exit(1);
+}
+
+static void fill(uint64_t number)
+{
+    size_t words = record_len / 8;
+    for (size_t i = 0; i + 1 < words; i++)
+        record[i] = number;
+    record[words - 1] = ~number;
+}
+
+static void accepted(uint64_t number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t said[2] = {number, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+    if (write(1, said, sizeof said) != (ssize_t)sizeof said)
+        _exit(2); /* whoever listened is gone */
+}
+
+static void written(ssize_t len, const char *call)
+{
+    if (len != (ssize_t)record_len) {
+        if (len >= 0)
+            errno = EIO;
+        fail(call);
+    }
+}
+
+/* Within each group of SPREAD records, in a scattered order. */
+static uint64_t scattered(uint64_t n)
+{
+    return n / SPREAD * SPREAD + n * 29 % SPREAD;
+}
+
+static void to_one_file(const char *kind, const char *path, uint64_t count)
+{
+    int append = strcmp(kind, "append") == 0, spread = strcmp(kind, "spread") == 0;
+    int fd = open(path, O_WRONLY | O_CREAT | (append ? O_APPEND : 0), 0666);
+    if (fd < 0)
+        fail("open");
+    for (uint64_t n = 0; count == 0 || n < count; n++) {
+        uint64_t number = spread ? scattered(n) : n;
+        fill(number);
+        if (spread)
+            written(pwrite(fd, record, record_len, (off_t)(number * record_len)), "pwrite");
+        else
+            written(write(fd, record, record_len), "write");
+        accepted(number);
+    }
+    if (close(fd) != 0)
+        fail("close");
+}
+
+static void to_a_stream(const char *path, uint64_t count)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        fail("fopen");
+    for (uint64_t n = 0; count == 0 || n < count; n++) {
+        fill(n);
+        if (fwrite(record, record_len, 1, file) != 1)
+            fail("fwrite");
+        if (fflush(file) != 0)
+            fail("fflush");
+        accepted(n);
+    }
+    if (fclose(file) != 0)
+        fail("fclose");
+}
+
+static void to_many_files(const char *path, uint64_t count)
+{
+    for (uint64_t n = 0; count == 0 || n < count; n += RECORDS_PER_FILE) {
+        char name[4096];
+        snprintf(name, sizeof name, "%s.%06llu", path, (unsigned long long)(n / RECORDS_PER_FILE));
+        int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (fd < 0)
+            fail("open");
+        for (uint64_t i = n; i < n + RECORDS_PER_FILE; i++) {
+            fill(i);
+            written(write(fd, record, record_len), "write");
+        }
+        if (close(fd) != 0)
+            fail("close");
+        for (uint64_t i = n; i < n + RECORDS_PER_FILE; i++)
+            accepted(i);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5) {
+        fprintf(stderr, "usage: writer KIND PATH COUNT RECORD_LEN\n");
+        return 2;
+    }
+    uint64_t count = strtoull(argv[3], NULL, 10);
+    record_len = strtoull(argv[4], NULL, 10);
+    record = malloc(record_len);
+    if (record == NULL)
+        fail("malloc");
+    if (strcmp(argv[1], "stdio") == 0)
+        to_a_stream(argv[2], count);
+    else if (strcmp(argv[1], "files") == 0)
+        to_many_files(argv[2], count);
+    else
+        to_one_file(argv[1], argv[2], count);
+    return 0;
+}

@@ -1,0 +1,202 @@
+//! Real programs under `kakehi run`: the same files, to the last byte, as without it.
+//!
+//! A run that delegated nothing would pass too, so the bytes that the workload writes are counted
+//! by `strace` in the native run, and the daemon has to have got them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    harness::{self, Folder, note, run, skip, stats, succeed, sum, text},
+    strace::Trace,
+};
+
+const TIME_MAX: Duration = Duration::from_secs(120);
+/// Makes every file's every operation the daemon's.
+const DELEGATE: &[&str] = &["--rule", "/**=delegate"];
+
+struct Workload {
+    name: &'static str,
+    /// Ends of the names of files that differ from one native run to the next.
+    varying: &'static [&'static str],
+    /// Share of the bytes written that has to be delegated, percent.
+    share: u64,
+}
+
+const LAMMPS: Workload = Workload { name: "lammps", varying: &[], share: 100 };
+const OPENFOAM: Workload = Workload { name: "openfoam", varying: &[], share: 95 };
+const QE: Workload = Workload { name: "qe", varying: &[".xml"], share: 100 };
+const PYTHON: Workload = Workload { name: "python", varying: &[".nc", ".npz"], share: 95 };
+const GIT: Workload = Workload { name: "git", varying: &[".git/index", ".git/config"], share: 95 };
+const TAR: Workload = Workload { name: "tar", varying: &[], share: 95 };
+const SQLITE: Workload = Workload { name: "sqlite", varying: &[], share: 95 };
+
+#[test]
+fn lammps_writes_the_same_bytes() {
+    LAMMPS.compare(&[&[], DELEGATE]);
+}
+
+#[test]
+fn openfoam_writes_the_same_bytes() {
+    OPENFOAM.compare(&[&[]]);
+}
+
+#[test]
+fn quantum_espresso_writes_the_same_bytes() {
+    QE.compare(&[&[], DELEGATE]);
+}
+
+#[test]
+fn python_writes_the_same_bytes() {
+    PYTHON.compare(&[&[]]);
+}
+
+#[test]
+fn git_writes_the_same_bytes() {
+    GIT.compare(&[&[]]);
+}
+
+#[test]
+fn tar_writes_the_same_bytes() {
+    TAR.compare(&[&[], DELEGATE]);
+}
+
+#[test]
+fn sqlite_writes_the_same_bytes() {
+    SQLITE.compare(&[&[]]);
+}
+
+/// With the engines and idle policies that are not the default.
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn every_workload_writes_the_same_bytes_however_the_daemon_is_set() {
+    for flags in [
+        &["--idle", "spin"][..],
+        &["--idle", "interrupt", "--engine", "threads"],
+        &["--engine", "uring"],
+        &["--cores", "0", "--sync", "1"],
+    ] {
+        for workload in [LAMMPS, OPENFOAM, QE, PYTHON, GIT, TAR, SQLITE] {
+            workload.compare(&[flags]);
+        }
+    }
+}
+
+impl Workload {
+    /// Runs natively, then once with each list of flags for `kakehi run`, and compares.
+    fn compare(&self, flags: &[&[&str]]) {
+        let needs = [script(), "needs".into(), self.name.into()];
+        let missing = succeed(Command::new("bash").args(needs), TIME_MAX);
+        if !missing.is_empty() {
+            return skip(self.name, format!("not found: {}", missing.replace('\n', ", ")));
+        }
+        if !Trace::is_possible() {
+            return skip(self.name, "no strace to count what it writes");
+        }
+        let folder = Folder::new();
+        let native = folder.join("native");
+        let trace = Trace::new(folder.join("trace"));
+        succeed(trace.command().arg("bash").args(self.arguments(&native)), TIME_MAX);
+        let written = trace.written(&native);
+        assert!(written.values().sum::<u64>() > 0, "{} writes nothing", self.name);
+
+        for (index, flags) in flags.iter().enumerate() {
+            let wrapped = folder.join(format!("wrapped{index}"));
+            let stats_file = folder.join(format!("stats{index}"));
+            let kakehi = harness::kakehi();
+            let wrap = format!(
+                "{} run --stats {} {} --",
+                kakehi.display(),
+                stats_file.display(),
+                flags.join(" ")
+            );
+            let mut command = Command::new("bash");
+            command.args(self.arguments(&wrapped)).env("WRAP", wrap);
+            command.env("XDG_RUNTIME_DIR", folder.path());
+            let output = run(&mut command, TIME_MAX);
+            let said = text(&output.stderr);
+            assert!(output.status.success(), "{} {flags:?}: {}: {said}", self.name, output.status);
+            self.assert_equal(&native, &wrapped);
+            let documents = stats(&stats_file);
+            self.assert_delegated(flags, &written, &documents);
+            fs::remove_dir_all(&wrapped).expect("a folder");
+        }
+    }
+
+    /// The same files with the same bytes, but for those that always differ.
+    fn assert_equal(&self, native: &Path, wrapped: &Path) {
+        let (native, wrapped) = (self.files(native), self.files(wrapped));
+        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&native), names(&wrapped), "{}", self.name);
+        for (name, bytes) in &native {
+            let found = &wrapped[name];
+            let differs = bytes.iter().zip(found).position(|(one, other)| one != other);
+            assert!(
+                differs.is_none() && bytes.len() == found.len(),
+                "{}: {} has {} bytes, natively {}; they differ from byte {differs:?}",
+                self.name,
+                name.display(),
+                found.len(),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Files by path from `root`, with their content.
+    fn files(&self, root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![root.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+                let (path, kind) = (entry.path(), entry.file_type().expect("its type"));
+                let name = path.strip_prefix(root).expect("under the root").to_owned();
+                let varies = |end: &str| name.to_string_lossy().ends_with(end);
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() && !self.varying.iter().any(|end| varies(end)) {
+                    files.insert(name, fs::read(path).expect("a file"));
+                }
+            }
+        }
+        files
+    }
+
+    /// The daemon got what the workload wrote. What the kernel copied from file to file, and what a
+    /// shell had opened for a program, went past it, is known to have, and counts apart.
+    fn assert_delegated(&self, flags: &[&str], native: &BTreeMap<String, u64>, stats: &[Value]) {
+        let all: u64 = native.values().sum();
+        let copied: u64 = ["copy_file_range", "sendfile", "splice"]
+            .iter()
+            .filter_map(|call| native.get(*call))
+            .sum();
+        let delegated = sum(stats, "/bytes_delegated");
+        let inherited = sum(stats, "/bytes_undelegated/inherited");
+        let kernel_copy = sum(stats, "/bytes_undelegated/kernel_copy");
+        note(format_args!(
+            "{} {flags:?}: {all} bytes written, {delegated} delegated, {inherited} inherited, \
+             {kernel_copy} copied by the kernel",
+            self.name
+        ));
+        let said = format!("{} {flags:?}: native {native:?}; {stats:#?}", self.name);
+        let wanted = (all - copied).saturating_sub(inherited) * self.share / 100;
+        assert!(delegated >= wanted, "{delegated} of {wanted} bytes: {said}");
+        let accounted = delegated + inherited + kernel_copy;
+        assert!(accounted >= all * self.share / 100, "{accounted} of {all} bytes: {said}");
+        assert_eq!(sum(stats, "/drain_errors"), 0, "{said}");
+    }
+
+    fn arguments(&self, folder: &Path) -> Vec<PathBuf> {
+        vec![script(), self.name.into(), folder.to_owned()]
+    }
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/run.sh")
+}

@@ -1,0 +1,163 @@
+//! `fsx`: random operations on one file, every read compared with a model in memory.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use crate::{
+    harness::{self, Daemon, Folder, SOON, note, random, skip, succeed},
+    strace::Trace,
+};
+
+const TIME_MAX: Duration = Duration::from_secs(240);
+
+type Settings = &'static [(&'static str, &'static str)];
+const HYBRID: Settings = &[];
+const DELEGATE: Settings = &[("KAKEHI_RULES", "/**=delegate")];
+
+/// Relative frequencies of what is done without mapping the file.
+const PLAIN: &str = "
+    [weights]
+    close_open = 1
+    read = 10
+    write = 10
+    mapread = 0
+    mapwrite = 0
+    truncate = 4
+    fsync = 0.02
+    fdatasync = 0.02
+    posix_fallocate = 1
+    punch_hole = 1
+    posix_fadvise = 1
+";
+/// Every operation there is.
+const ALL: &str = "
+    [weights]
+    close_open = 2
+    invalidate = 1
+    read = 10
+    write = 10
+    mapread = 2
+    mapwrite = 2
+    truncate = 4
+    fsync = 0.1
+    fdatasync = 0.1
+    posix_fallocate = 1
+    punch_hole = 1
+    sendfile = 1
+    posix_fadvise = 1
+    copy_file_range = 1
+";
+/// Nothing that leaves the file to the kernel.
+const DATA: &str = "
+    [weights]
+    close_open = 1
+    read = 10
+    write = 10
+    mapread = 0
+    mapwrite = 0
+    truncate = 4
+    fsync = 0.1
+";
+
+#[test]
+fn without_mapping_all_reads_are_right() {
+    exercise("hybrid", HYBRID, PLAIN, 100_000, 2);
+}
+
+#[test]
+fn without_mapping_all_reads_are_right_under_delegate() {
+    exercise("delegate", DELEGATE, PLAIN, 100_000, 1);
+}
+
+#[test]
+fn with_mapping_all_reads_are_right() {
+    exercise("mapped", HYBRID, ALL, 20_000, 2);
+}
+
+/// Half of the writes are staged, the others go to the kernel around them.
+#[test]
+fn large_writes_past_staged_ones_keep_their_order() {
+    exercise("direct", &[("KAKEHI_DIRECT", "16KiB")], PLAIN, 20_000, 1);
+}
+
+#[test]
+#[ignore = "half an hour: for `make soak`"]
+fn many_seeds_read_right() {
+    exercise("hybrid", HYBRID, PLAIN, 100_000, 40);
+    exercise("delegate", DELEGATE, PLAIN, 100_000, 20);
+    exercise("mapped", HYBRID, ALL, 20_000, 40);
+}
+
+/// The program itself writes nothing to a delegated file: the daemon does.
+#[test]
+fn the_kernel_sees_no_write_of_a_delegated_program() {
+    if !is_there() || !Trace::is_possible() {
+        return skip("fsx", "no strace or no fsx to be watched");
+    }
+    let folder = Folder::new();
+    let mut rng = random("fsx, watched");
+    for (name, settings) in [("hybrid", HYBRID), ("delegate", DELEGATE)] {
+        let daemon = Daemon::start(&folder, name, &[]);
+        let (config, file) = (configure(&folder, DATA), folder.join("file"));
+        let trace = Trace::new(folder.join(format!("trace-{name}")));
+        let mut command = trace.command();
+        // Not `strace` is delegated, but what it runs.
+        command.arg(harness::kakehi()).args(["run", "--socket"]).arg(&daemon.socket);
+        command.envs(settings.iter().copied()).args(["--", "fsx"]).args(arguments(
+            &config,
+            2_000,
+            rng.u32(..),
+            &file,
+        ));
+        succeed(command.current_dir(folder.path()), SOON * 6);
+        assert_eq!(trace.written(&file), [].into(), "{name}");
+        let delegated = daemon.status()["summary"]["bytes_delegated"].as_u64();
+        assert!(delegated.is_some_and(|bytes| bytes > 1 << 20), "{name}: {:#}", daemon.status());
+        daemon.end();
+    }
+}
+
+/// Runs `fsx` with `seeds` seeds under one daemon.
+#[track_caller]
+fn exercise(name: &str, settings: Settings, weights: &str, operations: u32, seeds: u32) {
+    if !is_there() {
+        return skip("fsx", "not found; 'cargo install fsx' installs it");
+    }
+    let folder = Folder::new();
+    let mut rng = random(name);
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let (config, file) = (configure(&folder, weights), folder.join("file"));
+    for _ in 0..seeds {
+        let mut command = Command::new(harness::kakehi());
+        command.args(["run", "--socket"]).arg(&daemon.socket);
+        command.envs(settings.iter().copied()).args(["--", "fsx"]).args(arguments(
+            &config,
+            operations,
+            rng.u32(..),
+            &file,
+        ));
+        succeed(command.current_dir(folder.path()), TIME_MAX);
+    }
+    let summary = daemon.status()["summary"].clone();
+    note(format_args!("fsx {name}: {} delegated", summary["bytes_delegated"]));
+    let (delegated, written) = (&summary["bytes_delegated"], &summary["bytes_written"]);
+    let share = delegated.as_f64().expect("bytes") / written.as_f64().expect("bytes");
+    // What maps or copies leaves the file to the kernel until it is opened again.
+    assert!(share > 0.05, "{summary:#}");
+    daemon.end();
+}
+
+fn is_there() -> bool {
+    Command::new("fsx").arg("--version").output().is_ok()
+}
+
+fn configure(folder: &Folder, weights: &str) -> std::path::PathBuf {
+    let path = folder.join("fsx.toml");
+    fs::write(&path, weights).expect("a file");
+    path
+}
+
+fn arguments(config: &Path, operations: u32, seed: u32, file: &Path) -> Vec<String> {
+    let (config, file) = (config.display().to_string(), file.display().to_string());
+    let (operations, seed) = (operations.to_string(), seed.to_string());
+    ["-f", &config, "-N", &operations, "-S", &seed, &file].map(ToOwned::to_owned).into()
+}
