@@ -94,11 +94,11 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let parts = parts::measure(effort.rounds, cores);
     // Dropped before the next: two daemons would share a core.
     let mut bench = Bench::start("spin", &places, cores);
-    let spinning = bench.round_trip(&effort, 2000);
+    let spinning = bench.round_trip(&effort, 500);
     bench.cells(&mut report, &effort, &cells::SPINNING, "/spin");
     drop(bench);
     let mut bench = Bench::start("park", &places, cores);
-    let parked = bench.round_trip(&effort, 100);
+    let parked = bench.round_trip(&effort, 20);
     parts::report(&mut report, &parts, spinning, parked);
     bench.burst(&mut report, &effort);
     bench.programs(&mut report, &effort);

@@ -70,9 +70,10 @@ impl Daemon {
         Ok(serde_json::from_slice(&output(command)?)?)
     }
 
-    /// Client processes the daemon serves now.
-    pub(crate) fn sessions(&self) -> anyhow::Result<u64> {
-        self.status()?["sessions"].as_u64().context("a status names its sessions")
+    /// Bytes that went through the daemon so far.
+    pub(crate) fn bytes_delegated(&self) -> anyhow::Result<u64> {
+        let status = self.status()?;
+        status["summary"]["bytes_delegated"].as_u64().context("a status has a summary")
     }
 
     fn status(&self) -> anyhow::Result<Value> {

@@ -61,9 +61,11 @@ impl Side {
         }
     }
 
-    /// Gives the worker up.
+    /// Gives the worker up, unless it is given up already.
     pub(crate) fn fail(&mut self, why: String) {
-        self.worker = Err(why);
+        if self.worker.is_ok() {
+            self.worker = Err(why);
+        }
     }
 }
 

@@ -13,11 +13,11 @@
 //!   the other sources of its poll list.
 
 use std::{
-    hint::black_box,
+    hint::{self, black_box},
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use executor::{Armed, Executor, Idle, Source};
@@ -30,8 +30,10 @@ use wire::{Entry, Phase, Reply, Request};
 
 use crate::{machine::Cores, report::Report, spread::Spread, worker::pin};
 
-/// Requests a round.
-const COUNT: u32 = 20_000;
+/// Requests timed together: short enough that most are not disturbed.
+const BATCH: u32 = 500;
+/// Batches a round, of which the median counts.
+const BATCHES: usize = 40;
 const SESSION: usize = 5;
 const LANE: usize = 3;
 
@@ -96,16 +98,21 @@ fn minus(
 #[derive(Default)]
 struct Shared {
     lane: Box<Lane>,
-    ready: Ready,
     board: Board,
+    ready: Line<Ready>,
 }
+
+/// A cache line of its own: in the job segment, other sessions are its neighbours.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line<T>(T);
 
 impl Shared {
     /// The client's half up to the answer: returns the entry's number.
     fn ask(&self, requester: &mut Requester) -> u32 {
         let entry = Request::Nothing.encode(requester.next());
         let seq = requester.publish(&self.lane, &entry.0).unwrap_or_default();
-        black_box(self.ready.raise(LANE, &self.board, SESSION));
+        black_box(self.ready.0.raise(LANE, &self.board, SESSION));
         seq
     }
 
@@ -116,7 +123,7 @@ impl Shared {
     /// The daemon's half: looks once, and answers what is there.
     fn answer(&self, responder: &mut Responder) {
         self.board.take(|_| {
-            black_box(self.ready.take());
+            black_box(self.ready.0.take());
             if let Ok(Some((seq, words))) = responder.next(&self.lane) {
                 black_box(words);
                 let state = Reply { seq, phase: Phase::Completed }.encode();
@@ -131,46 +138,44 @@ impl Shared {
 fn alone() -> f64 {
     let shared = Shared::default();
     let (mut requester, mut responder) = (Requester::new(), Responder::default());
-    let start = Instant::now();
-    for _ in 0..COUNT {
+    each(|| {
         let seq = shared.ask(&mut requester);
         shared.answer(&mut responder);
         black_box(shared.is_answered(&requester, seq));
         black_box(requester.take(&shared.lane, seq));
-    }
-    each(start.elapsed())
+    })
 }
 
 /// Both halves on two cores, ns a request.
 fn across(cores: Cores) -> anyhow::Result<f64> {
-    let (shared, stop) = (Shared::default(), AtomicBool::new(false));
+    let (shared, stop) = (Shared::default(), Line(AtomicBool::new(false)));
     thread::scope(|scope| {
         let daemon = scope.spawn(|| {
             let pinned = pin(Some(cores.daemon));
             let mut responder = Responder::default();
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.0.load(Ordering::Relaxed) {
                 shared.answer(&mut responder);
+                hint::spin_loop();
             }
             pinned
         });
         let client = scope.spawn(|| {
             let pinned = pin(Some(cores.client));
             let mut requester = Requester::new();
-            let start = Instant::now();
-            for _ in 0..COUNT {
+            let time = each(|| {
                 let seq = shared.ask(&mut requester);
                 while !shared.is_answered(&requester, seq) {
-                    std::hint::spin_loop();
+                    hint::spin_loop();
                 }
                 black_box(requester.take(&shared.lane, seq));
-            }
-            let time = each(start.elapsed());
-            stop.store(true, Ordering::Relaxed);
+            });
+            stop.0.store(true, Ordering::Relaxed);
             pinned.map(|()| time)
         });
         let lost = |_| anyhow::anyhow!("a thread was lost");
+        let time = client.join().map_err(lost)?;
         daemon.join().map_err(lost)??;
-        client.join().map_err(lost)?
+        time
     })
 }
 
@@ -195,11 +200,9 @@ fn turn() -> anyhow::Result<f64> {
     let park = Box::new(Events::new()?.parker());
     let mut executor = Executor::new(Rc::new(SystemClock), park, config);
     executor.handle().add_source(Box::new(Quiet));
-    let start = Instant::now();
-    for _ in 0..COUNT {
+    Ok(each(|| {
         black_box(executor.turn());
-    }
-    Ok(each(start.elapsed()))
+    }))
 }
 
 /// Decoding and checking of one read, ns.
@@ -207,17 +210,24 @@ fn translate() -> f64 {
     let arena_len = black_box(32u64 << 20);
     let request = Request::Read { file: 1, at: 1 << 20, len: 4096, arena_at: 65_536 };
     let Entry(words) = request.encode(1);
-    let start = Instant::now();
-    for _ in 0..COUNT {
+    each(|| {
         let decoded = Request::decode(&Entry(black_box(words)));
         let is_valid = matches!(decoded, Ok(Request::Read { at, len, arena_at, .. })
             if at.checked_add(u64::from(len)).is_some_and(|end| i64::try_from(end).is_ok())
                 && arena_at.checked_add(u64::from(len)).is_some_and(|end| end <= arena_len));
         black_box(is_valid);
-    }
-    each(start.elapsed())
+    })
 }
 
-fn each(time: Duration) -> f64 {
-    time.as_nanos() as f64 / f64::from(COUNT)
+/// Nanoseconds `step` takes: the median of many short runs.
+fn each(mut step: impl FnMut()) -> f64 {
+    let mut times = [0.0; BATCHES];
+    for time in &mut times {
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            step();
+        }
+        *time = start.elapsed().as_nanos() as f64 / f64::from(BATCH);
+    }
+    Spread::of(times).map_or(0.0, |spread| spread.median)
 }
