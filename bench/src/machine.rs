@@ -59,7 +59,7 @@ impl Machine {
             memory_bytes: system.totalram.saturating_mul(system.mem_unit.into()),
             commit: env!("KAKEHI_COMMIT"),
             file_systems: BTreeMap::new(),
-            idle: "park; spin in the cases named so",
+            idle: "hybrid: park, delegate: spin, unless the case says otherwise",
             pinning: cores.map_or("none: one core".to_owned(), |cores| {
                 format!("programs on core {}, daemon on core {}", cores.client, cores.daemon)
             }),

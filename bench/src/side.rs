@@ -21,8 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A worker, or why there is none.
 pub(crate) struct Side {
-    /// How the cases call it.
-    pub(crate) name: &'static str,
     worker: Result<Worker, String>,
 }
 
@@ -35,13 +33,9 @@ struct Worker {
 
 impl Side {
     /// Starts a worker with nothing but `environment`, on `core` if one is named.
-    pub(crate) fn start(
-        name: &'static str,
-        environment: anyhow::Result<Environment>,
-        core: Option<usize>,
-    ) -> Self {
+    pub(crate) fn start(environment: anyhow::Result<Environment>, core: Option<usize>) -> Self {
         let worker = environment.and_then(|environment| Worker::start(environment, core));
-        Self { name, worker: worker.map_err(|why| format!("{why:#}")) }
+        Self { worker: worker.map_err(|why| format!("{why:#}")) }
     }
 
     /// Has the job done, and waits for it.

@@ -3,11 +3,11 @@
 use super::{
     Effort,
     places::Where::{self, Disk, Memory},
-    sides::{Bench, per_call, ratio, spread},
+    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, run, spread},
 };
 use crate::{
     job::{
-        Job, Sample,
+        Job,
         Verb::{self, Burst, Read, Write},
     },
     report::Report,
@@ -23,29 +23,41 @@ const SUSTAINED: usize = 64 * MIB;
 /// Bytes of a burst: half the longest staging log.
 const BURST: usize = 4 * MIB;
 
-/// One case of all sides.
-pub(super) type Cell = (Verb, usize, Where);
+/// What is done, in calls of how many bytes, and where.
+type Cell = (Verb, usize, Where);
 
-/// What is measured with a spinning daemon too.
-pub(super) const SPINNING: [Cell; 10] = [
+/// Measured with the other policy under either daemon as well: what the targets are stated for.
+const BOTH: [Cell; 10] = [
+    (Write, 4 * KIB, Memory),
+    (Read, 4 * KIB, Memory),
+    (Write, 16 * MIB, Memory),
+    (Read, 16 * MIB, Memory),
+    (Write, 4 * KIB, Disk),
     (Read, 4 * KIB, Disk),
     (Read, 64 * KIB, Disk),
     (Read, MIB, Disk),
     (Read, 16 * MIB, Disk),
     (Read, 256 * MIB, Disk),
-    (Read, 4 * KIB, Memory),
-    (Read, 16 * MIB, Memory),
-    (Write, 4 * KIB, Disk),
-    (Write, 4 * KIB, Memory),
-    (Write, 16 * MIB, Memory),
 ];
 
-/// Every size, written and read, on both file systems.
-pub(super) fn all() -> Vec<Cell> {
+/// Every cell for `delegate`.
+pub(super) fn under_a_spinning_daemon() -> Vec<(Cell, Players)> {
+    cells().map(|cell| (cell, Players { hybrid: BOTH.contains(&cell), delegate: true })).collect()
+}
+
+/// Every cell for `hybrid`.
+pub(super) fn under_a_parking_daemon() -> Vec<(Cell, Players)> {
+    cells().map(|cell| (cell, Players { hybrid: true, delegate: BOTH.contains(&cell) })).collect()
+}
+
+/// Every size, written and read, on both file systems; first what the targets are stated for.
+fn cells() -> impl Iterator<Item = Cell> {
     let of_size = |size| {
-        [(Write, size, Disk), (Read, size, Disk), (Write, size, Memory), (Read, size, Memory)]
+        let places = [Disk, Memory].into_iter();
+        places.flat_map(move |place| [(Write, size, place), (Read, size, place)])
     };
-    SIZES.into_iter().flat_map(of_size).collect()
+    let rest = SIZES.into_iter().flat_map(of_size).filter(|cell| !BOTH.contains(cell));
+    BOTH.into_iter().chain(rest)
 }
 
 impl Bench<'_> {
@@ -54,31 +66,42 @@ impl Bench<'_> {
         &mut self,
         report: &mut Report,
         effort: &Effort,
-        cells: &[Cell],
-        suffix: &str,
+        cells: &[(Cell, Players)],
     ) {
-        for &(verb, size, place) in cells {
-            let job = self.job(effort, (verb, size, place));
+        for &(cell, players) in cells {
+            let job = self.job(effort, cell);
             let samples = match &job {
-                Ok(job) => self.measure(effort, job),
+                Ok(job) => self.measure(effort, job, players),
                 Err(why) => [(); 3].map(|()| Err(why.clone())),
             };
-            let [native, ..] = &samples;
-            let (size_name, place_name) = (size_name(size), self.places.name(place));
-            for (side, samples) in self.sides.iter().zip(&samples) {
-                let name = side.name;
-                let volume = job.as_ref().map_or(0, Job::volume) as f64;
-                // Bytes a nanosecond are gigabytes a second.
-                let rate = spread(samples, |sample| 1e3 * volume / sample.wall_ns as f64);
-                report.row(format!("{verb}/{size_name}/{name}/{place_name}{suffix}"), "MB/s", rate);
-                if name != "native" {
-                    let kind = ratio_suffix(name, (verb, size, place), place_name);
-                    report.ratio(
-                        format!("{verb}/{size_name}/{name}{kind}{suffix}"),
-                        ratio(native, samples),
-                    );
-                }
+            let [native, hybrid, delegate] = &samples;
+            let volume = job.as_ref().map_or(0, Job::volume) as f64;
+            self.report(report, cell, "native", (volume, native, native));
+            if players.hybrid {
+                self.report(report, cell, "hybrid", (volume, native, hybrid));
             }
+            if players.delegate {
+                self.report(report, cell, "delegate", (volume, native, delegate));
+            }
+        }
+    }
+
+    /// Reports one side of a cell.
+    fn report(
+        &self,
+        report: &mut Report,
+        (verb, size, place): Cell,
+        side: &str,
+        (volume, native, ours): (f64, &Samples, &Samples),
+    ) {
+        let (size_name, place_name) = (size_name(size), self.places.name(place));
+        let idle = idle_suffix(side, self.idle);
+        // Bytes a nanosecond are gigabytes a second.
+        let rate = spread(ours, |sample| 1e3 * volume / sample.wall_ns as f64);
+        report.row(format!("{verb}/{size_name}/{side}/{place_name}{idle}"), "MB/s", rate);
+        if side != "native" {
+            let kind = ratio_suffix(side, (verb, size, place), place_name);
+            report.ratio(format!("{verb}/{size_name}/{side}{kind}{idle}"), ratio(native, ours));
         }
     }
 
@@ -87,24 +110,24 @@ impl Bench<'_> {
         let job = self.job(effort, (Write, 4 * KIB, Disk)).map(|mut job| {
             // The log grows with what a file needs: the next file starts with it.
             for side in &mut self.sides {
-                super::sides::run(side, &job).ok();
+                run(side, &job).ok();
             }
             (job.verb, job.count) = (Burst, BURST / job.size);
             job
         });
         let samples = match &job {
-            Ok(job) => self.measure(effort, job),
+            Ok(job) => self.measure(effort, job, HYBRID),
             Err(why) => [(); 3].map(|()| Err(why.clone())),
         };
         let [native, hybrid, _] = &samples;
         report.ratio("write/4KiB/hybrid/burst", ratio(native, hybrid));
         let Ok(job) = &job else { return };
         for (side, samples) in [("native", native), ("hybrid", hybrid)] {
-            let time = per_call(samples, job, |sample: &Sample| sample.wall_ns);
+            let time = per_call(samples, job, |sample| sample.wall_ns);
             report.row(format!("write/4KiB/{side}/burst"), "ns", time);
         }
         for (side, samples) in [("native", native), ("client", hybrid)] {
-            let time = per_call(samples, job, |sample: &Sample| sample.cpu_ns);
+            let time = per_call(samples, job, |sample| sample.cpu_ns);
             report.row(format!("{side}/cpu_ns/4KiB"), "ns", time);
         }
     }
@@ -125,6 +148,15 @@ fn ratio_suffix(side: &str, (verb, size, place): Cell, place_name: &str) -> Stri
         _ if place != usual => format!("/{place_name}"),
         (Write, 4096) if side == "hybrid" => "/sustained".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// What a case's name ends in when the daemon does not idle as it usually does for this side.
+fn idle_suffix(side: &str, idle: Idle) -> &'static str {
+    match (side, idle) {
+        ("delegate", Idle::Park) => "/park",
+        ("delegate", Idle::Spin) | (_, Idle::Park) => "",
+        (_, Idle::Spin) => "/spin",
     }
 }
 
@@ -159,11 +191,12 @@ mod tests {
 
     #[test]
     fn every_size_of_the_figure_is_written_and_read_on_both_file_systems() {
-        let mut cells = all();
-        cells.dedup();
-        assert_eq!(cells.len(), 36);
-        for step in 0..9 {
-            assert!(cells.iter().any(|(_, size, _)| *size == 4 * KIB << (2 * step)));
+        let found: Vec<_> = cells().collect();
+        assert_eq!(found.len(), 36);
+        for size in (0..9).map(|step| 4 * KIB << (2 * step)) {
+            for (verb, place) in [(Write, Disk), (Read, Disk), (Write, Memory), (Read, Memory)] {
+                assert!(found.contains(&(verb, size, place)), "{verb} {size} {place:?}");
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Effort,
     places::Where,
-    sides::{Bench, per_call},
+    sides::{Bench, HYBRID, per_call},
 };
 use crate::{
     job::{Job, Sample, Verb},
@@ -37,7 +37,7 @@ impl Bench<'_> {
     fn streams(&mut self, report: &mut Report, effort: &Effort) {
         let Ok(place) = self.places.get(Where::Disk) else { return };
         let job = Job { verb: Verb::Print, size: RECORD, count: RECORDS, path: place.to_write() };
-        let [native, hybrid, _] = self.measure(effort, &job);
+        let [native, hybrid, _] = self.measure(effort, &job, HYBRID);
         for (side, samples) in [("native", native), ("accept", hybrid)] {
             let time = per_call(&samples, &job, |sample: &Sample| sample.wall_ns);
             report.row(format!("{side}/fopen+fprintf/64B"), "ns", time);

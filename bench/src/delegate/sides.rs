@@ -15,6 +15,23 @@ use crate::{
 /// Delegates every file.
 const EVERYTHING: &str = "/**=delegate";
 
+/// What the daemon does when idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    Park,
+    Spin,
+}
+
+/// Who takes part in a case besides `native`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Players {
+    pub(super) hybrid: bool,
+    pub(super) delegate: bool,
+}
+
+/// `hybrid` alone against `native`.
+pub(super) const HYBRID: Players = Players { hybrid: true, delegate: false };
+
 /// Samples of one side, one a round, or why there are none.
 pub(super) type Samples = Result<Vec<Sample>, String>;
 
@@ -26,13 +43,15 @@ pub(super) struct Bench<'a> {
     /// What a program needs to run under policy `hybrid`.
     pub(super) environment: Result<Environment, String>,
     daemon: Result<Daemon, String>,
+    pub(super) idle: Idle,
 }
 
 impl<'a> Bench<'a> {
     /// Starts a daemon with this idle policy, and the workers. What fails is said by every case
     /// that needs it.
-    pub(super) fn start(idle: &str, places: &'a Places, cores: Option<Cores>) -> Self {
-        let daemon = Daemon::start(idle, cores.map(|cores| cores.daemon));
+    pub(super) fn start(idle: Idle, places: &'a Places, cores: Option<Cores>) -> Self {
+        let name = if idle == Idle::Spin { "spin" } else { "park" };
+        let daemon = Daemon::start(name, cores.map(|cores| cores.daemon));
         let daemon = daemon.map_err(|why| format!("{why:#}"));
         let core = cores.map(|cores| cores.client);
         let environment = |rule| {
@@ -40,12 +59,12 @@ impl<'a> Bench<'a> {
             daemon.environment(rule)
         };
         let sides = [
-            Side::start("native", Ok(Environment::new()), core),
-            Side::start("hybrid", environment(None), core),
-            Side::start("delegate", environment(Some(EVERYTHING)), core),
+            Side::start(Ok(Environment::new()), core),
+            Side::start(environment(None), core),
+            Side::start(environment(Some(EVERYTHING)), core),
         ];
         let environment = environment(None).map_err(|why| format!("{why:#}"));
-        let mut bench = Self { places, sides, environment, daemon };
+        let mut bench = Self { places, sides, environment, daemon, idle };
         bench.check_delegation();
         bench
     }
@@ -69,15 +88,17 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures `job` on the sides in turn, so that whatever disturbs the machine disturbs all.
-    pub(super) fn measure(&mut self, effort: &Effort, job: &Job) -> [Samples; 3] {
+    /// A side that does not take part has no sample.
+    pub(super) fn measure(&mut self, effort: &Effort, job: &Job, players: Players) -> [Samples; 3] {
         if let Some(why) = effort.is_used_up() {
             return [(); 3].map(|()| Err(why.clone()));
         }
         let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
         // The first round is to touch buffers and fill tables.
         for round in 0..=effort.rounds {
-            let turns = self.sides.iter_mut().zip(&mut samples);
-            for (side, samples) in turns {
+            let plays = [true, players.hybrid, players.delegate];
+            let turns = self.sides.iter_mut().zip(&mut samples).zip(plays);
+            for ((side, samples), _) in turns.filter(|(_, plays)| *plays) {
                 let Ok(list) = samples else { continue };
                 match run(side, job) {
                     Ok(_) if round == 0 => {}
