@@ -73,7 +73,8 @@ impl Daemon {
     /// Bytes that went through the daemon so far.
     pub(crate) fn bytes_delegated(&self) -> anyhow::Result<u64> {
         let status = self.status()?;
-        status["summary"]["bytes_delegated"].as_u64().context("a status has a summary")
+        let bytes = status.pointer("/summary/bytes_delegated").and_then(Value::as_u64);
+        bytes.context("a status has a summary")
     }
 
     fn status(&self) -> anyhow::Result<Value> {

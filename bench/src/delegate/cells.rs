@@ -193,7 +193,7 @@ mod tests {
     fn every_size_of_the_figure_is_written_and_read_on_both_file_systems() {
         let found: Vec<_> = cells().collect();
         assert_eq!(found.len(), 36);
-        for size in (0..9).map(|step| 4 * KIB << (2 * step)) {
+        for size in (0..9).map(|step| (4 * KIB) << (2 * step)) {
             for (verb, place) in [(Write, Disk), (Read, Disk), (Write, Memory), (Read, Memory)] {
                 assert!(found.contains(&(verb, size, place)), "{verb} {size} {place:?}");
             }

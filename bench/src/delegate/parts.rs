@@ -183,8 +183,8 @@ fn across(cores: Cores) -> anyhow::Result<f64> {
 struct Quiet;
 
 impl Source for Quiet {
-    fn poll(&mut self, budget: usize) -> usize {
-        black_box(budget.min(0))
+    fn poll(&mut self, _: usize) -> usize {
+        black_box(0)
     }
 
     fn arm(&mut self) -> Armed {
