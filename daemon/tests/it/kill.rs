@@ -1,4 +1,4 @@
-//! Clients in processes of their own, killed.
+//! Clients and daemons in processes of their own, killed.
 
 use std::{
     fs::{self, File},
@@ -8,6 +8,7 @@ use std::{
     thread,
 };
 
+use daemon::Config;
 use rustix::io::{FdFlags, fcntl_setfd};
 use wire::FileFlags;
 
@@ -40,9 +41,40 @@ fn client_process() {
     child.wait().expect("never reached");
 }
 
-fn start(folder: &Path) -> std::process::Child {
+/// The program of a daemon that can be sent signals; as a test of its own it does nothing.
+#[test]
+fn daemon_process() {
+    #[expect(clippy::disallowed_methods, reason = "set by the tests that start this process")]
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    daemon::serve(Config::new(PathBuf::from(folder)), || println!("ready")).expect("no error");
+}
+
+#[test]
+fn terminated_daemon_drains_and_leaves_in_order() {
+    let dir = tempfile::TempDir::new().expect("a temporary folder");
+    let mut process = start(dir.path(), "kill::daemon_process");
+    let mut output = BufReader::new(process.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("ready") {
+        line.clear();
+        assert!(output.read_line(&mut line).expect("text") > 0, "the daemon has ended early");
+    }
+    let path = dir.path().join("file");
+    let file = File::create(&path).expect("a file");
+    let mut client = Client::connect(dir.path());
+    client.register(1, &file, FileFlags::WRITABLE, LOG);
+    client.stage(1, 0, &RECORD);
+    let id = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+    client.expect_end();
+    assert!(process.wait().expect("our child").success());
+    assert_eq!(fs::read(&path).expect("a file"), RECORD);
+    assert!(!dir.path().join("socket").exists());
+}
+
+fn start(folder: &Path, program: &str) -> std::process::Child {
     Command::new(std::env::current_exe().expect("this test"))
-        .args(["kill::client_process", "--exact", "--nocapture"])
+        .args([program, "--exact", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
@@ -53,7 +85,7 @@ fn start(folder: &Path) -> std::process::Child {
 fn killed_client_leaves_every_accepted_byte_while_its_child_lives() {
     for after in [1, 7, 300, 5_000] {
         let daemon = Daemon::start();
-        let mut process = start(daemon.folder());
+        let mut process = start(daemon.folder(), "kill::client_process");
         let output = BufReader::new(process.stdout.take().expect("piped"));
         let (mut accepted, mut child) = (0, None);
         for line in output.lines() {
