@@ -63,10 +63,20 @@ pub(crate) fn link(
         log_at: log.map_or(0, |log| log.at),
         log_len: log.map_or(0, |log| log.producer.capacity()),
     };
-    connection.job.shared().inodes.add(file.device, file.inode);
+    let inodes = &connection.job.shared().inodes;
+    inodes.add(file.device, file.inode);
     connection.register(registration, fd).map_err(|Lost| Reason::DaemonLost)?;
-    file.link = Some(Link { connection, slot, shared });
+    file.link = Some(Link { connection, slot, shared, is_counted: true });
     file.log = log;
+    if inodes.count(file.device, file.inode) > 1 {
+        // Somebody else has staged, or is about to: each of us sees the other here, and what one
+        // wrote before the other began is drained before it begins.
+        shared.demote();
+        let (device, inode) = (file.device, file.inode);
+        match connection.call(Request::Settle { device, inode }) {
+            Ok(_) | Err(Lost) => {}
+        }
+    }
     Ok(())
 }
 
@@ -188,7 +198,9 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
     let Some(link) = file.link else { return };
     match link.connection.call(Request::Close { file: link.slot }) {
         Ok(_) => {
-            link.connection.job.shared().inodes.remove(file.device, file.inode);
+            if link.is_counted {
+                link.connection.job.shared().inodes.remove(file.device, file.inode);
+            }
             if let Some(log) = &file.log {
                 give_log(link.connection, log);
             }
