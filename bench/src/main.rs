@@ -1,2 +1,77 @@
-//! The program `kakehi-bench`.
-fn main() {}
+//! The program `kakehi-bench`: measures Kakehi on this machine, each bench against its peers.
+//!
+//! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
+
+mod delegate;
+mod job;
+mod kakehi;
+mod machine;
+mod process;
+mod report;
+mod side;
+mod spread;
+mod stream;
+mod worker;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::{Parser as _, error::ErrorKind};
+
+/// Measures Kakehi on this machine.
+#[derive(clap::Parser, Debug)]
+#[command(name = "kakehi-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Bench {
+    Delegate(delegate::Args),
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+const FAILURE: u8 = 1;
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let (code, line) = match Arguments::try_parse() {
+        Ok(arguments) => match start(&arguments.bench) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(why) => (FAILURE, format!("{why:#}")),
+        },
+        Err(why) if !why.use_stderr() => {
+            // A reader of the help that left early is no failure.
+            write!(io::stdout(), "{}", why.render()).ok();
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => (USAGE, usage(&why)),
+    };
+    // Nobody is left to tell when standard error is gone; the code still says it.
+    writeln!(io::stderr(), "kakehi-bench: {line}").ok();
+    code.into()
+}
+
+fn start(bench: &Bench) -> anyhow::Result<()> {
+    match bench {
+        Bench::Delegate(args) => delegate::delegate(args),
+        Bench::Worker(args) => worker::work(args),
+    }
+}
+
+/// The parser's several lines as one.
+fn usage(why: &clap::Error) -> String {
+    if why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "no bench was named; see 'kakehi-bench --help'".to_owned();
+    }
+    let text = why.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let why = lines.join(" ");
+    let why = why.strip_prefix("error: ").unwrap_or(&why);
+    format!("{why}; see 'kakehi-bench --help'")
+}

@@ -64,8 +64,13 @@ pub(crate) async fn drain_and_turn<S: Storage>(
 
 /// Drains every file of a session.
 pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
-    for file in session.files() {
-        drain_to(core, &file, file.head()).await;
+    let files: Vec<_> = session.files().into_iter().map(|file| (file.head(), file)).collect();
+    // Where writes take their time, those of several files are under way together.
+    for (head, file) in files.iter().filter(|(_, file)| file.staged() > 0) {
+        enqueue(core, file, *head);
+    }
+    for (head, file) in &files {
+        drain_to(core, file, *head).await;
     }
 }
 

@@ -6,12 +6,13 @@
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
-use executor::{Armed, Idle, Instant, Source};
+use executor::{Armed, Idle, Source};
 use shm::{LANES, lane::SLOTS};
 
 use crate::{
     core::{Core, Departure},
     pace, requests,
+    seldom::Seldom,
     session::Session,
     storage::Storage,
 };
@@ -27,13 +28,13 @@ pub(crate) struct Lanes<S: Storage> {
     /// Session and lane of entries that may be there, at most once each but for a lane whose last
     /// visit ended at its bound.
     ready: VecDeque<(u32, usize)>,
-    looked_at: Instant,
+    look: Seldom,
 }
 
 impl<S: Storage> Lanes<S> {
     pub(crate) fn new(core: Rc<Core<S>>) -> Self {
-        let looked_at = core.handle.now();
-        Self { core, ready: VecDeque::new(), looked_at }
+        let look = Seldom::new(&core.handle, LOOK_EVERY);
+        Self { core, ready: VecDeque::new(), look }
     }
 
     /// Turns raised bits into lanes to visit.
@@ -68,21 +69,14 @@ impl<S: Storage> Lanes<S> {
         }
         (SLOTS, true)
     }
-
-    /// Finds what has much staged although nobody said so lately.
-    fn look(&mut self) {
-        let now = self.core.handle.now();
-        if now.saturating_since(self.looked_at) >= LOOK_EVERY {
-            self.looked_at = now;
-            pace::drain_what_has_much(&self.core);
-        }
-    }
 }
 
 impl<S: Storage> Source for Lanes<S> {
     fn poll(&mut self, budget: usize) -> usize {
         self.gather();
-        self.look();
+        if self.look.is_due() {
+            pace::drain_what_has_much(&self.core);
+        }
         let mut events = 0;
         for _ in 0..self.ready.len() {
             if events >= budget {

@@ -1,13 +1,13 @@
 //! The daemon: executes the file I/O that client processes delegate to it.
 //!
 //! One executor per core, each with its own sessions; the first one also accepts connections. The
-//! way of a request: a client raises a bit of its executor's board, [`lanes`] takes the entries,
-//! [`requests`] checks and acknowledges them and runs them over trait [`storage::Storage`], and
-//! [`session`] answers. The way of a staged write: a dirty mark, [`pace`] decides when its log is
-//! written, [`drain`] writes it and releases the space.
+//! way of a request: a client raises a bit of its executor's board, `lanes` takes the entries,
+//! `requests` checks and acknowledges them and runs them over trait `storage::Storage`, and
+//! `session` answers. The way of a staged write: a dirty mark, `pace` decides when its log is
+//! written, `drain` writes it and releases the space.
 //!
 //! A session, its files, and everything that happens to them stay on one executor. What executors
-//! share is in [`node`]; they talk through [`mail`].
+//! share is in `node`; they talk through `mail`.
 //!
 //! # Trust
 //!
@@ -38,6 +38,7 @@ mod readahead;
 mod registration;
 mod registry;
 mod requests;
+mod seldom;
 mod server;
 mod session;
 mod settle;

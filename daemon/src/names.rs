@@ -51,6 +51,16 @@ impl Status {
         self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
+    /// The identity in a status as [`bytes`](Self::bytes) gives it.
+    pub(crate) fn identity_in(bytes: &[u8]) -> Option<(u64, u64)> {
+        let word = |index: usize| {
+            let at = index * size_of::<u64>();
+            let word = bytes.get(at..at + size_of::<u64>())?;
+            word.try_into().ok().map(u64::from_le_bytes)
+        };
+        Some((word(DEVICE)?, word(INODE)?))
+    }
+
     fn word(&self, index: usize) -> u64 {
         self.0.get(index).copied().unwrap_or_default()
     }

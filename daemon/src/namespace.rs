@@ -11,9 +11,10 @@ use wire::{FileFlags, PathPair, Request};
 use crate::{
     core::Core,
     file::{Log, Origin},
-    names::{NameCall, OpenCall},
+    names::{NameCall, OpenCall, Status},
     registration,
     session::{Session, Ticket},
+    settle,
     storage::Storage,
     verdict::{Verdict, errno},
 };
@@ -82,8 +83,8 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
     match call {
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
         Call::Name(call) => {
-            if let NameCall::Truncate { path, .. } = &call {
-                drain_path(core, path.clone()).await;
+            if let NameCall::Truncate { path, .. } | NameCall::Stat { path, .. } = &call {
+                settle_path(core, path, false).await;
             }
             let answer = core.storage.name(call).await.map_err(|error| errno(&error))?;
             put(ticket, &answer.bytes);
@@ -105,6 +106,7 @@ async fn open_into<S: Storage>(
     open: OpenCall,
 ) -> Verdict {
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
+    settle_path(core, &open.path, true).await;
     let file = core.storage.open(open).await.map_err(|error| errno(&error))?;
     let status = core.storage.status(&file).map_err(|error| errno(&error))?;
     let (session, identity) = (ticket.session.id, status.identity());
@@ -118,18 +120,20 @@ async fn open_into<S: Storage>(
     Ok(u64::from(flags.0))
 }
 
-/// Drains what is staged for the file a path leads to, if it leads to one.
-async fn drain_path<S: Storage>(core: &Rc<Core<S>>, path: CString) {
-    let Ok(answer) = core.storage.name(NameCall::Stat { path, follow: true }).await else {
+/// Drains what is staged for the file a path leads to, if it leads to one; demotes its openers if
+/// there is to be another.
+async fn settle_path<S: Storage>(core: &Rc<Core<S>>, path: &CString, demote: bool) {
+    if core.node.shared().inodes.is_empty() {
+        return;
+    }
+    let call = NameCall::Stat { path: path.clone(), follow: true };
+    let Ok(answer) = core.storage.name(call).await else {
         return; // The call itself will say why.
     };
-    let mut words = answer.bytes.chunks_exact(size_of::<u64>()).map(|bytes| {
-        let mut word = [0; size_of::<u64>()];
-        word.copy_from_slice(bytes);
-        u64::from_le_bytes(word)
-    });
-    if let (Some(device), Some(inode)) = (words.next(), words.next()) {
-        crate::settle::drain_inode(core, (device, inode)).await;
+    match Status::identity_in(&answer.bytes) {
+        Some(identity) if demote => settle::settle(core, identity).await,
+        Some(identity) => settle::drain_inode(core, identity).await,
+        None => {}
     }
 }
 

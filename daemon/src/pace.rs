@@ -5,9 +5,8 @@
 //! been found empty for [`QUIET_TICKS`]. While ticks run, further marks wait for the next one, so
 //! a client raises at most once a tick, and not at all while its files stay active and marked.
 //!
-//! A tick drains what it, or a mark, has seen at least one tick ago, and whatever has much staged.
-//! Bytes are therefore on their way at most two ticks after they were published, and usually after
-//! one and a half.
+//! A tick drains what was there at the tick before, or when the mark was taken, and whatever has
+//! much staged. Bytes are therefore on their way at most two ticks after they were published.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -62,7 +61,7 @@ pub(crate) fn marked<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
         session.is_marked.set(true);
         drain_much(core, session);
     } else {
-        take_marks(core, session, false);
+        take_marks(core, session);
     }
 }
 
@@ -75,9 +74,8 @@ fn drain_much<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
     }
 }
 
-/// Takes a session's marks and makes its marked files active. `is_late`: the marks may be a tick
-/// old, so what they stand for is drained now.
-fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, is_late: bool) {
+/// Takes a session's marks and makes its marked files active.
+fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
     session.is_marked.set(false);
     for word in 0..shm::FILES / 64 {
         let mut bits = session.segment.shared().take_dirty(word);
@@ -86,19 +84,20 @@ fn take_marks<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, is_late: boo
             bits &= bits - 1;
             let found = u32::try_from(slot).ok().and_then(|slot| core.find_file(session, slot));
             if let Some(file) = found {
-                activate(core, &file, is_late);
+                activate(core, &file);
             }
         }
     }
 }
 
-fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, is_late: bool) {
+/// Has the ticks look at a file that has something staged.
+fn activate<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     if file.staged() == 0 {
         return; // The mark of what has been drained since.
     }
     if !file.pace.is_active.replace(true) {
         file.pace.quiet_ticks.set(0);
-        file.pace.seen.set(if is_late { file.head() } else { file.tail() });
+        file.pace.seen.set(file.head());
         core.active.borrow_mut().push(Rc::clone(file));
     }
     if file.has_much() {
@@ -115,7 +114,7 @@ async fn tick<S: Storage>(core: Rc<Core<S>>) {
         core.handle.sleep(TICK).await;
         for session in core.sessions() {
             if session.is_marked.get() {
-                take_marks(&core, &session, true);
+                take_marks(&core, &session);
             }
         }
         let active = core.active.borrow().clone();
@@ -127,7 +126,7 @@ async fn tick<S: Storage>(core: Rc<Core<S>>) {
     // What was marked in the last tick's course would otherwise wait for the next mark.
     for session in core.sessions() {
         if session.is_marked.get() {
-            take_marks(&core, &session, false);
+            take_marks(&core, &session);
         }
     }
 }
@@ -148,8 +147,8 @@ fn look<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
         forget(core, file);
         // Clears the file's mark; what was published before the mark was cleared is seen now.
         if let Some(session) = core.session(file.session) {
-            take_marks(core, &session, false);
-            activate(core, file, false);
+            take_marks(core, &session);
+            activate(core, file);
         }
     }
 }

@@ -12,8 +12,10 @@ use std::{
     time::Duration,
 };
 
-use executor::{Armed, Handle, Instant, Notify, Source};
+use executor::{Armed, Handle, Notify, Source};
 use uring::{Events, Interest};
+
+use crate::seldom::Seldom;
 
 /// An executor that is kept busy looks at its sockets this often.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
@@ -40,9 +42,8 @@ impl Reactor {
     pub(crate) fn new(handle: &Handle, events: Events) -> Self {
         let (watches, next_key) = (RefCell::default(), Cell::new(0));
         let reactor = Self(Rc::new(Inner { events, watches, next_key }));
-        let looked_at = handle.now();
-        let source = Descriptors { reactor: reactor.clone(), handle: handle.clone(), looked_at };
-        handle.add_source(Box::new(source));
+        let look = Seldom::new(handle, LOOK_EVERY);
+        handle.add_source(Box::new(Descriptors { reactor: reactor.clone(), look }));
         reactor
     }
 
@@ -84,19 +85,16 @@ impl Drop for Watch {
 /// The poll list's view of the descriptors.
 struct Descriptors {
     reactor: Reactor,
-    handle: Handle,
-    looked_at: Instant,
+    look: Seldom,
 }
 
 impl Source for Descriptors {
     fn poll(&mut self, budget: usize) -> usize {
         let inner = &self.reactor.0;
         if !inner.events.has_ready() {
-            let now = self.handle.now();
-            if now.saturating_since(self.looked_at) < LOOK_EVERY {
+            if !self.look.is_due() {
                 return 0;
             }
-            self.looked_at = now;
             inner.events.look();
         }
         let mut count = 0;

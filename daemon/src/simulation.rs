@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     admission::Admission,
-    core::Core,
+    core::{Core, Departure},
     lanes::Lanes,
     mail::lock,
     node::Node,
@@ -131,7 +131,7 @@ impl Simulation {
                 was_busy |= executor.turn();
             }
             if !was_busy {
-                self.clock.0.advance(Duration::from_micros(self.rng.u64(1..40)));
+                self.clock.0.advance(Duration::from_micros(self.rng.u64(1..80)));
             }
             assert!(self.clock.now() < end, "the simulation is stuck");
         }
@@ -151,7 +151,8 @@ impl Simulation {
         let session = Rc::new(Session::new(id, grant, Arc::clone(&segment), peer));
         core.enter(Rc::clone(&session));
         let rng = self.rng.fork();
-        core.handle.spawn(Class::Latency, attend(Rc::clone(&core), session, rng));
+        let watch = Rc::clone(&wire);
+        core.handle.spawn(Class::Latency, attend(Rc::clone(&core), session, watch, rng));
 
         let handle = self.executors.last().expect("the clients'").handle();
         let client = Client {
@@ -194,11 +195,21 @@ impl Simulation {
     }
 }
 
-/// Reads a session's control socket from time to time, until the session ends.
-async fn attend(core: Rc<Core<SimStorage>>, session: Rc<Session<SimStorage>>, mut rng: Rng) {
+/// Reads a session's control socket from time to time, until the session ends. The death of a
+/// client may be noticed before what it has sent.
+async fn attend(
+    core: Rc<Core<SimStorage>>,
+    session: Rc<Session<SimStorage>>,
+    wire: Rc<Wire>,
+    mut rng: Rng,
+) {
     let handle: Handle = core.handle.clone();
     while !session.is_ending() {
         handle.sleep(Duration::from_micros(rng.u64(1..3_000))).await;
-        registration::hear(&core, &session);
+        if wire.is_gone() && rng.bool() {
+            core.end(&session, Departure::Gone);
+        } else {
+            registration::hear(&core, &session);
+        }
     }
 }

@@ -68,6 +68,18 @@ impl Client {
         }
     }
 
+    /// Asks the daemon for nothing and waits for the answer: one round trip, connecting first if
+    /// need be. For measurements.
+    ///
+    /// # Errors
+    ///
+    /// - `NOTCONN`: no daemon serves this process.
+    /// - `PIPE`: the daemon was lost on the way.
+    pub fn nothing(&'static self) -> io::Result<()> {
+        let connection = self.0.connection().ok_or(io::Errno::NOTCONN)?;
+        connection.call(Request::Nothing).map_err(|_| io::Errno::PIPE)?.map(drop)
+    }
+
     // ---- descriptors
 
     /// Opens `path` relative to `dir` (`AT_FDCWD` for the current folder).

@@ -86,14 +86,13 @@ impl Process {
             Err(Errno::NOTSUP) => return None,
             Err(errno) => return Some(Err(errno)),
         }
-        let link = Link { connection, slot, shared };
+        let link = Link { connection, slot, shared, is_counted: false };
         let placeholder = OFlags::PATH | flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
         let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
             let stat = fs::fstat(&fd)?;
             let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
             (file.placeholder, file.link) = (true, Some(link));
             let id = self.files.add(file).ok_or(Errno::MFILE)?;
-            connection.job.shared().inodes.add(stat.st_dev, stat.st_ino);
             Ok((fd.into_raw_fd(), id))
         });
         match added {

@@ -73,6 +73,8 @@ pub(crate) struct Link {
     pub(crate) connection: &'static Connection,
     pub(crate) slot: u32,
     pub(crate) shared: &'static FileSlot,
+    /// Whether this side counts the file in the table of inodes; else the daemon does.
+    pub(crate) is_counted: bool,
 }
 
 /// A file's staging log.

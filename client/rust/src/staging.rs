@@ -25,6 +25,8 @@ use crate::{
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log never takes more than this share of the arena.
 const LOG_SHARE: u64 = 4;
+/// Share of a log that writes of more than a few pages may fill.
+const BULK_SHARE: u64 = 4;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
@@ -61,10 +63,20 @@ pub(crate) fn link(
         log_at: log.map_or(0, |log| log.at),
         log_len: log.map_or(0, |log| log.producer.capacity()),
     };
-    connection.job.shared().inodes.add(file.device, file.inode);
+    let inodes = &connection.job.shared().inodes;
+    inodes.add(file.device, file.inode);
     connection.register(registration, fd).map_err(|Lost| Reason::DaemonLost)?;
-    file.link = Some(Link { connection, slot, shared });
+    file.link = Some(Link { connection, slot, shared, is_counted: true });
     file.log = log;
+    if inodes.count(file.device, file.inode) > 1 {
+        // Somebody else has staged, or is about to: each of us sees the other here, and what one
+        // wrote before the other began is drained before it begins.
+        shared.demote();
+        let (device, inode) = (file.device, file.inode);
+        match connection.call(Request::Settle { device, inode }) {
+            Ok(_) | Err(Lost) => {}
+        }
+    }
     Ok(())
 }
 
@@ -131,10 +143,25 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
     Some(len)
 }
 
+/// Whether a log that cannot grow has no room for another `len` bytes of bulk: it may fill a quarter,
+/// enough to keep the daemon busy, and little enough for a close to wait for.
+pub(crate) fn is_full(link: Link, log: &mut Log, len: u64) -> bool {
+    let has_room = |log: &Log| log.producer.waiting() + len <= log.producer.capacity() / BULK_SHARE;
+    if has_room(log) {
+        return false;
+    }
+    log.producer.refresh(link.shared);
+    !has_room(log) && log.producer.capacity() >= largest_log(link.connection)
+}
+
+fn largest_log(connection: &Connection) -> u64 {
+    connection.arena.lock().map_or(0, |arena| arena.len() / LOG_SHARE)
+}
+
 /// Waits for room in a full log, or moves to a larger one.
 fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
     let (head, len) = (log.producer.head(), log.producer.capacity());
-    let share = link.connection.arena.lock().map_or(0, |arena| arena.len() / LOG_SHARE);
+    let share = largest_log(link.connection);
     if len >= share {
         return flush(link, log, head - len / 2);
     }
@@ -171,7 +198,9 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
     let Some(link) = file.link else { return };
     match link.connection.call(Request::Close { file: link.slot }) {
         Ok(_) => {
-            link.connection.job.shared().inodes.remove(file.device, file.inode);
+            if link.is_counted {
+                link.connection.job.shared().inodes.remove(file.device, file.inode);
+            }
             if let Some(log) = &file.log {
                 give_log(link.connection, log);
             }

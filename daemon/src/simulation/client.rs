@@ -49,6 +49,12 @@ pub(super) struct Wire {
 /// The daemon's end of it.
 pub(super) struct WireEnd(pub(super) Rc<Wire>);
 
+impl Wire {
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.get()
+    }
+}
+
 impl Peer<Rc<Open>> for WireEnd {
     fn receive(&self) -> Incoming<Rc<Open>> {
         match self.0.sent.borrow_mut().pop_front() {
@@ -93,10 +99,11 @@ impl Client {
         for _ in 0..count {
             self.operate().await;
             self.check_ages();
-            if self.rng.u32(0..4) == 0 {
-                let us = self.rng.u64(0..6_000);
-                self.handle.sleep(Duration::from_micros(us)).await;
-                self.check_ages();
+            if self.rng.u32(0..5) == 0 {
+                for _ in 0..self.rng.u32(0..14) {
+                    self.handle.sleep(Duration::from_micros(900)).await;
+                    self.check_ages();
+                }
             }
         }
         if self.rng.bool() {
@@ -112,7 +119,7 @@ impl Client {
         if self.file(slot).is_none() {
             return self.open(slot).await;
         }
-        match self.rng.u32(0..20) {
+        match self.rng.u32(0..22) {
             0..=9 => self.write(slot).await,
             10..=11 => self.flush(slot).await,
             12 => self.close(slot).await,
@@ -121,6 +128,8 @@ impl Client {
             16 => drop(self.ask(Request::Sync { file: slot }).await),
             17 => drop(self.ask(Request::FlushAll).await),
             18 => self.settle(slot).await,
+            19 => self.attach(slot).await,
+            20 => self.fetch(slot).await,
             _ => assert_eq!(self.ask(Request::Nothing).await, Ok(0)),
         }
     }
@@ -285,6 +294,26 @@ impl Client {
         assert_eq!(self.ask(request).await, Ok(0));
         assert!(self.shared(slot).is_synchronous());
         self.model.borrow().check_settled(inode, stamp);
+    }
+
+    /// Fetches in sequence, so that the daemon fetches ahead, whatever comes next.
+    async fn fetch(&mut self, slot: u32) {
+        for at in [0, 256] {
+            assert!(self.ask(Request::Fetch { file: slot, at, len: 256 }).await.is_ok());
+        }
+    }
+
+    /// Replaces the drained log by another in the same place. The file stays as synchronous as it is.
+    async fn attach(&mut self, slot: u32) {
+        self.flush(slot).await;
+        let was_synchronous = self.shared(slot).is_synchronous();
+        self.shared(slot).reset();
+        let (arena_at, len) = (u64::from(slot) * LOG_LEN, LOG_LEN >> self.rng.u32(0..2));
+        assert_eq!(self.ask(Request::Attach { file: slot, arena_at, len }).await, Ok(0));
+        assert!(self.shared(slot).is_synchronous() || !was_synchronous);
+        let staged = self.files[slot as usize].as_mut().expect("open");
+        staged.producer = Producer::new(len);
+        staged.ages.clear();
     }
 
     async fn ask(&mut self, request: Request) -> Result<u64, i64> {

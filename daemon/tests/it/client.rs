@@ -11,7 +11,8 @@ use std::{
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, connect, recvmsg, sendmsg, socket,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+    sendmsg, socket_with,
 };
 use shm::{
     Job, Session, copy,
@@ -42,7 +43,10 @@ struct Staged {
 }
 
 pub(crate) fn dial(folder: &Path) -> OwnedFd {
-    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    // Other tests start processes, which must not hold this connection.
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = socket.expect("a socket");
     let address = SocketAddrUnix::new(folder.join("socket")).expect("a short path");
     connect(&socket, &address).expect("the daemon listens");
     socket

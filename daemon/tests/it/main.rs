@@ -4,6 +4,7 @@
 
 mod client;
 mod hostile;
+mod kill;
 mod life;
 mod names;
 mod requests;

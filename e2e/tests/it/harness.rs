@@ -129,7 +129,7 @@ pub(crate) fn processes_of(folder: &Path) -> Vec<(i32, String)> {
 }
 
 fn own_pid() -> i32 {
-    i32::try_from(std::process::id()).expect("a pid")
+    i32::try_from(std::process::id()).expect("a process id")
 }
 
 // ---- programs
@@ -369,7 +369,7 @@ pub(crate) fn random(what: &str) -> fastrand::Rng {
     #[expect(clippy::disallowed_methods, reason = "a test has no configuration but this")]
     let seed = std::env::var("SEED").ok().map(|seed| seed.parse().expect("a number"));
     let seed = seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
-    println!("{what}: SEED={seed}");
+    note(format_args!("{what}: SEED={seed}"));
     fastrand::Rng::with_seed(seed)
 }
 

@@ -1,0 +1,132 @@
+//! `kakehi-bench delegate`: file I/O under delegation against the system calls it replaces.
+//!
+//! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
+//! `delegate`. They take turns, round by round, on one core; the daemon has another.
+//!
+//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as the
+//! dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
+//! cases that end in `/spin` and `/park`.
+//!
+//! Written files are new: truncating one and writing it again makes ext4 write it back at close.
+//! Read files are in the page cache, and clean. Writes are timed with the close that follows, so
+//! that nothing is left staged; `burst` times the calls alone, of less than the log holds.
+
+mod cells;
+mod parts;
+mod places;
+mod programs;
+mod sides;
+
+use std::{
+    fs,
+    io::{self, ErrorKind, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use self::{
+    places::Places,
+    sides::{Bench, Idle},
+};
+use crate::{
+    machine::{self, Cores, Machine},
+    report::Report,
+};
+
+/// When the last case of `--quick` begins, under the spinning daemon and under the parking one; the
+/// longest takes a quarter of a minute at worst.
+const QUICK: [Duration; 2] = [Duration::from_secs(22), Duration::from_secs(44)];
+
+/// Measures file I/O under delegation against the system calls it replaces.
+///
+/// Ratios are native time by our time: more than 1 is faster. Exit status: 0, also when a case was
+/// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Ends within a minute: fewer rounds, less data a round.
+    #[arg(long)]
+    quick: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Folder for the files that are written and read.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Also writes the JSON to results/DATE-MACHINE/delegate.json below the current folder.
+    #[arg(long)]
+    save: bool,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    rounds: usize,
+    /// Bytes a round moves at least, but where a case needs more.
+    volume: usize,
+    /// No case is begun after this.
+    end: Option<Instant>,
+}
+
+impl Effort {
+    /// That of the two phases.
+    fn of(args: &Args) -> [Self; 2] {
+        let start = Instant::now();
+        if args.quick {
+            QUICK.map(|end| Self { rounds: 7, volume: 16 << 20, end: Some(start + end) })
+        } else {
+            [Self { rounds: 15, volume: 64 << 20, end: None }; 2]
+        }
+    }
+
+    /// Why no further case is begun.
+    fn is_used_up(&self) -> Option<String> {
+        let is_over = self.end.is_some_and(|end| Instant::now() >= end);
+        is_over.then(|| "the time of --quick was used up".to_owned())
+    }
+}
+
+/// Runs the bench and prints what it found.
+pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
+    let cores = Cores::find();
+    let efforts = Effort::of(args);
+    let [spin, park] = &efforts;
+    let mut machine = Machine::find(cores);
+    let dir = args.dir.canonicalize().with_context(|| format!("--dir {}", args.dir.display()))?;
+    for (name, folder) in [("dir", &*dir), ("memory", Path::new(places::MEMORY))] {
+        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
+    }
+    let (rows, ratios) = (Vec::new(), Vec::new());
+    let mut report = Report { bench: "delegate", machine, rounds: spin.rounds, rows, ratios };
+    let places = Places::create(&dir)?;
+
+    let parts = parts::measure(spin.rounds, cores);
+    // Each is dropped before the next: two daemons would share a core.
+    let mut bench = Bench::start(Idle::Spin, &places, cores);
+    let spinning = bench.round_trip(spin, 500);
+    bench.cells(&mut report, spin, &cells::under_a_spinning_daemon());
+    drop(bench);
+    let mut bench = Bench::start(Idle::Park, &places, cores);
+    let parked = bench.round_trip(park, 20);
+    parts::report(&mut report, &parts, spinning, parked);
+    bench.burst(&mut report, park);
+    bench.programs(&mut report, park);
+    bench.cells(&mut report, park, &cells::under_a_parking_daemon());
+    drop(bench);
+    print(args, &report)
+}
+
+fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(report)? + "\n";
+    if args.save {
+        let folder = Path::new("results").join(report.machine.folder());
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("delegate.json"), &json)?;
+    }
+    let text = if args.json { json } else { report.to_string() };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,202 @@
+//! Reading and writing in every size of the 2012 paper's figure 4, and the burst.
+
+use super::{
+    Effort,
+    places::Where::{self, Disk, Memory},
+    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, run, spread},
+};
+use crate::{
+    job::{
+        Job,
+        Verb::{self, Burst, Read, Write},
+    },
+    report::Report,
+};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// The sizes of the figure, those with a target first: `--quick` may not reach the last.
+const SIZES: [usize; 9] =
+    [4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB];
+/// Bytes written in 4 KiB calls: several times the longest staging log.
+const SUSTAINED: usize = 64 * MIB;
+/// Bytes of a burst: half the longest staging log.
+const BURST: usize = 4 * MIB;
+
+/// What is done, in calls of how many bytes, and where.
+type Cell = (Verb, usize, Where);
+
+/// Measured with the other policy under either daemon as well: what the targets are stated for.
+const BOTH: [Cell; 10] = [
+    (Write, 4 * KIB, Memory),
+    (Read, 4 * KIB, Memory),
+    (Write, 16 * MIB, Memory),
+    (Read, 16 * MIB, Memory),
+    (Write, 4 * KIB, Disk),
+    (Read, 4 * KIB, Disk),
+    (Read, 64 * KIB, Disk),
+    (Read, MIB, Disk),
+    (Read, 16 * MIB, Disk),
+    (Read, 256 * MIB, Disk),
+];
+
+/// Every cell for `delegate`.
+pub(super) fn under_a_spinning_daemon() -> Vec<(Cell, Players)> {
+    cells().map(|cell| (cell, Players { hybrid: BOTH.contains(&cell), delegate: true })).collect()
+}
+
+/// Every cell for `hybrid`.
+pub(super) fn under_a_parking_daemon() -> Vec<(Cell, Players)> {
+    cells().map(|cell| (cell, Players { hybrid: true, delegate: BOTH.contains(&cell) })).collect()
+}
+
+/// Every size, written and read, on both file systems; first what the targets are stated for.
+fn cells() -> impl Iterator<Item = Cell> {
+    let of_size = |size| {
+        let places = [Disk, Memory].into_iter();
+        places.flat_map(move |place| [(Write, size, place), (Read, size, place)])
+    };
+    let rest = SIZES.into_iter().flat_map(of_size).filter(|cell| !BOTH.contains(cell));
+    BOTH.into_iter().chain(rest)
+}
+
+impl Bench<'_> {
+    /// Measures cells: a row per side, and a ratio per delegated side.
+    pub(super) fn cells(
+        &mut self,
+        report: &mut Report,
+        effort: &Effort,
+        cells: &[(Cell, Players)],
+    ) {
+        for &(cell, players) in cells {
+            let job = self.job(effort, cell);
+            let samples = match &job {
+                Ok(job) => self.measure(effort, job, players),
+                Err(why) => [(); 3].map(|()| Err(why.clone())),
+            };
+            let [native, hybrid, delegate] = &samples;
+            let volume = job.as_ref().map_or(0, Job::volume) as f64;
+            self.report(report, cell, "native", (volume, native, native));
+            if players.hybrid {
+                self.report(report, cell, "hybrid", (volume, native, hybrid));
+            }
+            if players.delegate {
+                self.report(report, cell, "delegate", (volume, native, delegate));
+            }
+        }
+    }
+
+    /// Reports one side of a cell.
+    fn report(
+        &self,
+        report: &mut Report,
+        (verb, size, place): Cell,
+        side: &str,
+        (volume, native, ours): (f64, &Samples, &Samples),
+    ) {
+        let (size_name, place_name) = (size_name(size), self.places.name(place));
+        let idle = idle_suffix(side, self.idle);
+        // Bytes a nanosecond are gigabytes a second.
+        let rate = spread(ours, |sample| 1e3 * volume / sample.wall_ns as f64);
+        report.row(format!("{verb}/{size_name}/{side}/{place_name}{idle}"), "MB/s", rate);
+        if side != "native" {
+            let kind = ratio_suffix(side, (verb, size, place), place_name);
+            report.ratio(format!("{verb}/{size_name}/{side}{kind}{idle}"), ratio(native, ours));
+        }
+    }
+
+    /// Measures writes that all fit in the staging log, and the CPU time they take.
+    pub(super) fn burst(&mut self, report: &mut Report, effort: &Effort) {
+        let job = self.job(effort, (Write, 4 * KIB, Disk)).map(|mut job| {
+            // The log grows with what a file needs: the next file starts with it.
+            for side in &mut self.sides {
+                run(side, &job).ok();
+            }
+            (job.verb, job.count) = (Burst, BURST / job.size);
+            job
+        });
+        let samples = match &job {
+            Ok(job) => self.measure(effort, job, HYBRID),
+            Err(why) => [(); 3].map(|()| Err(why.clone())),
+        };
+        let [native, hybrid, _] = &samples;
+        report.ratio("write/4KiB/hybrid/burst", ratio(native, hybrid));
+        let Ok(job) = &job else { return };
+        for (side, samples) in [("native", native), ("hybrid", hybrid)] {
+            let time = per_call(samples, job, |sample| sample.wall_ns);
+            report.row(format!("write/4KiB/{side}/burst"), "ns", time);
+        }
+        for (side, samples) in [("native", native), ("client", hybrid)] {
+            let time = per_call(samples, job, |sample| sample.cpu_ns);
+            report.row(format!("{side}/cpu_ns/4KiB"), "ns", time);
+        }
+    }
+
+    fn job(&self, effort: &Effort, (verb, size, place): Cell) -> Result<Job, String> {
+        let place = self.places.get(place)?;
+        let volume = if (verb, size) == (Write, 4 * KIB) { SUSTAINED } else { effort.volume };
+        let path = if verb == Read { place.to_read() } else { place.to_write() };
+        Ok(Job { verb, size, count: (volume / size).max(1), path })
+    }
+}
+
+/// What a ratio's name ends in: nothing on the file system the targets are stated for, which is the
+/// disk's for `hybrid` and the tmpfs for `delegate`.
+fn ratio_suffix(side: &str, (verb, size, place): Cell, place_name: &str) -> String {
+    let usual = if side == "delegate" { Memory } else { Disk };
+    match (verb, size) {
+        _ if place != usual => format!("/{place_name}"),
+        (Write, 4096) if side == "hybrid" => "/sustained".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// What a case's name ends in when the daemon does not idle as it usually does for this side.
+fn idle_suffix(side: &str, idle: Idle) -> &'static str {
+    match (side, idle) {
+        ("delegate", Idle::Park) => "/park",
+        ("delegate", Idle::Spin) | (_, Idle::Park) => "",
+        (_, Idle::Spin) => "/spin",
+    }
+}
+
+/// A size as in the cases: whole KiB or MiB.
+fn size_name(size: usize) -> String {
+    if size >= MIB { format!("{}MiB", size / MIB) } else { format!("{}KiB", size / KIB) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_named_as_their_targets() {
+        let name = |side, cell: Cell| {
+            let place = if cell.2 == Disk { "ext4" } else { "tmpfs" };
+            let kind = ratio_suffix(side, cell, place);
+            format!("{}/{}/{side}{kind}", cell.0, size_name(cell.1))
+        };
+        for (expected, side, cell) in [
+            ("write/4KiB/hybrid/sustained", "hybrid", (Write, 4 * KIB, Disk)),
+            ("write/4KiB/hybrid/tmpfs", "hybrid", (Write, 4 * KIB, Memory)),
+            ("write/256MiB/hybrid", "hybrid", (Write, 256 * MIB, Disk)),
+            ("read/4KiB/hybrid", "hybrid", (Read, 4 * KIB, Disk)),
+            ("read/4KiB/delegate", "delegate", (Read, 4 * KIB, Memory)),
+            ("write/16MiB/delegate", "delegate", (Write, 16 * MIB, Memory)),
+            ("write/16MiB/delegate/ext4", "delegate", (Write, 16 * MIB, Disk)),
+        ] {
+            assert_eq!(name(side, cell), expected);
+        }
+    }
+
+    #[test]
+    fn every_size_of_the_figure_is_written_and_read_on_both_file_systems() {
+        let found: Vec<_> = cells().collect();
+        assert_eq!(found.len(), 36);
+        for size in (0..9).map(|step| (4 * KIB) << (2 * step)) {
+            for (verb, place) in [(Write, Disk), (Read, Disk), (Write, Memory), (Read, Memory)] {
+                assert!(found.contains(&(verb, size, place)), "{verb} {size} {place:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The three sides of every comparison, under one daemon.
+
+use super::{
+    Effort,
+    places::{Places, Where, remove},
+};
+use crate::{
+    job::{Job, Sample, Verb},
+    kakehi::{Daemon, Environment},
+    machine::Cores,
+    side::Side,
+    spread::Spread,
+};
+
+/// Delegates every file.
+const EVERYTHING: &str = "/**=delegate";
+
+/// What the daemon does when idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    Park,
+    Spin,
+}
+
+/// Who takes part in a case besides `native`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Players {
+    pub(super) hybrid: bool,
+    pub(super) delegate: bool,
+}
+
+/// `hybrid` alone against `native`.
+pub(super) const HYBRID: Players = Players { hybrid: true, delegate: false };
+
+/// Samples of one side, one a round, or why there are none.
+pub(super) type Samples = Result<Vec<Sample>, String>;
+
+/// The sides and their daemon. Workers end first.
+pub(super) struct Bench<'a> {
+    pub(super) places: &'a Places,
+    /// `native`, `hybrid`, `delegate`.
+    pub(super) sides: [Side; 3],
+    /// What a program needs to run under policy `hybrid`.
+    pub(super) environment: Result<Environment, String>,
+    daemon: Result<Daemon, String>,
+    pub(super) idle: Idle,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts a daemon with this idle policy, and the workers. What fails is said by every case
+    /// that needs it.
+    pub(super) fn start(idle: Idle, places: &'a Places, cores: Option<Cores>) -> Self {
+        let name = if idle == Idle::Spin { "spin" } else { "park" };
+        let daemon = Daemon::start(name, cores.map(|cores| cores.daemon));
+        let daemon = daemon.map_err(|why| format!("{why:#}"));
+        let core = cores.map(|cores| cores.client);
+        let environment = |rule| {
+            let daemon = daemon.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+            daemon.environment(rule)
+        };
+        let sides = [
+            Side::start(Ok(Environment::new()), core),
+            Side::start(environment(None), core),
+            Side::start(environment(Some(EVERYTHING)), core),
+        ];
+        let environment = environment(None).map_err(|why| format!("{why:#}"));
+        let mut bench = Self { places, sides, environment, daemon, idle };
+        bench.check_delegation();
+        bench
+    }
+
+    /// Gives up a delegated side when nothing it writes reaches the daemon: its ratios would
+    /// compare the kernel with itself.
+    fn check_delegation(&mut self) {
+        let Ok(daemon) = &self.daemon else { return };
+        let places = [Where::Disk, Where::Memory].map(|place| self.places.get(place));
+        for side in self.sides.iter_mut().skip(1) {
+            for place in places.iter().flatten() {
+                let job = Job { verb: Verb::Write, size: 4096, count: 16, path: place.to_write() };
+                let before = daemon.bytes_delegated().unwrap_or(0);
+                // What goes wrong here is kept by the side, or met again in every case.
+                run(side, &job).ok();
+                if daemon.bytes_delegated().unwrap_or(0) < before + job.volume() {
+                    side.fail(format!("what it writes to {} is not delegated", place.name));
+                }
+            }
+        }
+    }
+
+    /// Measures `job` on the sides in turn, so that whatever disturbs the machine disturbs all.
+    /// A side that does not take part has no sample.
+    pub(super) fn measure(&mut self, effort: &Effort, job: &Job, players: Players) -> [Samples; 3] {
+        if let Some(why) = effort.is_used_up() {
+            return [(); 3].map(|()| Err(why.clone()));
+        }
+        let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
+        // The first round is to touch buffers and fill tables.
+        for round in 0..=effort.rounds {
+            let plays = [true, players.hybrid, players.delegate];
+            let turns = self.sides.iter_mut().zip(&mut samples).zip(plays);
+            for ((side, samples), _) in turns.filter(|(_, plays)| *plays) {
+                let Ok(list) = samples else { continue };
+                match run(side, job) {
+                    Ok(_) if round == 0 => {}
+                    Ok(sample) => list.push(sample),
+                    Err(why) => *samples = Err(why),
+                }
+            }
+        }
+        samples
+    }
+
+    /// Time of a request without I/O, ns: of means of `count` in a row, many a round.
+    pub(super) fn round_trip(&mut self, effort: &Effort, count: usize) -> Result<Spread, String> {
+        let folder = self.daemon.as_ref().map_err(String::clone)?.folder().to_owned();
+        let job = Job { verb: Verb::Nothing, size: 0, count, path: folder };
+        let [native, ..] = &mut self.sides;
+        native.run(&job)?;
+        let samples: Result<Vec<_>, _> =
+            (0..effort.rounds * 20).map(|_| native.run(&job)).collect();
+        per_call(&samples, &job, |sample| sample.wall_ns)
+    }
+}
+
+/// Has a side do a job, and checks what it wrote.
+pub(super) fn run(side: &mut Side, job: &Job) -> Result<Sample, String> {
+    let sample = side.run(job);
+    if matches!(job.verb, Verb::Read | Verb::Nothing) {
+        return sample;
+    }
+    let written = remove(&job.path).map_err(|why| why.to_string())?;
+    let sample = sample?;
+    if written != job.volume() {
+        return Err(format!("{written} bytes in the file after close, not {}", job.volume()));
+    }
+    Ok(sample)
+}
+
+/// Nanoseconds a call.
+pub(super) fn per_call(
+    samples: &Samples,
+    job: &Job,
+    time: impl Fn(&Sample) -> u64,
+) -> Result<Spread, String> {
+    spread(samples, |sample| time(sample) as f64 / job.count as f64)
+}
+
+/// The spread of something computed from each sample.
+pub(super) fn spread(samples: &Samples, value: impl Fn(&Sample) -> f64) -> Result<Spread, String> {
+    let samples = samples.as_ref().map_err(String::clone)?;
+    Spread::of(samples.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
+}
+
+/// Time of `native` by time of `ours`, round by round.
+pub(super) fn ratio(native: &Samples, ours: &Samples) -> Result<Spread, String> {
+    let native = native.as_ref().map_err(String::clone)?;
+    let ours = ours.as_ref().map_err(String::clone)?;
+    let ratios = native.iter().zip(ours).map(|(n, o)| n.wall_ns as f64 / o.wall_ns as f64);
+    Spread::of(ratios).ok_or_else(|| "no round was run".to_owned())
+}

@@ -1,0 +1,108 @@
+//! The product under test: the program `kakehi` beside this one, and a daemon it serves.
+//!
+//! Every process started here gets a fresh environment and a folder without settings, so that a
+//! result depends on nothing but what this program says.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::Process;
+
+/// Longest start of a daemon.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Variables of a program's environment.
+pub(crate) type Environment = BTreeMap<String, String>;
+
+/// A daemon that serves, and its folder. Both end when dropped.
+pub(crate) struct Daemon {
+    program: PathBuf,
+    process: Process,
+    folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts a daemon with this idle policy, on this core if one is named. It answers when this
+    /// returns.
+    pub(crate) fn start(idle: &str, core: Option<usize>) -> anyhow::Result<Self> {
+        let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
+        let folder = tempfile::Builder::new()
+            .prefix("kakehi-bench-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
+        let mut command = command(&program, &folder);
+        command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
+        if let Some(core) = core {
+            command.arg("--cores").arg(core.to_string());
+        }
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().with_context(|| {
+                format!("{}: run 'make build' or 'make install'", program.display())
+            })?;
+        let daemon = Self { program, process: Process(child), folder };
+        let start = Instant::now();
+        while let Err(why) = daemon.status() {
+            ensure!(start.elapsed() < PATIENCE, "the daemon does not answer: {why:#}");
+        }
+        Ok(daemon)
+    }
+
+    /// Folder of the socket.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What a program needs in its environment to be delegated, with this rule if there is one.
+    pub(crate) fn environment(&self, rule: Option<&str>) -> anyhow::Result<Environment> {
+        let mut command = self.command(&["env", "--json"]);
+        command.args(rule.map(|rule| ["--rule", rule]).into_iter().flatten());
+        Ok(serde_json::from_slice(&output(command)?)?)
+    }
+
+    /// Bytes that went through the daemon so far.
+    pub(crate) fn bytes_delegated(&self) -> anyhow::Result<u64> {
+        let status = self.status()?;
+        let bytes = status.pointer("/summary/bytes_delegated").and_then(Value::as_u64);
+        bytes.context("a status has a summary")
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        Ok(serde_json::from_slice(&output(self.command(&["status", "--json"]))?)?)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = command(&self.program, &self.folder);
+        command.args(words).arg("--socket").arg(self.folder.path());
+        command
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.process.ask_to_end();
+    }
+}
+
+fn command(program: &Path, folder: &TempDir) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().current_dir(folder.path());
+    command
+}
+
+fn output(mut command: Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.output()?;
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", why.trim());
+    Ok(output.stdout)
+}

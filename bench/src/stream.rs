@@ -1,0 +1,43 @@
+//! A stream of the C library, to be written.
+
+use std::{ffi::CString, io, os::unix::ffi::OsStrExt as _, path::Path, ptr::NonNull};
+
+use libc::FILE;
+
+/// A stream open for writing. Closed when dropped, without a look at the result.
+pub(crate) struct Stream(Option<NonNull<FILE>>);
+
+impl Stream {
+    /// Opens the file with `fopen`, empty.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: both strings end with a NUL and live until the call returns.
+        let stream = unsafe { libc::fopen(path.as_ptr(), c"w".as_ptr()) };
+        NonNull::new(stream).map(|stream| Self(Some(stream))).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// Prints one record of 64 bytes with `fprintf`; returns its length.
+    pub(crate) fn print(&mut self, number: usize) -> io::Result<usize> {
+        let Some(stream) = self.0 else { return Ok(0) };
+        // SAFETY: the stream is open, and the format takes the one `size_t` that follows.
+        let printed = unsafe { libc::fprintf(stream.as_ptr(), c"%063zu\n".as_ptr(), number) };
+        usize::try_from(printed).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Closes the stream with `fclose`.
+    pub(crate) fn close(mut self) -> io::Result<()> {
+        let Some(stream) = self.0.take() else { return Ok(()) };
+        // SAFETY: the stream is open, and taken: nobody closes it again.
+        let closed = unsafe { libc::fclose(stream.as_ptr()) };
+        if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0.take() {
+            // SAFETY: the stream is open, and taken: nobody closes it again.
+            unsafe { libc::fclose(stream.as_ptr()) };
+        }
+    }
+}
