@@ -1,15 +1,18 @@
 //! `kakehi run` as a stand-in for the program: exit codes, signals, launchers, what is left.
 
 use std::{
-    fs,
-    io::{BufRead as _, BufReader},
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{CWD, Mode},
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::Value;
 
 use crate::{
@@ -152,27 +155,26 @@ fn a_launcher_inside_and_outside_makes_one_job() {
 #[test]
 fn a_process_that_outlives_the_job_goes_on_undelegated() {
     let folder = Folder::new();
-    let (out, said) = (folder.join("out"), folder.join("said"));
-    let writer = program("writer").display().to_string();
-    // Slowed down by what it tells, it writes until it is killed.
-    let script = format!(
-        "{writer} blocks {} 0 64 >{} 2>/dev/null </dev/null & sleep 0.2",
-        out.display(),
-        said.display()
-    );
+    let (fifo, answers, out) = (folder.join("calls"), folder.join("answers"), folder.join("out"));
+    rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let mut calls = File::options().read(true).write(true).open(&fifo).expect("the pipe");
+    write!(calls, "open {} wc\nwrite 3 hello\n", out.display()).expect("written");
+    let (program, fifo) = (program("calls").display().to_string(), fifo.display());
+    let script = format!("{program} <{fifo} >{} 2>&1 & sleep 0.2", answers.display());
     let start = Instant::now();
     let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &script]), SOON);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(fs::read_to_string(&out).expect("the file"), "hello");
     let left = processes_of(folder.path());
-    assert!(left.len() == 1 && left[0].1.contains("writer"), "{left:?}");
-    let len = |path: &Path| fs::metadata(path).expect("a file").len();
-    let before = len(&said);
-    assert!(wait_for(SOON, || len(&said) > before), "it does not go on");
-    kill_process(Pid::from_raw(left[0].0).expect("a pid"), Signal::KILL).expect("running");
-    assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()), "it does not end");
-    // Sixteen bytes are said of each record, which the kernel has by then.
-    assert!(len(&out) >= len(&said) / 16 * 64, "{} of {}", len(&out), len(&said) / 16 * 64);
+    assert!(left.iter().any(|(_, words)| words.contains("calls")), "{left:?}");
+
+    write!(calls, "write 3 world\nclose 3\nopen {} wca\n", out.display()).expect("written");
+    write!(calls, "write 3 again\nclose 3\n").expect("written");
+    let said = || fs::read_to_string(&answers).expect("answers");
+    assert!(wait_for(SOON, || said().lines().count() == 7), "{}", said());
+    assert_eq!(said(), "3\n5\n5\n0\n3\n5\n0\n");
+    assert_eq!(fs::read_to_string(&out).expect("the file"), "helloworldagain");
 }
 
 #[test]

@@ -1,22 +1,17 @@
 //! Program `writer`, and what its files have to hold for what it was told is accepted.
 
 use std::{
-    fs,
-    io::Read as _,
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
     time::Duration,
 };
 
 use crate::harness::{Daemon, Running, program, wait_for};
 
 /// How `writer` writes; its first argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Blocks,
     Append,
@@ -28,6 +23,8 @@ pub(crate) enum Kind {
 pub(crate) const KINDS: [Kind; 5] =
     [Kind::Blocks, Kind::Append, Kind::Spread, Kind::Stdio, Kind::Files];
 const RECORDS_PER_FILE: u64 = 16;
+/// Room of a log, records.
+const LOG_LEN: u64 = 1 << 20;
 
 /// One record that was accepted.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +37,10 @@ pub(crate) struct Accepted {
 /// A `writer` that runs.
 pub(crate) struct Writer {
     pub(crate) running: Running,
-    kind: Kind,
+    pub(crate) kind: Kind,
     path: PathBuf,
     record_len: usize,
-    listener: Option<thread::JoinHandle<Vec<Accepted>>>,
-    count: Arc<AtomicU64>,
+    log: Log,
 }
 
 impl Writer {
@@ -57,39 +53,22 @@ impl Writer {
         count: u64,
         record_len: usize,
     ) -> Self {
+        let log = Log::create(path.with_extension("log"));
         let mut command = daemon.wrap(program("writer"));
         command.arg(format!("{kind:?}").to_lowercase()).arg(&path);
-        command.args([count.to_string(), record_len.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut running = Running::start(&mut command);
-        let mut pipe = running.child.stdout.take().expect("piped");
-        let count = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&count);
-        let listener = thread::spawn(move || {
-            let (mut accepted, mut said) = (Vec::new(), [0; 16]);
-            while pipe.read_exact(&mut said).is_ok() {
-                let word = |at: usize| u64::from_le_bytes(said[at..at + 8].try_into().expect("8"));
-                accepted.push(Accepted { number: word(0), at: word(8) });
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-            accepted
-        });
-        Self { running, kind, path, record_len, listener: Some(listener), count }
-    }
-
-    /// Records accepted so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        command.args([count.to_string(), record_len.to_string()]).arg(&log.path);
+        let running = Running::start(command.stdin(Stdio::null()));
+        Self { running, kind, path, record_len, log }
     }
 
     /// Waits until `count` records are accepted; returns whether they were in time.
     pub(crate) fn reaches(&self, count: u64, time: Duration) -> bool {
-        wait_for(time, || self.count() >= count)
+        wait_for(time, || self.log.count() >= count)
     }
 
-    /// What was accepted, once the writer has ended.
-    pub(crate) fn accepted(&mut self) -> Vec<Accepted> {
-        self.listener.take().expect("asked once").join().expect("listener")
+    /// What has been accepted so far.
+    pub(crate) fn accepted(&self) -> Vec<Accepted> {
+        self.log.read()
     }
 
     /// Which of the records accepted are not, or not right, in the file. Files may also hold what
@@ -147,6 +126,37 @@ impl Writer {
                 fs::remove_file(entry.path()).expect("a file");
             }
         }
+    }
+}
+
+/// The mapped file in which a writer logs what was accepted.
+struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    fn create(path: PathBuf) -> Self {
+        let options = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = options.expect("a new file");
+        file.set_len(8 * (1 + 2 * LOG_LEN)).expect("a sparse file");
+        Self { path, file }
+    }
+
+    /// Records accepted so far.
+    fn count(&self) -> u64 {
+        let mut word = [0; 8];
+        self.file.read_exact_at(&mut word, 0).expect("the log");
+        u64::from_le_bytes(word)
+    }
+
+    fn read(&self) -> Vec<Accepted> {
+        let count = usize::try_from(self.count()).expect("64 bits");
+        let mut bytes = vec![0; 16 * count];
+        self.file.read_exact_at(&mut bytes, 8).expect("the log");
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8"));
+        let entry = |pair: &[u8]| Accepted { number: word(&pair[..8]), at: word(&pair[8..]) };
+        bytes.chunks_exact(16).map(entry).collect()
     }
 }
 
