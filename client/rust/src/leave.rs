@@ -94,11 +94,7 @@ impl Process {
         if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
             return Ok(real);
         }
-        let mut name = [0; 32];
-        let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
-        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
-        fs::open(name, flags, Mode::empty())
+        reopen(fd, file)
     }
 
     /// Makes every number of the file that `fd` stands for refer to `real`.
@@ -208,4 +204,13 @@ impl Process {
             }
         }
     }
+}
+
+/// Opens the file behind a placeholder, in this process.
+pub(crate) fn reopen(fd: RawFd, file: &OpenFile) -> io::Result<OwnedFd> {
+    let mut name = [0; 32];
+    let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
+    let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
+    let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
+    fs::open(name, flags, Mode::empty())
 }

@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use rustix::{
-    fd::BorrowedFd,
+    fd::{AsFd, AsRawFd, BorrowedFd},
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
@@ -19,6 +19,7 @@ use wire::{FileFlags, Reason, Registration, Request};
 use crate::{
     connection::{Connection, Lost},
     file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
+    leave::reopen,
 };
 
 /// First log of a process's first file, bytes; later files start with what the last one needed.
@@ -211,7 +212,7 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
         }
         Err(Lost) => {
             if let Some(log) = file.log {
-                take_over(link, &log, fd);
+                take_over_from(link, &log, file, fd);
             }
             file.owed = file.owed.or(take_error(link));
             file.left = Some(Reason::DaemonLost);
@@ -239,6 +240,17 @@ fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>) {
     // A position the client computed is in range, and the file is seekable.
     match fs::seek(fd, position) {
         Ok(_) | Err(_) => {}
+    }
+}
+
+/// Drains the log of a file whose descriptor may be a placeholder, which takes no data.
+fn take_over_from(link: Link, log: &Log, file: &OpenFile, fd: BorrowedFd<'_>) {
+    if !file.placeholder {
+        return take_over(link, log, fd);
+    }
+    match reopen(fd.as_raw_fd(), file) {
+        Ok(real) => take_over(link, log, real.as_fd()),
+        Err(errno) => link.shared.owe(errno.raw_os_error().unsigned_abs()),
     }
 }
 
