@@ -17,6 +17,8 @@ use crate::{
     records::{KINDS, Kind, Writer},
 };
 
+const HYBRID: &str = "/**=hybrid";
+const DELEGATE: &str = "/**=delegate";
 /// Clients of a daemon at a time.
 const CLIENTS: usize = 4;
 /// Daemons at a time.
@@ -28,12 +30,22 @@ const PREEMPTED: Duration = Duration::from_millis(50);
 
 #[test]
 fn killed_clients_lose_nothing_that_was_accepted() {
-    kill_clients(200);
+    kill_clients(200, HYBRID);
+}
+
+#[test]
+fn killed_clients_lose_nothing_under_delegate() {
+    kill_clients(60, DELEGATE);
 }
 
 #[test]
 fn clients_of_a_killed_daemon_lose_nothing_and_go_on() {
-    kill_daemons(200);
+    kill_daemons(200, HYBRID);
+}
+
+#[test]
+fn clients_of_a_killed_daemon_lose_nothing_under_delegate() {
+    kill_daemons(100, DELEGATE);
 }
 
 #[test]
@@ -49,16 +61,19 @@ fn all_killed_at_once_on_a_full_machine_lose_only_what_is_young() {
 #[test]
 #[ignore = "half an hour: for `make soak`"]
 fn thousands_of_kills_lose_nothing() {
-    kill_clients(5_000);
-    kill_daemons(3_000);
+    for rules in [HYBRID, DELEGATE] {
+        kill_clients(5_000, rules);
+        kill_daemons(3_000, rules);
+    }
     kill_both(500, 1);
     kill_both(200, CLIENTS);
 }
 
-fn kill_clients(kills: usize) {
+fn kill_clients(kills: usize, rules: &str) {
     let folder = Folder::new();
     let mut rng = random("killed clients");
-    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    daemon.set("KAKEHI_RULES", rules);
     let mut baseline = None;
     let (mut records, mut slowest) = (0, Duration::ZERO);
     for round in 0..kills.div_ceil(CLIENTS) {
@@ -102,7 +117,7 @@ fn settled(daemon: &Daemon) -> [usize; 2] {
     ["fd", "maps"].map(|table| daemon.count(table))
 }
 
-fn kill_daemons(kills: usize) {
+fn kill_daemons(kills: usize, rules: &str) {
     let folder = Folder::new();
     let mut rng = random("killed daemons");
     // Most of a round is waiting.
@@ -111,7 +126,8 @@ fn kill_daemons(kills: usize) {
             let (folder, mut rng) = (&folder, rng.fork());
             scope.spawn(move || {
                 let rounds = (part..kills).step_by(CROWDS);
-                let records: usize = rounds.map(|round| kill_daemon(folder, &mut rng, round)).sum();
+                let records: usize =
+                    rounds.map(|round| kill_daemon(folder, &mut rng, round, rules)).sum();
                 note(format_args!("{} daemons killed, {records} records", kills / CROWDS));
             });
         }
@@ -120,8 +136,9 @@ fn kill_daemons(kills: usize) {
 }
 
 /// Kills one daemon; returns how many records its clients wrote.
-fn kill_daemon(folder: &Folder, rng: &mut fastrand::Rng, round: usize) -> usize {
+fn kill_daemon(folder: &Folder, rng: &mut fastrand::Rng, round: usize, rules: &str) -> usize {
     let mut daemon = Daemon::start(folder, &format!("job{round}"), &[]);
+    daemon.set("KAKEHI_RULES", rules);
     let count = 64 * rng.u64(4..40);
     let mut writers = start(folder, &daemon, rng, round, (CLIENTS, count));
     pause(Duration::from_micros(rng.u64(..3_000)));
