@@ -3,8 +3,8 @@
 //! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
 //! `delegate`. They take turns, round by round, on one core; the daemon has another.
 //!
-//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as the
-//! dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
+//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as
+//! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
 //! cases that end in `/spin` and `/park`.
 //!
 //! Written files are new: truncating one and writing it again makes ext4 write it back at close.
