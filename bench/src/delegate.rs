@@ -3,8 +3,8 @@
 //! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
 //! `delegate`. They take turns, round by round, on one core; the daemon has another.
 //!
-//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as the
-//! dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
+//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as
+//! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
 //! cases that end in `/spin` and `/park`.
 //!
 //! Written files are new: truncating one and writing it again makes ext4 write it back at close.
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Folder for the files that are written and read.
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = folder)]
     dir: PathBuf,
     /// Also writes the JSON to results/DATE-MACHINE/delegate.json below the current folder.
     #[arg(long)]
@@ -93,13 +93,12 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let efforts = Effort::of(args);
     let [spin, park] = &efforts;
     let mut machine = Machine::find(cores);
-    let dir = args.dir.canonicalize().with_context(|| format!("--dir {}", args.dir.display()))?;
-    for (name, folder) in [("dir", &*dir), ("memory", Path::new(places::MEMORY))] {
+    for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(places::MEMORY))] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
     let (rows, ratios) = (Vec::new(), Vec::new());
     let mut report = Report { bench: "delegate", machine, rounds: spin.rounds, rows, ratios };
-    let places = Places::create(&dir)?;
+    let places = Places::create(&args.dir)?;
 
     let parts = parts::measure(spin.rounds, cores);
     // Each is dropped before the next: two daemons would share a core.
@@ -115,6 +114,12 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     bench.cells(&mut report, park, &cells::under_a_parking_daemon());
     drop(bench);
     print(args, &report)
+}
+
+/// The absolute path of a folder that is there.
+fn folder(text: &str) -> io::Result<PathBuf> {
+    let path = Path::new(text).canonicalize()?;
+    if path.is_dir() { Ok(path) } else { Err(ErrorKind::NotADirectory.into()) }
 }
 
 fn print(args: &Args, report: &Report) -> anyhow::Result<()> {

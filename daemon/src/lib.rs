@@ -38,6 +38,7 @@ mod readahead;
 mod registration;
 mod registry;
 mod requests;
+mod scratch;
 mod seldom;
 mod server;
 mod session;

@@ -15,9 +15,9 @@ use executor::Class;
 use crate::{core::Core, drain, file::OpenFile, session::Session, storage::Storage};
 
 /// Time between two looks at the active files.
-pub(crate) const TICK: Duration = Duration::from_millis(4);
+pub(crate) const TICK: Duration = Duration::from_millis(2);
 /// How many ticks must find a file empty before it is no longer active: 100 ms.
-const QUIET_TICKS: u32 = 25;
+const QUIET_TICKS: u32 = 50;
 /// This much staged is drained at once.
 const MUCH: u64 = drain::UNIT_LEN;
 /// Or this part of the log.

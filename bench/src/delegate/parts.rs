@@ -9,8 +9,8 @@
 //!   lines' way across, there and back, and finding them;
 //! - `call`: a turn of an executor with one source that has nothing;
 //! - `translate`: decoding a read, and checking its range of the arena;
-//! - `other`: the total less all of these: the client's lane, the daemon's session and its counters,
-//!   the other sources of its poll list.
+//! - `other`: the total less all of these: the client's lane, the daemon's session and its
+//!   counters, the other sources of its poll list.
 
 use std::{
     hint::{self, black_box},

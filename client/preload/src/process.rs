@@ -66,7 +66,7 @@ interpose! {
         process: *mut pid_t, path: *const c_char, actions: *const c_void,
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
-        before_exec(false);
+        before_spawn(actions);
         next!(
             posix_spawn(
                 process => *mut pid_t, path => *const c_char, actions => *const c_void,
@@ -79,7 +79,7 @@ interpose! {
         process: *mut pid_t, file: *const c_char, actions: *const c_void,
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
-        before_exec(false);
+        before_spawn(actions);
         next!(
             posix_spawnp(
                 process => *mut pid_t, file => *const c_char, actions => *const c_void,
@@ -142,6 +142,15 @@ pub(crate) fn before_exec(replaces: bool) {
     if let Some(client) = client() {
         client.before_exec(replaces);
         client.drain_all();
+    }
+}
+
+/// The actions cannot be read, and may hand any open file to the child: then as before a fork.
+fn before_spawn(actions: *const c_void) {
+    if actions.is_null() {
+        before_exec(false);
+    } else {
+        before_fork();
     }
 }
 

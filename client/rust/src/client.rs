@@ -132,7 +132,9 @@ impl Client {
     ///
     /// What a write behind still owes.
     pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
-        self.0.close(fd)
+        let closed = self.0.close(fd);
+        self.0.sweep();
+        closed
     }
 
     /// The program made `new` a duplicate of `old`.
@@ -263,6 +265,9 @@ impl Client {
             self.0.leave(fd, Reason::Unsupported);
         }
         self.0.drain(fd);
+        if let Some((_, mut file)) = self.0.locked_fd(fd) {
+            self.0.settle_others(&mut file);
+        }
     }
 
     /// Has everything staged for any file of this process in the files when it returns.

@@ -27,14 +27,14 @@ use rustix::{
         send, sendmsg, socket_with, sockopt,
     },
     process::{PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
-    time::{ClockId, clock_gettime},
 };
 use shm::{Guard, Job, LANES, Lock, Session, lane::Requester, thread};
 use wire::{
-    Greeting, MESSAGE_LEN, Message, Phase, Refusal, Registration, Reply, Request, Role, Welcome,
+    Greeting, MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Role,
+    Welcome,
 };
 
-use crate::{arena::Arena, slots::Slots};
+use crate::{arena::Arena, clock::now, slots::Slots};
 
 const LOOK: Duration = Duration::from_millis(100);
 /// Looks at the completion before sleeping; about as long as a wake-up takes.
@@ -125,7 +125,12 @@ impl Connection {
 
     /// Hands an open file to the daemon. It counts as handed over when this returns: the kernel
     /// keeps the message even if this process dies.
-    pub(crate) fn register(&self, registration: Registration, fd: impl AsFd) -> Result<(), Lost> {
+    ///
+    /// # Errors
+    ///
+    /// Why it was not handed over. That the kernel has no room for another descriptor in flight
+    /// says nothing of the daemon.
+    pub(crate) fn register(&self, registration: Registration, fd: impl AsFd) -> Result<(), Reason> {
         let message = Message::Register(registration).encode();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -136,7 +141,11 @@ impl Connection {
             match sendmsg(&self.socket, &data, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(self.lose()),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+                    self.lose();
+                    return Err(Reason::DaemonLost);
+                }
+                Err(_) => return Err(Reason::Credit),
             }
         }
     }
@@ -186,10 +195,14 @@ impl Connection {
     }
 
     /// Says that file `slot` has something staged which the daemon does not know of.
-    pub(crate) fn raise_dirty(&self, slot: usize) {
-        if self.session.shared().mark_dirty(slot) {
+    ///
+    /// Returns whether it was told: else it has been, and will look.
+    pub(crate) fn raise_dirty(&self, slot: usize) -> bool {
+        let is_news = self.session.shared().mark_dirty(slot);
+        if is_news {
             self.raise(LANES);
         }
+        is_news
     }
 
     /// Says again that something is staged, because there is a lot of it by now.
@@ -213,9 +226,7 @@ impl Connection {
             match send(&self.socket, &Message::Doorbell.encode(), flags) {
                 // A full socket has a doorbell in it already.
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => {
-                    self.lose();
-                }
+                Err(_) => self.check_alive(),
             }
         }
         must_ring
@@ -225,7 +236,8 @@ impl Connection {
     pub(crate) fn check_alive(&self) {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        // A socket that somebody closed beneath us says nothing of the daemon.
+        let gone = PollFlags::HUP | PollFlags::ERR;
         if poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
             && fds.iter().any(|fd| fd.revents().intersects(gone))
         {
@@ -287,17 +299,20 @@ impl Lane<'_> {
             }
             core::hint::spin_loop();
         }
-        let start = now();
+        let mut silent = Duration::ZERO;
         while !done() {
+            let before = now();
             lane.bell.sleep(LOOK, done);
             if done() {
                 break;
             }
+            // A signal ends a sleep early, and a process that is stopped does not wait.
+            silent += now().saturating_sub(before).min(2 * LOOK);
             connection.check_alive();
             if connection.is_lost() {
                 return Err(Lost);
             }
-            if phase().is_none() && now().saturating_sub(start) >= connection.fence_timeout {
+            if phase().is_none() && silent >= connection.fence_timeout {
                 return Err(connection.fence());
             }
         }
@@ -313,12 +328,6 @@ fn result(value: u64) -> io::Result<u64> {
         Ok(errno @ 1..4096) => Err(Errno::from_raw_os_error(errno)),
         _ => Ok(value),
     }
-}
-
-/// Time since some moment in the past.
-fn now() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {

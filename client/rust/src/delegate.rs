@@ -8,13 +8,13 @@ use rustix::{
     fs::{self, AtFlags, FileType, Mode, OFlags},
     io::{self, Errno},
     process::umask,
-    time::{ClockId, clock_gettime},
 };
 use shm::copy::{copy_in, copy_out};
 use wire::{Counter, PathPair, Request};
 
 use crate::{
     client::Status,
+    clock::coarse_now,
     connection::{Connection, Lane, Lost},
     file::{self, FileEntry, Link, OpenFile, Window},
     process::Process,
@@ -370,11 +370,6 @@ pub(crate) fn current_umask() -> Mode {
     let mask = umask(Mode::RWXG | Mode::RWXO);
     umask(mask);
     mask
-}
-
-fn coarse_now() -> Duration {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// The words of a status: see `docs/protocol.md`, section 5.

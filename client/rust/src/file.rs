@@ -31,6 +31,8 @@ pub(crate) struct FileEntry {
     pub(crate) position: AtomicU64,
     /// Whether the client keeps the position, and something may be staged.
     pub(crate) is_staged: AtomicBool,
+    /// Stands for device and inode; zero when the place is free.
+    pub(crate) identity: AtomicU64,
     /// Reads in a row that found everything cached.
     pub(crate) streak: AtomicU32,
     pub(crate) lock: Lock<OpenFile>,
@@ -48,6 +50,8 @@ pub(crate) struct OpenFile {
     /// Every write waits until it is drained: `O_SYNC`, or a lock was taken.
     pub(crate) is_synchronous: bool,
     pub(crate) left: Option<Reason>,
+    /// Files linked with the inode, anybody's, when it was last settled.
+    pub(crate) settled_count: u32,
     pub(crate) link: Option<Link>,
     pub(crate) log: Option<Log>,
     /// The descriptor is an `O_PATH` placeholder: policy `delegate`.
@@ -85,6 +89,8 @@ pub(crate) struct Log {
     pub(crate) producer: Producer,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
+    /// When the daemon was last seen to live, by the coarse clock.
+    pub(crate) looked_at: Duration,
     /// File range that holds everything staged since the log was last seen empty.
     pub(crate) dirty: (u64, u64),
 }
@@ -112,6 +118,7 @@ impl OpenFile {
         access: Access { readable: false, writable: false, append: false },
         is_synchronous: false,
         left: None,
+        settled_count: 0,
         link: None,
         log: None,
         placeholder: false,
@@ -159,6 +166,7 @@ impl Files {
                 FileEntry {
                     position: AtomicU64::new(0),
                     is_staged: AtomicBool::new(false),
+                    identity: AtomicU64::new(0),
                     streak: AtomicU32::new(0),
                     lock: Lock::new(OpenFile::FREE),
                 }
@@ -181,6 +189,7 @@ impl Files {
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.is_staged.store(false, Ordering::Relaxed);
             entry.streak.store(0, Ordering::Relaxed);
+            entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);
             self.hint.store(index + 1, Ordering::Relaxed);
             return Some(id);
@@ -190,6 +199,9 @@ impl Files {
 
     /// Says that a place was freed.
     pub(crate) fn freed(&self, id: FileId) {
+        if let Some(entry) = self.get(id) {
+            entry.identity.store(0, Ordering::Release);
+        }
         self.hint.store(usize::from(id.index), Ordering::Relaxed);
     }
 
@@ -201,6 +213,11 @@ impl Files {
     pub(crate) fn all(&self) -> impl Iterator<Item = &FileEntry> {
         self.entries.iter().take(self.used.load(Ordering::Relaxed))
     }
+}
+
+/// A word that stands for an inode; never zero.
+pub(crate) const fn identity(device: u64, inode: u64) -> u64 {
+    (inode ^ device.rotate_left(40)) | 1 << 63
 }
 
 /// A file that was just opened, before anybody else knows of it.

@@ -7,15 +7,13 @@ use core::sync::atomic::Ordering;
 
 use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
-    fs::{self, Mode, OFlags},
-    io::{self, Errno, FdFlags},
+    io::{self, FdFlags},
 };
 use wire::{Counter, Reason};
 
 use crate::{
     file::{FileEntry, Link, OpenFile},
     process::Process,
-    rules::link_of,
     staging,
     table::Entry,
 };
@@ -35,6 +33,15 @@ impl Process {
 
     pub(crate) fn drain_all(&'static self) {
         self.each_linked(|fd, entry, file| self.drain_file(fd, entry, file));
+    }
+
+    /// Once the daemon is found to be lost: takes over every file, not just the one in use.
+    pub(crate) fn sweep(&'static self) {
+        if self.is_newly_lost() {
+            self.each_linked(|fd, entry, file| {
+                self.leave_file(fd, entry, file, Reason::DaemonLost);
+            });
+        }
     }
 
     pub(crate) fn lock(&'static self, fd: RawFd) {
@@ -94,15 +101,12 @@ impl Process {
         if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
             return Ok(real);
         }
-        reopen(fd, file)
+        staging::reopen(fd, file)
     }
 
     /// Makes every number of the file that `fd` stands for refer to `real`.
     fn replace_numbers(&'static self, fd: RawFd, real: &OwnedFd) {
-        let Entry::File(id) = self.table.get(fd) else {
-            // The number is being closed, and so is already out of the table.
-            return self.replace_number(fd, real);
-        };
+        let Entry::File(id) = self.table.get(fd) else { return };
         for (number, _) in self.table.files(0, u32::MAX).filter(|(_, other)| *other == id) {
             self.replace_number(number, real);
         }
@@ -204,13 +208,4 @@ impl Process {
             }
         }
     }
-}
-
-/// Opens the file behind a placeholder, in this process.
-pub(crate) fn reopen(fd: RawFd, file: &OpenFile) -> io::Result<OwnedFd> {
-    let mut name = [0; 32];
-    let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
-    let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
-    let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
-    fs::open(name, flags, Mode::empty())
 }

@@ -14,6 +14,7 @@ extern crate std;
 
 mod arena;
 mod client;
+mod clock;
 mod config;
 mod connection;
 mod delegate;

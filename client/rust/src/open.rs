@@ -1,6 +1,6 @@
 //! Files that come and go: which are ours, and what the last close waits for.
 
-use core::ffi::CStr;
+use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
     fd::{BorrowedFd, IntoRawFd, RawFd},
@@ -10,7 +10,7 @@ use rustix::{
 use wire::{Counter, Reason, Request};
 
 use crate::{
-    file::{self, FileEntry, OpenFile},
+    file::{self, FileEntry, OpenFile, identity},
     process::Process,
     rules::{Policy, policy_of},
     table::{Entry, FileId},
@@ -93,26 +93,29 @@ impl Process {
                     Some(_) => Entry::Inherited,
                     None => Entry::Foreign,
                 };
-                self.table.set(fd, entry);
-                entry
+                self.table.learn(fd, entry)
             }
             entry => entry,
         }
     }
 
     pub(crate) fn close(&'static self, fd: RawFd) -> io::Result<()> {
-        let Entry::File(id) = self.table.take(fd) else { return Ok(()) };
-        let Some((entry, mut file)) = self.locked(id) else { return Ok(()) };
-        file.number_count -= 1;
-        if file.number_count > 0 {
+        let Some((id, (entry, mut file))) = self.locked_id(fd) else {
+            self.table.take(fd);
+            return Ok(());
+        };
+        if file.number_count > 1 {
+            file.number_count -= 1;
+            self.table.take(fd);
             return Ok(());
         }
         self.release_window(&mut file);
         self.unlink(entry, &mut file, fd);
-        let owed = file.owed.take();
-        drop(file);
+        // Only now, when the kernel has the position: a thread that still writes finds it right.
+        self.table.take(fd);
+        file.number_count = 0;
         self.files.freed(id);
-        owed.map_or(Ok(()), Err)
+        file.owed.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn duplicated(&'static self, old: RawFd, new: RawFd) {
@@ -150,10 +153,17 @@ impl Process {
         &'static self,
         fd: RawFd,
     ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
-        match self.table.get(fd) {
-            Entry::File(id) => self.locked(id),
-            _ => None,
-        }
+        self.locked_id(fd).map(|(_, locked)| locked)
+    }
+
+    /// Locks the file that a number stands for, once it is locked.
+    fn locked_id(
+        &'static self,
+        fd: RawFd,
+    ) -> Option<(FileId, (&'static FileEntry, shm::Guard<'static, OpenFile>))> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        let locked = self.locked(id)?;
+        (self.table.get(fd) == Entry::File(id)).then_some((id, locked))
     }
 
     /// Before somebody looks at an inode: what this process staged for it is drained; what others
@@ -187,12 +197,22 @@ impl Process {
         inodes.map_or(0, |inodes| inodes.count(device, inode))
     }
 
-    /// Whether this process has the inode open more than once. The caller has locked one of them.
+    /// Before the kernel changes a file past staging: what others staged for it goes first. Those
+    /// who opened it before that was staged have not been told otherwise.
+    pub(crate) fn settle_others(&'static self, file: &mut OpenFile) {
+        let own = u32::from(file.link.is_some());
+        let count = self.linked_count(file.device, file.inode);
+        if count > own && count != file.settled_count {
+            self.settle_all(file.device, file.inode);
+            file.settled_count = count;
+        }
+    }
+
+    /// Whether this process has the inode open more than once.
     pub(crate) fn is_open_elsewhere(&'static self, device: u64, inode: u64) -> bool {
-        self.files
-            .all()
-            .filter_map(|entry| entry.lock.try_lock())
-            .any(|other| other.number_count > 0 && (other.device, other.inode) == (device, inode))
+        let wanted = identity(device, inode);
+        let same = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
+        self.files.all().filter(same).count() > 1
     }
 
     /// Before a file is truncated by opening it: what others staged goes first, or it would come

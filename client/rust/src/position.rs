@@ -91,7 +91,7 @@ impl Process {
     }
 
     pub(crate) fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
-        let Some((entry, mut file)) = self.locked_fd(fd) else {
+        let Some((_, mut file)) = self.locked_fd(fd) else {
             return self.kernel_sync(fd, data_only);
         };
         if let Some(errno) = file.owed.take() {
@@ -104,7 +104,10 @@ impl Process {
         let slot = link.slot;
         let request =
             if data_only { Request::Datasync { file: slot } } else { Request::Sync { file: slot } };
+        // Not under the lock: others may use the file while the device works.
+        drop(file);
         let Ok(answer) = link.connection.call(request) else {
+            let Some((entry, mut file)) = self.locked_fd(fd) else { return Err(Errno::BADF) };
             self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
             file.owed.take().map_or(Ok(()), Err)?;
             return self.kernel_sync(fd, data_only);
@@ -128,6 +131,7 @@ impl Process {
                 }
             }
             self.drain_file(fd, entry, &mut file);
+            self.settle_others(&mut file);
             return fs::ftruncate(self.borrow(fd), len);
         }
         fs::ftruncate(self.borrow(fd), len)

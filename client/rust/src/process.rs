@@ -35,6 +35,8 @@ pub(crate) struct Process {
     current: AtomicUsize,
     connecting: Lock<()>,
     is_unreachable: AtomicBool,
+    /// The loss of the connection has been dealt with.
+    is_swept: AtomicBool,
     job: Once<Job>,
     /// Job segments that could not be mapped: not tried again.
     job_failures: AtomicU32,
@@ -55,6 +57,7 @@ impl Process {
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
             is_unreachable: AtomicBool::new(false),
+            is_swept: AtomicBool::new(false),
             job: Once::new(),
             job_failures: AtomicU32::new(0),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
@@ -96,6 +99,12 @@ impl Process {
         };
         self.move_counters(connection?.session.shared().counters.iter());
         connection
+    }
+
+    /// Whether the connection is lost and nobody has dealt with that; the caller does.
+    pub(crate) fn is_newly_lost(&'static self) -> bool {
+        self.connected().is_some_and(Connection::is_lost)
+            && !self.is_swept.swap(true, Ordering::AcqRel)
     }
 
     /// What all processes of the job share, if its daemon lives.
@@ -143,6 +152,7 @@ impl Process {
             self.current.fetch_add(1, Ordering::AcqRel);
         }
         self.connecting.break_open();
+        self.is_swept.store(false, Ordering::Release);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 

@@ -3,11 +3,11 @@
 //! Everything here works on one locked file. A daemon that is lost ends delegation of the file:
 //! what is staged is drained from this side, and the rest goes to the kernel.
 
-use core::sync::atomic::Ordering;
+use core::{sync::atomic::Ordering, time::Duration};
 
 use rustix::{
-    fd::{AsFd, AsRawFd, BorrowedFd},
-    fs::{self, SeekFrom},
+    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    fs::{self, Mode, OFlags, SeekFrom},
     io::{self, Errno},
 };
 use shm::{
@@ -17,9 +17,10 @@ use shm::{
 use wire::{FileFlags, Reason, Registration, Request};
 
 use crate::{
+    clock::coarse_now,
     connection::{Connection, Lost},
     file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
-    leave::reopen,
+    rules::link_of,
 };
 
 /// First log of a process's first file, bytes; later files start with what the last one needed.
@@ -32,6 +33,8 @@ const BULK_SHARE: u64 = 4;
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
 const KICK: (u64, u64) = (64 << 10, 1 << 20);
+/// Time after which a daemon that drains nothing is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
 const TAKE_OVER_BLOCK: usize = 16 << 10;
 
@@ -66,7 +69,14 @@ pub(crate) fn link(
     };
     let inodes = &connection.job.shared().inodes;
     inodes.add(file.device, file.inode);
-    connection.register(registration, fd).map_err(|Lost| Reason::DaemonLost)?;
+    if let Err(reason) = connection.register(registration, fd) {
+        inodes.remove(file.device, file.inode);
+        log.inspect(|log| give_log(connection, log));
+        if let Ok(mut slots) = connection.slots.lock() {
+            slots.give(slot);
+        }
+        return Err(reason);
+    }
     file.link = Some(Link { connection, slot, shared, is_counted: true });
     file.log = log;
     if inodes.count(file.device, file.inode) > 1 {
@@ -116,7 +126,9 @@ pub(crate) fn accept(link: Link, log: &mut Log, data: &[&[u8]], at: u64) -> Resu
             };
             done += len;
             rest = rest.get(len..).unwrap_or_default();
-            link.connection.raise_dirty(link.slot as usize);
+            if !link.connection.raise_dirty(link.slot as usize) {
+                watch(link, log);
+            }
             let head = log.producer.head();
             if head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
                 log.kicked = head;
@@ -125,6 +137,20 @@ pub(crate) fn accept(link: Link, log: &mut Log, data: &[&[u8]], at: u64) -> Resu
         }
     }
     Ok(())
+}
+
+/// Looks whether the daemon lives when it has not drained anything for a while: a program that
+/// stages little never waits for it, and would not notice otherwise.
+fn watch(link: Link, log: &mut Log) {
+    let now = coarse_now();
+    if now.saturating_sub(log.looked_at) < LOOK_EVERY {
+        return;
+    }
+    log.looked_at = now;
+    let before = log.producer.waiting();
+    if log.producer.refresh(link.shared) >= before {
+        link.connection.check_alive();
+    }
 }
 
 /// Accepts the first bytes of `data`; `None` when the log has no room.
@@ -184,10 +210,9 @@ fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
 pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
     log.producer.refresh(link.shared);
     if log.producer.head() - log.producer.waiting() < upto {
-        // An error of the drain is owed by the slot; what the request itself meets is our mistake.
-        match link.connection.call(Request::Flush { file: link.slot, upto })? {
-            Ok(_) | Err(_) => {}
-        }
+        // An error of the drain is owed by the slot. What the request itself meets says that the
+        // daemon has no such file: nobody will drain it but we.
+        link.connection.call(Request::Flush { file: link.slot, upto })?.map_err(|_| Lost)?;
         log.producer.refresh(link.shared);
     }
     Ok(())
@@ -202,7 +227,11 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
             if link.is_counted {
                 link.connection.job.shared().inodes.remove(file.device, file.inode);
             }
-            if let Some(log) = &file.log {
+            if let Some(log) = &mut file.log {
+                if log.producer.refresh(link.shared) > 0 {
+                    // The daemon has no such file, and drains nothing of it.
+                    take_over(link, log, fd);
+                }
                 give_log(link.connection, log);
             }
             file.owed = file.owed.or(take_error(link));
@@ -211,8 +240,9 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
             }
         }
         Err(Lost) => {
+            let real = if file.placeholder { reopen(fd.as_raw_fd(), file).ok() } else { None };
             if let Some(log) = file.log {
-                take_over_from(link, &log, file, fd);
+                take_over(link, &log, real.as_ref().map_or(fd, AsFd::as_fd));
             }
             file.owed = file.owed.or(take_error(link));
             file.left = Some(Reason::DaemonLost);
@@ -223,6 +253,15 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
     }
     (file.link, file.log) = (None, None);
     entry.is_staged.store(false, Ordering::Release);
+}
+
+/// A real descriptor of the file behind a placeholder, without asking a daemon.
+pub(crate) fn reopen(fd: RawFd, file: &OpenFile) -> io::Result<OwnedFd> {
+    let mut name = [0; 32];
+    let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
+    let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW;
+    let flags = OFlags::from_bits_retain(file.flags).difference(once) | OFlags::CLOEXEC;
+    fs::open(name, flags, Mode::empty())
 }
 
 /// The error the daemon owes for this file, once.
@@ -240,17 +279,6 @@ fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>) {
     // A position the client computed is in range, and the file is seekable.
     match fs::seek(fd, position) {
         Ok(_) | Err(_) => {}
-    }
-}
-
-/// Drains the log of a file whose descriptor may be a placeholder, which takes no data.
-fn take_over_from(link: Link, log: &Log, file: &OpenFile, fd: BorrowedFd<'_>) {
-    if !file.placeholder {
-        return take_over(link, log, fd);
-    }
-    match reopen(fd.as_raw_fd(), file) {
-        Ok(real) => take_over(link, log, real.as_fd()),
-        Err(errno) => link.shared.owe(errno.raw_os_error().unsigned_abs()),
     }
 }
 
@@ -275,7 +303,7 @@ fn take_over(link: Link, log: &Log, fd: BorrowedFd<'_>) {
 
 fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut block = [0; TAKE_OVER_BLOCK];
-    let mut done = appended(link, run, fd)?;
+    let mut done = appended(link, log, run, fd)?;
     while done < run.len {
         let start = usize::try_from(log.at + log.producer.ring_at(run.start + done))
             .map_err(|_| Errno::OVERFLOW)?;
@@ -291,13 +319,33 @@ fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Res
 }
 
 /// Bytes of an append that the daemon had brought into the file when it died.
-fn appended(link: Link, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
+fn appended(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
     if run.file_at != APPEND {
         return Ok(0);
     }
     let Some(before) = link.shared.append_under_way(run.start) else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
-    Ok(size.saturating_sub(before).min(run.len))
+    let grown = size.saturating_sub(before).min(run.len);
+    // Somebody else may have appended there. What cannot be read is taken for ours: a byte too few
+    // is found by whoever reads the file, a record twice perhaps is not.
+    let mut name = [0; 32];
+    let reader = link_of(fd.as_raw_fd(), &mut name)
+        .and_then(|name| fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok());
+    let Some(reader) = reader else { return Ok(grown) };
+    let (mut found, mut staged) = ([0; TAKE_OVER_BLOCK], [0; TAKE_OVER_BLOCK]);
+    let mut same = 0;
+    while same < grown {
+        let len = io::retry_on_intr(|| io::pread(&reader, &mut found, before + same))?;
+        let start = usize::try_from(log.at + log.producer.ring_at(run.start + same)).unwrap_or(0);
+        let ours = link.connection.session.arena().get(start..).unwrap_or_default();
+        let len = copy_out(&mut staged, ours.get(..len).unwrap_or(ours));
+        let equal = found.iter().zip(&staged).take(len).take_while(|(a, b)| a == b).count();
+        same += equal as u64;
+        if equal == 0 || equal < len {
+            break;
+        }
+    }
+    Ok(same.min(grown))
 }
 
 fn new_log(connection: &Connection, len: u64) -> Option<Log> {
@@ -310,7 +358,8 @@ fn new_log(connection: &Connection, len: u64) -> Option<Log> {
         let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
         connection.session.populate(from, len);
     }
-    Some(Log { at, producer: Producer::new(len), kicked: 0, dirty: (u64::MAX, 0) })
+    let looked_at = coarse_now();
+    Some(Log { at, producer: Producer::new(len), kicked: 0, looked_at, dirty: (u64::MAX, 0) })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

@@ -65,6 +65,14 @@ impl Table {
         self.entry(fd).map(|slot| slot.store(encode(entry), Ordering::Release)).is_some()
     }
 
+    /// Remembers what an unknown number was found to stand for, and returns what it stands for:
+    /// somebody may have known better meanwhile.
+    pub(crate) fn learn(&self, fd: RawFd, entry: Entry) -> Entry {
+        let Some(slot) = self.entry(fd) else { return entry };
+        let learned = slot.compare_exchange(0, encode(entry), Ordering::AcqRel, Ordering::Acquire);
+        learned.map_or_else(decode, |_| entry)
+    }
+
     /// Makes the number unknown and returns what it stood for.
     pub(crate) fn take(&self, fd: RawFd) -> Entry {
         self.entry(fd).map_or(Entry::Foreign, |slot| decode(slot.swap(0, Ordering::AcqRel)))

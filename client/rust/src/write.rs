@@ -50,7 +50,11 @@ impl Process {
         at: Option<u64>,
     ) -> io::Result<usize> {
         match self.look_up(fd) {
-            Entry::File(id) => self.write_file(fd, id, data, at),
+            Entry::File(id) => {
+                let wrote = self.write_file(fd, id, data, at);
+                self.sweep();
+                wrote
+            }
             Entry::Inherited => {
                 let len = self.kernel_write(fd, data, at)?;
                 self.count_written(Reason::Inherited, len);
@@ -71,20 +75,34 @@ impl Process {
         let Ok(mut file) = entry.lock.lock() else {
             return self.write_nested(fd, entry, data, at);
         };
-        if file.generation != id.generation || !file.access.writable {
+        if file.generation != id.generation || file.number_count == 0 {
+            // Closed since it was looked up; the number may be another file's by now.
+            drop(file);
+            return self.write(fd, data, at);
+        }
+        if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
         let len = total(data);
+        if let (Some(reason), None) = (file.left, file.link) {
+            self.settle_others(&mut file);
+            drop(file);
+            let len = self.kernel_write(fd, data, at)?;
+            self.count_written(reason, len);
+            return Ok(len);
+        }
         if let Some(reason) = self.goes_directly(entry, &mut file, at, len) {
+            self.settle_others(&mut file);
             return self.write_directly(fd, entry, data, at, reason);
         }
         if let Err(reason) = self.ready(fd, entry, &mut file) {
             if file.placeholder {
                 self.leave_file(fd, entry, &mut file, reason);
             }
+            self.settle_others(&mut file);
             let len = self.kernel_write(fd, data, at)?;
             self.count_written(reason, len);
             return Ok(len);
@@ -117,7 +135,11 @@ impl Process {
             None => drop(entry.position.fetch_add(len as u64, Ordering::Relaxed)),
             Some(_) => {}
         }
-        self.stage(fd, entry, &mut file, data, start)
+        let staged = self.stage(fd, entry, &mut file, data, start);
+        if let (Err(_), None, false) = (&staged, at, file.access.append) {
+            entry.position.store(start, Ordering::Relaxed);
+        }
+        staged
     }
 
     /// Why a write is better made by this process, if it may overtake what is staged: because it is
@@ -176,13 +198,12 @@ impl Process {
         let len = total(data);
         let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
         if let Some(errno) = staging::take_error(link) {
-            if start != APPEND {
-                entry.position.store(start, Ordering::Relaxed);
-            }
             return Err(errno);
         }
         let mut staged = staging::accept(link, log, data, start);
-        self.log_len.store(log.producer.capacity(), Ordering::Relaxed);
+        if self.log_len.load(Ordering::Relaxed) != log.producer.capacity() {
+            self.log_len.store(log.producer.capacity(), Ordering::Relaxed);
+        }
         let waits = file.is_synchronous
             || link.shared.is_synchronous()
             || self.config.get().is_some_and(|config| config.synchronous);
@@ -197,6 +218,9 @@ impl Process {
             if let Some(errno) = staging::take_error(link) {
                 return Err(errno);
             }
+        }
+        if staged.is_ok() && link.connection.is_lost() {
+            self.leave_file(fd, entry, file, Reason::DaemonLost);
         }
         if staged.is_err() {
             self.leave_file(fd, entry, file, Reason::DaemonLost);

@@ -26,17 +26,18 @@ struct Workload {
     name: &'static str,
     /// Ends of the names of files that differ from one native run to the next.
     varying: &'static [&'static str],
-    /// Share of the bytes written that has to be delegated, percent.
+    /// Share of the bytes written that has to be delegated, per mille.
     share: u64,
 }
 
-const LAMMPS: Workload = Workload { name: "lammps", varying: &[], share: 100 };
-const OPENFOAM: Workload = Workload { name: "openfoam", varying: &[], share: 95 };
-const QE: Workload = Workload { name: "qe", varying: &[".xml"], share: 100 };
-const PYTHON: Workload = Workload { name: "python", varying: &[".nc", ".npz"], share: 95 };
-const GIT: Workload = Workload { name: "git", varying: &[".git/index", ".git/config"], share: 95 };
-const TAR: Workload = Workload { name: "tar", varying: &[], share: 95 };
-const SQLITE: Workload = Workload { name: "sqlite", varying: &[], share: 95 };
+const LAMMPS: Workload = Workload { name: "lammps", varying: &[], share: 1000 };
+const OPENFOAM: Workload = Workload { name: "openfoam", varying: &[], share: 950 };
+/// Its XML tells times, and the number of their digits varies: all of it, but for those.
+const QE: Workload = Workload { name: "qe", varying: &[".xml"], share: 999 };
+const PYTHON: Workload = Workload { name: "python", varying: &[".nc", ".npz"], share: 950 };
+const GIT: Workload = Workload { name: "git", varying: &[".git/index", ".git/config"], share: 950 };
+const TAR: Workload = Workload { name: "tar", varying: &[], share: 950 };
+const SQLITE: Workload = Workload { name: "sqlite", varying: &[], share: 950 };
 
 #[test]
 fn lammps_writes_the_same_bytes() {
@@ -81,7 +82,7 @@ fn every_workload_writes_the_same_bytes_however_the_daemon_is_set() {
         &["--idle", "spin"][..],
         &["--idle", "interrupt", "--engine", "threads"],
         &["--engine", "uring"],
-        &["--cores", "0", "--sync", "1"],
+        &["--cores", "0"],
     ] {
         for workload in [LAMMPS, OPENFOAM, QE, PYTHON, GIT, TAR, SQLITE] {
             workload.compare(&[flags]);
@@ -185,11 +186,14 @@ impl Workload {
             self.name
         ));
         let said = format!("{} {flags:?}: native {native:?}; {stats:#?}", self.name);
-        let wanted = (all - copied).saturating_sub(inherited) * self.share / 100;
+        let wanted = (all - copied).saturating_sub(inherited) * self.share / 1000;
         assert!(delegated >= wanted, "{delegated} of {wanted} bytes: {said}");
         let accounted = delegated + inherited + kernel_copy;
-        assert!(accounted >= all * self.share / 100, "{accounted} of {all} bytes: {said}");
+        assert!(accounted >= all * self.share / 1000, "{accounted} of {all} bytes: {said}");
         assert_eq!(sum(stats, "/drain_errors"), 0, "{said}");
+        if self.share >= 999 {
+            assert_eq!(delegated, sum(stats, "/bytes_written"), "{said}");
+        }
     }
 
     fn arguments(&self, folder: &Path) -> Vec<PathBuf> {

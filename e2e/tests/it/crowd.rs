@@ -11,8 +11,9 @@ use crate::harness::{Daemon, Folder, Running, SOON, kakehi, note, pause, program
 
 const PROCESSES: usize = 128;
 const RECORD_LEN: usize = 4096;
-/// Most that one process may write for each byte that another writes, percent.
-const SHARE_MAX: u64 = 125;
+/// Most that one process may write for 100 bytes that another writes: in a minute, and in seconds,
+/// when the kernel's own unevenness counts for more.
+const SHARE_MAX: [u64; 2] = [125, 150];
 /// Staging memory of one process, and of all together.
 const STAGING: [&str; 2] = ["2MiB", "256MiB"];
 const MEMORY_LEN: u64 = 256 << 20;
@@ -21,16 +22,16 @@ const RSS_BESIDES: u64 = 64 << 20;
 
 #[test]
 fn a_crowd_gets_right_data_fair_shares_and_bounded_memory() {
-    serve_a_crowd(Duration::from_secs(10));
+    serve_a_crowd(Duration::from_secs(10), SHARE_MAX[1]);
 }
 
 #[test]
 #[ignore = "a minute: for `make soak`"]
 fn a_crowd_is_served_for_a_minute() {
-    serve_a_crowd(Duration::from_secs(60));
+    serve_a_crowd(Duration::from_secs(60), SHARE_MAX[0]);
 }
 
-fn serve_a_crowd(time: Duration) {
+fn serve_a_crowd(time: Duration, share_max: u64) {
     let folder = Folder::alone();
     let out = folder.join("out");
     fs::create_dir(&out).expect("a folder");
@@ -85,7 +86,7 @@ fn serve_a_crowd(time: Duration) {
         shares.iter().sum::<u64>() >> 20,
         rss >> 20
     ));
-    assert!(*most * 100 <= *least * SHARE_MAX, "{least}..{most}: {shares:?}");
+    assert!(*most * 100 <= *least * share_max, "{least}..{most}: {shares:?}");
     assert!(rss <= MEMORY_LEN + RSS_BESIDES, "{rss} bytes resident");
     assert_eq!(summary["bytes_undelegated"], serde_json::json!({}), "{summary:#}");
     assert_eq!(summary["bytes_delegated"], shares.iter().sum::<u64>(), "{summary:#}");
