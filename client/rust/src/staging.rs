@@ -189,8 +189,10 @@ fn largest_log(connection: &Connection) -> u64 {
 fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
     let (head, len) = (log.producer.head(), log.producer.capacity());
     let share = largest_log(link.connection);
-    if len >= share {
-        return flush(link, log, head - len / 2);
+    let waiting = log.producer.waiting();
+    // A log may also be full of extents, while it has bytes to spare.
+    if len >= share || waiting < len / 2 {
+        return flush(link, log, head - waiting / 2);
     }
     flush(link, log, head)?;
     let Some(larger) = new_log(link.connection, (len * 4).min(share)) else { return Ok(()) };
