@@ -25,7 +25,12 @@ fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
     daemon.running.signal(Signal::CONT);
     finish(&mut writers);
     let summary = daemon.status()["summary"].clone();
-    assert_eq!(summary["bytes_undelegated"], serde_json::json!({}), "{summary:#}");
+    assert_eq!(
+        summary["bytes_undelegated"],
+        serde_json::json!({}),
+        "{summary:#} {}",
+        daemon.said()
+    );
     daemon.end();
 }
 
