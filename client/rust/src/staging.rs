@@ -187,11 +187,11 @@ fn largest_log(connection: &Connection) -> u64 {
 
 /// Waits for room in a full log, or moves to a larger one.
 fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
-    let (head, len) = (log.producer.head(), log.producer.capacity());
+    let (head, waiting, len) =
+        (log.producer.head(), log.producer.waiting(), log.producer.capacity());
     let share = largest_log(link.connection);
-    let waiting = log.producer.waiting();
-    // A log may also be full of extents, while it has bytes to spare.
-    if len >= share || waiting < len / 2 {
+    // A log whose bytes are few is full of extents, and a larger one has no room for more of them.
+    if len >= share || waiting < len {
         return flush(link, log, head - waiting / 2);
     }
     flush(link, log, head)?;

@@ -292,12 +292,17 @@ impl Daemon {
         serde_json::from_str(&document).expect("JSON")
     }
 
+    /// What the daemon has said on standard error.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Ends the daemon and asserts that it ended well and left nothing.
     #[track_caller]
     pub(crate) fn end(mut self) {
         self.running.signal(Signal::TERM);
         let status = self.running.wait(SOON);
-        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let said = self.said();
         assert!(status.success(), "{status}: {said}");
         assert!(!said.contains("panicked"), "{said}");
         assert!(!self.socket.exists(), "the socket's folder is left behind");

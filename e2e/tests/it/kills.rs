@@ -192,7 +192,7 @@ fn kill_both(kills: usize, clients: usize) {
         ages.len()
     ));
     // With as many clients as cores and more, the daemon waits its turn like everybody.
-    let share = if clients == 1 { 20 } else { 4 };
+    let share = if clients == 1 { 20 } else { 2 };
     assert!(old * share <= ages.len(), "{ages:?}");
     assert!(worst <= LOSS_MAX + PREEMPTED, "{ages:?}");
 }

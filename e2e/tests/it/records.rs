@@ -61,6 +61,11 @@ impl Writer {
         Self { running, kind, path, record_len, log }
     }
 
+    /// Records accepted so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.log.count()
+    }
+
     /// Waits until `count` records are accepted; returns whether they were in time.
     pub(crate) fn reaches(&self, count: u64, time: Duration) -> bool {
         wait_for(time, || self.log.count() >= count)
