@@ -307,12 +307,11 @@ impl Client {
     async fn attach(&mut self, slot: u32) {
         self.flush(slot).await;
         let was_synchronous = self.shared(slot).is_synchronous();
-        self.shared(slot).reset();
         let (arena_at, len) = (u64::from(slot) * LOG_LEN, LOG_LEN >> self.rng.u32(0..2));
         assert_eq!(self.ask(Request::Attach { file: slot, arena_at, len }).await, Ok(0));
         assert!(self.shared(slot).is_synchronous() || !was_synchronous);
         let staged = self.files[slot as usize].as_mut().expect("open");
-        staged.producer = Producer::new(len);
+        staged.producer.attach(len);
         staged.ages.clear();
     }
 

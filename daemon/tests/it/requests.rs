@@ -136,7 +136,7 @@ fn full_disk_is_owed_once_and_later_writes_go_on() {
 #[test]
 fn sessions_that_find_no_memory_are_refused() {
     use wire::{Greeting, Refusal, Role};
-    let daemon = Daemon::with(|config| config.memory = 2 << 20);
+    let daemon = Daemon::with(|config| config.memory = 512 << 10);
     let (first, _second) = (Client::connect(daemon.folder()), Client::connect(daemon.folder()));
     let greet = || {
         let socket = crate::client::dial(daemon.folder());

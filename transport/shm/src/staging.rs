@@ -239,7 +239,7 @@ impl Producer {
     /// Goes on in another log, of `len` bytes, a power of two. The old one is drained; positions
     /// count on.
     pub const fn attach(&mut self, len: u64) {
-        self.len = len;
+        (self.len, self.tail) = (len, self.head);
     }
 
     /// Length of the log in bytes.
