@@ -275,13 +275,13 @@ impl Daemon {
         self.running.pid()
     }
 
-    /// Number of entries in a table of the daemon's: `fd`, `maps`, `task`.
-    pub(crate) fn count(&self, table: &str) -> usize {
-        let path = format!("/proc/{}/{table}", self.pid().as_raw_pid());
-        match table {
-            "maps" => fs::read_to_string(path).expect("maps").lines().count(),
-            _ => fs::read_dir(path).expect("table").count(),
-        }
+    /// Descriptors the daemon has open, and segments it has mapped. What its allocator and its
+    /// threads map comes and goes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let process = PathBuf::from(format!("/proc/{}", self.pid().as_raw_pid()));
+        let maps = fs::read_to_string(process.join("maps")).expect("maps");
+        let segments = maps.lines().filter(|line| line.contains("/memfd:")).count();
+        (fs::read_dir(process.join("fd")).expect("descriptors").count(), segments)
     }
 
     #[track_caller]

@@ -103,18 +103,18 @@ fn kill_clients(kills: usize, rules: &str) {
     }
     note(format_args!("{kills} clients killed, {records} records; complete after {slowest:?}"));
     if let Some(baseline) = baseline {
-        assert_eq!(settled(&daemon), baseline, "descriptors, mappings, threads of the daemon");
+        assert_eq!(settled(&daemon), baseline, "descriptors and segments of the daemon");
     }
     let staged = daemon.status()["summary"]["bytes_staged"].as_u64();
     assert!(staged.is_some_and(|bytes| bytes > 64 * records as u64), "{:#}", daemon.status());
     daemon.end();
 }
 
-/// Descriptors, mappings, and threads of a daemon that has no clients left.
-fn settled(daemon: &Daemon) -> [usize; 2] {
+/// Descriptors and segments of a daemon that has no clients left.
+fn settled(daemon: &Daemon) -> (usize, usize) {
     let gone = wait_for(SOON, || daemon.status()["sessions"] == 0);
     assert!(gone, "{:#}", daemon.status());
-    ["fd", "maps"].map(|table| daemon.count(table))
+    daemon.held()
 }
 
 fn kill_daemons(kills: usize, rules: &str) {
