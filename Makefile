@@ -3,13 +3,16 @@ PREFIX ?= /usr/local
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
+# The Python of the Python workload: the one `make setup` makes, if it did.
+export PY ?= $(if $(wildcard target/venv/bin/python),$(CURDIR)/target/venv/bin/python,python3)
+
 # Where models run: executor and shared memory, the two places with hand-written ordering.
 MODELLED := -p executor -p shm
 # `preload` is no_std with a panic handler of its own: it builds under its own profile only.
 PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
-.PHONY: build setup demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
 
 build:
 	$(CARGO) build --release
@@ -18,8 +21,11 @@ build:
 setup:
 	sh packaging/setup.sh all
 
+setup-demo:
+	sh packaging/setup.sh demo
+
 # LAMMPS on 4 ranks, natively and under kakehi, compared byte for byte.
-demo: setup build
+demo: setup-demo build
 	bash e2e/demo.sh
 
 # Everything; under 20 minutes on 2 cores.

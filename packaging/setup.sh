@@ -1,13 +1,15 @@
 #!/bin/sh
 # Makes a Debian machine ready: a linker, Rust, and what the demonstration and the tests run.
-#   setup.sh build|all        build: to compile; all: everything
+#   setup.sh build|demo|all        build: to compile; demo: LAMMPS besides; all: every test's programs
 # As root it installs what is missing. As an ordinary user it changes nothing of the system: it
 # names what is missing and the command that installs it, and gets Rust into the home folder.
 set -eu
 
 RUST_MIN=1.85
 BUILD="gcc libc6-dev make ca-certificates curl"
-RUNS="openmpi-bin lammps strace"
+DEMO="openmpi-bin lammps"
+TESTS="libopenmpi-dev openfoam openfoam-examples quantum-espresso quantum-espresso-data git sqlite3
+    strace g++ gfortran util-linux mount python3-venv"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do
@@ -61,10 +63,20 @@ rust() { # a cargo that is new enough: the one there is, Debian's, or rustup's
     }
 }
 
+exercisers() { # what tests run that Debian does not package; without them these tests are skipped
+    command -v fsx >/dev/null || cargo install --locked --quiet fsx ||
+        echo "setup: no fsx: its tests are skipped" >&2
+    [ -x target/venv/bin/python ] || python3 -m venv target/venv || return 0
+    target/venv/bin/python -c 'import zarr, h5py, netCDF4, numpy, mpi4py' 2>/dev/null ||
+        target/venv/bin/pip install --quiet zarr h5py netCDF4 numpy mpi4py ||
+        echo "setup: no Python modules: the Python workload is skipped" >&2
+}
+
 case ${1:-all} in
 build) packages=$BUILD ;;
-all) packages="$BUILD $RUNS" ;;
-*) echo "setup: unknown part '$1'; one of: build all" >&2; exit 2 ;;
+demo) packages="$BUILD $DEMO" ;;
+all) packages="$BUILD $DEMO $TESTS" ;;
+*) echo "setup: unknown part '$1'; one of: build demo all" >&2; exit 2 ;;
 esac
 PATH=$HOME/.cargo/bin:$PATH
 if command -v dpkg-query >/dev/null; then
@@ -72,4 +84,7 @@ if command -v dpkg-query >/dev/null; then
     install $(missing $packages)
 fi
 rust
+if [ "${1:-all}" = all ]; then
+    exercisers
+fi
 echo "setup: ready"
