@@ -29,7 +29,7 @@ use crate::{
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
 const STAGING: Size = Size(32 << 20);
-const DIRECT: Size = Size(1 << 20);
+const DIRECT: Size = Size(256 << 10);
 const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
 /// The share of the memory this job may use that staging may use.
 const MEMORY_SHARE: u64 = 4;

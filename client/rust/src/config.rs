@@ -77,7 +77,7 @@ impl Config {
             synchronous: false,
             disabled: false,
             fence_timeout: Duration::from_secs(30),
-            direct: 1 << 20,
+            direct: 256 << 10,
         }
     }
 

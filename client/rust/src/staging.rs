@@ -27,8 +27,6 @@ use crate::{
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log never takes more than this share of the arena.
 const LOG_SHARE: u64 = 4;
-/// Share of a log that writes of more than a few pages may fill.
-const BULK_SHARE: u64 = 4;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
@@ -168,17 +166,6 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
         log.note(to, len as u64);
     }
     Some(len)
-}
-
-/// Whether a log that cannot grow has no room for another `len` bytes of bulk: it may fill a quarter,
-/// enough to keep the daemon busy, and little enough for a close to wait for.
-pub(crate) fn is_full(link: Link, log: &mut Log, len: u64) -> bool {
-    let has_room = |log: &Log| log.producer.waiting() + len <= log.producer.capacity() / BULK_SHARE;
-    if has_room(log) {
-        return false;
-    }
-    log.producer.refresh(link.shared);
-    !has_room(log) && log.producer.capacity() >= largest_log(link.connection)
 }
 
 fn largest_log(connection: &Connection) -> u64 {

@@ -37,8 +37,6 @@ const PSEUDO: [i64; 14] = [
     0xf97c_ff8c, // selinuxfs
 ];
 
-/// Smaller writes are staged whatever it takes: together they drain faster than one by one.
-const BULK_MIN: u64 = 64 << 10;
 /// Pieces of a vectored write that one system call takes.
 const BATCH: usize = 64;
 
@@ -94,9 +92,9 @@ impl Process {
             self.count_written(reason, len);
             return Ok(len);
         }
-        if let Some(reason) = self.goes_directly(entry, &mut file, at, len) {
+        if self.goes_directly(entry, &mut file, at, len) {
             self.settle_others(&mut file);
-            return self.write_directly(fd, entry, data, at, reason);
+            return self.write_directly(fd, entry, data, at);
         }
         if let Err(reason) = self.ready(fd, entry, &mut file) {
             if file.placeholder {
@@ -142,30 +140,22 @@ impl Process {
         staged
     }
 
-    /// Why a write is better made by this process, if it may overtake what is staged: because it is
-    /// so large that copying it costs no less than writing it, or because it is not small, the log
-    /// is full, and two cores that write are better than one that waits for the other.
+    /// Whether a write is so large that it costs the program no less to copy it than to write it,
+    /// and may overtake what is staged.
     fn goes_directly(
         &'static self,
         entry: &FileEntry,
         file: &mut OpenFile,
         at: Option<u64>,
         len: usize,
-    ) -> Option<Reason> {
-        let len = len as u64;
-        if len < BULK_MIN || file.placeholder || file.left.is_some() {
-            return None;
+    ) -> bool {
+        let is_large = self.config.get().is_some_and(|config| len as u64 >= config.direct);
+        if !is_large || file.placeholder || file.left.is_some() {
+            return false;
         }
-        let is_large = self.config.get().is_some_and(|config| len >= config.direct);
-        let Some((link, log)) = file.link.zip(file.log.as_mut()) else {
-            return is_large.then_some(Reason::Large);
-        };
-        let reason = if is_large { Reason::Large } else { Reason::Credit };
-        if file.access.append || !is_large && !staging::is_full(link, log, len) {
-            return None;
-        }
+        let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return true };
         let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
-        (!log.is_dirty(link.shared, from, from.saturating_add(len))).then_some(reason)
+        !file.access.append && !log.is_dirty(link.shared, from, from.saturating_add(len as u64))
     }
 
     fn write_directly(
@@ -174,7 +164,6 @@ impl Process {
         entry: &FileEntry,
         data: &[&[u8]],
         at: Option<u64>,
-        reason: Reason,
     ) -> io::Result<usize> {
         let position =
             entry.is_staged.load(Ordering::Acquire).then(|| entry.position.load(Ordering::Relaxed));
@@ -182,7 +171,7 @@ impl Process {
         if let (None, Some(position)) = (at, position) {
             entry.position.store(position + len as u64, Ordering::Relaxed);
         }
-        self.count_written(reason, len);
+        self.count_written(Reason::Large, len);
         Ok(len)
     }
 
