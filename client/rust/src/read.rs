@@ -43,7 +43,6 @@ impl Process {
             self.read_cached(fd, entry, buffers, at)?
         };
         self.count(Counter::BytesRead, len as u64);
-        self.count(Counter::Reads, 1);
         Ok(len)
     }
 

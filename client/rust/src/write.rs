@@ -202,7 +202,6 @@ impl Process {
         let accepted = staged.err().unwrap_or(len);
         self.count(Counter::BytesStaged, accepted as u64);
         self.count(Counter::BytesWritten, accepted as u64);
-        self.count(Counter::Writes, 1);
         if waits {
             if let Some(errno) = staging::take_error(link) {
                 return Err(errno);
@@ -351,7 +350,6 @@ impl Process {
     pub(crate) fn count_written(&'static self, reason: Reason, len: usize) {
         self.count(Counter::BytesWritten, len as u64);
         self.count(Counter::BytesUndelegated(reason), len as u64);
-        self.count(Counter::Writes, 1);
     }
 }
 

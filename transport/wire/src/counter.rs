@@ -86,10 +86,6 @@ pub enum Counter {
     BytesStaged,
     /// Bytes of reads that the daemon executed or fetched.
     BytesFetched,
-    /// Write calls.
-    Writes,
-    /// Read calls.
-    Reads,
     /// Staged bytes that the client drained itself because the daemon was gone.
     BytesTakenOver,
     /// Errors of staged writes that could not be reported to the program.
@@ -100,7 +96,7 @@ pub enum Counter {
     Fallbacks(Reason),
 }
 
-const FIRST_REASON: usize = 9;
+const FIRST_REASON: usize = 7;
 
 /// Words a counter table has.
 pub const COUNTER_COUNT: usize = FIRST_REASON + 2 * Reason::ALL.len();
@@ -115,10 +111,8 @@ impl Counter {
             Self::BytesRead => 2,
             Self::BytesStaged => 3,
             Self::BytesFetched => 4,
-            Self::Writes => 5,
-            Self::Reads => 6,
-            Self::BytesTakenOver => 7,
-            Self::ErrorsUnreported => 8,
+            Self::BytesTakenOver => 5,
+            Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
             Self::Fallbacks(reason) => FIRST_REASON + Reason::ALL.len() + reason as usize,
         }
