@@ -16,7 +16,6 @@ use crate::{
     mail::lock,
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
-    scratch::Scratch,
     session::Session,
     statistics::Totals,
     storage::Storage,
@@ -31,8 +30,6 @@ pub(crate) struct Core<S: Storage> {
     sessions: RefCell<Vec<Option<Rc<Session<S>>>>>,
     /// Signalled on the first executor when a session has ended, on whichever.
     pub(crate) departed: Notify,
-    /// Memory that bulk is read through.
-    pub(crate) scratch: Scratch,
     /// Files to drain in the background.
     pub(crate) queue: RefCell<Queue>,
     /// Tasks that do so.
@@ -75,7 +72,6 @@ impl<S: Storage> Core<S> {
             node,
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
             departed: Notify::new(),
-            scratch: Scratch::new(),
             queue: RefCell::default(),
             workers: Cell::new(0),
             active: RefCell::default(),

@@ -38,7 +38,6 @@ mod readahead;
 mod registration;
 mod registry;
 mod requests;
-mod scratch;
 mod seldom;
 mod server;
 mod session;

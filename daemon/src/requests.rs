@@ -4,27 +4,24 @@
 //! before it is acknowledged, and nothing is read from shared memory again afterwards but payload.
 //! What needs no I/O is answered on the spot; everything else runs as a latency task.
 
-use std::{io, rc::Rc};
+use std::rc::Rc;
 
 use executor::Class;
 use rustix::{fs::SeekFrom, io::Errno};
-use shm::{copy::relay, lane::Words};
-use uring::Buffer;
+use shm::lane::Words;
 use wire::{Entry, Request};
 
 use crate::{
     core::{Core, Departure},
     drain::{self, write_all},
     file::{Log, OpenFile, Piece},
-    namespace, readahead, registration, scratch,
+    namespace, readahead, registration,
     session::{Session, Ticket},
     settle,
     storage::Storage,
     verdict::{Verdict, errno},
 };
 
-/// Reads of at least this many bytes go through memory of the daemon's own.
-const BULK_MIN: u64 = 64 << 10;
 const SEEK_SET: u32 = 0;
 const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
@@ -208,13 +205,8 @@ async fn read<S: Storage>(
     let mut done = 0;
     while done < piece.len {
         let rest = Piece { arena_at: piece.arena_at + done, len: piece.len - done };
-        let into = file.buffer(rest).ok_or(Errno::FAULT)?;
-        let read = if rest.len >= BULK_MIN {
-            read_bulk(core, &descriptor.file, at + done, &into).await
-        } else {
-            core.storage.read(&descriptor.file, at + done, into.into()).await
-        };
-        match read {
+        let into = file.buffer(rest).ok_or(Errno::FAULT)?.into();
+        match core.storage.read(&descriptor.file, at + done, into).await {
             Ok(0) => break,
             Ok(len) => done += len as u64,
             Err(_) if done > 0 => break,
@@ -222,21 +214,6 @@ async fn read<S: Storage>(
         }
     }
     Ok(done)
-}
-
-/// Reads some of a large piece, through memory of this core's own.
-async fn read_bulk<S: Storage>(
-    core: &Rc<Core<S>>,
-    file: &S::File,
-    at: u64,
-    into: &Buffer,
-) -> io::Result<usize> {
-    let loan = core.scratch.lend().await;
-    let part = loan.buffer.prefix(into.len().min(scratch::LEN));
-    let read = core.storage.read(file, at, part.clone().into()).await;
-    let copied = read.map(|len| relay(into.bytes(), part.prefix(len).bytes()));
-    core.scratch.take_back(loan);
-    copied
 }
 
 /// Writes from the arena, after what is staged.

@@ -24,16 +24,6 @@ pub fn copy_in(to: &[AtomicU8], from: &[u8]) -> usize {
     len
 }
 
-/// Copies from one place that is reached as atomics to shared memory; returns the bytes copied.
-pub fn relay(to: &[AtomicU8], from: &[AtomicU8]) -> usize {
-    let len = to.len().min(from.len());
-    let target = to.as_ptr().cast::<u8>().cast_mut();
-    // SAFETY: as for `copy_in`; whoever writes `from` meanwhile changes what is copied, not
-    // whether it can be.
-    unsafe { stream(target, from.as_ptr().cast(), len) };
-    len
-}
-
 /// Copies shared memory into `to`; returns the bytes copied.
 pub fn copy_out(to: &mut [u8], from: &[AtomicU8]) -> usize {
     let len = to.len().min(from.len());
@@ -110,16 +100,6 @@ mod tests {
             assert_eq!(&back[skip..skip + len], from);
             assert!(back[..skip].iter().chain(&back[skip + len..]).all(|byte| *byte == 0));
         }
-    }
-
-    #[test]
-    fn relayed_bytes_arrive() {
-        let from: Vec<AtomicU8> = (0..5000u32).map(|i| AtomicU8::new(i.to_le_bytes()[0])).collect();
-        let to: Vec<AtomicU8> = (0..4099).map(|_| AtomicU8::new(0)).collect();
-        assert_eq!(relay(&to[1..], &from), 4098);
-        let mut back = std::vec![0; 4099];
-        copy_out(&mut back, &to);
-        assert!(back[1..].iter().zip(0..4098u32).all(|(b, i)| *b == i.to_le_bytes()[0]));
     }
 
     #[test]
