@@ -110,6 +110,7 @@ impl Process {
             return Ok(());
         }
         self.release_window(&mut file);
+        self.count_reads(entry);
         self.unlink(entry, &mut file, fd);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
