@@ -1,0 +1,304 @@
+//! The part of UCX's C interface that is used here, of API version 1.12.
+//!
+//! Written by hand from `ucp/api/ucp.h`, `ucp_def.h` and `ucs/type/status.h`. UCX keeps its
+//! interface compatible within major version 1: structures grow at the end and `field_mask` says
+//! which fields the caller knows, so these serve every later 1.x library as well. The assertions
+//! hold the sizes and offsets a C compiler computes.
+
+use std::{
+    ffi::{c_char, c_int, c_uint, c_void},
+    mem::offset_of,
+    net::SocketAddr,
+    ptr,
+};
+
+use rustix::net::SocketAddrAny;
+
+/// `UCP_API_MAJOR` and `UCP_API_MINOR` these definitions are taken from.
+pub(crate) const API_VERSION: (c_uint, c_uint) = (1, 12);
+
+macro_rules! opaque {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        pub(crate) struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque! {
+    /// `ucp_config_t`.
+    Config;
+    /// `struct ucp_context`.
+    Context;
+    /// `struct ucp_worker`.
+    Worker;
+    /// `struct ucp_ep`.
+    Endpoint;
+    /// `struct ucp_listener`.
+    Listener;
+    /// `struct ucp_conn_request`.
+    ConnectionRequest;
+    /// `struct ucp_address`.
+    Address;
+}
+
+/// `ucs_status_t`: an enumeration packed to one byte.
+pub(crate) type Status = i8;
+
+pub(crate) const OK: Status = 0;
+pub(crate) const IN_PROGRESS: Status = 1;
+pub(crate) const ERR_MESSAGE_TRUNCATED: Status = -9;
+pub(crate) const ERR_CANCELED: Status = -16;
+/// The lowest error.
+pub(crate) const ERR_LAST: Status = -100;
+
+/// `ucs_status_ptr_t`: null, a status from `ERR_LAST` to -1, or a request.
+pub(crate) type StatusPointer = *mut c_void;
+
+/// What a [`StatusPointer`] says.
+pub(crate) enum Started {
+    /// Complete; the callback is not called.
+    Done,
+    /// The callback is, or was, called.
+    Request,
+    /// Not started; the callback is not called.
+    Failed(Status),
+}
+
+impl Started {
+    pub(crate) fn new(pointer: StatusPointer) -> Self {
+        match i8::try_from(pointer.addr().wrapping_neg()) {
+            Ok(0) => Self::Done,
+            Ok(error) if (ERR_LAST..OK).contains(&-error) => Self::Failed(-error),
+            _ => Self::Request,
+        }
+    }
+}
+
+/// `ucp_params_t`.
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) field_mask: u64,
+    pub(crate) features: u64,
+    pub(crate) request_size: usize,
+    pub(crate) request_init: *const c_void,
+    pub(crate) request_cleanup: *const c_void,
+    pub(crate) tag_sender_mask: u64,
+    pub(crate) mt_workers_shared: c_int,
+    pub(crate) estimated_num_eps: usize,
+    pub(crate) estimated_num_ppn: usize,
+    pub(crate) name: *const c_char,
+}
+
+pub(crate) const PARAM_FIELD_FEATURES: u64 = 1 << 0;
+pub(crate) const FEATURE_WAKEUP: u64 = 1 << 4;
+pub(crate) const FEATURE_AM: u64 = 1 << 6;
+
+/// `ucp_worker_params_t`.
+#[repr(C)]
+pub(crate) struct WorkerParams {
+    pub(crate) field_mask: u64,
+    /// `ucs_thread_mode_t`.
+    pub(crate) thread_mode: c_uint,
+    pub(crate) cpu_mask: [u64; 16],
+    pub(crate) events: c_uint,
+    pub(crate) user_data: *mut c_void,
+    pub(crate) event_fd: c_int,
+    pub(crate) flags: u64,
+    pub(crate) name: *const c_char,
+    pub(crate) am_alignment: usize,
+    pub(crate) client_id: u64,
+}
+
+pub(crate) const WORKER_PARAM_FIELD_THREAD_MODE: u64 = 1 << 0;
+pub(crate) const THREAD_MODE_SINGLE: c_uint = 0;
+
+/// `ucs_sock_addr_t`.
+#[repr(C)]
+pub(crate) struct SocketAddress {
+    pub(crate) addr: *const c_void,
+    pub(crate) len: u32,
+}
+
+impl SocketAddress {
+    /// Points to `address`.
+    pub(crate) fn new(address: &SocketAddrAny) -> Self {
+        Self { addr: address.as_ptr().cast(), len: address.addr_len() }
+    }
+}
+
+/// `ucp_err_handler_cb_t`.
+pub(crate) type OnFailure = unsafe extern "C" fn(*mut c_void, *mut Endpoint, Status);
+
+/// `ucp_ep_params_t`.
+#[repr(C)]
+pub(crate) struct EndpointParams {
+    pub(crate) field_mask: u64,
+    pub(crate) address: *const Address,
+    /// `ucp_err_handling_mode_t`.
+    pub(crate) failure_mode: c_uint,
+    pub(crate) on_failure: Option<OnFailure>,
+    pub(crate) on_failure_arg: *mut c_void,
+    pub(crate) user_data: *mut c_void,
+    pub(crate) flags: c_uint,
+    pub(crate) socket_address: SocketAddress,
+    pub(crate) connection_request: *mut ConnectionRequest,
+    pub(crate) name: *const c_char,
+    pub(crate) local_address: SocketAddress,
+}
+
+pub(crate) const EP_PARAM_FIELD_REMOTE_ADDRESS: u64 = 1 << 0;
+pub(crate) const EP_PARAM_FIELD_FAILURE_MODE: u64 = 1 << 1;
+pub(crate) const EP_PARAM_FIELD_ON_FAILURE: u64 = 1 << 2;
+pub(crate) const EP_PARAM_FIELD_SOCKET_ADDRESS: u64 = 1 << 4;
+pub(crate) const EP_PARAM_FIELD_FLAGS: u64 = 1 << 5;
+pub(crate) const EP_PARAM_FIELD_CONNECTION_REQUEST: u64 = 1 << 6;
+pub(crate) const EP_PARAMS_FLAG_CLIENT_SERVER: c_uint = 1 << 0;
+pub(crate) const FAILURE_MODE_PEER: c_uint = 1;
+pub(crate) const EP_CLOSE_FLAG_FORCE: u32 = 1 << 0;
+
+/// `ucp_listener_conn_callback_t`.
+pub(crate) type OnConnection = unsafe extern "C" fn(*mut ConnectionRequest, *mut c_void);
+
+/// `ucp_listener_params_t`.
+#[repr(C)]
+pub(crate) struct ListenerParams {
+    pub(crate) field_mask: u64,
+    pub(crate) address: SocketAddress,
+    pub(crate) accept_handler: [*const c_void; 2],
+    pub(crate) on_connection: Option<OnConnection>,
+    pub(crate) on_connection_arg: *mut c_void,
+}
+
+pub(crate) const LISTENER_PARAM_FIELD_ADDRESS: u64 = 1 << 0;
+pub(crate) const LISTENER_PARAM_FIELD_ON_CONNECTION: u64 = 1 << 2;
+
+/// `ucp_listener_attr_t`.
+#[repr(C)]
+pub(crate) struct ListenerAttributes {
+    pub(crate) field_mask: u64,
+    pub(crate) address: libc::sockaddr_storage,
+}
+
+impl ListenerAttributes {
+    /// The address, when it is of the internet.
+    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
+        let len = u32::try_from(size_of_val(&self.address)).ok()?;
+        // SAFETY: so many initialized bytes, which start with the address's family.
+        let address = unsafe { SocketAddrAny::read((&raw const self.address).cast(), len) };
+        address.try_into().ok()
+    }
+}
+
+pub(crate) const LISTENER_ATTR_FIELD_ADDRESS: u64 = 1 << 0;
+
+/// `ucp_send_nbx_callback_t`.
+pub(crate) type OnSent = unsafe extern "C" fn(*mut c_void, Status, *mut c_void);
+
+/// `ucp_am_recv_data_nbx_callback_t`.
+pub(crate) type OnReceived = unsafe extern "C" fn(*mut c_void, Status, usize, *mut c_void);
+
+/// The union `cb` of `ucp_request_param_t`.
+#[repr(C)]
+pub(crate) union OnComplete {
+    pub(crate) sent: OnSent,
+    pub(crate) received: OnReceived,
+}
+
+/// `ucp_request_param_t`.
+#[repr(C)]
+pub(crate) struct RequestParam {
+    pub(crate) attribute_mask: u32,
+    pub(crate) flags: u32,
+    pub(crate) request: *mut c_void,
+    pub(crate) on_complete: OnComplete,
+    pub(crate) datatype: u64,
+    pub(crate) user_data: *mut c_void,
+    pub(crate) reply_buffer: *mut c_void,
+    /// `ucs_memory_type_t`.
+    pub(crate) memory_type: c_uint,
+    pub(crate) received_len: *mut usize,
+    pub(crate) memory_handle: *mut c_void,
+}
+
+impl RequestParam {
+    pub(crate) fn new(on_complete: OnComplete, user_data: *mut c_void, flags: u32) -> Self {
+        Self {
+            attribute_mask: OP_ATTR_FIELD_CALLBACK
+                | OP_ATTR_FIELD_USER_DATA
+                | OP_ATTR_FIELD_FLAGS
+                | OP_ATTR_FIELD_MEMORY_TYPE,
+            flags,
+            request: ptr::null_mut(),
+            on_complete,
+            datatype: 0,
+            user_data,
+            reply_buffer: ptr::null_mut(),
+            memory_type: MEMORY_TYPE_HOST,
+            received_len: ptr::null_mut(),
+            memory_handle: ptr::null_mut(),
+        }
+    }
+}
+
+const OP_ATTR_FIELD_CALLBACK: u32 = 1 << 1;
+const OP_ATTR_FIELD_USER_DATA: u32 = 1 << 2;
+const OP_ATTR_FIELD_FLAGS: u32 = 1 << 4;
+const OP_ATTR_FIELD_MEMORY_TYPE: u32 = 1 << 6;
+const MEMORY_TYPE_HOST: c_uint = 0;
+
+/// Tells the receiver which endpoint the message came through.
+pub(crate) const AM_SEND_FLAG_REPLY: u32 = 1 << 0;
+
+/// `ucp_am_recv_param_t`.
+#[repr(C)]
+pub(crate) struct MessageParam {
+    pub(crate) attributes: u64,
+    pub(crate) reply_to: *mut Endpoint,
+}
+
+pub(crate) const AM_RECV_ATTR_FIELD_REPLY_TO: u64 = 1 << 0;
+pub(crate) const AM_RECV_ATTR_FLAG_RENDEZVOUS: u64 = 1 << 17;
+
+/// `ucp_am_recv_callback_t`.
+pub(crate) type OnMessage = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_void,
+    usize,
+    *mut c_void,
+    usize,
+    *const MessageParam,
+) -> Status;
+
+/// `ucp_am_handler_param_t`.
+#[repr(C)]
+pub(crate) struct MessageHandler {
+    pub(crate) field_mask: u64,
+    pub(crate) id: c_uint,
+    pub(crate) flags: u32,
+    pub(crate) on_message: Option<OnMessage>,
+    pub(crate) arg: *mut c_void,
+}
+
+pub(crate) const MESSAGE_HANDLER_FIELD_ID: u64 = 1 << 0;
+pub(crate) const MESSAGE_HANDLER_FIELD_CALLBACK: u64 = 1 << 2;
+pub(crate) const MESSAGE_HANDLER_FIELD_ARG: u64 = 1 << 3;
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Params>() == 80 && offset_of!(Params, name) == 72);
+    assert!(size_of::<WorkerParams>() == 200 && offset_of!(WorkerParams, events) == 144);
+    assert!(offset_of!(WorkerParams, client_id) == 192);
+    assert!(size_of::<EndpointParams>() == 104 && offset_of!(EndpointParams, on_failure) == 24);
+    assert!(offset_of!(EndpointParams, flags) == 48);
+    assert!(offset_of!(EndpointParams, connection_request) == 72);
+    assert!(size_of::<ListenerParams>() == 56 && offset_of!(ListenerParams, on_connection) == 40);
+    assert!(size_of::<ListenerAttributes>() == 136 && offset_of!(ListenerAttributes, address) == 8);
+    assert!(size_of::<RequestParam>() == 72 && offset_of!(RequestParam, on_complete) == 16);
+    assert!(offset_of!(RequestParam, user_data) == 32);
+    assert!(offset_of!(RequestParam, memory_type) == 48);
+    assert!(size_of::<MessageHandler>() == 32 && offset_of!(MessageHandler, arg) == 24);
+    assert!(size_of::<MessageParam>() == 16 && size_of::<SocketAddress>() == 16);
+};

@@ -1,0 +1,192 @@
+//! A connection to one peer.
+
+use std::{ffi::c_void, fmt, net::SocketAddr, ptr, rc::Rc, sync::atomic::AtomicU8};
+
+use rustix::net::SocketAddrAny;
+
+use crate::{
+    abi,
+    error::{Error, Status},
+    operation::{Completion, Owned, Place},
+    peer::{Header, Message, Peer},
+    state::on_failure,
+    worker::{Core, MESSAGE_ID},
+};
+
+/// A connection to a worker of another process. Dropping it cuts the connection.
+///
+/// A peer met through a listener then sees [`Error::Disconnected`]. One met by the address of its
+/// worker does not; it notices only the end of this process, so say goodbye in a message.
+///
+/// A peer process that dies is noticed within about two seconds, also when nothing is sent; one
+/// met by address over shared memory only once its parent has reaped it. A node that vanishes
+/// without a word is noticed by TCP or by the level above.
+pub struct Endpoint {
+    core: Rc<Core>,
+    peer: Rc<Peer>,
+}
+
+/// What an endpoint is connected to.
+pub(crate) enum Remote<'a> {
+    Listener(SocketAddr),
+    /// The address of a worker, as that worker gave it.
+    Worker(&'a [u8]),
+    /// A connection that a listener was asked for. Used up, also by a failure.
+    Request(*mut abi::ConnectionRequest),
+}
+
+impl Endpoint {
+    pub(crate) fn new(core: &Rc<Core>, remote: &Remote<'_>) -> Result<Self, Error> {
+        let state = &core.state;
+        let peer = Rc::new(Peer::new(&state.any_failed));
+        let socket_address = match remote {
+            Remote::Listener(address) => Some(SocketAddrAny::from(*address)),
+            Remote::Worker(_) | Remote::Request(_) => None,
+        };
+        let params = parameters(&peer, remote, socket_address.as_ref());
+        let mut raw = ptr::null_mut();
+        // SAFETY: what `params` points to lives during this call; the peer, which the failure
+        // callback gets, lives until the endpoint is closed.
+        let status =
+            unsafe { (state.library.ucp_ep_create)(state.worker, &raw const params, &raw mut raw) };
+        Status::check(status, "ucp_ep_create")?;
+        peer.endpoint.set(raw);
+        state.add(Rc::clone(&peer));
+        Ok(Self { core: Rc::clone(core), peer })
+    }
+
+    /// Sends a message of `header`, which is copied here, and `payload`.
+    ///
+    /// Starts when first polled; waits while as many sends are in flight as the worker may have.
+    /// Ready when UCX needs the payload no more, which does not say that the peer has it. The
+    /// order in which messages are received is not that of their sending where their lengths
+    /// differ. Dropping the future detaches the send, which keeps the payload until it is over.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::LongHeader`]: `header` is longer than
+    ///   [`HEADER_LEN_MAX`](crate::HEADER_LEN_MAX); nothing is sent.
+    /// - Otherwise why the connection has ended; whether the peer has the message is unknown.
+    pub fn send<P>(
+        &self,
+        header: &[u8],
+        payload: P,
+    ) -> impl Future<Output = Result<(), Error>> + use<P>
+    where
+        P: AsRef<[AtomicU8]> + 'static,
+    {
+        let (core, peer) = (Rc::clone(&self.core), Rc::clone(&self.peer));
+        let header = Header::new(header).ok_or(Error::LongHeader { len: header.len() });
+        async move {
+            let (header, payload) = (header?, Box::new(payload));
+            let _credit = core.state.sends.take(1).await;
+            if let Some(reason) = peer.failure() {
+                return Err(reason);
+            }
+            let owned = Owned::Send { header, payload, _credit };
+            let sent = core.start_send(&peer, owned)?.await;
+            sent.map_err(|status| peer.failure().unwrap_or(Error::Disconnected(status)))
+        }
+    }
+
+    /// The next message of the peer; after the last one, why no more will come.
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Disconnected`]: the peer died, closed, or refused the connection.
+    /// - [`Error::TooLong`], [`Error::Overrun`]: it was cut off.
+    pub async fn receive(&self) -> Result<Message, Error> {
+        self.peer.receive().await
+    }
+
+    /// Why the connection has ended, once it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.peer.failure()
+    }
+
+    /// Closes the connection after what was sent has left this side. Whether the peer took it,
+    /// only an answer tells: over shared memory it may see the end first.
+    ///
+    /// Messages that were received and not taken are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection ended before; some of what was sent may be lost.
+    pub async fn close(self) -> Result<(), Error> {
+        if let Some(reason) = self.peer.failure() {
+            return Err(reason);
+        }
+        let Some(closed) = self.core.state.close(&self.peer, 0) else { return Ok(()) };
+        closed.await.map_err(Error::Disconnected)
+    }
+}
+
+impl Drop for Endpoint {
+    /// The endpoint itself is closed in the next visit to the worker.
+    fn drop(&mut self) {
+        self.peer.fail(Error::Closed);
+        self.peer.clear();
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("failure", &self.failure()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn start_send(&self, peer: &Peer, owned: Owned) -> Result<Completion, Error> {
+        let (endpoint, send) = (peer.endpoint.get(), self.state.library.ucp_am_send_nbx);
+        if endpoint.is_null() {
+            return Err(Error::Closed);
+        }
+        let call = |place: Place, param: &abi::RequestParam| {
+            let (header, data) = (place.header, place.data.cast_const());
+            // SAFETY: the endpoint is not null, so it is open; the operation owns the place.
+            unsafe { send(endpoint, MESSAGE_ID, header, place.header_len, data, place.len, param) }
+        };
+        // SAFETY: this takes a send callback; what `send` returns is returned.
+        Ok(unsafe { self.state.start(owned, abi::AM_SEND_FLAG_REPLY, call) })
+    }
+}
+
+/// Parameters of an endpoint of `peer`. They point to what they are made from.
+fn parameters(
+    peer: &Rc<Peer>,
+    remote: &Remote<'_>,
+    socket_address: Option<&SocketAddrAny>,
+) -> abi::EndpointParams {
+    let nowhere = || abi::SocketAddress { addr: ptr::null(), len: 0 };
+    let mut params = abi::EndpointParams {
+        field_mask: abi::EP_PARAM_FIELD_FAILURE_MODE | abi::EP_PARAM_FIELD_ON_FAILURE,
+        address: ptr::null(),
+        failure_mode: abi::FAILURE_MODE_PEER,
+        on_failure: Some(on_failure),
+        on_failure_arg: Rc::as_ptr(peer).cast_mut().cast::<c_void>(),
+        user_data: ptr::null_mut(),
+        flags: 0,
+        socket_address: socket_address.map_or_else(nowhere, abi::SocketAddress::new),
+        connection_request: ptr::null_mut(),
+        name: ptr::null(),
+        local_address: nowhere(),
+    };
+    params.field_mask |= match remote {
+        Remote::Listener(_) => {
+            params.flags = abi::EP_PARAMS_FLAG_CLIENT_SERVER;
+            abi::EP_PARAM_FIELD_SOCKET_ADDRESS | abi::EP_PARAM_FIELD_FLAGS
+        }
+        Remote::Worker(address) => {
+            params.address = address.as_ptr().cast();
+            abi::EP_PARAM_FIELD_REMOTE_ADDRESS
+        }
+        Remote::Request(request) => {
+            params.connection_request = *request;
+            abi::EP_PARAM_FIELD_CONNECTION_REQUEST
+        }
+    };
+    params
+}

@@ -1,0 +1,44 @@
+//! A UCX worker for an executor: active messages between processes over whatever connects them,
+//! shared memory, RDMA or TCP.
+//!
+//! libucp is opened when a [`Worker`] is made, never linked: a program runs without it until then,
+//! and [`Error::Missing`] says what to install. [`Settings`] are handed to UCX explicitly.
+//!
+//! # Bounds
+//!
+//! Every message received is held by a [`Buffer`], the credit of a pool sized at start. A peer that
+//! goes on sending when no buffer is free is served late for a few messages and then cut off;
+//! agreeing with it on how much it may send is the business of the level above. Sends in flight
+//! are bounded too, and a visit of the executor is at most 16 progress calls.
+//!
+//! # Trust
+//!
+//! UCX believes what its peers say about sizes and addresses, so whoever can reach a listener or
+//! is given a worker's address is trusted not to attack UCX itself. What is checked here is what
+//! arrives *through* UCX: a message too long for a buffer, or one without credit, ends its
+//! connection and touches nothing else.
+//!
+//! One-sided put and get are left out: over TCP and shared memory UCX emulates them with messages
+//! to a target that must make progress, at a fraction of the speed of messages.
+
+mod abi;
+mod config;
+mod endpoint;
+mod error;
+mod library;
+mod listener;
+mod operation;
+mod payload;
+mod peer;
+mod pool;
+mod state;
+mod worker;
+
+pub use config::{Config, Settings};
+pub use endpoint::Endpoint;
+pub use error::{Error, Status};
+pub use listener::Listener;
+pub use payload::{NoPayload, payload};
+pub use peer::{HEADER_LEN_MAX, Message};
+pub use pool::Buffer;
+pub use worker::{Held, Worker};

@@ -1,0 +1,162 @@
+//! Receive buffers: memory sized once, and the credits to use it.
+//!
+//! A [`Buffer`] is a credit: it owns one piece of the pool's memory until it is dropped, on
+//! whatever thread. Free pieces are reused last in first out, so that a pool larger than needed
+//! costs no cache and, until first used, no memory.
+
+use std::{
+    fmt, slice,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU8},
+};
+
+use crate::payload::payload;
+
+/// Buffers start at page boundaries, as O_DIRECT wants it.
+const PAGE_LEN: usize = 4096;
+
+/// The memory of all buffers of one worker.
+pub(crate) struct Pool {
+    /// A page longer than needed, so that an aligned start exists.
+    memory: Box<[AtomicU8]>,
+    start: usize,
+    /// Distance between buffers, in bytes.
+    stride: usize,
+    buffer_len: usize,
+    /// Indices of free buffers; the last one was used last.
+    free: Mutex<Vec<u32>>,
+}
+
+impl Pool {
+    pub(crate) fn new(buffer_count: u32, buffer_len: usize) -> Arc<Self> {
+        let stride = buffer_len.next_multiple_of(PAGE_LEN).max(PAGE_LEN);
+        let memory = payload(vec![0; buffer_count as usize * stride + PAGE_LEN]);
+        let start = memory.as_ptr().align_offset(PAGE_LEN).min(PAGE_LEN);
+        let free = Mutex::new((0..buffer_count).rev().collect());
+        Arc::new(Self { memory, start, stride, buffer_len, free })
+    }
+
+    /// Takes a free buffer, to hold `len` bytes. `None` when there is none, or it is too short.
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Option<Buffer> {
+        if len > self.buffer_len {
+            return None;
+        }
+        let index = self.with_free(Vec::pop)?;
+        Some(Buffer { pool: Arc::clone(self), index, len })
+    }
+
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.buffer_len
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        self.with_free(|free| free.len())
+    }
+
+    fn with_free<T>(&self, action: impl FnOnce(&mut Vec<u32>) -> T) -> T {
+        action(&mut self.free.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The bytes of a received message, and the credit for them.
+pub struct Buffer {
+    pool: Arc<Pool>,
+    /// No other buffer has this index until this one is dropped.
+    index: u32,
+    len: usize,
+}
+
+impl Buffer {
+    /// The bytes, for the kernel or another transfer to read.
+    #[must_use]
+    pub fn bytes(&self) -> &[AtomicU8] {
+        let at = self.pool.start + self.index as usize * self.pool.stride;
+        self.pool.memory.get(at..at + self.len).unwrap_or_default()
+    }
+
+    /// The bytes, while nobody else has them.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let bytes = self.bytes();
+        // SAFETY: these bytes of the pool belong to this buffer alone, and every other way to
+        // them borrows from it; atomics of a byte may be used as bytes, writable, meanwhile.
+        unsafe { slice::from_raw_parts_mut(bytes.as_ptr().cast_mut().cast(), bytes.len()) }
+    }
+
+    /// Length of the message, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the message has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl AsRef<[AtomicU8]> for Buffer {
+    fn as_ref(&self) -> &[AtomicU8] {
+        self.bytes()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let index = self.index;
+        self.pool.with_free(|free| free.push(index));
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("index", &self.index).field("len", &self.len).finish()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("buffer_len", &self.buffer_len)
+            .field("free_count", &self.free_count())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn the_buffer_used_last_is_used_next() {
+        let pool = Pool::new(3, 10);
+        let (first, second) = (pool.take(10).unwrap(), pool.take(10).unwrap());
+        let index = first.index;
+        drop(first);
+        assert_eq!(pool.take(10).unwrap().index, index);
+        assert_eq!(pool.free_count(), 2);
+        drop(second);
+        assert_eq!(pool.free_count(), 3);
+    }
+
+    #[test]
+    fn an_empty_pool_and_a_message_too_long_get_no_buffer() {
+        let pool = Pool::new(1, 10);
+        assert!(pool.take(11).is_none());
+        let held = pool.take(0).unwrap();
+        assert!(held.is_empty() && pool.take(0).is_none());
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_apart() {
+        let pool = Pool::new(2, 5000);
+        let (mut first, mut second) = (pool.take(5000).unwrap(), pool.take(5000).unwrap());
+        assert!(first.bytes().as_ptr().addr() % PAGE_LEN == 0);
+        first.as_mut_slice().fill(1);
+        second.as_mut_slice().fill(2);
+        assert!(first.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == 1));
+        assert!(second.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == 2));
+    }
+}

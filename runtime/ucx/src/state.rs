@@ -1,0 +1,296 @@
+//! What the callbacks of a worker reach: peers, buffers, messages put off.
+//!
+//! A message that finds a free buffer is copied into it at once; one by rendezvous is fetched into
+//! one after the progress call that announced it. With no buffer free it is put off: an eager one
+//! as a copy, one by rendezvous as the descriptor UCX gave. Messages put off get their buffers
+//! first. When more than the configured number of a peer's remain, it is cut off, so what this
+//! holds is bounded by peers, not by what they send.
+//!
+//! # Reentrance
+//!
+//! UCX calls back within calls. No borrow of a cell here is held across a call of UCX.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, VecDeque},
+    ffi::c_void,
+    ptr,
+    rc::Rc,
+    slice,
+    sync::Arc,
+};
+
+use executor::Credits;
+
+use crate::{
+    abi::{self, MessageParam},
+    error::{Error, Status},
+    library::Library,
+    operation::{Completion, Operation, Owned, Place},
+    peer::{Header, Message, Peer},
+    pool::Pool,
+};
+
+/// State of one worker.
+pub(crate) struct State {
+    pub(crate) library: Library,
+    pub(crate) worker: *mut abi::Worker,
+    pub(crate) pool: Arc<Pool>,
+    /// The right to have a send in flight.
+    pub(crate) sends: Credits,
+    pub(crate) in_flight: Rc<Cell<usize>>,
+    pub(crate) any_failed: Rc<Cell<bool>>,
+    /// By endpoint, from its making to its closing.
+    peers: RefCell<HashMap<*mut abi::Endpoint, Rc<Peer>>>,
+    put_off: RefCell<VecDeque<PutOff>>,
+    put_off_max: u32,
+}
+
+struct PutOff {
+    from: Rc<Peer>,
+    header: Header,
+    data: Data,
+}
+
+enum Data {
+    Copied(Vec<u8>),
+    /// To be fetched from the sender.
+    Rendezvous {
+        descriptor: *mut c_void,
+        len: usize,
+    },
+}
+
+impl State {
+    pub(crate) fn new(
+        library: Library,
+        worker: *mut abi::Worker,
+        pool: Arc<Pool>,
+        (send_max, put_off_max): (u32, u32),
+    ) -> Self {
+        Self {
+            library,
+            worker,
+            pool,
+            sends: Credits::new(send_max.into()),
+            in_flight: Rc::default(),
+            any_failed: Rc::default(),
+            peers: RefCell::default(),
+            put_off: RefCell::default(),
+            put_off_max,
+        }
+    }
+
+    pub(crate) fn add(&self, peer: Rc<Peer>) {
+        self.peers.borrow_mut().insert(peer.endpoint.get(), peer);
+    }
+
+    pub(crate) fn peer_count(&self) -> usize {
+        self.peers.borrow().len()
+    }
+
+    pub(crate) fn put_off_count(&self) -> usize {
+        self.put_off.borrow().len()
+    }
+
+    /// Whether the next visit has work that UCX does not know of.
+    pub(crate) fn has_work(&self) -> bool {
+        let served = self.put_off_count() > 0 && self.pool.free_count() > 0;
+        served || self.any_failed.get()
+    }
+
+    /// Gives buffers to messages put off, as far as there are any; returns to how many.
+    pub(crate) fn serve(&self) -> usize {
+        let mut count = 0;
+        loop {
+            let first = self.put_off.borrow_mut().pop_front();
+            let Some(first) = first else { return count };
+            let Some(buffer) = self.pool.take(first.data.len()) else {
+                self.put_off.borrow_mut().push_front(first);
+                self.cut_off();
+                return count;
+            };
+            count += 1;
+            first.from.put_off.set(first.from.put_off.get() - 1);
+            let message = Message { header: first.header, data: buffer };
+            self.receive(message, first.from, first.data);
+        }
+    }
+
+    /// Closes the endpoints of peers that failed; returns of how many.
+    pub(crate) fn close_failed(&self) -> usize {
+        if !self.any_failed.take() {
+            return 0;
+        }
+        self.discard_failed();
+        let failed: Vec<_> =
+            self.peers.borrow().values().filter(|peer| peer.has_failed()).cloned().collect();
+        for peer in &failed {
+            self.close(peer, abi::EP_CLOSE_FLAG_FORCE);
+        }
+        failed.len()
+    }
+
+    pub(crate) fn close_all(&self) {
+        let peers: Vec<_> = self.peers.borrow().values().cloned().collect();
+        for peer in &peers {
+            peer.fail(Error::Closed);
+        }
+        self.close_failed();
+    }
+
+    /// Closes the endpoint of `peer`, unless it is closed or closing.
+    pub(crate) fn close(&self, peer: &Rc<Peer>, flags: u32) -> Option<Completion> {
+        let endpoint = peer.endpoint.replace(ptr::null_mut());
+        self.peers.borrow_mut().remove(&endpoint)?;
+        let close = self.library.ucp_ep_close_nbx;
+        // SAFETY: it was in the table, so it is open; from here on nothing names it.
+        let call = |_, param: &abi::RequestParam| unsafe { close(endpoint, param) };
+        // SAFETY: closing takes a send callback; what `close` returns is returned.
+        Some(unsafe { self.start(Owned::Close(Rc::clone(peer)), flags, call) })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Operation::start`].
+    pub(crate) unsafe fn start(
+        &self,
+        owned: Owned,
+        flags: u32,
+        call: impl FnOnce(Place, &abi::RequestParam) -> abi::StatusPointer,
+    ) -> Completion {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { Operation::start(self.library, &self.in_flight, owned, flags, call) }
+    }
+
+    /// Takes in a message that UCX presents; `data` is bytes, or a descriptor.
+    fn arrive(
+        &self,
+        from: &Rc<Peer>,
+        header: &[u8],
+        (data, len): (*mut c_void, usize),
+        rendezvous: bool,
+    ) -> abi::Status {
+        let refused = if rendezvous { abi::ERR_MESSAGE_TRUNCATED } else { abi::OK };
+        let Some(header) = Header::new(header).filter(|_| len <= self.pool.buffer_len()) else {
+            from.fail(Error::TooLong { header_len: header.len(), len });
+            return refused;
+        };
+        if rendezvous {
+            self.put_off(from, header, Data::Rendezvous { descriptor: data, len });
+            return abi::IN_PROGRESS;
+        }
+        let bytes = if len == 0 {
+            &[]
+        } else {
+            // SAFETY: without the rendezvous flag, `data` are `len` bytes, valid in the callback.
+            unsafe { slice::from_raw_parts(data.cast::<u8>(), len) }
+        };
+        // Buffers as many as messages put off are theirs.
+        let spare = self.pool.free_count() > self.put_off_count();
+        match spare.then(|| self.pool.take(len)).flatten() {
+            Some(mut buffer) => {
+                buffer.as_mut_slice().copy_from_slice(bytes);
+                from.deliver(Message { header, data: buffer });
+            }
+            None => self.put_off(from, header, Data::Copied(bytes.to_vec())),
+        }
+        abi::OK
+    }
+
+    fn put_off(&self, from: &Rc<Peer>, header: Header, data: Data) {
+        from.put_off.set(from.put_off.get() + 1);
+        self.put_off.borrow_mut().push_back(PutOff { from: Rc::clone(from), header, data });
+    }
+
+    /// Brings the data of a message put off into its buffer.
+    fn receive(&self, mut message: Message, from: Rc<Peer>, data: Data) {
+        let descriptor = match data {
+            Data::Copied(bytes) => {
+                message.data.as_mut_slice().copy_from_slice(&bytes);
+                return from.deliver(message);
+            }
+            Data::Rendezvous { descriptor, .. } => descriptor,
+        };
+        let (worker, receive) = (self.worker, self.library.ucp_am_recv_data_nbx);
+        let call = |place: Place, param: &abi::RequestParam| {
+            // SAFETY: the descriptor was kept in the callback and not used since; the place is
+            // the buffer's, which the operation owns, as long as the message.
+            unsafe { receive(worker, descriptor, place.data, place.len, param) }
+        };
+        // SAFETY: this takes a receive callback; what `receive` returns is returned.
+        let completion = unsafe { self.start(Owned::Receive { message, from }, 0, call) };
+        drop(completion); // The peer is told by the operation itself.
+    }
+
+    /// Fails the peers that have more put off than is allowed.
+    fn cut_off(&self) {
+        for put_off in &*self.put_off.borrow() {
+            if put_off.from.put_off.get() > self.put_off_max && !put_off.from.has_failed() {
+                put_off.from.fail(Error::Overrun);
+            }
+        }
+    }
+
+    /// Drops what is put off for peers that failed.
+    fn discard_failed(&self) {
+        let all = self.put_off.take();
+        let (failed, kept): (VecDeque<_>, _) =
+            all.into_iter().partition(|put_off| put_off.from.has_failed());
+        *self.put_off.borrow_mut() = kept;
+        for put_off in failed {
+            if let Data::Rendezvous { descriptor, .. } = put_off.data {
+                // SAFETY: kept in the callback and not used since.
+                unsafe { (self.library.ucp_am_data_release)(self.worker, descriptor) };
+            }
+        }
+    }
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Rendezvous { len, .. } => *len,
+        }
+    }
+}
+
+/// `ucp_am_recv_callback_t`, with a [`State`] as its argument.
+pub(crate) unsafe extern "C" fn on_message(
+    state: *mut c_void,
+    header: *const c_void,
+    header_len: usize,
+    data: *mut c_void,
+    len: usize,
+    param: *const MessageParam,
+) -> abi::Status {
+    // SAFETY: the state the handler was set with; it outlives the worker, which calls this.
+    let state = unsafe { &*state.cast::<State>() };
+    // SAFETY: UCX passes its parameters in this layout.
+    let MessageParam { attributes, reply_to } = unsafe { param.read() };
+    let rendezvous = attributes & abi::AM_RECV_ATTR_FLAG_RENDEZVOUS != 0;
+    let known = attributes & abi::AM_RECV_ATTR_FIELD_REPLY_TO != 0;
+    let from = known.then(|| state.peers.borrow().get(&reply_to).cloned()).flatten();
+    let Some(from) = from.filter(|peer| !peer.has_failed()) else {
+        return if rendezvous { abi::ERR_CANCELED } else { abi::OK };
+    };
+    let header = if header_len == 0 {
+        &[]
+    } else {
+        // SAFETY: `header_len` bytes, valid in this callback.
+        unsafe { slice::from_raw_parts(header.cast::<u8>(), header_len) }
+    };
+    state.arrive(&from, header, (data, len), rendezvous)
+}
+
+/// `ucp_err_handler_cb_t`, with a [`Peer`] as its argument.
+pub(crate) unsafe extern "C" fn on_failure(
+    peer: *mut c_void,
+    _endpoint: *mut abi::Endpoint,
+    status: abi::Status,
+) {
+    // SAFETY: the peer the endpoint was made with; it lives until the endpoint is closed.
+    let peer = unsafe { &*peer.cast::<Peer>() };
+    peer.fail(Error::Disconnected(Status(status)));
+}

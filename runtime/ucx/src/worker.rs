@@ -1,0 +1,309 @@
+//! A UCX worker on the poll list of an executor.
+
+use std::{
+    ffi::{c_int, c_uint, c_void},
+    fmt,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, RawFd},
+    ptr,
+    rc::Rc,
+    slice,
+    time::{Duration, Instant},
+};
+
+use executor::{Armed, Handle, Source};
+
+use crate::{
+    abi,
+    config::Config,
+    endpoint::{Endpoint, Remote},
+    error::{Error, Status},
+    library::Library,
+    listener::Listener,
+    pool::Pool,
+    state::{State, on_message},
+};
+
+/// Most progress calls of one visit. UCX never says that nothing is left while a peer sends.
+const PROGRESS_MAX: usize = 16;
+
+/// The id of the only kind of active message used here.
+pub(crate) const MESSAGE_ID: c_uint = 0;
+
+/// The longest a worker being dropped waits for its endpoints to close.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A UCX worker of one executor. Cheap to clone.
+///
+/// Belongs to the thread that made it. UCX's resources are freed when the executor is gone and
+/// every clone, [`Endpoint`] and [`Listener`] is dropped.
+#[derive(Clone)]
+pub struct Worker(Rc<Core>);
+
+/// What a worker holds at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Requests that UCX has not completed.
+    pub operations: usize,
+    /// Receive buffers nobody has.
+    pub free_buffers: usize,
+    /// Messages put off for want of a buffer.
+    pub put_off: usize,
+    /// Endpoints not closed.
+    pub endpoints: usize,
+}
+
+/// The UCX objects of a worker.
+pub(crate) struct Core {
+    /// Callbacks refer to it; dropped after `worker` is destroyed.
+    pub(crate) state: Rc<State>,
+    event_fd: RawFd,
+    /// Freed after `worker` is destroyed.
+    _context: OwnedContext,
+}
+
+impl Worker {
+    /// Opens libucp, makes a worker and puts it on the poll list of `handle`'s executor.
+    ///
+    /// What that executor parks in must wait for [`as_fd`](AsFd::as_fd) to be readable.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Missing`], [`Error::Version`], [`Error::Function`]: no library that serves.
+    /// - [`Error::Ucx`]: UCX refused, as it does when no transport of the configuration exists.
+    pub fn new(handle: &Handle, config: &Config) -> Result<Self, Error> {
+        let library = Library::open(&config.library)?;
+        let context = OwnedContext::new(library, config)?;
+        let worker = Self(Rc::new(Core::new(context, config)?));
+        handle.add_source(Box::new(Progress(worker.clone())));
+        Ok(worker)
+    }
+
+    /// Waits for connections at `address`; port 0 lets the system choose one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ucx`]: the address is not this machine's, or in use, or has no transport.
+    pub fn listen(&self, address: SocketAddr) -> Result<Listener, Error> {
+        Listener::new(&self.0, address)
+    }
+
+    /// Connects to the listener at `address`. Returns at once; a refused or failed connection is
+    /// reported by what is done with the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ucx`]: the address has no transport.
+    pub fn connect(&self, address: SocketAddr) -> Result<Endpoint, Error> {
+        Endpoint::new(&self.0, &Remote::Listener(address))
+    }
+
+    /// What [`connect_worker`](Self::connect_worker) of another process takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ucx`]: UCX is out of memory.
+    pub fn address(&self) -> Result<Vec<u8>, Error> {
+        let (state, mut raw, mut len) = (&self.0.state, ptr::null_mut(), 0);
+        // SAFETY: two places for the result.
+        let status = unsafe {
+            (state.library.ucp_worker_get_address)(state.worker, &raw mut raw, &raw mut len)
+        };
+        Status::check(status, "ucp_worker_get_address")?;
+        // SAFETY: so many bytes, until they are released.
+        let address = unsafe { slice::from_raw_parts(raw.cast::<u8>(), len) }.to_vec();
+        // SAFETY: got above and released once.
+        unsafe { (state.library.ucp_worker_release_address)(state.worker, raw) };
+        Ok(address)
+    }
+
+    /// Connects to the worker of another process, without a listener.
+    ///
+    /// Both sides must connect, each with the other's address. What arrives from a worker before
+    /// this one has connected to it is discarded: let the side that sends first connect last.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ucx`]: no transport reaches that worker.
+    ///
+    /// # Safety
+    ///
+    /// `address` is what [`address`](Self::address) returned, whole. UCX follows lengths within.
+    pub unsafe fn connect_worker(&self, address: &[u8]) -> Result<Endpoint, Error> {
+        Endpoint::new(&self.0, &Remote::Worker(address))
+    }
+
+    /// What this worker holds now.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let state = &self.0.state;
+        Held {
+            operations: state.in_flight.get(),
+            free_buffers: state.pool.free_count(),
+            put_off: state.put_off_count(),
+            endpoints: state.peer_count(),
+        }
+    }
+}
+
+impl AsFd for Worker {
+    /// Readable when the worker, armed before, has events.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the worker's own descriptor, open until it is destroyed; `self` prevents that.
+        unsafe { BorrowedFd::borrow_raw(self.0.event_fd) }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Worker").field(&self.held()).finish()
+    }
+}
+
+/// A worker on the poll list.
+struct Progress(Worker);
+
+impl Source for Progress {
+    /// Makes up to `budget` progress calls, at most [`PROGRESS_MAX`]. Each may bring several
+    /// messages, as many as one look at every transport finds.
+    fn poll(&mut self, budget: usize) -> usize {
+        let state = &self.0.0.state;
+        let mut events = state.serve();
+        for _ in 0..budget.min(PROGRESS_MAX) {
+            // SAFETY: the worker lives, on this thread, and this is no callback.
+            let progressed = unsafe { (state.library.ucp_worker_progress)(state.worker) };
+            events += state.serve();
+            if progressed == 0 {
+                break;
+            }
+            events += 1;
+        }
+        events + state.close_failed()
+    }
+
+    fn arm(&mut self) -> Armed {
+        let state = &self.0.0.state;
+        if state.has_work() {
+            return Armed::Busy;
+        }
+        // SAFETY: the worker lives and was made with the wake-up feature.
+        let status = unsafe { (state.library.ucp_worker_arm)(state.worker) };
+        // An error besides "busy" comes from a broken descriptor; progress will report it.
+        if status == abi::OK { Armed::Waits } else { Armed::Busy }
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Core {
+    fn new(context: OwnedContext, config: &Config) -> Result<Self, Error> {
+        let library = context.library;
+        let pool = Pool::new(config.buffer_count, config.buffer_len);
+        let limits = (config.send_max, config.put_off_max);
+        let state = Rc::new(State::new(library, context.create_worker()?, pool, limits));
+        let mut core = Self { state, event_fd: -1, _context: context };
+        let state = &core.state;
+        let handler = abi::MessageHandler {
+            field_mask: abi::MESSAGE_HANDLER_FIELD_ID
+                | abi::MESSAGE_HANDLER_FIELD_CALLBACK
+                | abi::MESSAGE_HANDLER_FIELD_ARG,
+            id: MESSAGE_ID,
+            flags: 0,
+            on_message: Some(on_message),
+            arg: Rc::as_ptr(state).cast_mut().cast::<c_void>(),
+        };
+        // SAFETY: the state stays in place until after the worker is destroyed.
+        let status =
+            unsafe { (library.ucp_worker_set_am_recv_handler)(state.worker, &raw const handler) };
+        Status::check(status, "ucp_worker_set_am_recv_handler")?;
+        let mut event_fd: c_int = -1;
+        // SAFETY: a place for the result; the worker was made with the wake-up feature.
+        let status = unsafe { (library.ucp_worker_get_efd)(state.worker, &raw mut event_fd) };
+        Status::check(status, "ucp_worker_get_efd")?;
+        core.event_fd = event_fd;
+        Ok(core)
+    }
+}
+
+impl Drop for Core {
+    /// Cuts every connection and destroys the worker. Blocks until peers on this machine and the
+    /// local side of others have let go, at most [`CLOSE_TIME_MAX`]. What UCX has not given back
+    /// by then is leaked.
+    fn drop(&mut self) {
+        let state = &self.state;
+        state.close_all();
+        let deadline = Instant::now() + CLOSE_TIME_MAX;
+        while state.in_flight.get() > 0 && Instant::now() < deadline {
+            // SAFETY: the worker lives, on this thread, and this is no callback.
+            unsafe { (state.library.ucp_worker_progress)(state.worker) };
+            state.close_failed();
+        }
+        // SAFETY: endpoints hold this value, so they are gone, and listeners likewise.
+        unsafe { (state.library.ucp_worker_destroy)(state.worker) };
+    }
+}
+
+/// A `ucp_context_h`.
+struct OwnedContext {
+    library: Library,
+    raw: *mut abi::Context,
+}
+
+impl OwnedContext {
+    fn new(library: Library, config: &Config) -> Result<Self, Error> {
+        let settings = config.settings.read(library)?;
+        let params = abi::Params {
+            field_mask: abi::PARAM_FIELD_FEATURES,
+            features: abi::FEATURE_AM | abi::FEATURE_WAKEUP,
+            request_size: 0,
+            request_init: ptr::null(),
+            request_cleanup: ptr::null(),
+            tag_sender_mask: 0,
+            mt_workers_shared: 0,
+            estimated_num_eps: 0,
+            estimated_num_ppn: 0,
+            name: ptr::null(),
+        };
+        let ((major, minor), mut raw) = (abi::API_VERSION, ptr::null_mut());
+        // SAFETY: the parameters are laid out as that version of the interface has them.
+        let status = unsafe {
+            (library.ucp_init_version)(
+                major,
+                minor,
+                &raw const params,
+                settings.as_ptr(),
+                &raw mut raw,
+            )
+        };
+        Status::check(status, "ucp_init")?;
+        Ok(Self { library, raw })
+    }
+
+    fn create_worker(&self) -> Result<*mut abi::Worker, Error> {
+        let params = abi::WorkerParams {
+            field_mask: abi::WORKER_PARAM_FIELD_THREAD_MODE,
+            thread_mode: abi::THREAD_MODE_SINGLE,
+            cpu_mask: [0; 16],
+            events: 0,
+            user_data: ptr::null_mut(),
+            event_fd: -1,
+            flags: 0,
+            name: ptr::null(),
+            am_alignment: 0,
+            client_id: 0,
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: the context lives; the parameters are laid out as the interface has them.
+        let status =
+            unsafe { (self.library.ucp_worker_create)(self.raw, &raw const params, &raw mut raw) };
+        Status::check(status, "ucp_worker_create")?;
+        Ok(raw)
+    }
+}
+
+impl Drop for OwnedContext {
+    fn drop(&mut self) {
+        // SAFETY: made once, freed once; its worker is destroyed.
+        unsafe { (self.library.ucp_cleanup)(self.raw) };
+    }
+}

@@ -1,0 +1,33 @@
+//! A parked executor is woken by every message.
+
+use ucx::NoPayload;
+
+use crate::support::{Core, WAYS};
+
+#[test]
+fn no_wake_up_is_lost_between_two_parked_executors() {
+    for way in WAYS {
+        let Some(mut core) = Core::new(&way.0.config()) else { return };
+        let (_peer, endpoint) = core.meet(way, "echo");
+        core.run(endpoint.receive()).expect("connected");
+        let parks = core.executor.counters().parks;
+        for _ in 0..1000 {
+            core.run(endpoint.send(b"ping", NoPayload)).expect("connected");
+            core.run(endpoint.receive()).expect("connected");
+        }
+        assert!(core.executor.counters().parks > parks, "{way:?}: never parked");
+    }
+}
+
+#[test]
+fn an_executor_without_messages_sleeps() {
+    for way in WAYS {
+        let Some(mut core) = Core::new(&way.0.config()) else { return };
+        let (_peer, endpoint) = core.meet(way, "echo");
+        core.run(endpoint.receive()).expect("connected");
+        let turns = core.executor.counters().turns;
+        core.turn_for(std::time::Duration::from_millis(500));
+        let turns = core.executor.counters().turns - turns;
+        assert!(turns < 1000, "{way:?}: {turns} turns");
+    }
+}

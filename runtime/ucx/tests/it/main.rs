@@ -1,0 +1,9 @@
+//! Workers in real processes, over TCP and shared memory.
+
+mod bounds;
+mod child;
+mod death;
+mod echo;
+mod idle;
+mod library;
+mod support;

@@ -1,0 +1,279 @@
+//! A core with a worker, other processes to talk to, and waiting with a deadline.
+//!
+//! The other processes are this test program again, in the role that [`child`](crate::child)
+//! plays. Both sides are joined by a Unix socket, over which addresses are exchanged.
+
+use std::{
+    env,
+    future::Future,
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::net::{UnixListener, UnixStream},
+    pin::{Pin, pin},
+    process::{Child, Command, Stdio},
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use executor::{Class, Executor, Handle, Sleep, Source};
+use rustix::process::{Pid, Signal, kill_process};
+use ucx::{Config, Endpoint, Error, Held, Listener, Settings, Worker};
+use uring::{Events, Interest, SystemClock};
+
+/// The longest any test waits for one thing.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Length of the default receive buffers.
+pub(crate) const LARGE: usize = 1 << 20;
+
+/// What a worker of the default configuration holds without connections.
+pub(crate) const IDLE: Held = Held { operations: 0, free_buffers: 64, put_off: 0, endpoints: 0 };
+
+/// How two processes of a node may be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    SharedMemory,
+}
+
+/// How they find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    Listener,
+    Address,
+}
+
+/// Every way to connect.
+pub(crate) const WAYS: [(Transport, Meeting); 4] = [
+    (Transport::Tcp, Meeting::Listener),
+    (Transport::Tcp, Meeting::Address),
+    (Transport::SharedMemory, Meeting::Listener),
+    (Transport::SharedMemory, Meeting::Address),
+];
+
+impl Transport {
+    pub(crate) fn config(self) -> Config {
+        let transports = match self {
+            Self::Tcp => "tcp",
+            // A listener needs TCP to be met, even by a peer that then uses shared memory.
+            Self::SharedMemory => "tcp,posix,sysv,cma",
+        };
+        let settings = Settings::default().set("TLS", transports).set("NET_DEVICES", "lo");
+        Config { settings, ..Config::default() }
+    }
+}
+
+/// One executor with a worker, which it parks for.
+pub(crate) struct Core {
+    pub(crate) executor: Executor,
+    pub(crate) worker: Worker,
+}
+
+impl Core {
+    /// `None`, said aloud, where libucp is absent.
+    #[expect(clippy::print_stderr, reason = "a test that is skipped must not look like one passed")]
+    pub(crate) fn new(config: &Config) -> Option<Self> {
+        let events = Events::new().expect("epoll");
+        let (clock, parker) = (Rc::new(SystemClock), Box::new(events.parker()));
+        let executor = Executor::new(clock, parker, executor::Config::default());
+        let worker = match Worker::new(&executor.handle(), config) {
+            Ok(worker) => worker,
+            Err(error @ Error::Missing { .. }) => {
+                eprintln!("SKIPPED: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        events.add_fd(&worker, 0, Interest::Read).expect("epoll");
+        executor.handle().add_source(Box::new(Woken(events)));
+        Some(Self { executor, worker })
+    }
+
+    /// Runs `future`, which must be ready before the deadline.
+    pub(crate) fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let handle = self.executor.handle();
+        self.executor.run_until(deadline(&handle, future))
+    }
+
+    /// Goes on until `condition` holds, which must be before the deadline.
+    pub(crate) fn turn_until(&mut self, mut condition: impl FnMut(&Worker) -> bool) {
+        let (handle, worker) = (self.executor.handle(), self.worker.clone());
+        self.run(async {
+            while !condition(&worker) {
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+
+    /// Goes on for a while, so that what can go wrong does.
+    pub(crate) fn turn_for(&mut self, time: Duration) {
+        let handle = self.executor.handle();
+        self.run(handle.sleep(time));
+    }
+
+    /// Starts a task and waits for nothing.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        self.executor.handle().spawn(Class::Latency, future);
+    }
+
+    /// Starts another process in `role` and connects to it.
+    pub(crate) fn meet(&mut self, way: (Transport, Meeting), role: &str) -> (Peer, Endpoint) {
+        let mut peer = Peer::start(way, role);
+        let endpoint = self.join(way.1, &mut peer.stream, Side::Accepts);
+        (peer, endpoint)
+    }
+
+    /// Connects to the process at the other end of `stream`.
+    pub(crate) fn join(
+        &mut self,
+        meeting: Meeting,
+        stream: &mut UnixStream,
+        side: Side,
+    ) -> Endpoint {
+        match (meeting, side) {
+            (Meeting::Listener, Side::Accepts) => {
+                let listener = self.listen();
+                let address = listener.local_address().expect("bound");
+                send_blob(stream, address.to_string().as_bytes());
+                self.run(listener.accept()).expect("connected")
+            }
+            (Meeting::Listener, Side::Connects) => {
+                let address = String::from_utf8(receive_blob(stream)).expect("text");
+                self.worker.connect(address.parse().expect("an address")).expect("connects")
+            }
+            (Meeting::Address, Side::Accepts) => {
+                let remote = receive_blob(stream);
+                let endpoint = self.connect_worker(&remote);
+                send_blob(stream, &self.worker.address().expect("memory"));
+                endpoint
+            }
+            (Meeting::Address, Side::Connects) => {
+                send_blob(stream, &self.worker.address().expect("memory"));
+                let remote = receive_blob(stream);
+                self.connect_worker(&remote)
+            }
+        }
+    }
+
+    pub(crate) fn listen(&self) -> Listener {
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        self.worker.listen(any_port).expect("loopback")
+    }
+
+    fn connect_worker(&self, address: &[u8]) -> Endpoint {
+        // SAFETY: got whole from `Worker::address` of the other process.
+        unsafe { self.worker.connect_worker(address) }.expect("reachable")
+    }
+}
+
+/// Which side of a connection. The one that accepts is ready before the other sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Accepts,
+    Connects,
+}
+
+/// Another process, killed when dropped.
+pub(crate) struct Peer {
+    pub(crate) stream: UnixStream,
+    process: Child,
+    _dir: tempfile::TempDir,
+}
+
+/// Variables that tell a child process what to do.
+pub(crate) const ROLE: &str = "UCX_TEST_ROLE";
+pub(crate) const SOCKET: &str = "UCX_TEST_SOCKET";
+
+impl Peer {
+    pub(crate) fn start((transport, meeting): (Transport, Meeting), role: &str) -> Self {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("socket");
+        let process = Command::new(env::current_exe().expect("this program"))
+            .args(["--exact", "child::plays_its_role", "--ignored", "--nocapture", "-q"])
+            .env(ROLE, format!("{role} {transport:?} {meeting:?}"))
+            .env(SOCKET, &path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("this program starts");
+        let (stream, _) = listener.accept().expect("the child connects");
+        stream.set_read_timeout(Some(DEADLINE)).expect("socket");
+        Self { stream, process, _dir: dir }
+    }
+
+    /// Stops the process, which neither reads nor writes from then on.
+    pub(crate) fn stop(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::STOP).expect("is a child");
+    }
+
+    /// Lets a stopped process go on.
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::CONT).expect("is a child");
+    }
+
+    /// Kills the process. Reaps it as well: UCX takes one that is only dead for alive.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("is a child");
+        self.process.wait().expect("is a child");
+    }
+
+    /// Waits until the process has ended by itself, and well.
+    pub(crate) fn finish(mut self) {
+        // The child closes its end of the stream when it ends.
+        let read = self.stream.read(&mut [0]).expect("the child ends before the deadline");
+        assert_eq!(read, 0);
+        assert!(self.process.wait().expect("is a child").success());
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+pub(crate) fn send_blob(stream: &mut UnixStream, bytes: &[u8]) {
+    let len = u32::try_from(bytes.len()).expect("short");
+    stream.write_all(&len.to_le_bytes()).expect("the other side reads");
+    stream.write_all(bytes).expect("the other side reads");
+}
+
+pub(crate) fn receive_blob(stream: &mut UnixStream) -> Vec<u8> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).expect("the other side writes");
+    let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
+    stream.read_exact(&mut bytes).expect("the other side writes");
+    bytes
+}
+
+/// Takes what parks end for out of the events; the worker looks for itself.
+struct Woken(Events);
+
+impl Source for Woken {
+    fn poll(&mut self, _: usize) -> usize {
+        while self.0.pop().is_some() {}
+        0
+    }
+
+    fn arm(&mut self) -> executor::Armed {
+        executor::Armed::Waits
+    }
+
+    fn disarm(&mut self) {}
+}
+
+async fn deadline<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut sleep: Pin<&mut Sleep> = pin!(handle.sleep(DEADLINE));
+    std::future::poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(value);
+        }
+        assert!(sleep.as_mut().poll(context).is_pending(), "not ready before the deadline");
+        Poll::Pending
+    })
+    .await
+}
