@@ -17,7 +17,7 @@ use std::{
 };
 
 use executor::{Class, Executor, Handle, Sleep, Source};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use ucx::{Config, Endpoint, Error, Held, Listener, Settings, Worker};
 use uring::{Events, Interest, SystemClock};
 
@@ -182,8 +182,8 @@ pub(crate) struct Peer {
 }
 
 /// Variables that tell a child process what to do.
-pub(crate) const ROLE: &str = "UCX_TEST_ROLE";
-pub(crate) const SOCKET: &str = "UCX_TEST_SOCKET";
+pub(crate) const ROLE: &str = "TEST_ROLE";
+pub(crate) const SOCKET: &str = "TEST_SOCKET";
 
 impl Peer {
     pub(crate) fn start((transport, meeting): (Transport, Meeting), role: &str) -> Self {
@@ -195,7 +195,7 @@ impl Peer {
             .env(ROLE, format!("{role} {transport:?} {meeting:?}"))
             .env(SOCKET, &path)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("this program starts");
         let (stream, _) = listener.accept().expect("the child connects");
@@ -205,7 +205,10 @@ impl Peer {
 
     /// Stops the process, which neither reads nor writes from then on.
     pub(crate) fn stop(&self) {
-        kill_process(Pid::from_child(&self.process), Signal::STOP).expect("is a child");
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP).expect("is a child");
+        // It goes on until it is next scheduled, and then stops.
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("is a child");
     }
 
     /// Lets a stopped process go on.
@@ -219,11 +222,15 @@ impl Peer {
         self.process.wait().expect("is a child");
     }
 
-    /// Waits until the process has ended by itself, and well.
+    /// Waits until the process has ended by itself, and well, with nothing for UCX to complain of:
+    /// when a worker is destroyed, it prints what was not given back.
     pub(crate) fn finish(mut self) {
         // The child closes its end of the stream when it ends.
         let read = self.stream.read(&mut [0]).expect("the child ends before the deadline");
         assert_eq!(read, 0);
+        let (mut text, output) = (String::new(), self.process.stdout.take());
+        output.expect("piped").read_to_string(&mut text).expect("text");
+        assert!(!text.contains("UCX"), "{text}");
         assert!(self.process.wait().expect("is a child").success());
     }
 }
