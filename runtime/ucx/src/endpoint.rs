@@ -6,6 +6,7 @@ use rustix::net::SocketAddrAny;
 
 use crate::{
     abi,
+    address::Address,
     error::{Error, Status},
     operation::{Completion, Owned, Place},
     peer::{Header, Message, Peer},
@@ -29,8 +30,7 @@ pub struct Endpoint {
 /// What an endpoint is connected to.
 pub(crate) enum Remote<'a> {
     Listener(SocketAddr),
-    /// The address of a worker, as that worker gave it.
-    Worker(&'a [u8]),
+    Worker(&'a Address),
     /// A connection that a listener was asked for. Used up, also by a failure.
     Request(*mut abi::ConnectionRequest),
 }
@@ -180,7 +180,7 @@ fn parameters(
             abi::EP_PARAM_FIELD_SOCKET_ADDRESS | abi::EP_PARAM_FIELD_FLAGS
         }
         Remote::Worker(address) => {
-            params.address = address.as_ptr().cast();
+            params.address = address.raw().as_ptr().cast();
             abi::EP_PARAM_FIELD_REMOTE_ADDRESS
         }
         Remote::Request(request) => {

@@ -13,15 +13,19 @@
 //!
 //! # Trust
 //!
-//! UCX believes what its peers say about sizes and addresses, so whoever can reach a listener or
-//! is given a worker's address is trusted not to attack UCX itself. What is checked here is what
-//! arrives *through* UCX: a message too long for a buffer, or one without credit, ends its
-//! connection and touches nothing else.
+//! UCX believes its peers: what they say of sizes and addresses, and at a [`Listener`] even that
+//! they are peers. UCX 1.13 aborts the process when a stranger writes to a listener's TCP port. So
+//! listen only where every host is trusted; elsewhere exchange an [`Address`] over a connection
+//! that has proven who is there, and keep that connection as the sign of life.
+//!
+//! What is checked here is what arrives *through* UCX: a message too long for a buffer, or one
+//! without credit, ends its connection and touches nothing else.
 //!
 //! One-sided put and get are left out: over TCP and shared memory UCX emulates them with messages
 //! to a target that must make progress, at a fraction of the speed of messages.
 
 mod abi;
+mod address;
 mod config;
 mod endpoint;
 mod error;
@@ -34,6 +38,7 @@ mod pool;
 mod state;
 mod worker;
 
+pub use address::Address;
 pub use config::{Config, Settings};
 pub use endpoint::Endpoint;
 pub use error::{Error, Status};

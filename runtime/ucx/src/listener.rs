@@ -24,7 +24,8 @@ use crate::{
 /// Connections not yet accepted; further ones are refused.
 const BACKLOG_MAX: usize = 64;
 
-/// A socket address at which peers connect to a worker.
+/// A socket address at which peers connect to a worker. Not for strangers, see the crate's
+/// documentation.
 pub struct Listener {
     core: Rc<Core>,
     incoming: Rc<Incoming>,

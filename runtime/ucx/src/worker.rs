@@ -15,6 +15,7 @@ use executor::{Armed, Handle, Source};
 
 use crate::{
     abi,
+    address::Address,
     config::Config,
     endpoint::{Endpoint, Remote},
     error::{Error, Status},
@@ -103,7 +104,7 @@ impl Worker {
     /// # Errors
     ///
     /// [`Error::Ucx`]: UCX is out of memory.
-    pub fn address(&self) -> Result<Vec<u8>, Error> {
+    pub fn address(&self) -> Result<Address, Error> {
         let (state, mut raw, mut len) = (&self.0.state, ptr::null_mut(), 0);
         // SAFETY: two places for the result.
         let status = unsafe {
@@ -111,7 +112,7 @@ impl Worker {
         };
         Status::check(status, "ucp_worker_get_address")?;
         // SAFETY: so many bytes, until they are released.
-        let address = unsafe { slice::from_raw_parts(raw.cast::<u8>(), len) }.to_vec();
+        let address = Address::new(unsafe { slice::from_raw_parts(raw.cast::<u8>(), len) });
         // SAFETY: got above and released once.
         unsafe { (state.library.ucp_worker_release_address)(state.worker, raw) };
         Ok(address)
@@ -125,11 +126,7 @@ impl Worker {
     /// # Errors
     ///
     /// [`Error::Ucx`]: no transport reaches that worker.
-    ///
-    /// # Safety
-    ///
-    /// `address` is what [`address`](Self::address) returned, whole. UCX follows lengths within.
-    pub unsafe fn connect_worker(&self, address: &[u8]) -> Result<Endpoint, Error> {
+    pub fn connect_worker(&self, address: &Address) -> Result<Endpoint, Error> {
         Endpoint::new(&self.0, &Remote::Worker(address))
     }
 

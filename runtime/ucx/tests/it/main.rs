@@ -6,4 +6,5 @@ mod death;
 mod echo;
 mod idle;
 mod library;
+mod meeting;
 mod support;

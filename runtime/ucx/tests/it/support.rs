@@ -18,7 +18,7 @@ use std::{
 
 use executor::{Class, Executor, Handle, Sleep, Source};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use ucx::{Config, Endpoint, Error, Held, Listener, Settings, Worker};
+use ucx::{Address, Config, Endpoint, Error, Held, Listener, Settings, Worker};
 use uring::{Events, Interest, SystemClock};
 
 /// The longest any test waits for one thing.
@@ -143,15 +143,13 @@ impl Core {
                 self.worker.connect(address.parse().expect("an address")).expect("connects")
             }
             (Meeting::Address, Side::Accepts) => {
-                let remote = receive_blob(stream);
-                let endpoint = self.connect_worker(&remote);
-                send_blob(stream, &self.worker.address().expect("memory"));
+                let endpoint = self.connect_worker(&receive_blob(stream));
+                send_blob(stream, self.worker.address().expect("memory").as_bytes());
                 endpoint
             }
             (Meeting::Address, Side::Connects) => {
-                send_blob(stream, &self.worker.address().expect("memory"));
-                let remote = receive_blob(stream);
-                self.connect_worker(&remote)
+                send_blob(stream, self.worker.address().expect("memory").as_bytes());
+                self.connect_worker(&receive_blob(stream))
             }
         }
     }
@@ -162,8 +160,8 @@ impl Core {
     }
 
     fn connect_worker(&self, address: &[u8]) -> Endpoint {
-        // SAFETY: got whole from `Worker::address` of the other process.
-        unsafe { self.worker.connect_worker(address) }.expect("reachable")
+        let address = Address::from_bytes(address).expect("whole");
+        self.worker.connect_worker(&address).expect("reachable")
     }
 }
 
