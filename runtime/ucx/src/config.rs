@@ -38,7 +38,7 @@ pub struct Config {
     pub buffer_len: usize,
     /// Messages of one peer put off while no buffer is free. One more cuts the peer off.
     pub put_off_max: u32,
-    /// Sends in flight at one time. Further ones wait.
+    /// Sends in flight at one time, at least 1. Further ones wait.
     pub send_max: u32,
     /// What UCX is told.
     pub settings: Settings,

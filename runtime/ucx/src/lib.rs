@@ -13,10 +13,11 @@
 //!
 //! # Trust
 //!
-//! UCX believes its peers: what they say of sizes and addresses, and at a [`Listener`] even that
-//! they are peers. UCX 1.13 aborts the process when a stranger writes to a listener's TCP port. So
-//! listen only where every host is trusted; elsewhere exchange an [`Address`] over a connection
-//! that has proven who is there, and keep that connection as the sign of life.
+//! UCX believes its peers. The TCP port that every worker has turns away who does not know UCX;
+//! who does can make UCX 1.13 abort the process, and at the port of a [`Listener`] any byte of a
+//! stranger does that. So use it on networks where every host is trusted, and where strangers
+//! may knock, exchange an [`Address`] over a connection that has proven who is there, instead of
+//! listening, and keep that connection as the sign of life.
 //!
 //! What is checked here is what arrives *through* UCX: a message too long for a buffer, or one
 //! without credit, ends its connection and touches nothing else.

@@ -58,6 +58,9 @@ impl Pool {
 }
 
 /// The bytes of a received message, and the credit for them.
+///
+/// May be dropped on any thread. Messages put off then get the buffer in the executor's next turn;
+/// the drop does not end its park.
 pub struct Buffer {
     pool: Arc<Pool>,
     /// No other buffer has this index until this one is dropped.

@@ -196,7 +196,7 @@ impl Core {
     fn new(context: OwnedContext, config: &Config) -> Result<Self, Error> {
         let library = context.library;
         let pool = Pool::new(config.buffer_count, config.buffer_len);
-        let limits = (config.send_max, config.put_off_max);
+        let limits = (config.send_max.max(1), config.put_off_max);
         let state = Rc::new(State::new(library, context.create_worker()?, pool, limits));
         let mut core = Self { state, event_fd: -1, _context: context };
         let state = &core.state;
