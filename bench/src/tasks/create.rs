@@ -1,0 +1,63 @@
+//! Creating and closing N task-local files against one multifile of N tasks, by one process.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use multifile::{Disk, NewTask, Options, Writer};
+
+use super::{Effort, Place, Places, spreads};
+use crate::report::Report;
+
+/// Numbers of tasks; the largest that [`Effort`] allows ends the list.
+const COUNTS: [u32; 8] = [1, 16, 64, 256, 1024, 4096, 16_384, 65_536];
+/// From this many on, rounds are long.
+const MANY: u32 = 16_384;
+/// Rounds then.
+const ROUNDS_MANY: usize = 5;
+/// What every task asks for in a block.
+const CHUNK: u64 = 4096;
+
+/// Measures all numbers of tasks on both file systems, the largest first: `--quick` may not reach
+/// the last.
+pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
+    for count in COUNTS.into_iter().rev().filter(|count| *count <= effort.tasks) {
+        let rounds = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
+        for (name, place) in places.all() {
+            let times = place.and_then(|place| effort.alternate(rounds, || round(place, count)));
+            let [files, multifile, ratio] = spreads(&times);
+            report.row(format!("create/{count}/{name}/files"), "ms", files);
+            report.row(format!("create/{count}/{name}/multifile"), "ms", multifile);
+            report.ratio(format!("create/{count}/{name}"), ratio);
+        }
+    }
+}
+
+fn round(place: &Place, count: u32) -> anyhow::Result<(Duration, Duration)> {
+    place.settle()?;
+    let folder = place.path("files");
+    let names: Vec<_> = (0..count).map(|task| folder.join(format!("task.{task:05}"))).collect();
+    fs::create_dir(&folder)?;
+    let start = Instant::now();
+    for name in &names {
+        drop(File::create_new(name)?);
+    }
+    let files = start.elapsed();
+    place.clear()?;
+    place.settle()?;
+    let path = place.path("multifile");
+    let start = Instant::now();
+    create(&path, count)?;
+    let multifile = start.elapsed();
+    place.clear()?;
+    Ok((files, multifile))
+}
+
+/// Creates and closes a multifile of `count` tasks.
+pub(super) fn create(path: &Path, count: u32) -> anyhow::Result<()> {
+    let tasks = NewTask::in_one_file(&vec![CHUNK; usize::try_from(count)?]);
+    let writer = Writer::create(&Disk::new(), path, &tasks, &Options::default())?;
+    Ok(writer.close()?)
+}
