@@ -23,8 +23,9 @@ use crate::{
     spread::Spread,
 };
 
-/// When the last case of `--quick` begins.
+/// When the last case of `--quick` begins, and when the last round of a case does.
 const QUICK: Duration = Duration::from_secs(45);
+const QUICK_CASE: Duration = Duration::from_secs(4);
 /// The most tasks of `--quick`, and of the whole bench: what the paper had.
 const TASKS_QUICK: u32 = 16_384;
 const TASKS: u32 = 65_536;
@@ -61,38 +62,35 @@ struct Effort {
     volume: usize,
     /// No case is begun after this.
     end: Option<Instant>,
+    /// No round of a case is begun after this, but the first.
+    case: Duration,
 }
 
 impl Effort {
     fn of(args: &Args) -> Self {
         if args.quick {
             let end = Some(Instant::now() + QUICK);
-            Self { rounds: 5, tasks: TASKS_QUICK, volume: 128 << 20, end }
+            Self { rounds: 5, tasks: TASKS_QUICK, volume: 256 << 20, end, case: QUICK_CASE }
         } else {
-            Self { rounds: 11, tasks: TASKS, volume: 512 << 20, end: None }
+            Self { rounds: 11, tasks: TASKS, volume: 512 << 20, end: None, case: Duration::MAX }
         }
     }
 
-    /// Why no further round is begun.
-    fn is_used_up(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
-
-    /// Measures both sides in turn; a round that `--quick` has no time for is left out, but not
-    /// the first.
+    /// Measures both sides in turn, in one round at least.
     fn alternate(
         &self,
         rounds: usize,
         mut round: impl FnMut() -> anyhow::Result<(Duration, Duration)>,
     ) -> Result<Vec<(Duration, Duration)>, String> {
+        let start = Instant::now();
+        if self.end.is_some_and(|end| start >= end) {
+            return Err("the time of --quick was used up".to_owned());
+        }
         let mut times = Vec::new();
-        for _ in 0..rounds {
-            if self.is_used_up() {
-                break;
-            }
+        while times.len() < rounds && (times.is_empty() || start.elapsed() < self.case) {
             times.push(round().map_err(|why| format!("{why:#}"))?);
         }
-        if times.is_empty() { Err("the time of --quick was used up".to_owned()) } else { Ok(times) }
+        Ok(times)
     }
 }
 
@@ -106,9 +104,10 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     let (rows, ratios) = (Vec::new(), Vec::new());
     let mut report = Report { bench: "tasks", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir)?;
+    create::measure_most(&mut report, &places, &effort);
     tables::measure(&mut report, &places, &effort);
     write::measure(&mut report, &places, &effort);
-    create::measure(&mut report, &places, &effort);
+    create::measure_fewer(&mut report, &places, &effort);
     report.publish(args.json, args.save)
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 /// Creates the multifile, and prints the most bytes this process had resident.
 pub(crate) fn activate(args: &Args) -> anyhow::Result<()> {
-    create::create(&args.path, args.count)?;
+    create::create(&args.path, &create::tasks(args.count))?;
     let status = fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|peak| peak.split_whitespace().next()).context("VmHWM")?;

@@ -47,10 +47,18 @@ impl Places {
     /// Name and place, or why there is none, of both.
     pub(super) fn all(&self) -> [(&str, Result<&Place, String>); 2] {
         let memory = self.memory.as_ref().map_err(String::clone);
-        [
-            (memory.as_ref().map_or("tmpfs", |place| &place.name), memory),
-            (&self.disk.name, Ok(&self.disk)),
-        ]
+        let name = memory.as_ref().map_or("memory", |place| &place.name);
+        [(name, memory), (&self.disk.name, Ok(&self.disk))]
+    }
+
+    /// The same with suffixes: what is in memory has none; without it, the disk.
+    pub(super) fn memory_first(&self) -> Vec<(String, Result<&Place, String>)> {
+        match &self.memory {
+            Ok(memory) => {
+                vec![(String::new(), Ok(memory)), (format!("/{}", self.disk.name), Ok(&self.disk))]
+            }
+            Err(_) => vec![(String::new(), Ok(&self.disk))],
+        }
     }
 }
 

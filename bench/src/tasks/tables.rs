@@ -160,7 +160,7 @@ fn open_rank(report: &mut Report, place: &Place, effort: &Effort) {
     let counts = [64, effort.tasks];
     let made = counts.map(|count| {
         let path = place.path(&format!("open{count}"));
-        create::create(&path, count).map(|()| (path, count - 1))
+        create::create(&path, &create::tasks(count)).map(|()| (path, count - 1))
     });
     let [Ok(few), Ok(many)] = made else {
         report.row("open_rank", "us", Err("the multifiles could not be made".to_owned()));
