@@ -16,7 +16,11 @@ mod repair;
 pub(crate) mod split;
 mod verify;
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::Path,
+};
 
 use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause};
 
@@ -67,6 +71,12 @@ pub(crate) fn multifile(args: &Args) -> Result<(), Failure> {
 /// Opens the multifile at `path` with all its tasks.
 pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
     Reader::open(&Disk::new(), path).map_err(|why| failure(path, why))
+}
+
+/// What must not be replaced: the physical files of `reader`.
+pub(crate) fn inputs(reader: &Reader<File>) -> impl Iterator<Item = Metadata> {
+    let files = (0..reader.file_count()).filter_map(|file| reader.file(file));
+    files.filter_map(|file| file.metadata().ok())
 }
 
 /// Opens the stream of task `task` of the multifile at `path`.

@@ -6,7 +6,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -37,16 +37,15 @@ impl Beside {
     /// # Errors
     ///
     /// When the folder cannot be written.
-    pub(crate) fn create<'a>(
+    pub(crate) fn create(
         parent: &Path,
         replace: bool,
-        inputs: impl IntoIterator<Item = &'a File>,
+        inputs: impl IntoIterator<Item = Metadata>,
     ) -> Result<Self, Failure> {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let folder = tempfile::Builder::new().prefix(".kakehi-").tempdir_in(parent);
         let folder = folder.map_err(|why| file_failure(parent, &why))?;
-        let inputs = inputs.into_iter().filter_map(|file| file.metadata().ok());
-        let inputs = inputs.map(|found| (found.dev(), found.ino())).collect();
+        let inputs = inputs.into_iter().map(|found| (found.dev(), found.ino())).collect();
         Ok(Self { folder, parent: parent.to_owned(), replace, inputs })
     }
 
@@ -55,10 +54,10 @@ impl Beside {
     /// # Errors
     ///
     /// Also when `path` names no file, or one that must stay.
-    pub(crate) fn for_file<'a>(
+    pub(crate) fn for_file(
         path: &Path,
         replace: bool,
-        inputs: impl IntoIterator<Item = &'a File>,
+        inputs: impl IntoIterator<Item = Metadata>,
     ) -> Result<(Self, OsString), Failure> {
         let name = path.file_name().ok_or_else(|| {
             Failure::usage(path.display(), "it names no file", "name the file to write")
@@ -159,11 +158,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         fs::write(&path, "precious").expect("written");
-        let input = File::open(&path).expect("there");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("a link");
         for output in [&path, &link] {
-            let refused = Beside::for_file(output, true, [&input]).expect_err("refused");
+            let refused = Beside::for_file(output, true, path.metadata()).expect_err("refused");
             assert_eq!(refused.code, Code::Usage);
         }
         Beside::for_file(&path, false, []).expect_err("it exists");

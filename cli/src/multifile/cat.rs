@@ -8,7 +8,7 @@ use std::{
 
 use multifile::{Error, Part, Reader, TaskReader, codec::Order, header::Keyval, keyval::Records};
 
-use super::{beside::Beside, file_failure, open, stream, task_failure};
+use super::{beside::Beside, file_failure, inputs, open, stream, task_failure};
 use crate::failure::Failure;
 
 /// Writes the streams of all tasks, or of some, to standard output.
@@ -41,8 +41,7 @@ pub(crate) fn cat(args: &Args) -> Result<(), Failure> {
     let Some(path) = &args.output else {
         return all(args, &reader, &mut io::stdout().lock()).or_else(|why| why.unless_left());
     };
-    let inputs = (0..reader.file_count()).filter_map(|file| reader.file(file));
-    let (beside, name) = Beside::for_file(path, args.force, inputs.map(|file| &**file))?;
+    let (beside, name) = Beside::for_file(path, args.force, inputs(&reader))?;
     let made = File::create_new(beside.path(&name));
     let mut made = made.map_err(|why| file_failure(path, &why))?;
     all(args, &reader, &mut made).map_err(|why| why.on(path))?;

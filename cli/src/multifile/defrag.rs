@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::{Target, in_parallel},
-    failure, open,
+    failure, inputs, open,
     progress::Progress,
     stream, stream_failure, total_len,
 };
@@ -93,12 +93,12 @@ pub(crate) fn defragment(
     shape: Shape,
     replace: bool,
 ) -> Result<(), Failure> {
-    let inputs = (0..reader.file_count()).filter_map(|file| reader.file(file));
-    let inputs = inputs.map(|file| &**file);
     let header = reader.header(0);
     let mut options = shape.options(output)?;
     options.fs_block_len = options.fs_block_len.or(header.map(|header| header.fs_block_len));
     options.keyval = header.is_some_and(|header| header.keyval == Keyval::Inline);
+    // Records have it too, and are copied as they are.
+    options.order = header.map_or(options.order, |header| header.order);
     options.data_order = header.map_or(options.data_order, |header| header.data_order);
     options.checksums = reader.has_checksums();
     let lens: Vec<u64> =
@@ -115,7 +115,7 @@ pub(crate) fn defragment(
         },
         failed: &|task, why| stream_failure(path, task, why),
     };
-    let (beside, name) = Beside::for_file(output, replace, inputs)?;
+    let (beside, name) = Beside::for_file(output, replace, inputs(reader))?;
     (0..shape.files).try_for_each(|file| {
         let member = multifile::name::physical(Path::new(&name), file);
         beside.check(member.as_os_str())

@@ -1,7 +1,7 @@
 //! `kakehi multifile join`: plain files as the streams of a new multifile.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::{Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -50,9 +50,11 @@ pub(crate) struct Args {
 pub(crate) fn join(args: &Args) -> Result<(), Failure> {
     let mut options = args.shape.options(&args.output)?;
     (options.keyval, options.checksums) = (args.key_value, args.checksums);
-    let lens = args.inputs.iter().map(|path| len(path)).collect::<Result<Vec<u64>, _>>()?;
+    let found = args.inputs.iter().map(|path| plain_file(path));
+    let found = found.collect::<Result<Vec<Metadata>, _>>()?;
+    let lens: Vec<u64> = found.iter().map(Metadata::len).collect();
     let tasks = NewTask::in_files(&lens, args.shape.files);
-    let (beside, name) = Beside::for_file(&args.output, args.force, [])?;
+    let (beside, name) = Beside::for_file(&args.output, args.force, found)?;
     let input = |task: usize| args.inputs.get(task).map_or(Path::new(""), PathBuf::as_path);
     let source = Source {
         open: &|task, at| {
@@ -78,13 +80,12 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
     output::print(&format!("{name}: {count} tasks, {}\n", Size(bytes).approximate()))
 }
 
-/// Length of a plain file.
-fn len(path: &Path) -> Result<u64, Failure> {
+fn plain_file(path: &Path) -> Result<Metadata, Failure> {
     let found = path.metadata().map_err(|why| file_failure(path, &why))?;
     if !found.is_file() {
         return Err(Failure::usage(path.display(), "it is no plain file", "name plain files"));
     }
-    Ok(found.len())
+    Ok(found)
 }
 
 /// Refuses streams that are no records: nobody could read them.

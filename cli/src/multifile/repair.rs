@@ -99,7 +99,8 @@ fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Fail
         File::open(&path).map_err(|why| file_failure(&path, &why))
     });
     let members = members.collect::<Result<Vec<_>, _>>()?;
-    let (beside, name) = Beside::for_file(output, args.force, &members)?;
+    let found = members.iter().filter_map(|file| file.metadata().ok());
+    let (beside, name) = Beside::for_file(output, args.force, found)?;
     let made = beside.path(&name);
     let total = members.iter().filter_map(|file| file.metadata().ok()).map(|found| found.len());
     let progress = Progress::new("repair", total.sum()).stop_on_signals()?;

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::{Target, in_parallel},
-    failure, file_failure, open,
+    failure, file_failure, inputs, open,
     progress::Progress,
     stream, stream_failure, task_failure, total_len,
 };
@@ -98,8 +98,7 @@ impl Split<'_> {
     /// When anything fails: then there are none.
     pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<usize, Failure> {
         let (parent, base) = parts(prefix);
-        let inputs = (0..self.reader.file_count()).filter_map(|file| self.reader.file(file));
-        let beside = Beside::create(&parent, replace, inputs.map(|file| &**file))?;
+        let beside = Beside::create(&parent, replace, inputs(&self.reader))?;
         let numbers = self.numbers()?;
         let progress = Progress::new("split", total_len(&self.reader)).stop_on_signals()?;
         let written = std::sync::atomic::AtomicUsize::new(0);

@@ -11,7 +11,7 @@ use multifile::Reader;
 use super::options::Options;
 use crate::{
     failure::{Code, Failure},
-    multifile::{Stopped, beside::Beside, copy_stream, file_failure, open, stream},
+    multifile::{Stopped, beside::Beside, copy_stream, file_failure, inputs, open, stream},
 };
 
 /// What is asked for.
@@ -44,8 +44,7 @@ pub(super) fn cat(options: &Options) -> Result<(), Failure> {
     let Some(output) = options.value(b'o').map(Path::new) else {
         return cat.write(&mut io::stdout().lock()).or_else(Stopped::unless_left);
     };
-    let inputs = (0..cat.reader.file_count()).filter_map(|file| cat.reader.file(file));
-    let (beside, name) = Beside::for_file(output, true, inputs.map(|file| &**file))?;
+    let (beside, name) = Beside::for_file(output, true, inputs(&cat.reader))?;
     let made = File::create_new(beside.path(&name));
     let mut made = made.map_err(|why| file_failure(output, &why))?;
     cat.write(&mut made).map_err(|why| why.on(output))?;
