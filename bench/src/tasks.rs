@@ -97,6 +97,7 @@ impl Effort {
 pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
     let mut machine = Machine::find(None::<Cores>);
+    (machine.idle, machine.pinning) = ("no daemon", "none".to_owned());
     for (name, folder) in [("dir", &*args.dir), ("memory", places::MEMORY.as_ref())] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
