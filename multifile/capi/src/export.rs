@@ -8,11 +8,11 @@
 macro_rules! export {
     ($(
         $(#[$meta:meta])*
-        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, or $failed:expr; $body:block
+        $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, or $failed:expr; $body:block
     )*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+        $vis unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             $crate::error::guarded($failed, || $body)
         }
 
