@@ -140,12 +140,12 @@ export! {
         table::remove(sid, |open| open.kind == Kind::Duplicate).map(|_| 1)
     }
 
-    fn _sion_file_stat_file(fname: *const c_char) -> c_int, or 0; {
+    fn _sion_file_stat_file | "_lsion_file_stat_file" (fname: *const c_char) -> c_int, or 0; {
         // SAFETY: null or a C string.
         Ok(c_int::from(unsafe { path(fname) }?.exists()))
     }
 
-    fn _sion_close_sid(sid: c_int) -> c_int, or 0; {
+    fn _sion_close_sid | "_lsion_close_sid" (sid: c_int) -> c_int, or 0; {
         let kind = table::with(sid, |open| Ok(open.kind))?;
         match kind {
             // SAFETY: handles are integers; none is dangerous.

@@ -1,2 +1,13 @@
-//! x
-#[test] fn x(){ println!("{:?} {}", std::env::current_exe(), env!("CARGO_TARGET_TMPDIR")); }
+//! The library as programs meet it: installed, linked by C compilers, run.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a failing test shows where"
+)]
+
+mod faults;
+mod golden;
+mod harness;
+mod install;
+mod programs;
