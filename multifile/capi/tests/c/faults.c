@@ -410,6 +410,26 @@ static void full(void) {
     free(bytes);
 }
 
+/* The same through a stream of one rank: nobody closes the file as if it were whole. */
+static void fill_a_stream(struct rank *rank) {
+    FILE *fp = NULL;
+    int sid = paropen(rank, "a.sion", "bw", 1, 1 << 20, FSBLK, &fp), ntasks;
+    CHECK(sid >= 0);
+    if (rank->comm.rank == 1)
+        for (int i = 0; i < 1 << 20; i++)
+            putc('x', fp);
+    CHECK(!sion_generic_parclose(sid) && sion_last_error() == SION_ERR_IO);
+    CHECK(sion_last_error_rank() == 1);
+    CHECK(open_tasks("a.sion", "br", &ntasks, NULL) == -1);
+    CHECK(sion_last_error() == SION_ERR_UNCLOSED);
+}
+
+static void full_stream(void) {
+    int aid = new_api();
+    run_ranks(3, aid, fill_a_stream, NULL);
+    CHECK(sion_generic_free_api(aid));
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -418,7 +438,7 @@ int main(int argc, char **argv) {
                {"e7", e7},   {"e8", e8},   {"e9", e9},   {"e10", e10}, {"e12", e12}, {"e13", e13},
                {"e14", e14}, {"e15", e15}, {"e16", e16}, {"e17", e17}, {"e18", e18}, {"e20", e20},
                {"e21", e21}, {"e22", e22}, {"e24", e24}, {"e27", e27}, {"e28", e28}, {"e29", e29},
-               {"full", full}};
+               {"full", full}, {"full_stream", full_stream}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (argc == 2 && strcmp(argv[1], all[i].name) == 0) {
             all[i].run();

@@ -92,12 +92,21 @@ fn posix_mode_does_not_sync_every_write() {
     assert!(counts["writes"] < 20, "{counts:?}");
 }
 
-/// A file size limit stands for a full disk: the error is told at once, again, and at closing.
-#[test]
-fn a_full_disk_is_told_and_leaves_the_file_unclosed() {
+/// A file size limit stands for a full disk.
+fn full(name: &str) {
     let folder = TempDir::new().unwrap();
     let program = compile("faults", Build::Sanitized);
-    let script = "trap '' XFSZ; ulimit -f 100; exec timeout 60 \"$0\" full";
+    let script = format!("trap '' XFSZ; ulimit -f 100; exec timeout 60 \"$0\" {name}");
     let mut shell = Command::new("sh");
-    check(shell.args(["-c", script]).arg(program).current_dir(folder.path()));
+    check(shell.args(["-c", &script]).arg(program).current_dir(folder.path()));
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_the_file_unclosed() {
+    full("full");
+}
+
+#[test]
+fn a_full_disk_under_one_ranks_stream_is_told_to_all() {
+    full("full_stream");
 }
