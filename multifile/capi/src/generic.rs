@@ -313,7 +313,9 @@ export! {
         };
         let answer = Answer { chunksize, fsblksize, globalrank: null_mut(), fileptr, newfname };
         // SAFETY: as above.
-        let open = unsafe { parallel::open(ranks, files, (fname, file_mode), &mut place, &answer) }?;
+        let open = unsafe {
+            parallel::open(ranks, files, (fname, file_mode), &mut place, &answer)
+        }?;
         if !open.writes() {
             answer! {
                 filenumber => place.file,
