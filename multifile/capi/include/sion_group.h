@@ -49,7 +49,8 @@ struct sion_group {
     void (*release)(void *context);
 };
 
-/* Where this rank's task goes when writing, where it was found when reading. */
+/* Where this rank's task goes when writing, where its first was found when reading: lrank -1 when
+ * it has none, lsize always -1. */
 typedef struct {
     int filenumber;
     int numfiles;
