@@ -74,11 +74,13 @@ install: build
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
 	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
+	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
 	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
+	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 
 clean:
 	$(CARGO) clean
