@@ -2,6 +2,7 @@
 
 use std::{ffi::c_void, fmt, net::SocketAddr, ptr, rc::Rc, sync::atomic::AtomicU8};
 
+use executor::Credit;
 use rustix::net::SocketAddrAny;
 
 use crate::{
@@ -83,8 +84,7 @@ impl Endpoint {
             if let Some(reason) = peer.failure() {
                 return Err(reason);
             }
-            let owned = Owned::Send { header, payload, _credit };
-            let sent = core.start_send(&peer, owned)?.await;
+            let sent = core.start_send(&peer, header, payload, _credit)?.await;
             sent.map_err(|status| peer.failure().unwrap_or(Error::Disconnected(status)))
         }
     }
@@ -116,11 +116,11 @@ impl Endpoint {
     ///
     /// Why the connection ended before; some of what was sent may be lost.
     pub async fn close(self) -> Result<(), Error> {
+        self.peer.sent().await;
         if let Some(reason) = self.peer.failure() {
             return Err(reason);
         }
-        let Some(closed) = self.core.state.close(&self.peer, 0) else { return Ok(()) };
-        closed.await.map_err(Error::Disconnected)
+        self.core.start_flush(&self.peer)?.await.map_err(Error::Disconnected)
     }
 }
 
@@ -139,18 +139,31 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Core {
-    fn start_send(&self, peer: &Peer, owned: Owned) -> Result<Completion, Error> {
-        let (endpoint, send) = (peer.endpoint.get(), self.state.library.ucp_am_send_nbx);
-        if endpoint.is_null() {
-            return Err(Error::Closed);
-        }
+    fn start_send(
+        &self,
+        peer: &Rc<Peer>,
+        header: Header,
+        payload: Box<dyn AsRef<[AtomicU8]>>,
+        _credit: Credit,
+    ) -> Result<Completion, Error> {
+        let (endpoint, send) = (peer.open_endpoint()?, self.state.library.ucp_am_send_nbx);
+        peer.begin_send();
+        let owned = Owned::Send { header, payload, to: Rc::clone(peer), _credit };
         let call = |place: Place, param: &abi::RequestParam| {
             let (header, data) = (place.header, place.data.cast_const());
-            // SAFETY: the endpoint is not null, so it is open; the operation owns the place.
+            // SAFETY: the endpoint is open, and the operation owns the place.
             unsafe { send(endpoint, MESSAGE_ID, header, place.header_len, data, place.len, param) }
         };
         // SAFETY: this takes a send callback; what `send` returns is returned.
         Ok(unsafe { self.state.start(owned, abi::AM_SEND_FLAG_REPLY, call) })
+    }
+
+    fn start_flush(&self, peer: &Rc<Peer>) -> Result<Completion, Error> {
+        let (endpoint, flush) = (peer.open_endpoint()?, self.state.library.ucp_ep_flush_nbx);
+        // SAFETY: the endpoint is open.
+        let call = |_, param: &abi::RequestParam| unsafe { flush(endpoint, param) };
+        // SAFETY: this takes a send callback; what `flush` returns is returned.
+        Ok(unsafe { self.state.start(Owned::Peer(Rc::clone(peer)), 0, call) })
     }
 }
 

@@ -59,6 +59,7 @@ functions! {
     ucp_ep_create: fn(
         *mut abi::Worker, *const abi::EndpointParams, *mut *mut abi::Endpoint
     ) -> Status;
+    ucp_ep_flush_nbx: fn(*mut abi::Endpoint, *const abi::RequestParam) -> StatusPointer;
     ucp_ep_close_nbx: fn(*mut abi::Endpoint, *const abi::RequestParam) -> StatusPointer;
     ucp_listener_create: fn(
         *mut abi::Worker, *const abi::ListenerParams, *mut *mut abi::Listener

@@ -1,4 +1,4 @@
-//! What UCX is doing for us: sends, receives by rendezvous, closing endpoints.
+//! What UCX is doing for us: sends, receives by rendezvous, flushes, closes.
 //!
 //! # Ownership
 //!
@@ -41,14 +41,15 @@ pub(crate) enum Owned {
     Send {
         header: Header,
         payload: Box<dyn AsRef<[AtomicU8]>>,
+        to: Rc<Peer>,
         _credit: Credit,
     },
     Receive {
         message: Message,
         from: Rc<Peer>,
     },
-    /// UCX may call the peer's failure callback until the endpoint is closed.
-    Close(#[expect(dead_code, reason = "keeps the peer alive")] Rc<Peer>),
+    /// Of a flush or a close. UCX may call the peer's failure callback until that is over.
+    Peer(#[expect(dead_code, reason = "keeps the peer alive")] Rc<Peer>),
 }
 
 /// Addresses and lengths of an operation's memory.
@@ -87,7 +88,7 @@ impl Operation {
     ) -> Completion {
         let on_complete = match owned {
             Owned::Receive { .. } => OnComplete { received: on_received },
-            Owned::Send { .. } | Owned::Close(_) => OnComplete { sent: on_sent },
+            Owned::Send { .. } | Owned::Peer(_) => OnComplete { sent: on_sent },
         };
         let operation = Rc::new(Self {
             library,
@@ -121,18 +122,18 @@ impl Operation {
                 Place::new(header.as_slice(), (**payload).as_ref())
             }
             Some(Owned::Receive { message, .. }) => Place::new(&[], message.data.bytes()),
-            Some(Owned::Close(_)) | None => Place::new(&[], &[]),
+            Some(Owned::Peer(_)) | None => Place::new(&[], &[]),
         }
     }
 
     fn complete(&self, result: Result<(), Status>) {
         self.in_flight.set(self.in_flight.get() - 1);
         let owned = self.owned.borrow_mut().take();
-        if let Some(Owned::Receive { message, from }) = owned {
-            match result {
-                Ok(()) => from.deliver(message),
-                Err(status) => from.lose(message, status),
-            }
+        match (owned, result) {
+            (Some(Owned::Send { to, .. }), _) => to.end_send(),
+            (Some(Owned::Receive { message, from }), Ok(())) => from.deliver(message),
+            (Some(Owned::Receive { message, from }), Err(status)) => from.lose(message, status),
+            (Some(Owned::Peer(_)) | None, _) => {}
         }
         self.result.set(Some(result));
         let waker = self.waker.borrow_mut().take();
@@ -142,7 +143,7 @@ impl Operation {
     }
 }
 
-/// `ucp_send_nbx_callback_t` of sends and closes.
+/// `ucp_send_nbx_callback_t` of sends, flushes and closes.
 unsafe extern "C" fn on_sent(request: *mut c_void, status: abi::Status, user_data: *mut c_void) {
     // SAFETY: UCX calls this once for each request, with what it was given.
     unsafe { finish(request, status, user_data) };

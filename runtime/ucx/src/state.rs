@@ -126,7 +126,7 @@ impl State {
         let failed: Vec<_> =
             self.peers.borrow().values().filter(|peer| peer.has_failed()).cloned().collect();
         for peer in &failed {
-            self.close(peer, abi::EP_CLOSE_FLAG_FORCE);
+            self.close(peer);
         }
         failed.len()
     }
@@ -139,15 +139,20 @@ impl State {
         self.close_failed();
     }
 
-    /// Closes the endpoint of `peer`, unless it is closed or closing.
-    pub(crate) fn close(&self, peer: &Rc<Peer>, flags: u32) -> Option<Completion> {
+    /// Cuts the connection to `peer`, unless that has been done.
+    ///
+    /// By force always: an orderly close with a rendezvous under way makes UCX 1.13 abort.
+    fn close(&self, peer: &Rc<Peer>) {
         let endpoint = peer.endpoint.replace(ptr::null_mut());
-        self.peers.borrow_mut().remove(&endpoint)?;
+        if self.peers.borrow_mut().remove(&endpoint).is_none() {
+            return;
+        }
         let close = self.library.ucp_ep_close_nbx;
         // SAFETY: it was in the table, so it is open; from here on nothing names it.
         let call = |_, param: &abi::RequestParam| unsafe { close(endpoint, param) };
+        let (owned, flags) = (Owned::Peer(Rc::clone(peer)), abi::EP_CLOSE_FLAG_FORCE);
         // SAFETY: closing takes a send callback; what `close` returns is returned.
-        Some(unsafe { self.start(Owned::Close(Rc::clone(peer)), flags, call) })
+        drop(unsafe { self.start(owned, flags, call) });
     }
 
     /// # Safety

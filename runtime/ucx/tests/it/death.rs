@@ -75,3 +75,44 @@ fn a_sender_killed_in_the_middle_leaves_no_buffer_taken() {
         core.turn_until(|worker| worker.held() == IDLE);
     }
 }
+
+#[test]
+fn closing_towards_a_killed_peer_ends() {
+    for way in WAYS {
+        let Some(mut core) = Core::new(&way.0.config()) else { return };
+        let (mut peer, endpoint) = core.meet(way, "echo");
+        core.run(endpoint.receive()).expect("connected");
+        peer.stop();
+        for _ in 0..5 {
+            let send = endpoint.send(b"last", payload(vec![1; LARGE]));
+            core.spawn(async move { drop(send.await) });
+        }
+        core.turn_for(Duration::from_millis(20));
+        let ended = Rc::new(Cell::new(false));
+        let (close, told) = (endpoint.close(), ended.clone());
+        core.spawn(async move {
+            close.await.ok();
+            told.set(true);
+        });
+        core.turn_for(Duration::from_millis(20));
+        peer.kill();
+        core.turn_until(|worker| ended.get() && worker.held() == IDLE);
+    }
+}
+
+#[test]
+fn dropping_an_endpoint_ends_what_is_in_flight_though_the_peer_stands_still() {
+    for way in WAYS {
+        let Some(mut core) = Core::new(&way.0.config()) else { return };
+        let (peer, endpoint) = core.meet(way, "echo");
+        core.run(endpoint.receive()).expect("connected");
+        peer.stop();
+        for _ in 0..5 {
+            let send = endpoint.send(b"last", payload(vec![1; LARGE]));
+            core.spawn(async move { drop(send.await) });
+        }
+        core.turn_for(Duration::from_millis(20));
+        drop(endpoint);
+        core.turn_until(|worker| worker.held() == IDLE);
+    }
+}
