@@ -201,6 +201,10 @@ impl Peer {
         Self { stream, process, _dir: dir }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Stops the process, which neither reads nor writes from then on.
     pub(crate) fn stop(&self) {
         let pid = Pid::from_child(&self.process);
