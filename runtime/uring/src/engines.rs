@@ -18,7 +18,7 @@ use crate::{
     engine::{Engine, Refused, Token},
     file::{File, Kind},
     inline::Inline,
-    memory::Buffers,
+    memory::{Buffers, Memory},
     operation::Operation,
     parker::Events,
     ring::Ring,
@@ -191,6 +191,19 @@ impl Engines {
         call: impl FnOnce() -> io::Result<u64> + Send + 'static,
     ) -> io::Result<u64> {
         self.run(None, Operation::Call(Box::new(call))).await
+    }
+
+    /// Has io_uring pin `memory`: operations on one buffer in it are cheaper from now on. Does
+    /// nothing without io_uring.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Ring::register`]; operations then work as before.
+    pub fn register(&self, memory: Arc<dyn Memory>) -> io::Result<()> {
+        match &mut self.0.state.borrow_mut().ring {
+            Ok(ring) => ring.register(memory),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Which engines are used and why, on one line for people.

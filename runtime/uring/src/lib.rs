@@ -18,6 +18,7 @@ mod net;
 mod operation;
 mod parker;
 mod plain;
+mod pool;
 mod ring;
 mod slow;
 mod threads;
@@ -29,9 +30,11 @@ pub use file::File;
 pub use inline::{INLINE_LEN_MAX, Inline};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
-    Address, InvalidAddress, Listener, Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stream,
+    Address, Frame, FrameError, Frames, Grants, InvalidAddress, Listener, Receiver, SOCKET_LEN_MAX,
+    Sender, Sockets, Stream,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};
+pub use pool::Pool;
 pub use ring::Ring;
 pub use threads::Threads;

@@ -6,12 +6,13 @@
 //!
 //! # Fairness
 //!
-//! A side of a stream moves at most [`SOCKET_LEN_MAX`] bytes between two visits to the sources, by
-//! one call; a second call waits for the next visit. A peer that always sends therefore takes one
-//! poll a turn from everybody else, and streams that are always ready take turns.
+//! Each side of a stream has a share between two visits to the sources: 16 calls, and no further one
+//! after [`SOCKET_LEN_MAX`] bytes. A peer that always sends therefore takes one bounded poll a turn
+//! from everybody else, and streams that are always ready take turns.
 
 mod address;
 mod call;
+mod frames;
 mod options;
 mod readiness;
 mod sockets;
@@ -19,5 +20,6 @@ mod stream;
 
 pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;
+pub use frames::{Frame, FrameError, Frames, Grants};
 pub use sockets::{Listener, Sockets};
 pub use stream::{Receiver, Sender, Stream};

@@ -19,10 +19,14 @@ use rustix::event::{
 };
 use slab::Slab;
 
+use super::call::SOCKET_LEN_MAX;
 use crate::parker::Events;
 
 /// Events taken out of one look at most.
 const LOOK_LEN: usize = 64;
+
+/// Calls a side may make between two visits.
+pub(crate) const CALLS_MAX: u32 = 16;
 
 /// The sockets of one executor.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub(crate) struct Poller {
     sockets: RefCell<Slab<Rc<Readiness>>>,
     /// Visits by the executor so far.
     visits: Cell<u64>,
-    /// Tasks that had their call since the last visit, and want another.
+    /// Tasks that had their share since the last visit, and want more.
     again: RefCell<Vec<Waker>>,
 }
 
@@ -50,8 +54,17 @@ struct Side {
     is_closed: Cell<bool>,
     /// The one task that waits; of an earlier one that gave up, at worst, it is woken once more.
     waiting: RefCell<Option<Waker>>,
-    /// The visit before the last call.
-    called_after: Cell<u64>,
+    /// What it has used up since the last visit.
+    used: Cell<Used>,
+}
+
+/// Calls and bytes of one side since a visit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Which visit.
+    visit: u64,
+    calls: u32,
+    len: usize,
 }
 
 /// A direction of a socket.
@@ -69,8 +82,7 @@ impl Poller {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         events.add_wake_fd(&epoll)?;
         let (sockets, again) = (RefCell::default(), RefCell::default());
-        // The first visit is number 1, so that no side has had its call yet.
-        let poller = Rc::new(Self { epoll, sockets, visits: Cell::new(1), again });
+        let poller = Rc::new(Self { epoll, sockets, visits: Cell::default(), again });
         handle.add_source(Box::new(Visits(Rc::clone(&poller))));
         Ok(poller)
     }
@@ -122,7 +134,7 @@ impl Side {
             is_ready: Cell::new(true),
             is_closed: Cell::new(false),
             waiting: RefCell::new(None),
-            called_after: Cell::new(0),
+            used: Cell::default(),
         }
     }
 
@@ -134,6 +146,12 @@ impl Side {
                 waker.wake();
             }
         }
+    }
+
+    /// What it has used up since this visit.
+    fn used(&self, visit: u64) -> Used {
+        let used = self.used.get();
+        if used.visit == visit { used } else { Used { visit, ..Used::default() } }
     }
 
     fn wait(&self, context: &Context<'_>) {
@@ -151,7 +169,9 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes a call when the side is ready and has its turn. One task a side may wait.
+    /// Makes a call when the side is ready and has not used up its share since the last visit.
+    ///
+    /// One task a side may wait.
     pub(crate) fn poll_call<T>(
         &self,
         direction: Direction,
@@ -159,8 +179,8 @@ impl Socket {
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         let side = self.side(direction);
-        let visits = self.poller.visits.get();
-        if side.called_after.get() == visits {
+        let used = side.used(self.poller.visits.get());
+        if used.calls >= CALLS_MAX || used.len >= SOCKET_LEN_MAX {
             self.poller.again.borrow_mut().push(context.waker().clone());
             return Poll::Pending;
         }
@@ -168,7 +188,7 @@ impl Socket {
             side.wait(context);
             return Poll::Pending;
         }
-        side.called_after.set(visits);
+        side.used.set(Used { calls: used.calls + 1, ..used });
         match call(self.fd.as_fd()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 side.is_ready.set(false);
@@ -179,7 +199,14 @@ impl Socket {
         }
     }
 
-    /// Notes that a call moved less than it could: until more is heard, the next would block.
+    /// Notes how many bytes the last call moved.
+    pub(crate) fn moved(&self, direction: Direction, len: usize) {
+        let side = self.side(direction);
+        let used = side.used.get();
+        side.used.set(Used { len: used.len + len, ..used });
+    }
+
+    /// Notes that the next call would block unless something is heard meanwhile.
     pub(crate) fn exhausted(&self, direction: Direction) {
         let side = self.side(direction);
         side.is_ready.set(side.is_closed.get());

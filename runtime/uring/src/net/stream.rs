@@ -103,6 +103,7 @@ impl Receiver {
         let direction = Direction::Receive;
         let call = |fd: BorrowedFd<'_>| call::receive(fd, into);
         let len = poll_fn(|context| socket.poll_call(direction, context, call)).await?;
+        socket.moved(direction, len);
         if len < into.len().min(SOCKET_LEN_MAX) {
             socket.exhausted(direction);
         }
@@ -119,8 +120,11 @@ impl Sender {
     /// `BrokenPipe`, `ConnectionReset`, `TimedOut`: the connection is broken.
     pub async fn send(&mut self, from: &Buffers) -> io::Result<usize> {
         let socket = &self.0;
+        let direction = Direction::Send;
         let call = |fd: BorrowedFd<'_>| call::send(fd, from);
-        poll_fn(|context| socket.poll_call(Direction::Send, context, call)).await
+        let len = poll_fn(|context| socket.poll_call(direction, context, call)).await?;
+        socket.moved(direction, len);
+        Ok(len)
     }
 
     /// Sends all bytes of `from`, as many buffers as there are. Dropping the future may leave a

@@ -4,6 +4,7 @@ mod dropped;
 mod engines;
 mod errors;
 mod forbidden;
+mod frames;
 mod memory;
 mod parker;
 mod sockets;
