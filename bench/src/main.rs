@@ -3,12 +3,18 @@
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
 mod delegate;
+mod file;
+mod files;
+mod fio;
 mod job;
 mod kakehi;
 mod machine;
+mod meter;
 mod process;
 mod report;
+mod rpc;
 mod side;
+mod speaker;
 mod spread;
 mod stream;
 mod worker;
@@ -31,8 +37,16 @@ struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Bench {
     Delegate(delegate::Args),
+    File(file::Args),
+    Rpc(rpc::Args),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    FileSide(file::side::Args),
+    #[command(hide = true)]
+    RpcServer(rpc::side::ServerArgs),
+    #[command(hide = true)]
+    RpcClient(rpc::side::ClientArgs),
 }
 
 const FAILURE: u8 = 1;
@@ -59,7 +73,12 @@ fn main() -> ExitCode {
 fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
+        Bench::File(args) => file::file(args),
+        Bench::FileSide(args) => file::side::work(args),
+        Bench::Rpc(args) => rpc::rpc(args),
         Bench::Worker(args) => worker::work(args),
+        Bench::RpcServer(args) => rpc::side::serve(args),
+        Bench::RpcClient(args) => rpc::side::send(args),
     }
 }
 

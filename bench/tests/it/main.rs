@@ -1,5 +1,7 @@
 //! The program `kakehi-bench` from outside: its command line, and the worker it starts.
 
+mod rpc;
+
 use std::{
     io::Write as _,
     path::Path,
@@ -29,9 +31,14 @@ fn is_sample(answer: &str) -> bool {
 
 #[test]
 fn a_wrong_argument_is_one_line_and_code_2() {
-    for arguments in
-        [&[][..], &["fly"], &["delegate", "--fast"], &["delegate", "--dir", "/nowhere"]]
-    {
+    for arguments in [
+        &[][..],
+        &["fly"],
+        &["delegate", "--fast"],
+        &["delegate", "--dir", "/nowhere"],
+        &["rpc", "--transport", "x"],
+        &["file", "--dir", "/nowhere"],
+    ] {
         let output = bench().args(arguments).output().expect("starts");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let line = text(&output.stderr);

@@ -1,7 +1,7 @@
 //! A stream cut into frames, each received into a buffer that the peer holds a credit for.
 //!
 //! A frame is a head of fixed length and a body whose length the head tells. The peer may send as
-//! many frames as it was granted; one more ends the stream. So what a peer can make this side hold
+//! many frames as it was granted; one more, and it is cut off. So what a peer can make this side hold
 //! is bounded when its credits are, and a peer that is within them never waits for a buffer
 //! provided that no more credits are granted than the pool has buffers.
 //!
@@ -82,8 +82,19 @@ impl<const HEAD: usize> Frames<HEAD> {
     ///
     /// # Errors
     ///
-    /// Those of [`FrameError`]; the stream is of no use after any of them.
+    /// Those of [`FrameError`]. After any of them the connection is cut in both directions.
     pub async fn next(
+        &mut self,
+        body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
+    ) -> Result<Option<Frame<HEAD>>, FrameError> {
+        let next = self.try_next(body_len).await;
+        if next.is_err() {
+            self.receiver.cut();
+        }
+        next
+    }
+
+    async fn try_next(
         &mut self,
         body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
     ) -> Result<Option<Frame<HEAD>>, FrameError> {

@@ -111,6 +111,14 @@ impl Receiver {
     }
 }
 
+impl Receiver {
+    /// Ends the connection in both directions, whatever became of the other half.
+    pub(crate) fn cut(&self) {
+        // Fails only when it is broken already.
+        shutdown(&self.0, Shutdown::Both).ok();
+    }
+}
+
 impl Sender {
     /// Waits for room and returns how many bytes were taken, at most [`SOCKET_LEN_MAX`]. Dropping
     /// the future before it is ready has sent nothing.

@@ -71,7 +71,7 @@ fn frames_of_every_length_arrive_whole_however_they_are_cut() {
 }
 
 #[test]
-fn a_frame_without_credit_ends_the_stream() {
+fn a_peer_that_sends_without_credit_is_cut_off() {
     let mut net = Net::new();
     let pool = Pool::new(16, 4);
     let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 2);
@@ -85,6 +85,9 @@ fn a_frame_without_credit_ends_the_stream() {
     });
     assert!(matches!(error, Err(FrameError::NoCredit)), "{error:?}");
     assert_eq!(pool.available(), 4);
+    // Though the other half is still there. What it sent and nobody read makes it a reset.
+    let end = net.core.run(peer.receive(&buffer(b"-").into()));
+    assert!(end.is_err() || end.is_ok_and(|len| len == 0));
 }
 
 #[test]
