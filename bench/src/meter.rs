@@ -26,11 +26,14 @@ pub(crate) struct Sample {
     pub(crate) cpu_ns: u64,
     /// Growth of resident memory from a tenth of the run to its end, bytes.
     pub(crate) growth: u64,
+    /// Packets of the connection that sent most, by those of the one that sent least, in thousandths.
+    pub(crate) unfairness: u64,
 }
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.wall_ns, self.cpu_ns, self.growth)
+        let Self { wall_ns, cpu_ns, growth, unfairness } = self;
+        write!(f, "{wall_ns} {cpu_ns} {growth} {unfairness}")
     }
 }
 
@@ -39,8 +42,8 @@ impl FromStr for Sample {
 
     fn from_str(line: &str) -> anyhow::Result<Self> {
         let mut numbers = line.split(' ').map(str::parse);
-        let mut next = || numbers.next().context("three numbers")?.context("a number");
-        Ok(Self { wall_ns: next()?, cpu_ns: next()?, growth: next()? })
+        let mut next = || numbers.next().context("four numbers")?.context("a number");
+        Ok(Self { wall_ns: next()?, cpu_ns: next()?, growth: next()?, unfairness: next()? })
     }
 }
 
@@ -72,6 +75,7 @@ impl Meter {
             wall_ns: nanos(start.elapsed()),
             cpu_ns: nanos(cpu_time().saturating_sub(cpu)),
             growth: rss().saturating_sub(self.early_rss.get()),
+            unfairness: 1000,
         }
     }
 }
@@ -95,10 +99,11 @@ mod tests {
 
     #[test]
     fn samples_survive_the_pipe() {
-        let sample: Sample = "1 2 3".parse().expect("a sample");
-        assert_eq!((sample.wall_ns, sample.cpu_ns, sample.growth), (1, 2, 3));
-        assert_eq!(sample.to_string(), "1 2 3");
-        for line in ["", "1 2", "1 2 x"] {
+        let sample: Sample = "1 2 3 4".parse().expect("a sample");
+        assert_eq!((sample.wall_ns, sample.cpu_ns), (1, 2));
+        assert_eq!((sample.growth, sample.unfairness), (3, 4));
+        assert_eq!(sample.to_string(), "1 2 3 4");
+        for line in ["", "1 2", "1 2 3 x"] {
             assert!(line.parse::<Sample>().is_err(), "{line}");
         }
     }

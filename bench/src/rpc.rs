@@ -18,6 +18,7 @@
 
 mod cells;
 mod client;
+mod crowds;
 mod packet;
 #[cfg(feature = "peers")]
 mod peers;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{
     Effort,
+    crowds::Crowds,
     packet::Run,
     run::run,
     server::Part,
@@ -36,7 +37,7 @@ const PEERS: [(Program, &str); 4] = [
 ];
 
 /// Of one case, one a round, or why there are none.
-type Values<T> = Result<Vec<T>, String>;
+pub(super) type Values<T> = Result<Vec<T>, String>;
 
 /// What was measured of one size: the same index is the same round. Rates are in MB/s.
 struct Cell {
@@ -61,16 +62,19 @@ struct Stored {
 /// Runs everything, round by round, and reports it.
 pub(super) fn measure(effort: &Effort, places: &Places, cores: Option<Cores>, report: &mut Report) {
     let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size)).into();
-    let cases = (0..effort.rounds).flat_map(|_| 0..SIZES.len());
+    let mut crowds = Crowds::new(effort);
+    let cases = (0..effort.rounds).flat_map(|_| 0..=SIZES.len());
     for index in cases {
         if effort.is_used_up() {
             break;
         }
-        if let Some(cell) = cells.get_mut(index) {
-            cell.round(effort, places, cores);
+        match cells.get_mut(index) {
+            Some(cell) => cell.round(effort, places, cores),
+            None => crowds.round(places, cores),
         }
     }
     cells.iter().for_each(|cell| cell.report(report));
+    crowds.report(report);
 }
 
 /// Reports that nothing can be measured, and why.
@@ -208,7 +212,7 @@ impl Stored {
 }
 
 /// Measures once more, unless it failed before.
-fn push<T>(values: &mut Values<T>, measure: impl FnOnce() -> Result<T, String>) {
+pub(super) fn push<T>(values: &mut Values<T>, measure: impl FnOnce() -> Result<T, String>) {
     if let Ok(list) = values {
         match measure() {
             Ok(value) => list.push(value),
@@ -222,7 +226,7 @@ fn rates(run: &Run, samples: &Values<Sample>) -> Values<f64> {
 }
 
 /// MB/s.
-fn rate(run: &Run, sample: &Sample) -> f64 {
+pub(super) fn rate(run: &Run, sample: &Sample) -> f64 {
     rate_of(run, sample.wall_ns)
 }
 
@@ -231,7 +235,7 @@ fn rate_of(run: &Run, nanos: u64) -> f64 {
     1e3 * (run.count * run.size as u64) as f64 / nanos as f64
 }
 
-fn map<T, U>(values: &Values<T>, value: impl Fn(&T) -> U) -> Values<U> {
+pub(super) fn map<T, U>(values: &Values<T>, value: impl Fn(&T) -> U) -> Values<U> {
     values.as_ref().map(|list| list.iter().map(value).collect()).map_err(String::clone)
 }
 
@@ -246,7 +250,7 @@ fn combine<T: Copy, U: Copy, V>(
     Ok(one.iter().zip(other).map(|(one, other)| value(*one, *other)).collect())
 }
 
-fn spread(values: &Values<f64>) -> Result<Spread, String> {
+pub(super) fn spread(values: &Values<f64>) -> Result<Spread, String> {
     let values = values.as_ref().map_err(String::clone)?;
     Spread::of(values.iter().copied()).ok_or_else(|| "the time of --quick was used up".to_owned())
 }

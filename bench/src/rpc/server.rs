@@ -3,7 +3,10 @@
 //! Every packet on the way has its buffer, for which the client holds a credit; the task that
 //! writes it owns the buffer, and its end is the credit's return. So nothing here can grow.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use anyhow::Context as _;
 use executor::{Class, Handle, Notify};
@@ -35,6 +38,8 @@ pub(crate) struct Server {
     pub(crate) file: Option<File>,
     pub(crate) run: Run,
     served: Cell<u64>,
+    /// Packets of each connection.
+    shares: RefCell<Vec<Rc<Cell<u64>>>>,
     news: Notify,
     meter: Meter,
 }
@@ -49,8 +54,9 @@ impl Server {
         let pool = Pool::new(run.size, run.depth as usize);
         engines.register(pool.memory()).context("registered buffers")?;
         let (handle, engines) = (handle.clone(), engines.clone());
-        let (served, news, meter) = (Cell::new(0), Notify::new(), Meter::new(run.count));
-        Ok(Rc::new(Self { handle, engines, pool, file, run, served, news, meter }))
+        let (served, shares) = (Cell::new(0), RefCell::default());
+        let (news, meter) = (Notify::new(), Meter::new(run.count));
+        Ok(Rc::new(Self { handle, engines, pool, file, run, served, shares, news, meter }))
     }
 
     /// Serves clients until all packets are served.
@@ -65,14 +71,17 @@ impl Server {
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
         }
         self.news.until(|| self.served.get() == self.run.count).await;
-        Ok(self.meter.sample())
+        Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
     }
 
     async fn receive(self: Rc<Self>, mut frames: Frames<NUMBER_LEN>, answers: Rc<Answers>) {
+        let share = Rc::new(Cell::new(0));
+        self.shares.borrow_mut().push(Rc::clone(&share));
         while let Ok(Some(frame)) = frames.next(|_| Some(self.run.size)).await {
             self.meter.start();
             let Some(body) = frame.body else { return };
             answers.received();
+            share.set(share.get() + 1);
             let (this, answers) = (Rc::clone(&self), Rc::clone(&answers));
             if self.file.is_none() {
                 drop(body);
@@ -103,6 +112,13 @@ impl Server {
         }
         drop(rest);
         self.count();
+    }
+
+    fn unfairness(&self) -> u64 {
+        let shares = self.shares.borrow();
+        let most = shares.iter().map(|share| share.get()).max().unwrap_or(0);
+        let least = shares.iter().map(|share| share.get()).min().unwrap_or(0);
+        most * 1000 / least.max(1)
     }
 
     fn count(&self) {

@@ -12,7 +12,7 @@
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
 
-use executor::{Armed, Handle, Notify, Source};
+use executor::{Armed, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refused, Token},
@@ -26,6 +26,9 @@ use crate::{
     threads::Threads,
     waiting::Waiting,
 };
+
+/// Most operations in flight on all engines, but for detached ones: as many as fit in each.
+const IN_FLIGHT_MAX: u64 = 1024;
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +60,9 @@ pub struct Engines(Rc<Inner>);
 struct Inner {
     state: RefCell<State>,
     waiting: Waiting,
-    /// Signalled when completions made room in an engine.
+    /// The right to have an operation in flight, given out in order of asking.
+    slots: Credits,
+    /// Signalled when completions made room in an engine that detached operations had filled.
     room: Notify,
     handle: Handle,
 }
@@ -112,6 +117,7 @@ impl Engines {
         let engines = Self(Rc::new(Inner {
             state: RefCell::new(state),
             waiting: Waiting::default(),
+            slots: Credits::new(IN_FLIGHT_MAX),
             room: Notify::new(),
             handle: handle.clone(),
         }));
@@ -233,6 +239,7 @@ impl Engines {
 
     /// Submits `operation`, waiting for room, and waits for its completion.
     async fn run(&self, file: Option<&File>, mut operation: Operation) -> io::Result<u64> {
+        let _slot = self.0.slots.take(1).await;
         loop {
             let completion = self.0.waiting.open();
             let room = self.0.room.notified();

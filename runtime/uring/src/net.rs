@@ -4,6 +4,14 @@
 //! dropped future has nothing in flight: a receive that is given up has taken no byte. The buffers
 //! of a call belong to its future.
 //!
+//! # Why not through io_uring
+//!
+//! It was measured, and costs more: on a 2-core guest with Linux 6.18 a connection on the loopback
+//! took 11–17 us of CPU time per 64 KiB received after epoll, 17–19 us by a receive through a ring,
+//! and 15–18 us by a multishot receive into provided buffers, whose bytes must then be copied once
+//! more to where O_DIRECT can write them from. What a ring saves is a system call per receive, and a
+//! receive brings 64 KiB or more.
+//!
 //! # Fairness
 //!
 //! Each side of a stream has a share between two visits to the sources: 16 calls, and no further one

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
-const IN_FLIGHT_MAX: u32 = 256;
+const IN_FLIGHT_MAX: u32 = 1024;
 
 /// So many queued entries are worth a system call at once.
 const BATCH_LEN: usize = 32;
