@@ -26,7 +26,7 @@ pub(crate) struct Sample {
     pub(crate) cpu_ns: u64,
     /// Growth of resident memory from a tenth of the run to its end, bytes.
     pub(crate) growth: u64,
-    /// Packets of the connection that sent most, by those of the one that sent least, in thousandths.
+    /// Packets of the connection that sent most by those of the one that sent least, thousandths.
     pub(crate) unfairness: u64,
 }
 

@@ -1,5 +1,5 @@
-//! `kakehi-bench rpc`: a client streams packets to a server that writes them, after chapter 3 of the
-//! 2024 thesis; what its one thread reaches, against what network and storage allow.
+//! `kakehi-bench rpc`: a client streams packets to a server that writes them, after chapter 3 of
+//! the 2024 thesis; what its one thread reaches, against what network and storage allow.
 //!
 //! The server does three things: `request` receives packets and drops them, `file` writes without a
 //! network, `integrated` does both. From their times follows what one thread can reach at best:
@@ -14,7 +14,11 @@
 //!
 //! The file is there before, in its whole length, and is written over and over from its start,
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every
-//! program once, each in processes of its own, client and server on a core each.
+//! program once, each in processes of its own, client and server on a core each. Where they wait,
+//! they sleep: CPU times are of work alone, and the rates need a machine with nothing else to do.
+//!
+//! `connections` lets many clients share the credits of 1024 packets. Besides the buffers of its
+//! packets, a client costs the server 64 KiB, for what is received ahead.
 
 mod cells;
 mod client;

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 #[cfg(not(feature = "peers"))]
 use anyhow::bail;
 use executor::{Config, Executor, Idle};
-use uring::{Address, Choice, Engines, Events, File, Sockets, SystemClock};
+use uring::{Address, Choice, Engines, Events, File, Sockets, SystemClock, prefer_short_turns};
 
 #[cfg(feature = "peers")]
 use super::peers;
@@ -134,6 +134,8 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
 }
 
 fn set_up() -> anyhow::Result<(Executor, Engines, Sockets)> {
+    // As the daemon does. A kernel that knows no such turns is measured without.
+    prefer_short_turns().ok();
     let events = Events::new()?;
     // What a thread waits is then not counted as its CPU time.
     let config = Config { idle: Idle::Park, ..Config::default() };

@@ -7,16 +7,16 @@
 //! # Why not through io_uring
 //!
 //! It was measured, and costs more: on a 2-core guest with Linux 6.18 a connection on the loopback
-//! took 11–17 us of CPU time per 64 KiB received after epoll, 17–19 us by a receive through a ring,
-//! and 15–18 us by a multishot receive into provided buffers, whose bytes must then be copied once
-//! more to where O_DIRECT can write them from. What a ring saves is a system call per receive, and a
+//! took 11-17 us of CPU time per 64 KiB received after epoll, 17-19 us by receives through a ring,
+//! and 15-18 us by a multishot receive into provided buffers, whose bytes must then be copied once
+//! more to where O_DIRECT can write them from. A ring saves a system call per receive, and a
 //! receive brings 64 KiB or more.
 //!
 //! # Fairness
 //!
-//! Each side of a stream has a share between two visits to the sources: 16 calls, and no further one
-//! after [`SOCKET_LEN_MAX`] bytes. A peer that always sends therefore takes one bounded poll a turn
-//! from everybody else, and streams that are always ready take turns.
+//! Each side of a stream has a share between two visits to the sources: 16 calls, and none after
+//! [`SOCKET_LEN_MAX`] bytes. A peer that always sends therefore takes one bounded poll a turn from
+//! everybody else, and streams that are always ready take turns.
 
 mod address;
 mod call;

@@ -1,8 +1,8 @@
 //! A stream cut into frames, each received into a buffer that the peer holds a credit for.
 //!
 //! A frame is a head of fixed length and a body whose length the head tells. The peer may send as
-//! many frames as it was granted; one more, and it is cut off. So what a peer can make this side hold
-//! is bounded when its credits are, and a peer that is within them never waits for a buffer
+//! many frames as it was granted; one more, and it is cut off. So what a peer can make this side
+//! hold is bounded when its credits are, and a peer that is within them never waits for a buffer
 //! provided that no more credits are granted than the pool has buffers.
 //!
 //! Small bodies are copied out of what one call brought; a large one is received in its place.
