@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// When the last case of `--quick` begins.
-const QUICK: Duration = Duration::from_secs(50);
+const QUICK: Duration = Duration::from_secs(45);
 /// The engines of ours that are measured, with their names in the cases.
 const ENGINES: [(Engine, &str); 3] =
     [(Engine::Uring, "uring"), (Engine::Threads, "threads"), (Engine::Auto, "auto")];
@@ -34,7 +34,7 @@ const KIB: usize = 1 << 10;
 /// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: fewer cells and rounds, less data a run.
+    /// Ends within a minute: fewer cells and rounds, less data a run, nothing in memory.
     #[arg(long)]
     quick: bool,
     /// Prints one JSON document.
@@ -59,6 +59,8 @@ struct Effort {
     count_max: u64,
     /// Length of the file.
     span: u64,
+    /// Folders: the one named, and one in memory.
+    place_count: usize,
     /// No case is begun after this.
     end: Option<Instant>,
 }
@@ -67,14 +69,15 @@ impl Effort {
     fn of(args: &Args) -> Self {
         if args.quick {
             let end = Some(Instant::now() + QUICK);
-            let (sizes, depths) = (&[4 * KIB, 64 * KIB, KIB * KIB], &[1, 16, 64]);
+            let (sizes, depths) = (&[4 * KIB, 64 * KIB, KIB * KIB], &[1, 32]);
             let (volume, span) = (128 << 20, 256 << 20);
-            Self { rounds: 1, sizes, depths, volume, count_max: 8 << 10, span, end }
+            let count_max = 8 << 10;
+            Self { rounds: 1, sizes, depths, volume, count_max, span, place_count: 1, end }
         } else {
             let sizes = &[KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
             let depths = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
-            let (volume, span) = (1 << 30, 1 << 30);
-            Self { rounds: 5, sizes, depths, volume, count_max: 64 << 10, span, end: None }
+            let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
+            Self { rounds: 5, sizes, depths, volume, count_max, span, place_count: 2, end: None }
         }
     }
 
@@ -95,7 +98,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let (rows, ratios) = (Vec::new(), Vec::new());
     let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir, effort.span)?;
-    for place in &places.0 {
+    for place in places.0.iter().take(effort.place_count) {
         for &size in effort.sizes {
             for &depth in effort.depths {
                 for (is_write, random) in
@@ -126,7 +129,9 @@ impl Cell {
     /// Measures our engines and fio's in turn.
     fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
         let mut ours = ENGINES.map(|_| Values::Ok(Vec::new()));
-        let mut fios = FIO_ENGINES.map(|_| Values::Ok(Vec::new()));
+        // A blocking call is one at a time.
+        let fio_count = if self.depth == 1 { FIO_ENGINES.len() } else { 1 };
+        let mut fios = vec![Values::Ok(Vec::new()); fio_count];
         for _ in 0..effort.rounds {
             if effort.is_used_up() {
                 break;
@@ -135,19 +140,14 @@ impl Cell {
                 push(values, || self.ours(engine, effort, &place.file(), core));
             }
             for (engine, values) in FIO_ENGINES.into_iter().zip(&mut fios) {
-                // A blocking call is one at a time.
-                if engine == "io_uring" || self.depth == 1 {
-                    push(values, || self.fio(engine, effort, &place.file(), core));
-                } else {
-                    *values = Err("one at a time: see qd1".to_owned());
-                }
+                push(values, || self.fio(engine, effort, &place.file(), core));
             }
         }
         let name = |engine: &str| format!("{}/{engine}{}", self.name(), place.suffix);
         for (engine, values) in FIO_ENGINES.into_iter().zip(&fios) {
             put(report, &name(&format!("fio_{engine}")), values);
         }
-        let [fio, _] = &fios;
+        let [fio, ..] = &*fios else { return };
         for ((_, engine), values) in ENGINES.into_iter().zip(&ours) {
             put(report, &name(engine), values);
             report.ratio(name(engine) + ":fio", ratio(values, fio, 0));

@@ -45,7 +45,7 @@ use crate::{
 };
 
 /// When the last case of `--quick` begins.
-const QUICK: Duration = Duration::from_secs(50);
+const QUICK: Duration = Duration::from_secs(45);
 
 /// Measures a server that receives and writes in one thread, against network and storage alone.
 ///
@@ -84,8 +84,8 @@ struct Effort {
     volumes: [u64; 2],
     /// Length of the file.
     span: u64,
-    /// Depths that fio tries.
-    depths: &'static [u32],
+    /// Depths that fio tries: in packets of less than 32 KiB, and in others.
+    depths: [&'static [u32]; 2],
     /// No case is begun after this.
     end: Option<Instant>,
 }
@@ -95,21 +95,24 @@ impl Effort {
     fn of(args: &Args) -> Self {
         if args.quick {
             let end = Some(Instant::now() + QUICK);
-            Self {
-                rounds: 3,
-                volumes: [64 << 20, 256 << 20],
-                span: 256 << 20,
-                depths: &[16, 64],
-                end,
-            }
+            let (volumes, span) = ([64 << 20, 128 << 20], 256 << 20);
+            let depths: [&[u32]; 2] = [&[64], &[16]];
+            Self { rounds: 3, volumes, span, depths, end }
         } else {
-            let depths = &[4, 16, 64, 128];
+            let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
             Self { rounds: 5, volumes: [1 << 30, 4 << 30], span: 1 << 30, depths, end: None }
         }
     }
 
     fn volume(&self, size: usize) -> u64 {
-        let [small, large] = self.volumes;
+        Self::by_size(self.volumes, size)
+    }
+
+    fn depths(&self, size: usize) -> &'static [u32] {
+        Self::by_size(self.depths, size)
+    }
+
+    fn by_size<T>([small, large]: [T; 2], size: usize) -> T {
         if size < 32 << 10 { small } else { large }
     }
 

@@ -203,7 +203,7 @@ impl Stored {
             found.map(|found| found.rate)
         };
         push(&mut self.fio, || {
-            let rates = effort.depths.iter().map(|&depth| fio("io_uring", all, depth));
+            let rates = effort.depths(all.size).iter().map(|&depth| fio("io_uring", all, depth));
             let rates: Result<Vec<_>, _> = rates.collect();
             Ok(rates?.into_iter().fold(0.0, f64::max))
         });
