@@ -17,6 +17,7 @@ mod side;
 mod speaker;
 mod spread;
 mod stream;
+mod tasks;
 mod worker;
 
 use std::{
@@ -39,6 +40,9 @@ enum Bench {
     Delegate(delegate::Args),
     File(file::Args),
     Rpc(rpc::Args),
+    Tasks(tasks::Args),
+    #[command(hide = true)]
+    Activate(tasks::activate::Args),
     #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
@@ -76,6 +80,8 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::File(args) => file::file(args),
         Bench::FileSide(args) => file::side::work(args),
         Bench::Rpc(args) => rpc::rpc(args),
+        Bench::Tasks(args) => tasks::tasks(args),
+        Bench::Activate(args) => tasks::activate::activate(args),
         Bench::Worker(args) => worker::work(args),
         Bench::RpcServer(args) => rpc::side::serve(args),
         Bench::RpcClient(args) => rpc::side::send(args),
