@@ -33,6 +33,7 @@ mod namespace;
 mod node;
 mod pace;
 mod peer;
+mod place;
 mod reactor;
 mod readahead;
 mod registration;

@@ -154,7 +154,7 @@ impl Connection {
     pub(crate) fn materialize(&self, file: u32) -> Result<io::Result<OwnedFd>, Lost> {
         // One at a time: whoever reads the socket gets whatever descriptor comes next.
         let Ok(_turn) = self.materializing.lock() else { return Ok(Err(Errno::DEADLK)) };
-        if let Err(errno) = self.call(Request::Materialize { file })? {
+        if let Err(errno) = self.call(Request::Materialize { file, at: 0, is_copy: false })? {
             return Ok(Err(errno));
         }
         let mut bytes = [0; MESSAGE_LEN];
