@@ -54,6 +54,13 @@ impl Buffer {
         Self { memory: Arc::clone(&self.memory), at: self.at, len: self.len.min(len) }
     }
 
+    /// All but the first `at` bytes; none when there are fewer.
+    #[must_use]
+    pub fn suffix(&self, at: usize) -> Self {
+        let at = at.min(self.len);
+        Self { memory: Arc::clone(&self.memory), at: self.at + at, len: self.len - at }
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -6,4 +6,5 @@ mod errors;
 mod forbidden;
 mod memory;
 mod parker;
+mod sockets;
 mod support;
