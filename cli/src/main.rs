@@ -18,6 +18,7 @@ mod loader;
 mod log;
 mod machine;
 mod output;
+mod remote;
 mod report;
 mod run;
 mod serve;
