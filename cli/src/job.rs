@@ -31,6 +31,8 @@ const SOCKET: &str = "socket";
 const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
+/// Folders that stand for remote ones there.
+const MIRROR: &str = "mirror";
 const NAME_LEN_MAX: usize = 64;
 
 /// A job on this node: all processes that share one daemon.
@@ -105,6 +107,7 @@ impl Job {
         for name in [SOCKET, LINK] {
             fs::remove_file(self.folder.join(name)).ok();
         }
+        fs::remove_dir_all(self.folder.join(MIRROR)).ok();
         self.remove();
     }
 

@@ -257,8 +257,8 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         }
         NameCall::Set { path, follow, what } => set(place, path, *follow, *what)?,
         NameCall::Access { path, mode } => {
-            let found = link_to(&place.find(path)?);
-            accessat(CWD, found, Access::from_bits_retain(*mode), AtFlags::empty())?;
+            let found = place.find(path)?;
+            accessat(CWD, link_to(&found), Access::from_bits_retain(*mode), AtFlags::empty())?;
         }
         NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
     }

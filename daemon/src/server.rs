@@ -170,7 +170,7 @@ struct Seat {
     reactor: Reactor,
     machine: Machine,
     sockets: Sockets,
-    client: Option<Rc<Client<Dial>>>,
+    server: Option<Rc<mounts::Server>>,
 }
 
 impl Seat {
@@ -190,8 +190,7 @@ impl Seat {
         let reactor = Reactor::new(&handle, events);
         let machine = Machine::new(engines);
         let server = hall.server(&handle, &reactor, &sockets)?;
-        let client = server.as_ref().map(|server| Rc::clone(&server.client));
-        let mounts = Mounts::new(machine.clone(), server);
+        let mounts = Mounts::new(machine.clone(), server.clone());
         let core = Core::new(index, handle, mounts, Arc::clone(&hall.node));
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
         let door = guest::Door {
@@ -201,15 +200,15 @@ impl Seat {
             job_fd: Arc::clone(&hall.job_fd),
         };
         core.handle.spawn(Class::Latency, door.open());
-        Ok(Self { executor, core, reactor, machine, sockets, client })
+        Ok(Self { executor, core, reactor, machine, sockets, server })
     }
 
     /// Waits until the server of remote files is reached.
     fn reach_server(&mut self, hall: &Hall) -> Result<(), Error> {
-        let Some((client, remote)) = self.client.as_ref().zip(hall.config.remote.as_ref()) else {
+        let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_ref()) else {
             return Ok(());
         };
-        let reached = self.executor.run_until(client.connected());
+        let reached = self.executor.run_until(server.reach());
         reached.map_err(|source| Error::Remote { address: remote.address.clone(), source })
     }
 

@@ -87,8 +87,18 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
         unsafe { out.write(plain(&status?)) };
         return Ok(0);
     }
-    // SAFETY: called after success, when the kernel has filled it in.
-    settled(client, ask, || unsafe { file_of(out) })
+    let found = ask()?;
+    // SAFETY: the kernel has filled it in.
+    if unsafe { (*out).st_mode } & libc::S_IFMT == libc::S_IFDIR {
+        if let Some(status) = client.stat_folder(fd) {
+            // SAFETY: the program gives room for the answer.
+            unsafe { out.write(plain(&status?)) };
+        }
+        return Ok(found);
+    }
+    // SAFETY: the kernel has filled it in.
+    let (device, inode) = unsafe { file_of(out) };
+    if client.settle(device, inode) { ask() } else { Ok(found) }
 }
 
 /// As `statx(2)`.
@@ -168,7 +178,7 @@ unsafe fn delegated(
                 _ => Some(first),
             }
         }
-        _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir),
+        _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir).or_else(|| client.stat_folder(dir)),
         _ => None,
     }
 }

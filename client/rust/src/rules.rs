@@ -8,10 +8,12 @@ use core::ffi::CStr;
 
 use rustix::{fd::RawFd, fs};
 
-use crate::client::Host;
+use crate::{client::Host, config::Config, remote::without_mirror};
 
 const PATH_MAX: usize = 4096;
 const CURRENT_FOLDER: RawFd = -100;
+/// Where the daemon keeps mirrors, in the job's folder.
+pub(crate) const MIRROR: &[u8] = b"/mirror";
 
 /// What happens to the calls on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) enum Policy {
     Hybrid,
     /// The daemon opens the file; everything is delegated.
     Delegate,
+    /// As `Delegate`, and this node has no such file.
+    Remote,
 }
 
 /// An absolute path in place, without `.` and `..`.
@@ -31,7 +35,8 @@ pub(crate) struct AbsolutePath {
 }
 
 /// The policy for `path`, which is relative to `dir`.
-pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
+pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
+    let rules = config.rules();
     let bytes = path.to_bytes();
     if is_kernels(bytes) {
         return Policy::Pass;
@@ -39,7 +44,7 @@ pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) 
     if rules.is_empty() {
         return Policy::Hybrid;
     }
-    let Some(path) = AbsolutePath::new(host, dir, path) else { return Policy::Hybrid };
+    let Some(path) = AbsolutePath::new(config, host, dir, path) else { return Policy::Hybrid };
     match_rules(rules, path.bytes())
 }
 
@@ -58,6 +63,7 @@ fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
         return match policy.get(1..) {
             Some(b"pass") => Policy::Pass,
             Some(b"delegate") => Policy::Delegate,
+            Some(b"remote") => Policy::Remote,
             _ => Policy::Hybrid,
         };
     }
@@ -114,7 +120,8 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
 
 impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
-    pub(crate) fn new(host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
+    /// A path into a mirror is the remote one.
+    pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
         let mut this = Self { bytes: [0; PATH_MAX], len: 0 };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
@@ -132,6 +139,11 @@ impl AbsolutePath {
                     this.push(part)?;
                 }
             }
+        }
+        let known = without_mirror(config.folder(), this.bytes()).len();
+        if known < this.len {
+            this.bytes.copy_within(this.len - known..this.len, 0);
+            this.len = known;
         }
         Some(this)
     }

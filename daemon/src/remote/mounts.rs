@@ -145,6 +145,30 @@ impl Mounts {
 }
 
 impl Server {
+    /// Waits until the server is reached, and makes the folders there that are mapped.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no server, or no such folder.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        self.client.connected().await?;
+        for mount in &self.mounts {
+            let mut made = PathBuf::from("/");
+            for part in &mount.remote {
+                made.push(part);
+                let path = CString::new(made.as_os_str().as_bytes())?;
+                let call = NameCall::MakeDir { path, mode: 0o777 };
+                match file::name(&self.client, call).await {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The path from the server's root of a path below a mapped folder. The longest map wins.
     fn remote_path(&self, path: &CString) -> Option<CString> {
         let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
