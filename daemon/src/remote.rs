@@ -21,6 +21,8 @@ mod pipe;
 mod published;
 mod server;
 mod service;
+#[cfg(test)]
+mod simulation;
 
 pub use mounts::Mount;
 pub(crate) use {

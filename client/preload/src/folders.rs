@@ -132,8 +132,10 @@ unsafe fn known(path: *mut c_char) -> *mut c_char {
         let found = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
         let skip = found.len() - client.known_path(found).len();
         let len = found.len() - skip;
+        // SAFETY: the string is longer than what is skipped.
+        let start = unsafe { path.add(skip) };
         // SAFETY: both lie in the string, the NUL included.
-        unsafe { path.add(skip).copy_to(path, len) };
+        unsafe { start.copy_to(path, len) };
     }
     path
 }

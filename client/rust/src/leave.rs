@@ -83,7 +83,12 @@ impl Process {
             }
             file.placeholder = false;
         }
-        self.unlink(entry, file, fd);
+        if file.is_remote && file.link.is_some_and(|link| !link.connection.is_lost()) {
+            // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
+            entry.is_staged.store(false, Ordering::Release);
+        } else {
+            self.unlink(entry, file, fd);
+        }
         self.fall_back(file, reason);
     }
 

@@ -290,9 +290,11 @@ impl Client {
         Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| {
             let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
             copy_out(&mut bytes, lane.buffer());
-            let (words, _) = bytes.as_chunks();
-            let mut words = words.iter().copied().map(u64::from_le_bytes);
-            core::array::from_fn(|_| words.next().unwrap_or_default())
+            let mut words = bytes.chunks_exact(size_of::<u64>());
+            core::array::from_fn(|_| {
+                let word = words.next().and_then(<[u8]>::first_chunk);
+                word.map_or(0, |word| u64::from_le_bytes(*word))
+            })
         }))
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Client<N> {
     buffers: Credits,
     records: Credits,
     state: RefCell<State>,
+    /// A server was started anew, and does not have all the files yet.
+    must_reopen: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
     news: Notify,
     /// Signalled when a request was answered or the session has ended.
@@ -127,6 +129,7 @@ impl<N: Network> Client<N> {
             buffers: Credits::new(u64::from(BUFFERS)),
             records: Credits::new(u64::from(RECORDS)),
             state: RefCell::new(state),
+            must_reopen: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),
         }))
@@ -231,12 +234,6 @@ impl<N: Network> Client<N> {
         }
     }
 
-    /// Remembers a file that was opened.
-    pub(crate) fn opened(&self, handle: u32, path: &[u8], flags: u32, identity: (u64, u64)) {
-        let opened = Opened { path: path.to_owned(), flags, identity, is_stale: false };
-        self.state.borrow_mut().files.insert(handle, opened);
-    }
-
     /// Whether the server could not open the file again.
     pub(crate) fn is_stale(&self, handle: u32) -> bool {
         self.state.borrow().files.get(&handle).is_some_and(|opened| opened.is_stale)
@@ -252,17 +249,6 @@ impl<N: Network> Client<N> {
                 tracing::debug!("a remote file could not be closed: {error}");
             }
         });
-    }
-
-    /// A name has changed: open files will be found under the new one.
-    pub(crate) fn renamed(&self, from: &[u8], to: &[u8]) {
-        for opened in self.state.borrow_mut().files.values_mut() {
-            let rest =
-                opened.path.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]));
-            if let Some(rest) = rest {
-                opened.path = [to, rest].concat();
-            }
-        }
     }
 
     // ---- the connection
@@ -311,8 +297,10 @@ impl<N: Network> Client<N> {
                     let why = "the server grants less than this version needs";
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }
-                if !welcome.is_known {
+                self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
+                if self.must_reopen.get() {
                     self.reopen(&mut inbox, &outbox).await?;
+                    self.must_reopen.set(false);
                 }
                 Ok(())
             };
@@ -336,6 +324,7 @@ impl<N: Network> Client<N> {
         self.news.notify_all();
     }
 
+    /// Sends what is unsent, and a goodbye when nothing is and the session is to end.
     async fn write(&self, outbox: &Outbox) -> io::Result<()> {
         loop {
             let is_due = || {
@@ -344,20 +333,23 @@ impl<N: Network> Client<N> {
             };
             self.news.until(is_due).await;
             outbox.shrink(UNSENT_LEN_MAX).await;
-            let mut state = self.state.borrow_mut();
-            let Some(id) = state.unsent.pop_front() else {
-                drop(state);
+            if !self.send_next(outbox) {
                 outbox.push(Frame::Goodbye);
                 // The server closes the connection.
-                self.news.until(|| false).await;
-                continue;
-            };
-            if let Some(pending) = state.pending.get(&id) {
-                let Pending { request, record, payload, .. } = &**pending;
-                let (request, record) = (*request, *record);
-                outbox.push(Frame::Request { id, record, request, payload });
+                return std::future::pending().await;
             }
         }
+    }
+
+    fn send_next(&self, outbox: &Outbox) -> bool {
+        let mut state = self.state.borrow_mut();
+        let Some(id) = state.unsent.pop_front() else { return false };
+        if let Some(pending) = state.pending.get(&id) {
+            let Pending { request, record, payload, .. } = &**pending;
+            let (request, record) = (*request, *record);
+            outbox.push(Frame::Request { id, record, request, payload });
+        }
+        true
     }
 
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>, heard: &Cell<bool>) -> io::Result<()> {
@@ -375,8 +367,11 @@ impl<N: Network> Client<N> {
 
     /// Takes a reply. One that nobody waits for was answered on an earlier connection.
     fn answered(&self, id: u64, value: u64, payload: &[u8]) {
-        let pending = self.state.borrow().pending.get(&id).cloned();
-        if let Some(pending) = pending {
+        let mut state = self.state.borrow_mut();
+        let pending = state.pending.get(&id).cloned();
+        if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
+            state.note(&pending, value, payload);
+            drop(state);
             pending.reply.replace(Some((value, payload.to_owned())));
             pending.answered.notify_all();
         }
@@ -402,44 +397,44 @@ impl<N: Network> Client<N> {
         let mut handles: Vec<u32> = self.state.borrow().files.keys().copied().collect();
         handles.sort_unstable();
         for handle in handles {
-            let (path, flags, identity) = match self.state.borrow().files.get(&handle) {
-                Some(Opened { path, flags, identity, is_stale: false }) => {
-                    (path.clone(), flags & !once.bits(), *identity)
-                }
+            let (flags, identity) = match self.state.borrow().files.get(&handle) {
+                Some(opened) if !opened.is_stale => (opened.flags & !once.bits(), opened.identity),
                 _ => continue,
             };
-            let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
-            let request = Request::Open { file: handle, flags, mode: 0, path_len };
-            outbox.push(Frame::Request { id: 0, record: None, request, payload: &path });
-            let len = inbox.fill().await?;
-            let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
-                return Err(io::ErrorKind::InvalidData.into());
-            };
-            let found = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
-            let is_same = found.is_some_and(|status| status.identity() == identity);
-            inbox.consume(len);
-            if !is_same {
-                tracing::warn!("a remote file is gone: {}", path.escape_ascii());
-                let close = Request::Close { file: handle };
-                self.forget(inbox, outbox, close).await?;
-                if let Some(opened) = self.state.borrow_mut().files.get_mut(&handle) {
-                    opened.is_stale = true;
+            let mut is_found = false;
+            for path in self.names_of(handle) {
+                let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
+                let open = Request::Open { file: handle, flags, mode: 0, path_len };
+                let found = ask(inbox, outbox, open, &path).await?;
+                is_found = found.is_some_and(|status| status.identity() == identity);
+                if is_found {
+                    break;
                 }
+                ask(inbox, outbox, Request::Close { file: handle }, &[]).await?;
+            }
+            let mut state = self.state.borrow_mut();
+            if let Some(opened) = state.files.get_mut(&handle).filter(|_| !is_found) {
+                tracing::warn!("a remote file is gone: {}", opened.path.escape_ascii());
+                opened.is_stale = true;
             }
         }
         Ok(())
     }
 
-    async fn forget<R: Receive>(
-        &self,
-        inbox: &mut Inbox<R>,
-        outbox: &Outbox,
-        close: Request,
-    ) -> io::Result<()> {
-        outbox.push(Frame::Request { id: 0, record: None, request: close, payload: &[] });
-        let len = inbox.fill().await?;
-        inbox.consume(len);
-        Ok(())
+    /// Where an open file may be: under its name, or under what a rename has made of it whose
+    /// answer was lost.
+    fn names_of(&self, handle: u32) -> Vec<Vec<u8>> {
+        let state = self.state.borrow();
+        let Some(opened) = state.files.get(&handle) else { return Vec::new() };
+        let mut names = vec![opened.path.clone()];
+        for pending in state.pending.values() {
+            let Request::Rename { paths, .. } = pending.request else { continue };
+            let both = pending.payload.split_at_checked(paths.from_len as usize);
+            let renamed =
+                both.zip(names.last()).and_then(|((from, to), name)| moved(name, from, to));
+            names.extend(renamed);
+        }
+        names
     }
 
     /// Everything fails from now on.
@@ -453,4 +448,50 @@ impl<N: Network> Client<N> {
         self.news.notify_all();
         self.idle.notify_all();
     }
+}
+
+impl State {
+    /// Keeps up with which files the server has open, and where. At once when the answer comes: the
+    /// connection may break before whoever asked has run.
+    fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
+        match pending.request {
+            _ if verdict(value).is_err() => {}
+            Request::Open { file, flags, .. } => {
+                let Some(status) = Status::from_bytes(payload) else { return };
+                let (path, identity) = (pending.payload.clone(), status.identity());
+                self.files.insert(file, Opened { path, flags, identity, is_stale: false });
+            }
+            Request::Rename { paths, .. } => {
+                let both = pending.payload.split_at_checked(paths.from_len as usize);
+                for opened in self.files.values_mut() {
+                    let path = both.and_then(|(from, to)| moved(&opened.path, from, to));
+                    opened.path = path.unwrap_or_else(|| std::mem::take(&mut opened.path));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a name becomes when `from` becomes `to`.
+fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+    let rest = name.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
+    Some([to, rest].concat())
+}
+
+/// Asks something between the greeting and all other requests; the answer's status, if it has one.
+async fn ask<R: Receive>(
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+    request: Request,
+    payload: &[u8],
+) -> io::Result<Option<Status>> {
+    outbox.push(Frame::Request { id: 0, record: None, request, payload });
+    let len = inbox.fill().await?;
+    let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let status = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
+    inbox.consume(len);
+    Ok(status)
 }

@@ -43,8 +43,7 @@ impl<N: Network> RemoteFile<N> {
             path_len: len_of(path)?,
         };
         let answered = client.call(request, path.to_vec(), is_exclusive(&call)).await?;
-        let status = Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
-        client.opened(handle, path, call.flags, status.identity());
+        Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         Ok(Rc::new(Self { client: Rc::clone(client), handle, appends }))
     }
@@ -140,7 +139,6 @@ pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::
         NameCall::Stat { .. } => {
             bytes = marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?).bytes();
         }
-        NameCall::Rename { from, to, .. } => client.renamed(from.to_bytes(), to.to_bytes()),
         _ => {}
     }
     Ok(Answer { value, bytes })

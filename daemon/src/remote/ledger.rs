@@ -75,8 +75,8 @@ impl Record {
 
     fn decode(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
         let mut words = [0; WORDS];
-        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(*chunk);
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+            *word = u64::from_le_bytes(*chunk.first_chunk()?);
         }
         let [id, state, value, size, device, inode, zero, seal] = words;
         let summed = [id, state, value, size, device, inode, zero];

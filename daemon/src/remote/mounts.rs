@@ -102,6 +102,13 @@ impl Mounts {
         Self { machine, server }
     }
 
+    /// Has everything that programs have written to pipes at the server.
+    async fn settle(&self) {
+        if let Some(server) = &self.server {
+            server.settle().await;
+        }
+    }
+
     /// The server that has a path, and the path from its root.
     fn find(&self, path: &CString) -> Option<(&Rc<Server>, CString)> {
         let server = self.server.as_ref()?;
@@ -289,7 +296,10 @@ impl Storage for Mounts {
     async fn status(&self, file: &Located) -> io::Result<Status> {
         match file {
             Located::Here(file) => self.machine.status(file).await,
-            Located::There(file) => file.status().await,
+            Located::There(file) => {
+                self.settle().await;
+                file.status().await
+            }
         }
     }
 
@@ -339,7 +349,10 @@ impl Storage for Mounts {
     async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.set(file, what).await,
-            Located::There(file) => file.set(what).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.set(what).await
+            }
         }
     }
 

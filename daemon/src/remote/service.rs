@@ -315,8 +315,10 @@ impl<S: Storage> Service<S> {
         if !flags.contains(OFlags::APPEND) || flags & OFlags::RWMODE != OFlags::WRONLY {
             return self.storage.open(call).await;
         }
-        let readable =
-            OpenCall { flags: (flags - OFlags::RWMODE | OFlags::RDWR).bits(), ..call.clone() };
+        let readable = OpenCall {
+            flags: flags.difference(OFlags::RWMODE).union(OFlags::RDWR).bits(),
+            ..call.clone()
+        };
         match self.storage.open(readable).await {
             Err(error) if errno(&error) == Errno::ACCESS => self.storage.open(call).await,
             opened => opened,

@@ -32,16 +32,16 @@ fn a_million_mutated_frames_parse_or_are_refused() {
     for seed in 0..1_000_000_u64 {
         stream.clear();
         for _ in 0..=seed % 3 {
-            let frame = &valid[(next(&mut state) % valid.len() as u64) as usize];
+            let frame = &valid[below(&mut state, valid.len())];
             stream.extend_from_slice(frame);
         }
         for _ in 0..next(&mut state) % 4 {
-            let at = (next(&mut state) % stream.len() as u64) as usize;
+            let at = below(&mut state, stream.len());
             stream[at] = next(&mut state).to_le_bytes()[0];
         }
         if seed % 5 == 0 {
-            let len = next(&mut state) % stream.len() as u64;
-            stream.truncate(len as usize);
+            let len = below(&mut state, stream.len());
+            stream.truncate(len);
         }
         if seed % 64 == 0 {
             // With the seed in a panic's message, and not for each: unwinding has its price.
@@ -51,6 +51,10 @@ fn a_million_mutated_frames_parse_or_are_refused() {
             checks::frames(&stream);
         }
     }
+}
+
+fn below(state: &mut u64, bound: usize) -> usize {
+    usize::try_from(next(state) % bound as u64).expect("less than a length")
 }
 
 fn valid_frames() -> Vec<Vec<u8>> {
