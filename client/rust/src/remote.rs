@@ -259,7 +259,12 @@ impl Client {
 
     /// As `fchmod(2)`.
     pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
-        self.0.about_remote_file(fd, &[], |file| Request::SetMode { file, path_len: 0, mode })
+        let request = |file| Request::SetMode { file, path_len: 0, mode };
+        let done = self.0.about_remote_file(fd, &[], request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            self.set_mode(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?, mode)
+        })
     }
 
     /// As `fchown(2)`.
@@ -269,14 +274,24 @@ impl Client {
         (user, group): (u32, u32),
     ) -> Option<io::Result<()>> {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
-        self.0.about_remote_file(fd, &[], request)
+        let done = self.0.about_remote_file(fd, &[], request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            let path = self.0.path_of_mirror(fd, &mut path)?;
+            self.set_owner(CURRENT_FOLDER, path, (user, group), true)
+        })
     }
 
     /// As `futimens(2)`.
     pub fn set_times_of(&'static self, fd: RawFd, times: [i64; 4]) -> Option<io::Result<()>> {
-        let times = times.map(i64::to_le_bytes);
+        let bytes = times.map(i64::to_le_bytes);
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
-        self.0.about_remote_file(fd, times.as_flattened(), request)
+        let done = self.0.about_remote_file(fd, bytes.as_flattened(), request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            let path = self.0.path_of_mirror(fd, &mut path)?;
+            self.set_times(CURRENT_FOLDER, path, times, true)
+        })
     }
 
     /// As `statfs(2)`: block size, blocks, free blocks, blocks free to anybody, inodes, free
@@ -349,7 +364,6 @@ impl Client {
 
     /// As `fstat(2)` of an open folder that is a mirror.
     pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
-        self.0.active().filter(|config| config.has_remote())?;
         let mut path = [0; PATH_MAX];
         let path = self.0.path_of_mirror(fd, &mut path)?;
         self.stat_path(CURRENT_FOLDER, path, true)
@@ -368,7 +382,7 @@ impl Client {
 impl Process {
     /// The remote path of a descriptor that is a mirror.
     fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
-        let config = self.active()?;
+        let config = self.active().filter(|config| config.has_remote())?;
         let mut name = [0; 32];
         let link = link_of(fd, &mut name)?;
         let mirrored = fs::readlinkat_raw(CWD, link, &mut space[..]).ok()?;

@@ -135,11 +135,8 @@ impl<N: Network> RemoteFile<N> {
 pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::Result<Answer> {
     let (request, payload) = encode(&call)?;
     let (value, mut bytes) = client.call(request, payload, has_effect(&call)).await?;
-    match &call {
-        NameCall::Stat { .. } => {
-            bytes = marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?).bytes();
-        }
-        _ => {}
+    if let NameCall::Stat { .. } = call {
+        bytes = marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?).bytes();
     }
     Ok(Answer { value, bytes })
 }

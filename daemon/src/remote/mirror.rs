@@ -71,6 +71,14 @@ pub(crate) fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// A remote folder was renamed: its mirror goes along, for programs that are in it.
+pub(crate) fn rename(from: &Path, to: &Path) {
+    if from.is_dir() {
+        remove(to, Kind::Folder).or_else(|_| remove(to, Kind::File)).ok(); // Most often none.
+        fs::rename(from, to).ok(); // There may be no mirror of the folder it goes to.
+    }
+}
+
 fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
     let entries = listing.split(|byte| *byte == 0).filter_map(|entry| entry.split_first());
     let kind = |letter: &u8| match letter {
@@ -104,9 +112,14 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
 }
 
 fn remove(path: &Path, kind: Kind) -> io::Result<()> {
-    match kind {
+    let removed = match kind {
         Kind::Folder => fs::remove_dir_all(path),
         Kind::File | Kind::Link => fs::remove_file(path),
+    };
+    match removed {
+        // Another core mirrors the same folder.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -137,6 +150,17 @@ mod tests {
         fs::write(mirror.join("sub/inner"), "").expect("file");
         refresh(&mirror, b"fsub\0da\0").expect("changed");
         assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
+    }
+
+    #[test]
+    fn mirror_goes_along_when_its_folder_is_renamed() {
+        let job = tempfile::tempdir().expect("folder");
+        let (old, new) = (path(job.path(), b"/data/old"), path(job.path(), b"/data/new"));
+        refresh(&old, b"fa\0").expect("made");
+        refresh(&new, b"").expect("made");
+        rename(&old, &new);
+        assert_eq!(found(&new), [("a".to_owned(), false)]);
+        assert!(!old.exists());
     }
 
     #[test]

@@ -389,6 +389,13 @@ impl Storage for Mounts {
             }
             // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
             (NameCall::ReadDir { .. }, _) => Err(Errno::NOTSUP.into()),
+            (NameCall::Rename { from, to, .. }, moved) => {
+                let answer = file::name(&server.client, moved).await?;
+                let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
+                let (from, to) = (mirror(&from), mirror(&to));
+                self.machine.call(move || Ok(mirror::rename(&from, &to))).await?;
+                Ok(answer)
+            }
             (_, moved) => file::name(&server.client, moved).await,
         }
     }

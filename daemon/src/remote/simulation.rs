@@ -22,12 +22,22 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::{Buffers, Heap};
+use wire::{Frame, Request, SESSION_LEN};
 
 use self::{
     disk::{Disk, SimDisk, SimShelf},
     network::SimNetwork,
 };
-use super::{client::Client, file, file::RemoteFile, key::Key, server::Server, service::Service};
+use super::{
+    channel::{Inbox, Outbox},
+    client::{Client, Network as _},
+    file,
+    file::RemoteFile,
+    handshake::{first, greet},
+    key::Key,
+    server::{REQUESTS, Server},
+    service::Service,
+};
 use crate::names::{NameCall, OpenCall};
 
 const SEEDS: u64 = 100;
@@ -52,6 +62,47 @@ fn every_request_happens_once_under_every_seed() {
         }
     }
     assert!(kills > 0, "no server was killed");
+}
+
+#[test]
+fn client_without_credit_is_cut_off() {
+    for (asked, answered) in [(REQUESTS, true), (REQUESTS + 1, false)] {
+        let mut world = World::new(7);
+        world.start_server();
+        let (network, key, done) = (world.network.clone(), world.key.clone(), world.done.clone());
+        let outcome = Rc::new(RefCell::new(None));
+        let told = Rc::clone(&outcome);
+        world.handle.spawn(Class::Latency, async move {
+            told.replace(Some(ask_at_once(&network, &key, asked).await));
+            done.set(1);
+        });
+        let end = world.clock.now() + TIME_MAX;
+        while world.done.get() == 0 {
+            assert!(world.clock.now() < end, "neither answered nor cut off");
+            world.turn();
+        }
+        let outcome = outcome.take().expect("done");
+        assert_eq!(outcome.is_ok(), answered, "{asked} requests: {outcome:?}");
+    }
+}
+
+/// Sends so many requests without waiting for a reply, then waits for all of them.
+async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> std::io::Result<()> {
+    let (receiver, mut sender) = network.connect().await?;
+    let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+    let ask = async {
+        greet(key, [1; SESSION_LEN], &mut inbox, &outbox).await?;
+        for id in 1..=u64::from(asked) {
+            let request = Request::Stat { path_len: 2, follow: true };
+            outbox.push(Frame::Request { id, record: None, request, payload: b"/x" });
+        }
+        for _ in 0..asked {
+            let len = inbox.fill().await?;
+            inbox.consume(len);
+        }
+        Ok(())
+    };
+    first(ask, outbox.pump(&mut sender)).await
 }
 
 /// A clock that also moves a little whenever it is read, as machines do.

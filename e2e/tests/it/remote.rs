@@ -209,7 +209,7 @@ fn garbage_on_the_port_hurts_nobody() {
         // The server may close before it has read everything.
         stream.write_all(&bytes).ok();
         stream.set_read_timeout(Some(Duration::from_millis(1))).expect("timeout");
-        stream.read(&mut [0; 256]).ok();
+        stream.read_exact(&mut [0; 256]).ok();
     }
     succeed(server.run(&folder).arg("true"), SOON);
     let grown = server.rss_bytes().saturating_sub(before);
@@ -316,7 +316,7 @@ fn what_a_killed_program_had_accepted_arrives() {
         }
         assert_eq!(program.wait(LONG).code(), Some(128 + 9));
         let lines = fs::read_to_string(server.job().join("log")).expect("log");
-        let arrived = lines.lines().count() as i64;
+        let arrived = i64::try_from(lines.lines().count()).expect("a count");
         assert!(arrived >= done, "{done} lines accepted, {arrived} arrived");
         assert!(lines.lines().enumerate().all(|(index, line)| line.parse() == Ok(index)));
         fs::remove_dir_all(server.job()).expect("what was made");
