@@ -13,7 +13,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
     paths::remote,
-    start::client,
+    start::{client, text},
 };
 
 interpose! {
@@ -109,8 +109,15 @@ interpose! {
 /// `path` is null or a C string.
 unsafe fn mirrored(path: *const c_char, space: &mut Path) -> Outcome<*const c_char> {
     // SAFETY: as the caller promises.
+    let name = unsafe { text(path) };
+    // SAFETY: as the caller promises.
     match unsafe { remote(AT_FDCWD, path) } {
-        None => Ok(path),
+        None => match client().zip(name) {
+            Some((client, name)) if client.may_lead_out(name) => {
+                Ok(client.outside(AT_FDCWD, name, space).map_or(path, CStr::as_ptr))
+            }
+            _ => Ok(path),
+        },
         Some((client, name)) => match client.mirror(name, space) {
             Some(mirror) => mirror.map(CStr::as_ptr),
             None => Ok(path),

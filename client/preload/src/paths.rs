@@ -146,6 +146,29 @@ pub(crate) unsafe fn remote<'a>(
     client.is_remote(dir, path).then_some((client, path))
 }
 
+/// Gives `call` the name as it has to be told to the client and the kernel: one that leads out of a
+/// remote folder by `..` would else start at the folder's mirror.
+///
+/// # Safety
+///
+/// `path` is null or a C string; so is what `call` gets.
+pub(crate) unsafe fn resolved<T>(
+    dir: c_int,
+    path: *const c_char,
+    call: impl FnOnce(*const c_char) -> T,
+) -> T {
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if client.may_lead_out(name) {
+            let mut space = [0; 4096];
+            if let Some(outside) = client.outside(dir, name, &mut space) {
+                return call(outside.as_ptr());
+            }
+        }
+    }
+    call(path)
+}
+
 /// Servers keep no extended attributes and no special files.
 ///
 /// # Safety
@@ -165,6 +188,18 @@ unsafe fn unless_remote(path: *const c_char, ask: impl FnOnce() -> Outcome) -> O
 ///
 /// `path` is null or a C string.
 unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { access_at_named(dir, path, mode, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`access_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn access_at_named(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
     // SAFETY: as the caller promises.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if let Some(done) = client.access(dir, name, unsigned(mode)) {
@@ -190,6 +225,23 @@ unsafe fn read_link_at(
     buffer: *mut c_char,
     len: size_t,
 ) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { read_link_at_named(dir, path, buffer, len) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`read_link_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn read_link_at_named(
+    dir: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    len: size_t,
+) -> Outcome {
     // SAFETY: as the caller promises.
     if let Some((client, name)) = unsafe { remote(dir, path) } {
         let mut link = [0; 4096];
@@ -210,6 +262,18 @@ unsafe fn read_link_at(
 ///
 /// `path` is null or a C string.
 unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_mode_at_named(dir, path, mode) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_mode_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_mode_at_named(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
     // SAFETY: as the caller promises.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if let Some(done) = client.set_mode(dir, name, mode) {
@@ -226,6 +290,23 @@ unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome 
 ///
 /// `path` is null or a C string.
 unsafe fn set_owner_at(
+    dir: c_int,
+    path: *const c_char,
+    ids: (uid_t, gid_t),
+    flags: c_int,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_owner_at_named(dir, path, ids, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_owner_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_owner_at_named(
     dir: c_int,
     path: *const c_char,
     ids: (uid_t, gid_t),
@@ -248,6 +329,23 @@ unsafe fn set_owner_at(
 ///
 /// `path` is null or a C string, `times` null or two times.
 pub(crate) unsafe fn set_times_at(
+    dir: c_int,
+    path: *const c_char,
+    times: *const timespec,
+    flags: c_int,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_times_at_named(dir, path, times, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_times_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_times_at_named(
     dir: c_int,
     path: *const c_char,
     times: *const timespec,

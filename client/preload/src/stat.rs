@@ -9,6 +9,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    paths::resolved,
     start::{client, text},
 };
 
@@ -60,6 +61,23 @@ interpose! {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`stat_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn stat_at_named(
+    dir: c_int,
+    path: *const c_char,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> Outcome {
     // SAFETY: as the caller promises.
     let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
     let Some(client) = client() else { return ask() };
@@ -107,6 +125,24 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn statx_at(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut libc::statx,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { statx_at_named(dir, path, flags, mask, out) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`statx_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn statx_at_named(
     dir: c_int,
     path: *const c_char,
     flags: c_int,

@@ -331,6 +331,30 @@ impl Client {
         without_mirror(folder, path)
     }
 
+    /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel would
+    /// start at the mirror. `None`: the path as it is.
+    pub fn outside<'a>(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        space: &'a mut Path,
+    ) -> Option<&'a CStr> {
+        let absolute = self.0.absolute(dir, path)?;
+        if !absolute.is_mirrored() || self.is_remote(dir, path) {
+            return None;
+        }
+        terminated(&absolute, space).ok()
+    }
+
+    /// Whether [`outside`](Self::outside) has to be asked.
+    #[must_use]
+    pub fn may_lead_out(&'static self, path: &CStr) -> bool {
+        let path = path.to_bytes();
+        self.0.active().is_some_and(|config| config.has_remote())
+            && !path.starts_with(b"/")
+            && path.split(|byte| *byte == b'/').any(|part| part == b"..")
+    }
+
     /// A remote path in full, without `.` and `..`.
     ///
     /// # Errors
@@ -342,11 +366,7 @@ impl Client {
         path: &CStr,
         space: &'a mut Path,
     ) -> io::Result<&'a CStr> {
-        let absolute = self.0.remote_path(dir, path).ok_or(Errno::NOENT)?;
-        let bytes = absolute.bytes();
-        space.get_mut(..bytes.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(bytes);
-        *space.get_mut(bytes.len()).ok_or(Errno::NAMETOOLONG)? = 0;
-        CStr::from_bytes_until_nul(space).map_err(|_| Errno::INVAL)
+        terminated(&self.0.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
     }
 
     /// Whether a path is remote.
@@ -418,6 +438,14 @@ fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
     copy_in(head, path);
     copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);
     u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
+}
+
+/// A path as a C string in `space`.
+fn terminated<'a>(path: &AbsolutePath, space: &'a mut Path) -> io::Result<&'a CStr> {
+    let bytes = path.bytes();
+    space.get_mut(..bytes.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(bytes);
+    *space.get_mut(bytes.len()).ok_or(Errno::NAMETOOLONG)? = 0;
+    CStr::from_bytes_until_nul(space).map_err(|_| Errno::INVAL)
 }
 
 fn status_in(lane: &Lane<'_>) -> Status {

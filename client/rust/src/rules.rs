@@ -32,6 +32,8 @@ pub(crate) enum Policy {
 pub(crate) struct AbsolutePath {
     bytes: [u8; PATH_MAX],
     len: usize,
+    /// It starts in a mirror.
+    is_mirrored: bool,
 }
 
 /// The policy for `path`, which is relative to `dir`.
@@ -122,7 +124,7 @@ impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
     /// A path into a mirror is the remote one.
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0 };
+        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
@@ -143,7 +145,7 @@ impl AbsolutePath {
         let known = without_mirror(config.folder(), this.bytes()).len();
         if known < this.len {
             this.bytes.copy_within(this.len - known..this.len, 0);
-            this.len = known;
+            (this.len, this.is_mirrored) = (known, true);
         }
         Some(this)
     }
@@ -154,6 +156,10 @@ impl AbsolutePath {
             None | Some([]) => b"/",
             Some(bytes) => bytes,
         }
+    }
+
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.is_mirrored
     }
 
     fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {
