@@ -393,7 +393,11 @@ impl Storage for Mounts {
                 let answer = file::name(&server.client, moved).await?;
                 let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
                 let (from, to) = (mirror(&from), mirror(&to));
-                self.machine.call(move || Ok(mirror::rename(&from, &to))).await?;
+                let rename = move || {
+                    mirror::rename(&from, &to);
+                    Ok(())
+                };
+                self.machine.call(rename).await?;
                 Ok(answer)
             }
             (_, moved) => file::name(&server.client, moved).await,

@@ -19,6 +19,7 @@ mod operation;
 mod parker;
 mod plain;
 mod ring;
+mod slice;
 mod slow;
 mod threads;
 mod waiting;
@@ -34,4 +35,5 @@ pub use net::{
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};
 pub use ring::Ring;
+pub use slice::prefer_short_turns;
 pub use threads::Threads;

@@ -16,7 +16,7 @@ fn every_request_survives_its_entry() {
         Request::SetPosition { file: 6, offset: -9, whence: 2 },
         Request::Flush { file: 7, upto: 77 },
         Request::Attach { file: 8, arena_at: 4096, len: 65536 },
-        Request::Settle { device: 9, inode: 10 },
+        Request::Settle { device: 9, inode: 10, demote: true },
         Request::Fetch { file: 11, at: 12, len: 13 },
         Request::Materialize { file: 14, at: 99, is_copy: true },
         Request::Stat { path_len: 15, follow: true },
