@@ -119,13 +119,11 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         if config.maps.0.is_empty() {
             return Ok(None);
         }
-        let why = "a folder is mapped, but there is no server";
-        return Err(Failure::usage("--map", why, "name one with --remote"));
+        return Err(incomplete("--map needs --remote URL"));
     };
-    let missing = |flag| Failure::usage("--remote", format_args!("needs {flag}"), "add it");
-    let key = config.key.clone().ok_or_else(|| missing("--key FILE"))?;
+    let key = config.key.clone().ok_or_else(|| incomplete("--remote needs --key FILE"))?;
     if config.maps.0.is_empty() {
-        return Err(missing("--map LOCAL=REMOTE"));
+        return Err(incomplete("--remote needs --map LOCAL=REMOTE"));
     }
     let mount = |(local, remote): &(PathBuf, PathBuf)| daemon::Mount {
         local: local.clone(),
@@ -133,6 +131,11 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
     };
     let mounts = config.maps.0.iter().map(mount).collect();
     Ok(Some(daemon::Remote { address, key, mounts, timeout: config.remote_timeout.0 }))
+}
+
+/// Settings that only make sense together.
+pub(crate) fn incomplete(what: &str) -> Failure {
+    Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 
 /// Without `.` and `..`, by name alone: as the client library sees paths.

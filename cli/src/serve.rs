@@ -88,8 +88,6 @@ fn serving(
     let Some((Url(address), root)) = args.listen.clone().zip(args.root.as_ref()) else {
         return Ok(None);
     };
-    let missing =
-        || Failure::usage("--listen", "needs --key FILE", "name one; it is made if need be");
     let absolute = |path: &Path| match &environment.folder {
         Some(folder) => folder.join(path),
         None => path.to_owned(),
@@ -97,7 +95,7 @@ fn serving(
     Ok(Some(daemon::Serving {
         address,
         root: absolute(root),
-        key: config.key.clone().ok_or_else(missing)?,
+        key: config.key.clone().ok_or_else(|| remote::incomplete("--listen needs --key FILE"))?,
         address_folder: args.address_file.as_deref().map(absolute),
     }))
 }

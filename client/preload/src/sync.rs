@@ -64,6 +64,9 @@ interpose! {
 
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
         drain(fd);
+        if is_placeholder(fd) {
+            return code(Err(Errno::OPNOTSUPP));
+        }
         match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
             Err(Errno::OPNOTSUPP) => {

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::names::{NameCall, OpenCall};
 
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 50;
 /// Programs that use the client at the same time.
 const TASKS: usize = 4;
 const ROUNDS: usize = 12;
