@@ -32,10 +32,11 @@ interpose! {
 ///
 /// # Errors
 ///
-/// `ENOLCK`: the file is remote, and its server keeps no locks.
+/// `ENOSYS`: the file is remote, and its server keeps no locks. As parallel file systems without
+/// locks say it, which HDF5 takes for permission to go on.
 pub(crate) fn before(client: &'static Client, fd: c_int) -> Outcome<()> {
     if client.is_remote_file(fd) {
-        return Err(Errno::NOLCK);
+        return Err(Errno::NOSYS);
     }
     client.lock(fd);
     position::publish(client, fd);
