@@ -6,7 +6,7 @@
 use std::{
     env,
     future::Future,
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr},
     os::unix::net::{UnixListener, UnixStream},
     pin::{Pin, pin},
@@ -71,8 +71,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// `None`, said aloud, where libucp is absent.
-    #[expect(clippy::print_stderr, reason = "a test that is skipped must not look like one passed")]
+    /// `None`, said past the capture of a test's output, where libucp is absent.
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let events = Events::new().expect("epoll");
         let (clock, parker) = (Rc::new(SystemClock), Box::new(events.parker()));
@@ -80,7 +79,8 @@ impl Core {
         let worker = match Worker::new(&executor.handle(), config) {
             Ok(worker) => worker,
             Err(error @ Error::Missing { .. }) => {
-                eprintln!("SKIPPED: {error}");
+                let line = format!("1 SKIPPED: ucx: {error}\n");
+                io::stderr().write_all(line.as_bytes()).expect("standard error");
                 return None;
             }
             Err(error) => panic!("{error}"),
