@@ -166,18 +166,19 @@ struct Progress {
 
 impl Source for Progress {
     /// Makes up to `budget` progress calls, at most [`PROGRESS_MAX`]. Each may bring several
-    /// messages, as many as one look at every transport finds.
+    /// messages, as many as one look at every transport finds. Ends early when one finds no
+    /// buffer: the tasks that have them come first. One call is made even then, because a buffer
+    /// may be what a send waits with.
     fn poll(&mut self, budget: usize) -> usize {
         let state = &self.worker.0.state;
         let mut events = state.serve();
         for _ in 0..budget.min(PROGRESS_MAX) {
             // SAFETY: the worker lives, on this thread, and this is no callback.
             let progressed = unsafe { (state.library.ucp_worker_progress)(state.worker) };
-            events += state.serve();
-            if progressed == 0 {
+            events += state.serve() + usize::from(progressed > 0);
+            if progressed == 0 || state.put_off_count() > 0 {
                 break;
             }
-            events += 1;
         }
         events += state.close_failed();
         self.refused &= events == 0;
