@@ -96,6 +96,25 @@ impl<S: Storage> ParWriter<S> {
         Self::create_spread(group, storage, path, (tasks, spread), options)
     }
 
+    /// Takes part in [`create`](Self::create) with nothing but an error, so that all ranks refuse
+    /// together what only this one knows to be wrong.
+    ///
+    /// Returns the error that the others get, too.
+    pub fn refuse<G: Group>(group: &G, error: Error) -> Error {
+        let outcome = exchange(group, Err(error), (Ask::LEN, Grant::LEN), |_| Err(error));
+        outcome.err().unwrap_or(error)
+    }
+
+    /// As [`refuse`](Self::refuse), for [`create_mapped`](Self::create_mapped).
+    pub fn refuse_mapped<G: Group>(group: &G, error: Error) -> Error {
+        let spread = match largest(group, 0) {
+            Ok(spread) => spread,
+            Err(error) => return error,
+        };
+        let lens = (spread * Ask::LEN, spread * Grant::LEN);
+        exchange(group, Err(error), lens, |_| Err(error)).err().unwrap_or(error)
+    }
+
     fn create_spread<G: Group>(
         group: &G,
         storage: &S,

@@ -1,0 +1,268 @@
+//! A handle that reads: all tasks of a multifile, or those of one rank.
+//!
+//! Every task keeps its own position. A rank that reads fewer tasks than were written gets them one
+//! after the other, as if they were one stream.
+
+use std::{collections::BTreeMap, fs, sync::Arc};
+
+use libc::FILE;
+use multifile::{
+    Argument, ParReader, Reader, Task, TaskReader,
+    header::{Header, Keyval},
+    keyval::Records,
+    parallel::SetInfo,
+};
+
+use crate::{
+    error::{Failure, Result},
+    handle::Kind,
+    stream::Streams,
+};
+
+/// Tasks being read.
+pub(crate) struct Reading {
+    source: Source,
+    set: SetInfo,
+    /// Tasks used so far; the others are at their start.
+    used: BTreeMap<usize, Used>,
+    /// Index in the source.
+    current: usize,
+    pub(crate) streams: Streams,
+    /// A finished task is followed by the rank's next one.
+    chained: bool,
+}
+
+enum Source {
+    All(Reader<fs::File>),
+    Own(Vec<(Task, TaskReader<fs::File>)>),
+}
+
+/// What is remembered of a task that was read from.
+pub(crate) struct Used {
+    pub(crate) stream: TaskReader<fs::File>,
+    pub(crate) records: Option<Records<fs::File>>,
+    /// Next record and next key of the iterators.
+    pub(crate) next_record: usize,
+    pub(crate) next_key: usize,
+}
+
+impl Reading {
+    /// All tasks, read by one process.
+    pub(crate) fn all(reader: Reader<fs::File>) -> Result<Self> {
+        let header = reader.header(0).ok_or(Argument::Task)?;
+        let set = set(header, reader.task_count(), reader.file_count())?;
+        Ok(Self::new(Source::All(reader), set, false))
+    }
+
+    /// One task.
+    pub(crate) fn one(
+        (stream, header, task): (TaskReader<fs::File>, Header, Task),
+    ) -> Result<Self> {
+        let tasks = usize::try_from(header.task_count).unwrap_or(usize::MAX);
+        let files = usize::try_from(header.file_count).unwrap_or(usize::MAX);
+        let set = set(&header, tasks, files)?;
+        Ok(Self::new(Source::Own(vec![(task, stream)]), set, false))
+    }
+
+    /// The tasks of one rank.
+    pub(crate) fn own(reader: &ParReader<fs::File>, kind: Kind) -> Self {
+        let tasks = reader.tasks().iter().map(|local| (local.task, local.stream.clone()));
+        Self::new(Source::Own(tasks.collect()), reader.set(), kind == Kind::Parallel)
+    }
+
+    fn new(source: Source, set: SetInfo, chained: bool) -> Self {
+        let (used, streams) = (BTreeMap::new(), Streams::default());
+        Self { source, set, used, current: 0, streams, chained }
+    }
+
+    /// The same tasks, all at their start, with positions of their own; `None` for a handle that
+    /// reads all tasks.
+    pub(crate) fn duplicate(&self) -> Option<Self> {
+        match &self.source {
+            Source::All(_) => None,
+            Source::Own(tasks) => {
+                Some(Self::new(Source::Own(tasks.clone()), self.set, self.chained))
+            }
+        }
+    }
+
+    /// The current task, at the position where the program left its stream.
+    pub(crate) fn used(&mut self) -> Result<&mut Used> {
+        let number = self.here()?.stream.file_number();
+        let at = self.streams.at(number)?;
+        let used = self.here()?;
+        if let Some(at) = at {
+            let cursor = used.stream.cursor();
+            let (block, in_block) = cursor.block();
+            let start = cursor.file_at()? - in_block;
+            let len = in_block + cursor.left_in_block();
+            if let Some(at) = at.checked_sub(start).filter(|at| *at <= len) {
+                used.stream.seek_block(block, at)?;
+            }
+        }
+        Ok(used)
+    }
+
+    /// The current task as the library left it: the program's stream may stand elsewhere.
+    pub(crate) fn here(&mut self) -> Result<&mut Used> {
+        let current = self.current;
+        if !self.used.contains_key(&current) {
+            let stream = match &self.source {
+                Source::All(reader) => reader.stream(current)?,
+                Source::Own(tasks) => tasks.get(current).ok_or(Argument::Task)?.1.clone(),
+            };
+            let used = Used { stream, records: None, next_record: 0, next_key: 0 };
+            self.used.insert(current, used);
+        }
+        Ok(self.used.get_mut(&current).ok_or(Argument::Task)?)
+    }
+
+    /// The key-value records of the current task.
+    pub(crate) fn records(&mut self) -> Result<&mut Used> {
+        if self.set.keyval != Keyval::Inline {
+            return Err(Failure::Mode("the file holds no key-value records"));
+        }
+        let order = self.set.order;
+        let used = self.used()?;
+        if used.records.is_none() {
+            used.records = Some(Records::scan(used.stream.clone(), order)?);
+        }
+        Ok(used)
+    }
+
+    /// Reads from the current task on; fewer bytes than asked for at the end only.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        if self.task_count() == 0 {
+            return Ok(0);
+        }
+        self.used()?;
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.here()?.stream.read(rest)? {
+                0 if !self.next_task() => break,
+                n => done += n,
+            }
+        }
+        self.place()?;
+        Ok(done)
+    }
+
+    /// Whether there is nothing left; moves to the next block at the end of one.
+    pub(crate) fn at_end(&mut self) -> Result<bool> {
+        if self.task_count() == 0 {
+            return Ok(true);
+        }
+        let stream = &mut self.used()?.stream;
+        if stream.cursor().left_in_block() > 0 {
+            return Ok(false);
+        }
+        if !stream.next_block() && !self.next_task() {
+            return Ok(true);
+        }
+        self.place()?;
+        Ok(false)
+    }
+
+    /// Makes task `index` the current one. The program's stream follows with [`place`](Self::place).
+    pub(crate) fn select(&mut self, index: usize) -> Result<()> {
+        if index >= self.task_count() {
+            return Err(Argument::Task.into());
+        }
+        self.used()?;
+        self.current = index;
+        Ok(())
+    }
+
+    /// Makes task `index`, which was the current one before, the current one again.
+    pub(crate) const fn select_back(&mut self, index: usize) {
+        self.current = index;
+    }
+
+    /// Moves the program's stream to the position of the current task.
+    pub(crate) fn place(&mut self) -> Result<()> {
+        if !self.streams.exported() {
+            return Ok(());
+        }
+        let stream = &self.here()?.stream;
+        let (number, at) = (stream.file_number(), stream.cursor().file_at()?);
+        let file = Arc::clone(stream.file());
+        self.streams.make(number, &file, false)?;
+        self.streams.seek(number, at)
+    }
+
+    /// The stdio stream on the current task's physical file, at its position.
+    pub(crate) fn export(&mut self) -> Result<*mut FILE> {
+        let stream = &self.used()?.stream;
+        let (number, file) = (stream.file_number(), Arc::clone(stream.file()));
+        let stream = self.streams.make(number, &file, false)?;
+        self.place()?;
+        Ok(stream)
+    }
+
+    /// Index of the task with global rank `rank`, or number `rank` when all are open.
+    pub(crate) fn find(&self, rank: i64) -> Option<usize> {
+        match &self.source {
+            Source::All(reader) => {
+                usize::try_from(rank).ok().filter(|task| *task < reader.task_count())
+            }
+            Source::Own(tasks) => tasks.iter().position(|(task, _)| task.global_rank == rank),
+        }
+    }
+
+    /// What the multifile says about task `index` of this handle.
+    pub(crate) fn task(&self, index: usize) -> Result<Task> {
+        match &self.source {
+            Source::All(reader) => Ok(reader.task(index)?),
+            Source::Own(tasks) => Ok(tasks.get(index).ok_or(Argument::Task)?.0),
+        }
+    }
+
+    /// Number of tasks of this handle.
+    pub(crate) fn task_count(&self) -> usize {
+        match &self.source {
+            Source::All(reader) => reader.task_count(),
+            Source::Own(tasks) => tasks.len(),
+        }
+    }
+
+    /// All tables, when all tasks are open.
+    pub(crate) const fn reader(&self) -> Option<&Reader<fs::File>> {
+        match &self.source {
+            Source::All(reader) => Some(reader),
+            Source::Own(_) => None,
+        }
+    }
+
+    /// What is the same for all tasks.
+    pub(crate) const fn set(&self) -> SetInfo {
+        self.set
+    }
+
+    /// Index of the current task.
+    pub(crate) const fn current(&self) -> usize {
+        self.current
+    }
+
+    /// Position of task `index`: block and byte in it.
+    pub(crate) fn position(&self, index: usize) -> (usize, u64) {
+        self.used.get(&index).map_or((0, 0), |used| used.stream.cursor().block())
+    }
+
+    fn next_task(&mut self) -> bool {
+        let more = self.chained && self.current + 1 < self.task_count();
+        self.current += usize::from(more);
+        more
+    }
+}
+
+fn set(header: &Header, tasks: usize, files: usize) -> Result<SetInfo> {
+    let count = |n| u32::try_from(n).map_err(|_| multifile::Error::TooLarge);
+    Ok(SetInfo {
+        task_count: count(tasks)?,
+        file_count: count(files)?,
+        fs_block_len: header.fs_block_len,
+        order: header.order,
+        data_order: header.data_order,
+        keyval: header.keyval,
+    })
+}
