@@ -1,0 +1,240 @@
+/*
+ * Threads of MPI processes open a multifile together, thread t of process p as rank
+ * p * threads + t. Only the first thread of a process calls MPI, so MPI_THREAD_FUNNELED is enough.
+ * All processes have the same number of threads, which an open checks at the price of one more
+ * collective call than sion_mpi.c needs.
+ */
+#include <limits.h>
+
+#include "alias.h"
+#include "comm.h"
+#include "sion_ompi.h"
+#include "team.h"
+
+/* What the threads of a process share. */
+typedef struct {
+    MPI_Comm comm;
+    int process;
+    int processes;
+    int alike;              /* all processes have as many threads */
+    sion_group_place place; /* of the process */
+    MPI_Aint slots[];       /* room for the addresses of what the threads hand over */
+} process;
+
+static process *process_of(const team *here)
+{
+    return here->shared;
+}
+
+/* A type whose data are `len` bytes of each thread, where MPI_BOTTOM is. */
+static int in_slots(const team *here, size_t len, MPI_Datatype *type)
+{
+    MPI_Aint *slots = process_of(here)->slots;
+    for (int i = 0; i < here->size; i++)
+        MPI_Get_address(here->members[i].slot, &slots[i]);
+    int code = MPI_Type_create_hindexed_block(here->size, (int)len, slots, MPI_BYTE, type);
+    return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
+}
+
+static int fits(const team *here, size_t len)
+{
+    return len <= INT_MAX / (size_t)here->size;
+}
+
+static int gather(void *context, const void *mine, void *all, size_t len)
+{
+    member *self = context;
+    team *here = self->team;
+    if (!team_is_here(self) || !fits(here, len))
+        return TEAM_DIFFERS;
+    team_hand(self, mine);
+    if (self->rank == 0) {
+        MPI_Datatype type;
+        int count = here->size * (int)len;
+        here->code = in_slots(here, len, &type);
+        if (here->code == MPI_SUCCESS) {
+            here->code = MPI_Gather(MPI_BOTTOM, 1, type, all, count, MPI_BYTE, 0, process_of(here)->comm);
+            MPI_Type_free(&type);
+        }
+    }
+    team_done();
+    return here->code;
+}
+
+static int scatter(void *context, const void *all, void *mine, size_t len)
+{
+    member *self = context;
+    team *here = self->team;
+    if (!team_is_here(self) || !fits(here, len))
+        return TEAM_DIFFERS;
+    team_hand(self, mine);
+    if (self->rank == 0) {
+        MPI_Datatype type;
+        int count = here->size * (int)len;
+        here->code = in_slots(here, len, &type);
+        if (here->code == MPI_SUCCESS) {
+            here->code = MPI_Scatter(all, count, MPI_BYTE, MPI_BOTTOM, 1, type, 0, process_of(here)->comm);
+            MPI_Type_free(&type);
+        }
+    }
+    team_done();
+    return here->code;
+}
+
+static int broadcast(void *context, void *bytes, size_t len)
+{
+    member *self = context;
+    team *here = self->team;
+    if (!team_is_here(self) || len > INT_MAX)
+        return TEAM_DIFFERS;
+    team_hand(self, bytes);
+    if (self->rank == 0)
+        here->code = MPI_Bcast(bytes, (int)len, MPI_BYTE, 0, process_of(here)->comm);
+    team_done();
+    if (self->rank > 0)
+        memcpy(bytes, here->members[0].slot, len);
+    team_done();
+    return here->code;
+}
+
+static int barrier(void *context)
+{
+    member *self = context;
+    if (!team_is_here(self))
+        return TEAM_DIFFERS;
+    team_done();
+    if (self->rank == 0)
+        self->team->code = MPI_Barrier(process_of(self->team)->comm);
+    team_done();
+    return self->team->code;
+}
+
+static void release(void *context)
+{
+    member *self = context;
+    if (team_leave(self))
+        free(self->team);
+}
+
+/* MPI wants its calls on the first thread: its handle's release frees the communicator, the last
+ * one's the team. */
+static void release_part(void *context)
+{
+    member *self = context;
+    if (self->rank == 0)
+        MPI_Comm_free(&process_of(self->team)->comm);
+    release(context);
+}
+
+static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
+                 sion_group *part);
+
+static sion_group group_of(team *here, int thread)
+{
+    const process *own = process_of(here);
+    return (sion_group){
+        .context = &here->members[thread],
+        .rank = own->process * here->size + thread,
+        .size = own->processes * here->size,
+        .gather = gather,
+        .scatter = scatter,
+        .broadcast = broadcast,
+        .barrier = barrier,
+        .split = split,
+        .release = release,
+    };
+}
+
+/* A process without this little memory can neither take part nor say so. */
+static team *meet(MPI_Comm comm)
+{
+    team *here = team_meet(sizeof(process) + (size_t)omp_get_num_threads() * sizeof(MPI_Aint));
+    if (here == NULL && omp_get_thread_num() == 0)
+        MPI_Abort(comm, 1);
+    return here;
+}
+
+static void join(team *here, MPI_Comm comm)
+{
+    process *own = process_of(here);
+    own->comm = comm;
+    MPI_Comm_rank(comm, &own->process);
+    MPI_Comm_size(comm, &own->processes);
+}
+
+/* All threads of a process write the same file. */
+static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
+                 sion_group *part)
+{
+    (void)numfiles, (void)lsize;
+    member *self = context;
+    MPI_Comm all = process_of(self->team)->comm, comm;
+    team *here = meet(all);
+    if (here == NULL)
+        return TEAM_DIFFERS;
+    if (self->rank == 0) {
+        here->code = MPI_Comm_split(all, filenumber, lrank, &comm);
+        if (here->code == MPI_SUCCESS)
+            join(here, comm);
+    }
+    team_done();
+    int code = here->code;
+    *part = group_of(here, self->rank);
+    part->release = release_part;
+    if (code != MPI_SUCCESS)
+        release(part->context);
+    return code;
+}
+
+/* What the first thread of each process does before the open: agree on the number of threads, and
+ * find the process's place when writing. */
+static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm global,
+                    const MPI_Comm *local)
+{
+    process *own = process_of(here);
+    join(here, global);
+    int by_local = mode_writes(file_mode) && numfiles <= 0;
+    comm_card mine = {by_local ? comm_leader(global, local) : 0, here->size};
+    comm_card *cards = comm_cards(global, mine, own->processes);
+    own->alike = 1;
+    for (int i = 0; i < own->processes; i++)
+        own->alike &= cards[i].threads == here->size;
+    own->place = by_local ? comm_place(cards, own->process, own->processes, local)
+                          : sion_group_cut(own->process, own->processes, numfiles);
+    free(cards);
+}
+
+int sion_paropen_ompi(const char *fname, const char *file_mode, int *numFiles, MPI_Comm gComm,
+                      const MPI_Comm *lComm, sion_int64 *chunksize, sion_int32 *fsblksize,
+                      int *globalrank, FILE **fileptr, char **newfname)
+{
+    int thread = omp_get_thread_num();
+    team *here = meet(gComm);
+    if (here == NULL)
+        return -1;
+    if (thread == 0)
+        prepare(here, file_mode, numFiles == NULL ? 0 : *numFiles, gComm, lComm);
+    team_done();
+    sion_group group = group_of(here, thread);
+    if (!process_of(here)->alike) {
+        release(group.context);
+        return sion_group_paropen(NULL, fname, file_mode, NULL, chunksize, fsblksize, globalrank,
+                                  fileptr, newfname);
+    }
+    sion_group_place place = process_of(here)->place;
+    place.lrank = place.lrank * here->size + thread;
+    place.lsize *= here->size;
+    int sid = sion_group_paropen(&group, fname, file_mode, &place, chunksize, fsblksize,
+                                 globalrank, fileptr, newfname);
+    if (sid >= 0 && numFiles != NULL)
+        *numFiles = place.numfiles;
+    return sid;
+}
+
+int sion_parclose_ompi(int sid)
+{
+    return team_agrees(team_owns(sid)) ? sion_group_parclose(sid) : 0;
+}
+
+SION_FLAVOURS(sion_paropen_ompi);
+SION_FLAVOURS(sion_parclose_ompi);
