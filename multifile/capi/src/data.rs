@@ -13,7 +13,7 @@ use crate::{
     error::{Failure, Result},
     export::export,
     handle::{Body, Kind, Merging, Open},
-    pointer::{bytes, put, values_mut},
+    pointer::{answer, bytes, values_mut},
     table,
     writing::{Sink, Writing},
 };
@@ -229,8 +229,7 @@ export! {
             seek(open, rank, blocknr, posinblk)?;
             if fileptr.is_null() { Ok(null_mut()) } else { open.export() }
         })?;
-        // SAFETY: null or valid.
-        unsafe { put(fileptr, stream) };
+        answer! { fileptr => stream }
         Ok(1)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     files::{Files, NameCallback},
     group::{Place, Ranks, Table},
     parallel::{self, Answer, Mapped},
-    pointer::{put, take},
+    pointer::{answer, take},
     table,
 };
 
@@ -161,8 +161,7 @@ unsafe extern "C" fn split(
     if code == 0 {
         let context =
             Context { api: *api, comm: local, local: true, rank: local_rank, size: local_size };
-        // SAFETY: `Ranks` passes a place for the result.
-        unsafe { put(part, context.table()) };
+        answer! { part => context.table() }
     }
     code
 }
@@ -251,10 +250,10 @@ export! {
         // SAFETY: as above.
         let open = unsafe { parallel::open(ranks, files, (fname, file_mode), &mut place, &answer) }?;
         if !open.writes() {
-            // SAFETY: as above.
-            unsafe { put(filenumber, place.file) };
-            // SAFETY: as above.
-            unsafe { put(numfiles, place.file_count) };
+            answer! {
+                filenumber => place.file,
+                numfiles => place.file_count,
+            }
         }
         table::insert(open)
     }

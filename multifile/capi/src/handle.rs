@@ -36,6 +36,8 @@ pub(crate) struct Open {
     pub(crate) mode: Mode,
     pub(crate) body: Body,
     pub(crate) team: Option<Team>,
+    /// Physical files of the set, where the tasks of this rank do not tell.
+    pub(crate) file_count: Option<c_int>,
     /// The task asked for, when only one was.
     pub(crate) rank: Option<c_int>,
     /// Arrays that the program was given pointers to.
@@ -68,7 +70,15 @@ pub(crate) enum Merging {
 
 impl Open {
     pub(crate) fn new(kind: Kind, mode: Mode, body: Body) -> Self {
-        Self { kind, mode, body, team: None, rank: None, arrays: Arrays::default() }
+        Self {
+            kind,
+            mode,
+            body,
+            team: None,
+            rank: None,
+            file_count: None,
+            arrays: Arrays::default(),
+        }
     }
 
     pub(crate) const fn writes(&self) -> bool {

@@ -96,7 +96,7 @@ impl Mode {
         let mut options = Options {
             keyval: self.keyval == Keyval::Inline,
             packing: self.packing(task_count),
-            data_order: self.data_order.unwrap_or(Order::NATIVE),
+            data_order: self.data_order(),
             style,
             ..Options::default()
         };
@@ -113,6 +113,11 @@ impl Mode {
             None => {}
         }
         Ok(options)
+    }
+
+    /// Byte order that the application says its data has.
+    pub(crate) fn data_order(&self) -> Order {
+        self.data_order.unwrap_or(Order::NATIVE)
     }
 
     fn packing(&self, task_count: u32) -> Packing {

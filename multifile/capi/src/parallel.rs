@@ -7,7 +7,7 @@
 use std::{
     ffi::{c_char, c_int},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use libc::FILE;
@@ -25,7 +25,7 @@ use crate::{
     group::{Place, Ranks, Table},
     handle::{Body, Kind, Merging, Open, Team},
     mode::Mode,
-    pointer::{self, give, new_text, put, take, text, values_mut},
+    pointer::{self, answer, give, new_text, take, text, values_mut},
     reading::Reading,
     table,
     writing::{Sink, Writing},
@@ -86,32 +86,29 @@ pub(crate) unsafe fn open(
     // SAFETY: the caller's promise.
     let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
     // SAFETY: the caller's promise. Absent or negative, it is refused by all ranks together.
-    let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1).cast_unsigned();
+    let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
+    // A negative one becomes one that is too large, which all ranks refuse together.
+    let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
     let mut open = if mode.write == Some(true) {
         write(ranks, files, (path, mode), (*place, chunk_len, fs_block_len))?
     } else {
         read(ranks, files, (path, mode), place)?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
-    // SAFETY: the caller's promise, here and below.
-    unsafe { put(answer.fsblksize, block_len) };
+    answer! { answer.fsblksize => block_len }
     if let Some(chunk_len) = chunk_len {
-        // SAFETY: as above.
-        unsafe { put(answer.chunksize, chunk_len) };
+        answer! { answer.chunksize => chunk_len }
     }
-    // SAFETY: as above.
-    unsafe { put(answer.globalrank, rank) };
+    answer! { answer.globalrank => rank }
     if !answer.fileptr.is_null() {
         let stream = open.export()?;
-        // SAFETY: as above.
-        unsafe { put(answer.fileptr, stream) };
+        answer! { answer.fileptr => stream }
     }
     if !answer.newfname.is_null() {
         let number = u32::try_from(place.file).unwrap_or(0);
         let team = open.team.as_ref().ok_or(Failure::Internal)?;
         let name = new_text(team.files.physical_name(&team.path, number).as_os_str().as_bytes())?;
-        // SAFETY: as above.
-        unsafe { put(answer.newfname, name) };
+        answer! { answer.newfname => name }
     }
     Ok(open)
 }
@@ -165,6 +162,7 @@ fn write(
     };
     let body = Body::Write(Box::new(Writing::new(sink, vec![task])));
     let mut open = Open::new(Kind::Parallel, mode, body);
+    open.file_count = Some(place.file_count);
     open.team = Some(Team { ranks, merging, files, path, options: Some(options) });
     Ok(open)
 }
@@ -244,13 +242,11 @@ pub(crate) unsafe fn open_mapped(
     open.team = Some(Team { ranks, merging: None, files, path, options: None });
     let (block_len, ..) = described(&mut open)?;
     if block_len > 0 {
-        // SAFETY: the caller's promise, here and below.
-        unsafe { put(fsblksize, block_len) };
+        answer! { fsblksize => block_len }
     }
     if !fileptr.is_null() {
         let stream = open.export()?;
-        // SAFETY: as above.
-        unsafe { put(fileptr, stream) };
+        answer! { fileptr => stream }
     }
     Ok(open)
 }
@@ -263,11 +259,13 @@ impl Mapped {
     /// As [`open_mapped`].
     unsafe fn new_tasks(&self, asked: c_int) -> Result<Vec<NewTask>> {
         // SAFETY: the caller's promise, here and below.
-        let (ranks, chunks) =
-            unsafe { (array(self.globalranks, asked)?, array(self.chunksizes, asked)?) };
+        let ranks = unsafe { array(self.globalranks, asked) }?;
         // SAFETY: as above.
-        let (files, locals) =
-            unsafe { (array(self.mapping_filenrs, asked)?, array(self.mapping_lranks, asked)?) };
+        let chunks = unsafe { array(self.chunksizes, asked) }?;
+        // SAFETY: as above.
+        let files = unsafe { array(self.mapping_filenrs, asked) }?;
+        // SAFETY: as above.
+        let locals = unsafe { array(self.mapping_lranks, asked) }?;
         let each = ranks.iter().zip(chunks.iter()).zip(files.iter().zip(locals.iter()));
         let tasks = each.map(|((rank, chunk_len), (file, local))| {
             let file = u32::try_from(*file).ok()?;
@@ -286,10 +284,10 @@ impl Mapped {
     unsafe fn describe(&self, reading: &Reading, asked: c_int) -> Result<()> {
         let tasks = (0..reading.task_count()).map(|index| reading.task(index));
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
-        // SAFETY: the caller's promise, here and below.
-        unsafe { put(self.numfiles, count(reading.set().file_count)) };
-        // SAFETY: as above.
-        unsafe { put(self.nlocaltasks, count(tasks.len())) };
+        answer! {
+            self.numfiles => count(reading.set().file_count),
+            self.nlocaltasks => count(tasks.len()),
+        }
         let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
         let numbers = |number: fn(&multifile::Task) -> c_int| -> Vec<c_int> {
             tasks.iter().map(number).collect()
@@ -367,7 +365,7 @@ pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
         };
         let Body::Write(writing) = &mut open.body else { return Err(Failure::Handle) };
         let task = *writing.tasks.first().ok_or(Argument::Task)?;
-        let task = NewTask { chunk_len: chunk_len.cast_unsigned(), ..task };
+        let task = NewTask { chunk_len: u64::try_from(chunk_len).unwrap_or(u64::MAX), ..task };
         writing.sink = Sink::Gone;
         // Nobody may still hand over old bytes when the first rank creates the file anew.
         ranks.barrier()?;
@@ -416,8 +414,7 @@ export! {
         let files = Files::default();
         // SAFETY: as above.
         let open = unsafe { open(ranks, files, (fname, file_mode), &mut at, &answer) }?;
-        // SAFETY: as above.
-        unsafe { put(place, at) };
+        answer! { place => at }
         table::insert(open)
     }
 
@@ -462,10 +459,10 @@ export! {
             let team = open.team.as_ref().ok_or(Failure::Handle)?;
             Ok((count(team.ranks.rank()), count(team.ranks.size())))
         })?;
-        // SAFETY: null or valid.
-        unsafe { put(rank, found) };
-        // SAFETY: null or valid.
-        unsafe { put(size, of) };
+        answer! {
+            rank => found,
+            size => of,
+        }
         Ok(1)
     }
 

@@ -20,6 +20,16 @@ pub(crate) unsafe fn put<T>(at: *mut T, value: T) {
     }
 }
 
+/// Stores answers behind pointers of a caller of the C interface: null or valid, as it asks.
+macro_rules! answer {
+    ($($at:expr => $value:expr),+ $(,)?) => {$(
+        // SAFETY: the promise that every caller of the C interface makes.
+        unsafe { $crate::pointer::put($at, $value) };
+    )+};
+}
+
+pub(crate) use answer;
+
 /// Reads what `at` points to.
 ///
 /// # Safety
@@ -117,7 +127,9 @@ pub(crate) fn new_text(bytes: &[u8]) -> Result<*mut c_char> {
     // SAFETY: the allocation is one byte longer than `bytes`.
     unsafe { target.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     // SAFETY: as above.
-    unsafe { target.add(bytes.len()).write(0) };
+    let end = unsafe { target.add(bytes.len()) };
+    // SAFETY: as above.
+    unsafe { end.write(0) };
     Ok(target)
 }
 

@@ -46,6 +46,12 @@ pub(crate) struct Used {
     pub(crate) next_key: usize,
 }
 
+impl Used {
+    fn new(stream: TaskReader<fs::File>) -> Self {
+        Self { stream, records: None, next_record: 0, next_key: 0 }
+    }
+}
+
 impl Reading {
     /// All tasks, read by one process.
     pub(crate) fn all(reader: Reader<fs::File>) -> Result<Self> {
@@ -75,15 +81,19 @@ impl Reading {
         Self { source, set, used, current: 0, streams, chained }
     }
 
-    /// The same tasks, all at their start, with positions of their own; `None` for a handle that
-    /// reads all tasks.
-    pub(crate) fn duplicate(&self) -> Option<Self> {
-        match &self.source {
-            Source::All(_) => None,
-            Source::Own(tasks) => {
-                Some(Self::new(Source::Own(tasks.clone()), self.set, self.chained))
-            }
+    /// The same tasks at the same positions, which then move on by themselves.
+    pub(crate) fn duplicate(&mut self) -> Result<Self> {
+        let Source::Own(tasks) = &self.source else {
+            return Err(Failure::Mode("all tasks are open anyway"));
+        };
+        let mut copy = Self::new(Source::Own(tasks.clone()), self.set, self.chained);
+        if !tasks.is_empty() {
+            self.used()?;
         }
+        let begun = |used: &Used| Used::new(used.stream.clone());
+        copy.used = self.used.iter().map(|(index, used)| (*index, begun(used))).collect();
+        copy.current = self.current;
+        Ok(copy)
     }
 
     /// The current task, at the position where the program left its stream.
@@ -111,8 +121,7 @@ impl Reading {
                 Source::All(reader) => reader.stream(current)?,
                 Source::Own(tasks) => tasks.get(current).ok_or(Argument::Task)?.1.clone(),
             };
-            let used = Used { stream, records: None, next_record: 0, next_key: 0 };
-            self.used.insert(current, used);
+            self.used.insert(current, Used::new(stream));
         }
         Ok(self.used.get_mut(&current).ok_or(Argument::Task)?)
     }

@@ -17,7 +17,7 @@ use crate::{
     files::Files,
     handle::{Body, Kind, Open},
     mode::Mode,
-    pointer::{give, path, put, take, text, values_mut},
+    pointer::{answer, give, path, take, text, values_mut},
     reading::Reading,
     table,
     writing::{Sink, Writing},
@@ -81,17 +81,23 @@ export! {
         fileptr: *mut *mut FILE,
     ) -> c_int, or -1; {
         // SAFETY: pointers are null or valid, names are C strings; here and below.
-        let (path, mode) = unsafe { (path(fname)?, mode(file_mode)?) };
+        let path = unsafe { path(fname) }?;
+        // SAFETY: as above.
+        let mode = unsafe { mode(file_mode) }?;
         let mut open = if mode.write == Some(true) {
             // SAFETY: as above.
-            let (tasks, files) = unsafe { (take(ntasks, "ntasks is NULL")?, take(nfiles, "")) };
+            let tasks = unsafe { take(ntasks, "ntasks is NULL") }?;
+            // SAFETY: as above.
+            let files = unsafe { take(nfiles, "") };
             let len = usize::try_from(tasks).map_err(|_| Failure::Argument("ntasks < 0"))?;
             // SAFETY: as above.
             let chunks = unsafe { take(chunksizes, "chunksizes is NULL") }?;
             // SAFETY: as above.
             let ranks = unsafe { take(globalranks, "globalranks is NULL") }?;
             // SAFETY: both arrays have ntasks entries.
-            let (chunks, ranks) = unsafe { (values_mut(chunks, len)?, values_mut(ranks, len)?) };
+            let chunks = unsafe { values_mut(chunks, len) }?;
+            // SAFETY: as above.
+            let ranks = unsafe { values_mut(ranks, len) }?;
             // SAFETY: as above.
             let block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
             create(&path, mode, (chunks, ranks, files.unwrap_or(1), block_len))?
@@ -104,10 +110,10 @@ export! {
                 let tasks = (0..reading.task_count()).map(|task| reading.task(task));
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 let set = reading.set();
-                // SAFETY: as above.
-                unsafe { put(ntasks, count(set.task_count)) };
-                // SAFETY: as above.
-                unsafe { put(nfiles, count(set.file_count)) };
+                answer! {
+                    ntasks => count(set.task_count),
+                    nfiles => count(set.file_count),
+                }
                 let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
                 // SAFETY: arrays of the caller have room for all tasks.
                 unsafe { give(chunksizes, &chunks) }?;
@@ -117,12 +123,10 @@ export! {
                 set.fs_block_len
             }
         };
-        // SAFETY: as above.
-        unsafe { put(fsblksize, count(block_len)) };
+        answer! { fsblksize => count(block_len) }
         if !fileptr.is_null() {
             let stream = open.export()?;
-            // SAFETY: as above.
-            unsafe { put(fileptr, stream) };
+            answer! { fileptr => stream }
         }
         table::insert(open)
     }
@@ -136,7 +140,9 @@ export! {
         fileptr: *mut *mut FILE,
     ) -> c_int, or -1; {
         // SAFETY: pointers are null or valid, names are C strings; here and below.
-        let (path, mode) = unsafe { (path(fname)?, mode(file_mode)?) };
+        let path = unsafe { path(fname) }?;
+        // SAFETY: as above.
+        let mode = unsafe { mode(file_mode) }?;
         if mode.write == Some(true) {
             return Err(Failure::Mode("sion_open_rank only reads"));
         }
@@ -145,21 +151,20 @@ export! {
         let task = u32::try_from(rank).map_err(|_| Failure::Argument("rank < 0"))?;
         let reading = Reading::one(TaskReader::open(&Files::default(), &path, task)?)?;
         let task = reading.task(0)?;
-        // SAFETY: as above.
-        unsafe { put(chunksize, signed(task.chunk_len)) };
-        // SAFETY: as above.
-        unsafe { put(fsblksize, count(reading.set().fs_block_len)) };
+        answer! {
+            chunksize => signed(task.chunk_len),
+            fsblksize => count(reading.set().fs_block_len),
+        }
         let mut open = Open::new(Kind::Rank, mode, Body::Read(Box::new(reading)));
         open.rank = Some(rank);
         if !fileptr.is_null() {
             let stream = open.export()?;
-            // SAFETY: as above.
-            unsafe { put(fileptr, stream) };
+            answer! { fileptr => stream }
         }
         table::insert(open)
     }
 
-    fn sion_close(sid: c_int) -> c_int, or 0; {
+    pub(crate) fn sion_close(sid: c_int) -> c_int, or 0; {
         let serial = |open: &Open| matches!(open.kind, Kind::Serial | Kind::Rank);
         let Open { body, .. } = table::remove(sid, serial)?;
         if let Body::Write(mut writing) = body {

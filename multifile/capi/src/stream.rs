@@ -4,7 +4,13 @@
 //! by position and never moves the stream's but where it says so, so the stream's position always
 //! tells how far the program went.
 
-use std::{collections::BTreeMap, ffi::c_int, fs, io, os::fd::IntoRawFd, ptr::null_mut};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    ffi::c_int,
+    fs, io,
+    os::fd::IntoRawFd,
+    ptr::null_mut,
+};
 
 use libc::{FILE, off_t};
 
@@ -108,8 +114,8 @@ impl Streams {
         file: &fs::File,
         writable: bool,
     ) -> Result<*mut FILE> {
-        if !self.by_file.contains_key(&number) {
-            self.by_file.insert(number, Stream::on(file, writable)?);
+        if let Entry::Vacant(slot) = self.by_file.entry(number) {
+            slot.insert(Stream::on(file, writable)?);
         }
         Ok(self.of(number).map_or(null_mut(), |stream| stream.file))
     }

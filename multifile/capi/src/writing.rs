@@ -164,11 +164,6 @@ impl Writing {
         }
     }
 
-    /// Index of the current task.
-    pub(crate) const fn current(&self) -> usize {
-        self.current
-    }
-
     /// Physical file of the current task.
     pub(crate) fn file_number(&self) -> Result<u32> {
         Ok(self.tasks.get(self.current).ok_or(Argument::Task)?.file)
