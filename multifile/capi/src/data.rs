@@ -18,6 +18,7 @@ use crate::{
     writing::{Sink, Writing},
 };
 
+const UNKNOWN: c_int = -1;
 const CURRENT_RANK: c_int = -101;
 const CURRENT_BLOCK: c_int = -102;
 const CURRENT_POSITION: i64 = -103;
@@ -105,7 +106,8 @@ pub(crate) fn seek(open: &mut Open, rank: c_int, block: c_int, at: i64) -> Resul
 
 /// Index of the task that `rank` means; `None` for the current one.
 fn find(open: &Open, rank: c_int) -> Result<Option<usize>> {
-    if rank == CURRENT_RANK {
+    // Programs that never learnt their rank pass -1.
+    if rank == CURRENT_RANK || (rank == UNKNOWN && open.kind != Kind::Serial) {
         return Ok(None);
     }
     let found = match (&open.body, open.kind) {

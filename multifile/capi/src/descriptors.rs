@@ -73,8 +73,12 @@ fn duplicate(open: &mut Open, mode: c_int, rank: c_int) -> Result<Open> {
     let reading = open.reading()?;
     let mut copy = reading.duplicate()?;
     if mode != DUP_ALL {
-        let index = copy.find(rank.into()).ok_or(multifile::Argument::Task)?;
-        copy.select(index)?;
+        // With one task there is nothing to choose, and programs pass -1.
+        match copy.find(rank.into()) {
+            Some(index) => copy.select(index)?,
+            None if rank < 0 || copy.task_count() == 1 => {}
+            None => return Err(multifile::Argument::Task.into()),
+        }
     }
     let body = Body::Read(Box::new(copy));
     Ok(Open::new(Kind::Duplicate, open.mode.clone(), body))

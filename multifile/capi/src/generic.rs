@@ -13,8 +13,9 @@ use crate::{
     export::export,
     files::{Files, NameCallback},
     group::{Place, Ranks, Table},
-    parallel::{self, Answer, Mapped},
-    pointer::{answer, take},
+    mapped::{self, Mapped},
+    parallel::{self, Answer},
+    pointer::{answer, bytes, take, values_mut},
     table,
 };
 
@@ -110,35 +111,99 @@ unsafe fn context<'a>(context: *mut c_void) -> &'a Context {
     unsafe { &*context.cast::<Context>() }
 }
 
+/// Callbacks report success as 0 or as 1, because nobody ever looked; so that does not tell. Every
+/// message ends with these bytes, and one that arrives without them has not arrived.
+const SEAL: [u8; 8] = *b"arrived.";
+/// Code for a message that did not arrive, or is too long for a count of elements.
+const LOST: c_int = -2;
+
+fn sealed(message: &[u8]) -> Vec<u8> {
+    [message, &SEAL].concat()
+}
+
+/// Copies a message that arrived to where it belongs.
+fn open(sealed: &[u8], message: &mut [u8]) -> Option<()> {
+    let content = sealed.strip_suffix(&SEAL)?;
+    (content.len() == message.len()).then(|| message.copy_from_slice(content))
+}
+
+/// Turns what a callback and the look at the seals say into a code of `sion_group.h`.
+fn outcome(code: c_int, arrived: impl FnOnce() -> Option<()>) -> c_int {
+    match code {
+        0 | 1 => arrived().map_or(LOST, |()| 0),
+        code => code,
+    }
+}
+
 unsafe extern "C" fn gather(at: *mut c_void, mine: *const u8, all: *mut u8, len: usize) -> c_int {
     // SAFETY: called by `Ranks` with its own context.
     let context = unsafe { context(at) };
-    let (Some(gather), Ok(count)) = (context.api.gather, c_int::try_from(len)) else { return -1 };
-    // SAFETY: the buffers are as the callback's contract wants them; it only reads `mine`.
-    unsafe { gather(mine.cast_mut().cast(), all.cast(), context.comm, SION_CHAR, count, 0) }
+    // SAFETY: `Ranks` passes `len` bytes.
+    let Ok(message) = (unsafe { bytes(mine, len) }) else { return LOST };
+    let mut message = sealed(message);
+    let ranks = if context.rank == 0 { usize::try_from(context.size).unwrap_or(0) } else { 0 };
+    // One byte where nothing arrives: callbacks are never given a dangling pointer.
+    let mut arrived = vec![0; (message.len() * ranks).max(1)];
+    let (Some(gather), Ok(count)) = (context.api.gather, c_int::try_from(message.len())) else {
+        return LOST;
+    };
+    // SAFETY: the buffers are as the callback's contract wants them.
+    let code = unsafe {
+        let (from, to) = (message.as_mut_ptr().cast(), arrived.as_mut_ptr().cast());
+        gather(from, to, context.comm, SION_CHAR, count, 0)
+    };
+    // SAFETY: on the root `Ranks` passes room for `len` bytes of every rank.
+    let Ok(all) = (unsafe { values_mut(all, len * ranks) }) else { return LOST };
+    outcome(code, || {
+        let mut parts = arrived.chunks_exact(message.len());
+        (0..ranks)
+            .try_for_each(|rank| open(parts.next()?, all.get_mut(rank * len..(rank + 1) * len)?))
+    })
 }
 
 unsafe extern "C" fn scatter(at: *mut c_void, all: *const u8, mine: *mut u8, len: usize) -> c_int {
     // SAFETY: called by `Ranks` with its own context.
     let context = unsafe { context(at) };
-    let (Some(scatter), Ok(count)) = (context.api.scatter, c_int::try_from(len)) else { return -1 };
-    // SAFETY: the buffers are as the callback's contract wants them; it only reads `all`.
-    unsafe { scatter(all.cast_mut().cast(), mine.cast(), context.comm, SION_CHAR, count, 0) }
+    let ranks = if context.rank == 0 { usize::try_from(context.size).unwrap_or(0) } else { 0 };
+    // SAFETY: on the root `Ranks` passes `len` bytes for every rank.
+    let Ok(all) = (unsafe { bytes(all, len * ranks) }) else { return LOST };
+    let part = |rank| sealed(all.get(rank * len..(rank + 1) * len).unwrap_or_default());
+    let mut messages: Vec<u8> = (0..ranks).flat_map(part).collect();
+    messages.resize(messages.len().max(1), 0);
+    let mut arrived = vec![0; len + SEAL.len()];
+    let (Some(scatter), Ok(count)) = (context.api.scatter, c_int::try_from(arrived.len())) else {
+        return LOST;
+    };
+    // SAFETY: the buffers are as the callback's contract wants them.
+    let code = unsafe {
+        let (from, to) = (messages.as_mut_ptr().cast(), arrived.as_mut_ptr().cast());
+        scatter(from, to, context.comm, SION_CHAR, count, 0)
+    };
+    // SAFETY: `Ranks` passes room for `len` bytes.
+    let Ok(mine) = (unsafe { values_mut(mine, len) }) else { return LOST };
+    outcome(code, || open(&arrived, mine))
 }
 
-unsafe extern "C" fn broadcast(at: *mut c_void, bytes: *mut u8, len: usize) -> c_int {
+unsafe extern "C" fn broadcast(at: *mut c_void, data: *mut u8, len: usize) -> c_int {
     // SAFETY: called by `Ranks` with its own context.
     let context = unsafe { context(at) };
-    let (Some(send), Ok(count)) = (context.api.broadcast, c_int::try_from(len)) else { return -1 };
-    // SAFETY: the bytes have this length.
-    unsafe { send(bytes.cast(), context.comm, SION_CHAR, count, 0) }
+    // SAFETY: `Ranks` passes `len` bytes to read and to change.
+    let Ok(data) = (unsafe { values_mut(data, len) }) else { return LOST };
+    let mut message = if context.rank == 0 { sealed(data) } else { vec![0; len + SEAL.len()] };
+    let (Some(send), Ok(count)) = (context.api.broadcast, c_int::try_from(message.len())) else {
+        return LOST;
+    };
+    // SAFETY: the message has this length.
+    let code = unsafe { send(message.as_mut_ptr().cast(), context.comm, SION_CHAR, count, 0) };
+    outcome(code, || open(&message, data))
 }
 
 unsafe extern "C" fn barrier(at: *mut c_void) -> c_int {
     // SAFETY: called by `Ranks` with its own context.
     let context = unsafe { context(at) };
+    let Some(barrier) = context.api.barrier else { return LOST };
     // SAFETY: the communicator belongs to the callbacks.
-    context.api.barrier.map_or(-1, |barrier| unsafe { barrier(context.comm) })
+    outcome(unsafe { barrier(context.comm) }, || Some(()))
 }
 
 unsafe extern "C" fn split(
@@ -158,7 +223,7 @@ unsafe extern "C" fn split(
         let at = &raw mut local;
         create(at, *comm, *rank, *size, local_rank, local_size, file, file_count)
     };
-    if code == 0 {
+    if code == 0 || code == 1 {
         let context =
             Context { api: *api, comm: local, local: true, rank: local_rank, size: local_size };
         answer! { part => context.table() }
@@ -292,7 +357,7 @@ export! {
         };
         // SAFETY: pointers are null or valid, and arrays as long as `*nlocaltasks` says.
         let open = unsafe {
-            parallel::open_mapped(ranks, files, (fname, file_mode), &tasks, (fsblksize, fileptr))
+            mapped::open(ranks, files, (fname, file_mode), &tasks, (fsblksize, fileptr))
         }?;
         table::insert(open)
     }

@@ -25,6 +25,7 @@ mod io_info;
 mod keys;
 mod legacy;
 mod locations;
+mod mapped;
 mod mode;
 mod parallel;
 mod pointer;

@@ -145,6 +145,7 @@ static void read_mapped(struct rank *rank) {
                                           rank->size, &tasks, &ranks, &sizes, &numbers, &locals,
                                           &fsblksize, NULL);
     CHECK(sid >= 0 && tasks == 2 && files == 2 && ranks[1] == 2 * me + 1 && sizes[0] == 1024);
+    CHECK(sion_dup(sid, SION_DUP_RANK, 99, 0) == -1 && sion_dup(sid, 0, me, 0) == -1);
     int copy = sion_dup(sid, SION_DUP_RANK, 2 * me + 1, 0);
     CHECK(copy >= 0 && !sion_generic_parclose_mapped(copy));
     CHECK(sion_fread(bytes, 1, LEN, copy) == LEN && is_pattern(bytes, 2 * me + 1, 0, LEN));
@@ -197,8 +198,37 @@ static void read_copies(struct rank *rank) {
     CHECK(sion_generic_parclose(sid));
 }
 
+static int does_nothing(void *out, void *in, void *comm, int dtype, int count, int root) {
+    (void)out, (void)in, (void)comm, (void)dtype, (void)count, (void)root;
+    return SION_STD_SUCCESS;
+}
+
+/* What a callback lost is an error, whatever it says. */
+static void lose_messages(struct rank *rank) {
+    CHECK(paropen(rank, "lost.sion", "bw", 1, CHUNK, FSBLK, NULL) == -1);
+    CHECK(sion_last_error() == SION_ERR_GROUP);
+}
+
+static void open_without_callbacks(struct rank *rank) {
+    CHECK(paropen(rank, "lost.sion", "bw", 1, CHUNK, FSBLK, NULL) == -1);
+    CHECK(sion_last_error() == SION_ERR_ARGUMENT);
+}
+
+static void callbacks_are_checked(void) {
+    int aid = sion_generic_create_api("incomplete");
+    run_ranks(1, aid, open_without_callbacks, NULL);
+    CHECK(sion_generic_register_barrier_cb(aid, cb_barrier));
+    CHECK(sion_generic_register_bcastr_cb(aid, cb_bcastr));
+    CHECK(sion_generic_register_gatherr_cb(aid, cb_gatherr));
+    CHECK(sion_generic_register_scatterr_cb(aid, does_nothing));
+    CHECK(!sion_generic_register_scatterr_cb(aid, cb_scatterr));
+    run_ranks(1, aid, lose_messages, NULL);
+    CHECK(sion_generic_free_api(aid));
+}
+
 int main(void) {
     int tasks = 7, aid = new_api();
+    callbacks_are_checked();
     run_ranks(4, aid, write_as_in_figure_3, NULL);
     run_ranks(4, aid, read_as_in_figure_3, NULL);
     run_ranks(7, aid, write_set, NULL);

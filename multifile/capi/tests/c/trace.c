@@ -62,7 +62,7 @@ static void read_trace(struct rank *rank) {
     int sid = paropen(rank, "traces.sion", "br,keyval=unknown", 2, 0, 0, NULL);
     CHECK(sid >= 0 && sion_get_keyval_mode(sid) == SION_KEYVAL_INLINE);
     CHECK(sion_key_full_scan(sid));
-    int copy = sion_dup(sid, SION_DUP_RANK, me, 0);
+    int copy = sion_dup(sid, SION_DUP_RANK_KEY, -1, (uint64_t)(me * LOCATIONS) << 40);
     CHECK(copy >= 0);
     read_location(copy, me * LOCATIONS);
     read_location(sid, me * LOCATIONS + 1);

@@ -89,6 +89,13 @@ fn a_group_in_c_opens_and_closes() {
     }
 }
 
+#[test]
+fn the_class_writes_and_reads() {
+    let folder = TempDir::new().unwrap();
+    check(&mut program("classes", Build::Cxx, &folder));
+    assert_eq!(stream(&folder, "classes.sion", 1)[12..], [b'b'; 700]);
+}
+
 /// `kakehi run` interposes on libc's functions; everything has to go through them.
 #[test]
 fn all_file_calls_go_through_libc() {
