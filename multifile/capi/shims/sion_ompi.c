@@ -18,7 +18,8 @@ typedef struct {
     int processes;
     int alike;              /* all processes have as many threads */
     sion_group_place place; /* of the process */
-    MPI_Aint slots[];       /* room for the addresses of what the threads hand over */
+    char *room;             /* for what all threads send or receive */
+    size_t room_len;
 } process;
 
 static process *process_of(const team *here)
@@ -26,14 +27,19 @@ static process *process_of(const team *here)
     return here->shared;
 }
 
-/* A type whose data are `len` bytes of each thread, where MPI_BOTTOM is. */
-static int in_slots(const team *here, size_t len, MPI_Datatype *type)
+/* Room for `len` bytes of each thread. A process without it can neither take part nor say so. */
+static char *room(const team *here, size_t len)
 {
-    MPI_Aint *slots = process_of(here)->slots;
-    for (int i = 0; i < here->size; i++)
-        MPI_Get_address(here->members[i].slot, &slots[i]);
-    int code = MPI_Type_create_hindexed_block(here->size, (int)len, slots, MPI_BYTE, type);
-    return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
+    process *own = process_of(here);
+    size_t all = (size_t)here->size * len + 1; /* never nothing */
+    if (all > own->room_len) {
+        free(own->room);
+        own->room = malloc(all);
+        own->room_len = all;
+        if (own->room == NULL)
+            MPI_Abort(own->comm, 1);
+    }
+    return own->room;
 }
 
 static int fits(const team *here, size_t len)
@@ -49,13 +55,12 @@ static int gather(void *context, const void *mine, void *all, size_t len)
         return TEAM_DIFFERS;
     team_hand(self, mine);
     if (self->rank == 0) {
-        MPI_Datatype type;
+        char *bytes = room(here, len);
         int count = here->size * (int)len;
-        here->code = in_slots(here, len, &type);
-        if (here->code == MPI_SUCCESS) {
-            here->code = MPI_Gather(MPI_BOTTOM, 1, type, all, count, MPI_BYTE, 0, process_of(here)->comm);
-            MPI_Type_free(&type);
-        }
+        for (int i = 0; i < here->size; i++)
+            memcpy(bytes + (size_t)i * len, here->members[i].slot, len);
+        here->code = MPI_Gather(bytes, count, MPI_BYTE, all, count, MPI_BYTE, 0,
+                                process_of(here)->comm);
     }
     team_done();
     return here->code;
@@ -67,18 +72,17 @@ static int scatter(void *context, const void *all, void *mine, size_t len)
     team *here = self->team;
     if (!team_is_here(self) || !fits(here, len))
         return TEAM_DIFFERS;
-    team_hand(self, mine);
+    team_done();
     if (self->rank == 0) {
-        MPI_Datatype type;
         int count = here->size * (int)len;
-        here->code = in_slots(here, len, &type);
-        if (here->code == MPI_SUCCESS) {
-            here->code = MPI_Scatter(all, count, MPI_BYTE, MPI_BOTTOM, 1, type, 0, process_of(here)->comm);
-            MPI_Type_free(&type);
-        }
+        here->code = MPI_Scatter(all, count, MPI_BYTE, room(here, len), count, MPI_BYTE, 0,
+                                 process_of(here)->comm);
     }
     team_done();
-    return here->code;
+    memcpy(mine, process_of(here)->room + (size_t)self->rank * len, len);
+    int code = here->code;
+    team_done();
+    return code;
 }
 
 static int broadcast(void *context, void *bytes, size_t len)
@@ -112,8 +116,10 @@ static int barrier(void *context)
 static void release(void *context)
 {
     member *self = context;
-    if (team_leave(self))
+    if (team_leave(self)) {
+        free(process_of(self->team)->room);
         free(self->team);
+    }
 }
 
 /* MPI wants its calls on the first thread: its handle's release frees the communicator, the last
@@ -148,7 +154,7 @@ static sion_group group_of(team *here, int thread)
 /* A process without this little memory can neither take part nor say so. */
 static team *meet(MPI_Comm comm)
 {
-    team *here = team_meet(sizeof(process) + (size_t)omp_get_num_threads() * sizeof(MPI_Aint));
+    team *here = team_meet(sizeof(process));
     if (here == NULL && omp_get_thread_num() == 0)
         MPI_Abort(comm, 1);
     return here;
