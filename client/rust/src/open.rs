@@ -188,7 +188,7 @@ impl Process {
     fn settle_all(&'static self, device: u64, inode: u64) -> bool {
         self.linked_count(device, inode) > 0
             && self.connection().is_some_and(|connection| {
-                connection.call(Request::Settle { device, inode }).is_ok()
+                connection.call(Request::Settle { device, inode, demote: true }).is_ok()
             })
     }
 

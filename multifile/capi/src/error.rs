@@ -45,6 +45,15 @@ impl Failure {
         }
     }
 
+    /// As other ranks get to know it.
+    pub(crate) fn shared(self) -> Error {
+        match self {
+            Self::File(error) => error,
+            Self::Stream(error) => Error::io(0, &error),
+            _ => Error::Poisoned,
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Handle => "no such handle, or not one for this call".to_owned(),

@@ -15,6 +15,7 @@ mod config;
 mod data;
 mod descriptors;
 mod error;
+mod exit;
 mod export;
 mod files;
 mod generic;

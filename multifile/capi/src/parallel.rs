@@ -197,14 +197,16 @@ pub(crate) fn close(sid: c_int) -> Result<c_int> {
     match body {
         Body::Read(_) => {}
         Body::Write(mut writing) => {
-            // What cannot be counted is not in the file; the close below says so to all.
-            let settled = writing.settle();
+            // What a stream could not hand over is missing: then the file is closed for nobody.
+            let settled = writing.settle().map_err(Failure::shared);
             match writing.sink {
-                Sink::Own(writer) => writer.close(&ranks)?,
-                Sink::Copies(writer) => writer.close(&ranks)?,
+                Sink::Own(writer) => writer.close_after(&ranks, settled)?,
+                Sink::Copies(writer) => {
+                    writer.close(&ranks)?;
+                    settled?;
+                }
                 Sink::All(_) | Sink::Gone => return Err(Error::Poisoned.into()),
             }
-            settled?;
         }
     }
     Ok(1)

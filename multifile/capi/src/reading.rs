@@ -3,7 +3,7 @@
 //! Every task keeps its own position. A rank that reads fewer tasks than were written gets them one
 //! after the other, as if they were one stream.
 
-use std::{collections::BTreeMap, fs, sync::Arc};
+use std::{collections::BTreeMap, fs, os::unix::fs::FileExt, sync::Arc};
 
 use libc::FILE;
 use multifile::{
@@ -28,6 +28,7 @@ pub(crate) struct Reading {
     /// Index in the source.
     current: usize,
     pub(crate) streams: Streams,
+    ahead: Ahead,
     /// A finished task is followed by the rank's next one.
     chained: bool,
 }
@@ -35,6 +36,50 @@ pub(crate) struct Reading {
 enum Source {
     All(Reader<fs::File>),
     Own(Vec<(Task, TaskReader<fs::File>)>),
+}
+
+/// Requests below this many bytes are served from a buffer.
+const SMALL_LEN: usize = 4096;
+/// Length of that buffer.
+const AHEAD_LEN: usize = 1 << 16;
+
+/// Bytes of a physical file that were read before anybody asked for them.
+#[derive(Default)]
+struct Ahead {
+    number: u32,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead {
+    /// Reads at `at` of physical file `number`, where `left` bytes belong to the task; 0 when the
+    /// file does not give any.
+    fn read(
+        &mut self,
+        file: &fs::File,
+        (number, at, left): (u32, u64, usize),
+        part: &mut [u8],
+    ) -> usize {
+        if self.number != number || self.held(at).is_empty() {
+            self.bytes.resize(left.min(AHEAD_LEN), 0);
+            let n = file.read_at(&mut self.bytes, at).unwrap_or(0);
+            self.bytes.truncate(n);
+            (self.number, self.at) = (number, at);
+        }
+        let held = self.held(at);
+        let len = held.len().min(part.len());
+        let both = part.get_mut(..len).zip(held.get(..len));
+        both.map_or(0, |(part, held)| {
+            part.copy_from_slice(held);
+            len
+        })
+    }
+
+    /// What there is from `at` on.
+    fn held(&self, at: u64) -> &[u8] {
+        let from = at.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
+        from.and_then(|from| self.bytes.get(from..)).unwrap_or_default()
+    }
 }
 
 /// What is remembered of a task that was read from.
@@ -77,8 +122,8 @@ impl Reading {
     }
 
     fn new(source: Source, set: SetInfo, chained: bool) -> Self {
-        let (used, streams) = (BTreeMap::new(), Streams::default());
-        Self { source, set, used, current: 0, streams, chained }
+        let (used, streams, ahead) = (BTreeMap::new(), Streams::default(), Ahead::default());
+        Self { source, set, used, current: 0, streams, ahead, chained }
     }
 
     /// The same tasks at the same positions, which then move on by themselves.
@@ -147,13 +192,38 @@ impl Reading {
         self.used()?;
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.here()?.stream.read(rest)? {
-                0 if !self.next_task() => break,
+            match self.read_in_block(rest)? {
+                0 if self.here()?.stream.next_block() || self.next_task() => self.place()?,
+                0 => break,
                 n => done += n,
             }
         }
-        self.place()?;
         Ok(done)
+    }
+
+    /// Reads within the current block; 0 at its end.
+    fn read_in_block(&mut self, rest: &mut [u8]) -> Result<usize> {
+        let stream = &self.here()?.stream;
+        let left = usize::try_from(stream.cursor().left_in_block()).unwrap_or(usize::MAX);
+        let len = left.min(rest.len());
+        let (number, at) = (stream.file_number(), stream.cursor().file_at()?);
+        let file = Arc::clone(stream.file());
+        let part = rest.get_mut(..len).unwrap_or_default();
+        let n = if self.streams.exported() {
+            // The program's stream has read ahead, and moves on with every byte.
+            self.streams.read(number, part)
+        } else if len < SMALL_LEN {
+            self.ahead.read(&file, (number, at, left), part)
+        } else {
+            0
+        };
+        let stream = &mut self.here()?.stream;
+        if n == 0 && len > 0 {
+            // Also what was not to be had otherwise: reports why.
+            return Ok(stream.read(part)?);
+        }
+        stream.skip(u64::try_from(n).map_err(|_| Failure::Internal)?)?;
+        Ok(n)
     }
 
     /// Whether there is nothing left; moves to the next block at the end of one.

@@ -168,12 +168,12 @@ export! {
         let serial = |open: &Open| matches!(open.kind, Kind::Serial | Kind::Rank);
         let Open { body, .. } = table::remove(sid, serial)?;
         if let Body::Write(mut writing) = body {
-            let settled = writing.settle();
+            // A file that lacks what its stream could not hand over stays unclosed.
+            writing.settle()?;
             match writing.sink {
                 Sink::All(writer) => writer.close()?,
                 _ => return Err(multifile::Error::Poisoned.into()),
             }
-            settled?;
         }
         Ok(1)
     }

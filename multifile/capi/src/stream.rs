@@ -71,6 +71,25 @@ impl Stream {
         done(unsafe { libc::fflush(self.file) })
     }
 
+    /// Reads up to `buf.len()` bytes; 0 at the end of the file or after an error.
+    fn read(&self, buf: &mut [u8]) -> usize {
+        if self.closed {
+            return 0;
+        }
+        // SAFETY: an open stream, and as many bytes as the buffer has.
+        unsafe { libc::fread(buf.as_mut_ptr().cast(), 1, buf.len(), self.file) }
+    }
+
+    /// Writes all of `bytes`.
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        if self.closed {
+            return Err(Failure::Mode("the stream is closed"));
+        }
+        // SAFETY: an open stream, and as many bytes as there are.
+        let n = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.file) };
+        done(c_int::from(n < bytes.len()))
+    }
+
     fn set_buffer(&mut self, len: usize) -> Result<()> {
         self.flush()?;
         let mut buffer = vec![0; len];
@@ -122,7 +141,7 @@ impl Streams {
 
     /// Whether the program has a stream of this handle, and may have moved it.
     pub(crate) fn exported(&self) -> bool {
-        self.second.is_some() || !self.by_file.is_empty()
+        self.by_file.values().chain(&self.second).any(|stream| !stream.closed)
     }
 
     /// Where the program left the stream on physical file `number`, if it has one.
@@ -133,6 +152,16 @@ impl Streams {
     /// Moves the stream on physical file `number` to `at`, if there is one.
     pub(crate) fn seek(&self, number: u32, at: u64) -> Result<()> {
         self.of(number).map_or(Ok(()), |stream| stream.seek(at))
+    }
+
+    /// Reads through the stream on physical file `number`; 0 if that gives nothing.
+    pub(crate) fn read(&self, number: u32, buf: &mut [u8]) -> usize {
+        self.of(number).map_or(0, |stream| stream.read(buf))
+    }
+
+    /// Writes through the stream on physical file `number`.
+    pub(crate) fn write(&self, number: u32, bytes: &[u8]) -> Result<()> {
+        self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes))
     }
 
     /// Hands over what waits in the stream on physical file `number`.

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     error::{Failure, Result},
+    exit,
     generic::Api,
     handle::Open,
 };
@@ -25,6 +26,7 @@ static TABLE: RwLock<Vec<Option<Entry>>> = RwLock::new(Vec::new());
 
 /// Makes a handle for an open multifile.
 pub(crate) fn insert(open: Open) -> Result<c_int> {
+    exit::watch();
     enter(Entry::File(Arc::new(Mutex::new(open))))
 }
 
@@ -45,6 +47,16 @@ pub(crate) fn with_api<T>(aid: c_int, work: impl FnOnce(&mut Api) -> Result<T>) 
     let Some(Entry::Api(api)) = look_up(aid) else { return Err(Failure::Handle) };
     let mut api = api.lock().unwrap_or_else(PoisonError::into_inner);
     work(&mut api)
+}
+
+/// All open multifiles; none when the table is in use.
+pub(crate) fn files() -> Vec<Arc<Mutex<Open>>> {
+    let Ok(table) = TABLE.try_read() else { return Vec::new() };
+    let files = table.iter().flatten().filter_map(|entry| match entry {
+        Entry::File(open) => Some(Arc::clone(open)),
+        Entry::Api(_) => None,
+    });
+    files.collect()
 }
 
 /// Ends handle `sid` if `closable` agrees, and returns the multifile behind it.

@@ -41,22 +41,40 @@ impl Writing {
     /// Writes all of `bytes`. What fits a chunk is not split: it goes to the next one if the rest of
     /// the current one is too small, as SIONlib's readers expect.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.settle()?;
         let len = u64::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
-        let whole = len <= self.task()?.fill().place().chunk_len;
-        if let Sink::Copies(writer) = &mut self.sink {
-            if whole {
-                writer.ensure(len)?;
-            }
-            writer.write(bytes)?;
-        } else {
-            let mut task = self.task()?;
-            if whole {
-                task.ensure(len)?;
-            }
-            task.write(bytes)?;
+        if len <= self.task()?.fill().place().chunk_len {
+            self.ensure(len)?;
         }
-        self.place()
+        if let Sink::Copies(writer) = &mut self.sink {
+            return Ok(writer.write(bytes)?);
+        }
+        if self.streams.exported() {
+            return self.write_through_stream(bytes);
+        }
+        Ok(self.task()?.write(bytes)?)
+    }
+
+    /// Writes where the program's stream stands, as the program would; `settle` counts it.
+    fn write_through_stream(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let number = self.file_number()?;
+        while !bytes.is_empty() {
+            let room = self.task()?.fill().left_in_block().saturating_sub(self.ahead()?);
+            if room == 0 {
+                self.settle()?;
+                let mut task = self.task()?;
+                if task.fill().place().chunk_len == 0 {
+                    return Err(Argument::ChunkEmpty.into());
+                }
+                task.next_block()?;
+                self.place()?;
+                continue;
+            }
+            let len = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            let (part, rest) = bytes.split_at_checked(len).ok_or(Failure::Internal)?;
+            self.streams.write(number, part)?;
+            bytes = rest;
+        }
+        Ok(())
     }
 
     /// Writes one key-value record, filling chunks to their ends.

@@ -1,5 +1,6 @@
 /* The faults of the original that a program meets, one function each; argv[1] names it. */
 #include <dirent.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "threads.h"
@@ -344,6 +345,35 @@ static void e22(void) {
     CHECK(sion_generic_free_api(aid));
 }
 
+static void write_named(struct rank *rank) {
+    const char *name = (const char *)rank->argument;
+    int value = rank->comm.rank, sid = paropen(rank, name, "bw", 1, 100, FSBLK, NULL);
+    CHECK(sid >= 0 && sion_fwrite(&value, 4, 1, sid) == 1 && sion_generic_parclose(sid));
+    value = -1;
+    sid = paropen(rank, name, "br", 1, 0, 0, NULL);
+    CHECK(sid >= 0 && sion_fread(&value, 4, 1, sid) == 1 && value == rank->comm.rank);
+    CHECK(sion_generic_parclose(sid));
+}
+
+/* Teams that open different files at the same time do not meet. */
+static void *one_team(void *at) {
+    static const char *const names[] = {"a.sion", "b.sion"};
+    const int team = *(int *)at, aid = new_api();
+    for (int round = 0; round < 10; round++)
+        run_ranks(4, aid, write_named, names[team]);
+    CHECK(sion_generic_free_api(aid));
+    return NULL;
+}
+
+static void e23(void) {
+    pthread_t teams[2];
+    int numbers[2] = {0, 1};
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&teams[i], NULL, one_team, &numbers[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(teams[i], NULL);
+}
+
 static void e24(void) {
     char name[2000];
     memset(name, 'x', sizeof name - 1);
@@ -397,6 +427,20 @@ static void e29(void) {
     CHECK(sion_close(sid));
 }
 
+/* Who ends without closing has written what it wrote. */
+static void unclosed(void) {
+    int sid = create("bw", 2, 4096, FSBLK);
+    write_pattern(sid, 1, 700);
+    FILE *fp = sion_get_fp(sid);
+    CHECK(fputs("through stdio", fp) >= 0);
+    /* A child that ends has nothing to hand over. */
+    pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    exit(0);
+}
+
 /* A disk that fills up: the error is told, told again, and told at closing. */
 static void full(void) {
     int sid = create("bw", 1, 1 << 22, FSBLK), ntasks;
@@ -410,6 +454,26 @@ static void full(void) {
     free(bytes);
 }
 
+/* The same through a stream of one rank: nobody closes the file as if it were whole. */
+static void fill_a_stream(struct rank *rank) {
+    FILE *fp = NULL;
+    int sid = paropen(rank, "a.sion", "bw", 1, 1 << 20, FSBLK, &fp), ntasks;
+    CHECK(sid >= 0);
+    if (rank->comm.rank == 1)
+        for (int i = 0; i < 1 << 20; i++)
+            putc('x', fp);
+    CHECK(!sion_generic_parclose(sid) && sion_last_error() == SION_ERR_IO);
+    CHECK(sion_last_error_rank() == 1);
+    CHECK(open_tasks("a.sion", "br", &ntasks, NULL) == -1);
+    CHECK(sion_last_error() == SION_ERR_UNCLOSED);
+}
+
+static void full_stream(void) {
+    int aid = new_api();
+    run_ranks(3, aid, fill_a_stream, NULL);
+    CHECK(sion_generic_free_api(aid));
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -417,8 +481,8 @@ int main(int argc, char **argv) {
     } all[] = {{"e1", e1},   {"e2", e2},   {"e3", e3},   {"e4", e4},   {"e5", e5},   {"e6", e6},
                {"e7", e7},   {"e8", e8},   {"e9", e9},   {"e10", e10}, {"e12", e12}, {"e13", e13},
                {"e14", e14}, {"e15", e15}, {"e16", e16}, {"e17", e17}, {"e18", e18}, {"e20", e20},
-               {"e21", e21}, {"e22", e22}, {"e24", e24}, {"e27", e27}, {"e28", e28}, {"e29", e29},
-               {"full", full}};
+               {"e21", e21}, {"e22", e22}, {"e23", e23}, {"e24", e24}, {"e27", e27}, {"e28", e28}, {"e29", e29},
+               {"unclosed", unclosed}, {"full", full}, {"full_stream", full_stream}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (argc == 2 && strcmp(argv[1], all[i].name) == 0) {
             all[i].run();

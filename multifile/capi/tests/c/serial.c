@@ -161,6 +161,43 @@ static void another_stream_takes_over(void) {
     CHECK(sion_close(sid));
 }
 
+/* One process writes and reads a set of several physical files. */
+static void sets_have_a_mapping(void) {
+    int ntasks = 7, nfiles = 3, maxblocks, size, files, ranks[7], *pranks = ranks;
+    sion_int64 sizes[7], *psizes = sizes, skip, table, *counts, *lens;
+    sion_int32 fsblksize = FSBLK, *mapping;
+    for (int i = 0; i < 7; i++) {
+        ranks[i] = i;
+        sizes[i] = 100;
+    }
+    int sid = sion_open("set.sion", "bw", &ntasks, &nfiles, &psizes, &fsblksize, &pranks, NULL);
+    CHECK(sid >= 0 && sion_get_number_of_files(sid) == 3);
+    for (int i = 0; i < 7; i++) {
+        unsigned char *bytes = new_pattern(i, 0, 600L * i);
+        CHECK(sion_seek(sid, i, SION_CURRENT_BLK, SION_CURRENT_POS));
+        CHECK(sion_fwrite(bytes, 1, 600 * (size_t)i, sid) == 600 * (size_t)i);
+        CHECK(sion_get_filenumber(sid) == (i < 4 ? i / 2 : 2));
+        free(bytes);
+    }
+    CHECK(sion_get_locations(sid, &ntasks, &maxblocks, &skip, &table, NULL, NULL, &counts, &lens));
+    CHECK(ntasks == 7 && counts[6] == 8 && lens[6] == 512 && lens[7 * 7 + 6] == 16);
+    CHECK(sion_close(sid));
+    sid = open_tasks("set.sion", "br", &ntasks, NULL);
+    CHECK(sid >= 0 && ntasks == 7);
+    CHECK(sion_get_mapping(sid, &size, &mapping, &files) && size == 7 && files == 3);
+    CHECK(mapping[2 * 6] == 2 && mapping[2 * 6 + 1] == 2);
+    CHECK(sion_get_locations(sid, &ntasks, &maxblocks, &skip, &table, NULL, NULL, &counts, &lens));
+    CHECK(skip == 1024 && counts[0] == 1 && counts[6] == 8 && lens[0] == 0);
+    CHECK(maxblocks == 8 && lens[7] == -1 && lens[7 * 7 + 6] == 16);
+    for (int i = 6; i >= 0; i--) {
+        unsigned char bytes[600 * 6 + 1];
+        CHECK(sion_seek(sid, i, 0, 0));
+        CHECK(sion_fread(bytes, 1, sizeof bytes, sid) == 600 * (size_t)i);
+        CHECK(is_pattern(bytes, i, 0, 600L * i));
+    }
+    CHECK(sion_close(sid));
+}
+
 static void bytes_are_swapped(void) {
     unsigned char in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8] = {0};
     sion_swap(out, in, 4, 2, 1);
@@ -179,6 +216,7 @@ int main(void) {
     posix_has_descriptors_and_no_streams();
     outputs_are_allocated_or_filled();
     another_stream_takes_over();
+    sets_have_a_mapping();
     bytes_are_swapped();
     return 0;
 }

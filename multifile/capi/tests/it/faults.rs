@@ -2,9 +2,12 @@
 
 use std::{
     collections::HashMap,
+    io::Read,
+    path::Path,
     process::{Command, Output},
 };
 
+use multifile::{Disk, Reader, Repair};
 use tempfile::TempDir;
 
 use crate::harness::{Build, check, compile, program};
@@ -71,6 +74,8 @@ faults! {
     merged_writes_return_items: "e21";
     /// E22.
     a_rank_without_tasks_opens_and_closes: "e22";
+    /// E23.
+    teams_that_open_at_the_same_time_do_not_meet: "e23";
     /// E24.
     long_names_are_refused: "e24";
     /// E27.
@@ -92,12 +97,36 @@ fn posix_mode_does_not_sync_every_write() {
     assert!(counts["writes"] < 20, "{counts:?}");
 }
 
-/// A file size limit stands for a full disk: the error is told at once, again, and at closing.
+/// A program that ends without closing loses nothing that repair could not find.
 #[test]
-fn a_full_disk_is_told_and_leaves_the_file_unclosed() {
+fn a_program_that_ends_hands_over_what_it_wrote() {
+    let folder = TempDir::new().unwrap();
+    check(program("faults", Build::Shared, &folder).arg("unclosed"));
+    let disk = Disk::in_folder(folder.path());
+    let found = Repair::examine(&disk, Path::new("a.sion")).unwrap();
+    assert_eq!(found.tasks()[1].len, 713);
+    found.apply().unwrap();
+    let reader = Reader::open(&disk, Path::new("a.sion")).unwrap();
+    let mut bytes = Vec::new();
+    reader.stream(1).unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes[700..], *b"through stdio");
+}
+
+/// A file size limit stands for a full disk.
+fn full(name: &str) {
     let folder = TempDir::new().unwrap();
     let program = compile("faults", Build::Sanitized);
-    let script = "trap '' XFSZ; ulimit -f 100; exec timeout 60 \"$0\" full";
+    let script = format!("trap '' XFSZ; ulimit -f 100; exec timeout 60 \"$0\" {name}");
     let mut shell = Command::new("sh");
-    check(shell.args(["-c", script]).arg(program).current_dir(folder.path()));
+    check(shell.args(["-c", &script]).arg(program).current_dir(folder.path()));
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_the_file_unclosed() {
+    full("full");
+}
+
+#[test]
+fn a_full_disk_under_one_ranks_stream_is_told_to_all() {
+    full("full_stream");
 }

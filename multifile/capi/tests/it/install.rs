@@ -1,6 +1,6 @@
 //! What is installed: names, versions, and what tools say about it.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use tempfile::TempDir;
 
@@ -84,6 +84,17 @@ fn errors_are_printed_in_compatibility_mode_only() {
         assert_eq!(said.matches("SION_ERROR_RETURN on rank -1, rc=").count(), printed, "{said}");
         assert_eq!(said.lines().count(), printed, "{said}");
     }
+}
+
+#[test]
+fn what_was_installed_can_be_removed() {
+    let folder = TempDir::new().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
+    let archive = prefix().join("lib/libsion.a");
+    check(Command::new("sh").arg(&script).arg(archive).arg(folder.path()));
+    check(Command::new("sh").arg(&script).arg("--remove").arg(folder.path()));
+    let left = check(Command::new("find").arg(folder.path()).args(["!", "-type", "d"]));
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "");
 }
 
 #[test]

@@ -170,8 +170,18 @@ impl<S: Storage> ParWriter<S> {
     /// The same [`Error::OnRank`] on every rank: what a rank's storage reported, now or since
     /// creating; the multifile then counts as unclosed, for [`Repair`](crate::Repair).
     /// [`Error::Group`] when an exchange itself failed.
-    pub fn close<G: Group>(mut self, group: &G) -> Result<()> {
-        let used = self.flush_all().map(|()| {
+    pub fn close<G: Group>(self, group: &G) -> Result<()> {
+        self.close_after(group, Ok(()))
+    }
+
+    /// As [`close`](Self::close), after what this rank did by other means: if that failed, all
+    /// ranks return its error.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    pub fn close_after<G: Group>(mut self, group: &G, before: Result<()>) -> Result<()> {
+        let used = before.and_then(|()| self.flush_all()).map(|()| {
             let mut bytes = Vec::new();
             for local in &self.tasks {
                 Used::of(&local.state).put(&mut bytes);
