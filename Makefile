@@ -12,7 +12,7 @@ MODELLED := -p executor -p shm
 PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall clean
 
 build:
 	$(CARGO) build --release
@@ -72,7 +72,13 @@ install: build
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
+# What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
+# with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.
+install-mpi:
+	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh $(PREFIX) omp fortran mpi
+
 uninstall:
+	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh --remove $(PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)

@@ -4,16 +4,32 @@
 # libsionompi_64, libsionmpi_f77_64; compile with $MPICC).
 #
 #     MPICC=mpicc install-shims.sh PREFIX [omp] [fortran] [mpi]
+#     install-shims.sh --remove PREFIX
 #
 # Each MPI has a folder of its own, PREFIX/lib/NAME, so several can stand side by side; the one
 # installed last is also found in PREFIX/lib. Also from the environment: CC, FC, CFLAGS, DESTDIR.
 set -eu
 
+remove=
+if [ "$1" = --remove ]; then
+    remove=1
+    shift
+fi
 prefix=$1
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 root=${DESTDIR:-}$prefix
 lib=$root/lib
+if [ -n "$remove" ]; then
+    for part in omp_64 ompi_64 mpi_64 mpi_f77_64 mpi_f90_64 ser_f77_64 ser_f90_64; do
+        for folder in "$lib" "$lib/openmpi" "$lib/mpich" "$lib/mpi"; do
+            rm -f "$folder/libsion$part".* "$folder/liblsion$part".*
+        done
+    done
+    rm -f "$root/include/mod_64/"sion_f90*.mod
+    rmdir "$lib/openmpi" "$lib/mpich" "$lib/mpi" "$root/include/mod_64" 2>/dev/null || true
+    exit 0
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -42,7 +58,8 @@ library() { # COMPILER FOLDER NAME OBJECT... [LIBRARY]...: static and shared, in
     {
         ar crs "$folder/libsion$name.a" $objects
         $compiler -shared ${CFLAGS:-} -o "$folder/libsion$name.so.1" $objects $libraries \
-            -Wl,-soname,"libsion$name.so.1" -Wl,-rpath,'$ORIGIN:$ORIGIN/..' -L"$lib" -lsion
+            -Wl,-soname,"libsion$name.so.1" -Wl,--version-script="$here/sion.map" \
+            -Wl,-rpath,'$ORIGIN:$ORIGIN/..' -L"$lib" -lsion
     }
     ln -sf "libsion$name.so.1" "$folder/libsion$name.so"
     echo "INPUT(-lsion$name)" > "$folder/liblsion$name.so"

@@ -33,7 +33,7 @@ pub(crate) enum Mpi {
 }
 
 impl Mpi {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "openmpi",
             Self::Mpich => "mpich",
@@ -132,12 +132,13 @@ pub(crate) struct Source {
 /// Compiles `source` in `folder`; `mpi` when it is a program for MPI.
 pub(crate) fn build(source: Source, mpi: Option<Mpi>, link: Link, folder: &TempDir) -> PathBuf {
     let target = folder.path().join("program");
-    let fortran = source.file.starts_with("fortran");
+    let (_, suffix) = source.file.rsplit_once('.').expect("a file name");
+    let fortran = suffix.starts_with('f');
     let part = format!("--{}", source.part);
     let language = if fortran { "--f90" } else { "--c" };
-    let mut compiler = Command::new(compiler(mpi, fortran));
+    let mut compiler = Command::new(compiler(mpi, suffix));
     compiler.args(FLAGS).args(config(&[&part, language, "--cflags"])).arg("-o").arg(&target);
-    if !fortran {
+    if suffix == "c" {
         compiler.args(["-Wextra", "-D_DEFAULT_SOURCE"]);
     }
     if source.part.starts_with("omp") {
@@ -167,7 +168,7 @@ fn sanitized_shims(shims: &[&str], mpi: Option<Mpi>, folder: &TempDir) -> Vec<Pa
     let object = |shim: &&str| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shims/{shim}.c"));
         let object = folder.path().join(format!("{shim}.o"));
-        let mut compiler = Command::new(compiler(mpi, false));
+        let mut compiler = Command::new(compiler(mpi, "c"));
         compiler.args(FLAGS).args([SANITIZE, "-Wextra", "-fopenmp", "-c", "-I"]);
         check(compiler.arg(prefix().join("include")).arg(source).arg("-o").arg(&object));
         object
@@ -175,11 +176,12 @@ fn sanitized_shims(shims: &[&str], mpi: Option<Mpi>, folder: &TempDir) -> Vec<Pa
     shims.iter().map(object).collect()
 }
 
-fn compiler(mpi: Option<Mpi>, fortran: bool) -> String {
-    match (fortran, mpi) {
-        (true, Some(mpi)) => mpi.compiler("mpif90"),
-        (false, Some(mpi)) => mpi.compiler("mpicc"),
-        (true, None) => "gfortran".to_owned(),
-        (false, None) => "cc".to_owned(),
-    }
+/// The compiler for a file that ends in `suffix`.
+fn compiler(mpi: Option<Mpi>, suffix: &str) -> String {
+    let (alone, with_mpi) = match suffix {
+        "c" => ("cc", "mpicc"),
+        "cpp" => ("c++", "mpicxx"),
+        _ => ("gfortran", "mpif90"),
+    };
+    mpi.map_or_else(|| alone.to_owned(), |mpi| mpi.compiler(with_mpi))
 }

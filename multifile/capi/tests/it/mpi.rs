@@ -13,12 +13,14 @@ use tempfile::TempDir;
 
 use crate::{
     golden,
-    harness::{Build, check, program},
+    harness::{Build, check, prefix, program},
+    install::exported_by,
     launch::{Link, Mpi, Part, Source, build, install, with_each_mpi},
     programs::{pattern, stream},
 };
 
 const PROGRAM: Source = Source { file: "c/mpi.c", part: "mpi", shims: &["sion_mpi"] };
+const CLASSES: Source = Source { file: "c/mpi_classes.cpp", part: "mpi", shims: &["sion_mpi"] };
 /// Longest until the survivors of a dead rank are gone.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -74,6 +76,18 @@ fn ranks_open_in_every_way() {
         }
         let merged: usize = (0..5).map(|task| stream(&folder, "merged.sion", task).len()).sum();
         assert_eq!(merged, 5 * 1200);
+    });
+}
+
+#[test]
+fn ranks_write_and_read_with_the_classes_of_cxx() {
+    with_each_mpi(|mpi| {
+        let folder = TempDir::new().unwrap();
+        let program = build(CLASSES, Some(mpi), Link::Sanitized, &folder);
+        check(&mut mpi.ranks(3, &program, &folder));
+        for rank in 0..3 {
+            assert_eq!(stream(&folder, "classes.sion", rank), [b"abc"[rank]]);
+        }
     });
 }
 
@@ -147,4 +161,24 @@ fn all_streams(path: &Path) -> Vec<u8> {
         reader.stream(task).unwrap().read_to_end(&mut bytes).unwrap();
     }
     bytes
+}
+
+/// Every function that the headers declare and the original's Fortran 77 libraries have, versioned.
+#[test]
+fn the_libraries_of_an_mpi_have_every_function_under_both_names() {
+    with_each_mpi(|mpi| {
+        install(Part::Mpi(mpi));
+        let folder = prefix().join("lib").join(mpi.name());
+        for (library, count) in [("mpi", 12), ("ompi", 4), ("mpi_f77", 67)] {
+            let exported = exported_by(&folder.join(format!("libsion{library}_64.so.1")));
+            let (own, others): (Vec<_>, Vec<_>) = exported
+                .iter()
+                .filter(|name| name.contains("@@SION_1.7"))
+                .partition(|name| name.starts_with("sion_") || name.starts_with("fsion_"));
+            assert_eq!(own.len(), count, "{library}: {own:?}");
+            for name in own {
+                assert!(others.contains(&&format!("l{name}")), "{name}");
+            }
+        }
+    });
 }
