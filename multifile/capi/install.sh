@@ -32,6 +32,7 @@ fi
 mkdir -p "$root/bin" "$root/include" "$lib/pkgconfig"
 install -m 644 "$here"/include/*.h* "$root/include"
 install -m 644 "$archive" "$lib/libsion.a"
+strip --strip-debug "$lib/libsion.a"
 
 # Rust's own symbols stay inside; everything public carries the version SION_1.7.
 ${CC:-cc} -shared -o "$lib/libsion.so.1.7" -Wl,-soname,libsion.so.1 \

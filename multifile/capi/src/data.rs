@@ -2,11 +2,12 @@
 
 use std::{
     ffi::{c_int, c_void},
+    fs::File,
     ptr::null_mut,
 };
 
 use libc::FILE;
-use multifile::Argument;
+use multifile::{Argument, TaskReader};
 
 use crate::{
     arrays::signed,
@@ -79,21 +80,16 @@ pub(crate) fn seek(open: &mut Open, rank: c_int, block: c_int, at: i64) -> Resul
                 None => reading.used().map(|_| ())?,
             }
             let stream = &mut reading.here()?.stream;
-            let (now, in_block) = stream.cursor().block();
-            let wrong = Failure::from(Argument::Position);
-            let unsigned = |at: i64| u64::try_from(at).map_err(|_| Argument::Position.into());
-            let moved = match block {
-                ABSOLUTE => unsigned(at).and_then(|at| Ok(stream.seek(at)?)),
-                END if at <= 0 => {
-                    let target = stream.cursor().total().checked_sub(at.unsigned_abs());
-                    target.ok_or(wrong).and_then(|at| Ok(stream.seek(at)?))
+            let moved = if (block, at) == (CURRENT_BLOCK, CURRENT_POSITION) {
+                // Who comes back to a task finds bytes there if it has any left.
+                if index.is_some_and(|index| index != before)
+                    && stream.cursor().left_in_block() == 0
+                {
+                    stream.next_block();
                 }
-                _ => {
-                    let block =
-                        if block == CURRENT_BLOCK { Ok(now) } else { usize::try_from(block) };
-                    let at = if at == CURRENT_POSITION { Ok(in_block) } else { unsigned(at) };
-                    block.map_err(|_| wrong).and_then(|block| Ok(stream.seek_block(block, at?)?))
-                }
+                Ok(())
+            } else {
+                seek_in_task(stream, block, at)
             };
             if moved.is_err() {
                 reading.select_back(before);
@@ -102,6 +98,29 @@ pub(crate) fn seek(open: &mut Open, rank: c_int, block: c_int, at: i64) -> Resul
             moved
         }
     }
+}
+
+fn seek_in_task(stream: &mut TaskReader<File>, block: c_int, at: i64) -> Result<()> {
+    let wrong = Argument::Position;
+    let unsigned = |at: i64| u64::try_from(at).map_err(|_| wrong);
+    let (now, in_block) = stream.cursor().block();
+    match block {
+        ABSOLUTE => stream.seek(unsigned(at)?)?,
+        END if at <= 0 => {
+            let target = stream.cursor().total().checked_sub(at.unsigned_abs());
+            stream.seek(target.ok_or(wrong)?)?;
+        }
+        _ => {
+            let block = if block == CURRENT_BLOCK {
+                now
+            } else {
+                usize::try_from(block).map_err(|_| wrong)?
+            };
+            let at = if at == CURRENT_POSITION { in_block } else { unsigned(at)? };
+            stream.seek_block(block, at)?;
+        }
+    }
+    Ok(())
 }
 
 /// Index of the task that `rank` means; `None` for the current one.

@@ -99,11 +99,12 @@ impl Open {
         }
     }
 
-    /// The program's stream, null in mode `posix`.
+    /// The program's stream, null in mode `posix` and without tasks.
     pub(crate) fn export(&mut self) -> Result<*mut FILE> {
         match &mut self.body {
             _ if self.mode.posix => Ok(std::ptr::null_mut()),
             Body::Read(reading) if reading.task_count() == 0 => Ok(std::ptr::null_mut()),
+            Body::Write(writing) if writing.tasks.is_empty() => Ok(std::ptr::null_mut()),
             Body::Read(reading) => reading.export(),
             Body::Write(writing) => writing.export(),
         }

@@ -46,7 +46,10 @@ fn read<F: multifile::storage::File>(reader: &Reader<F>, arrays: &mut Arrays) ->
     // Slots of blocks that a task does not have.
     let unused = if reader.mapping().is_some() { -1 } else { 0 };
     let slots = tasks.checked_mul(blocks).ok_or(multifile::Error::TooLarge)?;
-    arrays.block_lens = vec![unused; slots];
+    arrays.block_lens = Vec::new();
+    // A sparse file may claim more than there is memory.
+    arrays.block_lens.try_reserve_exact(slots).map_err(|_| multifile::Error::TooLarge)?;
+    arrays.block_lens.resize(slots, unused);
     (arrays.chunks, arrays.ranks, arrays.block_counts) = (vec![], vec![], vec![]);
     for index in 0..tasks {
         let task = reader.task(index)?;

@@ -58,8 +58,9 @@ pub(crate) unsafe fn open(
         let reader = if asked < 0 {
             ParReader::open(&ranks, &files, &path)?
         } else {
-            // SAFETY: the caller's promise.
-            let wanted = unsafe { array(tasks.globalranks, asked) }.unwrap_or_default();
+            // SAFETY: the caller's promise. One that is missing is refused by all: no set has such
+            // a task.
+            let wanted = unsafe { array(tasks.globalranks, asked) }.unwrap_or(&[-1]);
             let wanted: Vec<u32> =
                 wanted.iter().map(|rank| u32::try_from(*rank).unwrap_or(u32::MAX)).collect();
             ParReader::open_mapped(&ranks, &files, &path, &wanted)?
@@ -157,6 +158,9 @@ unsafe fn describe_one<T: Copy>(at: *mut *mut T, values: &[T], asked: c_int) -> 
 ///
 /// `at` is null or points to null or to an array of that length.
 unsafe fn array<'a, T: Copy>(at: *const *mut T, len: c_int) -> Result<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
     // SAFETY: the caller's promise.
     let array = unsafe { take(at, "an array is NULL") }?;
     let len = usize::try_from(len).map_err(|_| Failure::Argument("a negative number of tasks"))?;

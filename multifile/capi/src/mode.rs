@@ -7,7 +7,7 @@ use crate::{
     error::{Failure, Result},
 };
 
-/// Smallest write buffer that the environment may ask for in bytes.
+/// Largest write buffer in bytes that the environment gets.
 const BUFFER_LEN_MAX: i64 = 1 << 30;
 
 /// What a mode string and the environment ask for.

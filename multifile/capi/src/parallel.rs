@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) newfname: *mut *mut c_char,
 }
 
-/// The name as this rank gave it; an error if it gave none.
+/// The name and the mode as this rank gave them; an empty name if it gave none.
 ///
 /// # Safety
 ///
@@ -56,8 +56,7 @@ pub(crate) unsafe fn names(
     if mode.write.is_none() {
         return Err(Failure::Mode("the mode says neither read nor write"));
     }
-    // A rank without a name takes part with one that nobody else has, and all refuse.
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. A rank without a name takes part in refusing the empty one.
     let path = unsafe { pointer::path(fname) }.unwrap_or_default();
     Ok((path, mode))
 }
@@ -78,9 +77,9 @@ pub(crate) unsafe fn open(
     let (path, mode) = unsafe { names(strings) }?;
     // SAFETY: the caller's promise.
     let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
-    // SAFETY: the caller's promise. Absent or negative, it is refused by all ranks together.
+    // SAFETY: the caller's promise.
     let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
-    // A negative one becomes one that is too large, which all ranks refuse together.
+    // Absent or negative, it becomes one that is too large, which all ranks refuse together.
     let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
     let mut open = if mode.write == Some(true) {
         write(ranks, files, (path, mode), (*place, chunk_len, fs_block_len))?

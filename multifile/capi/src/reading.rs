@@ -146,14 +146,17 @@ impl Reading {
         let number = self.here()?.stream.file_number();
         let at = self.streams.at(number)?;
         let used = self.here()?;
-        if let Some(at) = at {
-            let cursor = used.stream.cursor();
-            let (block, in_block) = cursor.block();
-            let start = cursor.file_at()? - in_block;
-            let len = in_block + cursor.left_in_block();
-            if let Some(at) = at.checked_sub(start).filter(|at| *at <= len) {
-                used.stream.seek_block(block, at)?;
+        let Some(at) = at else { return Ok(used) };
+        let cursor = used.stream.cursor();
+        let (block, in_block) = cursor.block();
+        let here = cursor.file_at()?;
+        match at.checked_sub(here) {
+            Some(ahead) if ahead <= cursor.left_in_block() => used.stream.skip(ahead)?,
+            None if here - at <= in_block => {
+                used.stream.seek_block(block, in_block - (here - at))?;
             }
+            // Wherever the program went, it is not in this block.
+            _ => {}
         }
         Ok(used)
     }

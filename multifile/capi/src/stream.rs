@@ -63,6 +63,15 @@ impl Stream {
         done(unsafe { libc::fseeko(self.file, at, libc::SEEK_SET) })
     }
 
+    /// Fails when something written was lost, now or before.
+    fn check(&self) -> Result<()> {
+        // SAFETY: an open stream.
+        if !self.closed && unsafe { libc::ferror(self.file) } != 0 {
+            return Err(Failure::Stream(io::Error::from_raw_os_error(libc::EIO)));
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> Result<()> {
         if self.closed {
             return Ok(());
@@ -167,6 +176,11 @@ impl Streams {
     /// Hands over what waits in the stream on physical file `number`.
     pub(crate) fn flush(&self, number: u32) -> Result<()> {
         self.of(number).map_or(Ok(()), Stream::flush)
+    }
+
+    /// Fails when the stream on physical file `number` has lost something that was written.
+    pub(crate) fn check(&self, number: u32) -> Result<()> {
+        self.of(number).map_or(Ok(()), Stream::check)
     }
 
     /// Gives all streams a buffer of `len` bytes.

@@ -105,9 +105,14 @@ impl Writing {
 
     /// Counts what the program wrote through its stream.
     pub(crate) fn settle(&mut self) -> Result<()> {
+        if !self.streams.exported() {
+            return Ok(());
+        }
+        let number = self.file_number()?;
+        self.streams.check(number)?;
         let ahead = self.ahead()?;
         if ahead > 0 {
-            self.streams.flush(self.file_number()?)?;
+            self.streams.flush(number)?;
             if matches!(self.sink, Sink::Copies(_)) {
                 return Err(Failure::Mode("buddy copies are written with sion_coll_fwrite only"));
             }

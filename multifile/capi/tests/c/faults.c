@@ -316,11 +316,11 @@ static void map_two_of_three(struct rank *rank) {
     int *ranks = &rank->comm.rank, *numbers = &zero, *locals = &rank->comm.rank;
     sion_int64 size = 100, *sizes = &size;
     sion_int32 fsblksize = FSBLK;
-    int before = descriptors();
+    FILE *fp = NULL;
     int sid = sion_generic_paropen_mapped(rank->aid, "a.sion", "bw", &files, &rank->comm, me, 3,
-                                          &tasks, &ranks, &sizes, &numbers, &locals, &fsblksize,
-                                          NULL);
-    CHECK(sid >= 0 && before > 0);
+                                          &tasks, tasks ? &ranks : NULL, &sizes, &numbers,
+                                          &locals, &fsblksize, &fp);
+    CHECK(sid >= 0 && (fp != NULL) == tasks);
     CHECK(sion_fwrite("x", 1, 1, sid) == (size_t)(me < 2));
     CHECK(sion_generic_parclose_mapped(sid));
     ranks = NULL, sizes = NULL, tasks = -1;
@@ -329,6 +329,12 @@ static void map_two_of_three(struct rank *rank) {
     CHECK(sid >= 0 && tasks == (me < 2) && sion_feof(sid) == (me == 2));
     free(ranks), free(sizes);
     CHECK(sion_generic_parclose_mapped(sid));
+    /* An array that one rank forgot is missed by all. */
+    tasks = 1, ranks = &rank->comm.rank, sizes = NULL;
+    CHECK(sion_generic_paropen_mapped(rank->aid, "a.sion", "br", &files, &rank->comm, me, 3,
+                                      &tasks, me ? &ranks : NULL, &sizes, NULL, NULL, &fsblksize,
+                                      NULL) == -1);
+    CHECK(sion_last_error() == SION_ERR_POSITION);
     /* A file number that is wrong on one rank is refused by all. */
     tasks = 1, ranks = &rank->comm.rank, sizes = &size;
     int number = me == 2 ? -1 : 0;

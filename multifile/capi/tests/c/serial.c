@@ -78,6 +78,22 @@ static void read_one_task(void) {
     }
 }
 
+/* Block by block, the tasks in turn, without asking for the end. */
+static void read_tasks_in_turn(void) {
+    int ntasks, sid = open_tasks("stdio.sion", "br", &ntasks, NULL);
+    unsigned char bytes[CHUNK];
+    for (int block = 0; block < BLOCKS; block++)
+        for (int task = 0; task < TASKS; task++) {
+            CHECK(sion_seek(sid, task, SION_CURRENT_BLK, SION_CURRENT_POS));
+            CHECK(sion_bytes_avail_in_block(sid) == PIECE);
+            CHECK(sion_fread(bytes, 1, PIECE, sid) == PIECE);
+            CHECK(is_pattern(bytes, task, block * PIECE, PIECE));
+        }
+    CHECK(sion_seek(sid, 0, SION_CURRENT_BLK, SION_CURRENT_POS));
+    CHECK(sion_bytes_avail_in_block(sid) == 0 && sion_feof(sid) == 1);
+    CHECK(sion_close(sid));
+}
+
 static void ask_about_everything(void) {
     int ntasks, maxblocks, block, blocks, size, files, main_version, sub, patch, format;
     sion_int64 skip, table, at;
@@ -212,6 +228,7 @@ int main(void) {
     write_with_stdio();
     read_with_stdio();
     read_one_task();
+    read_tasks_in_turn();
     ask_about_everything();
     posix_has_descriptors_and_no_streams();
     outputs_are_allocated_or_filled();

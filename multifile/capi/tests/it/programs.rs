@@ -89,6 +89,15 @@ fn a_group_in_c_opens_and_closes() {
     }
 }
 
+/// Random calls, through the library and through stdio; a failure names its seed.
+#[test]
+fn random_calls_do_what_a_program_expects() {
+    let folder = TempDir::new().unwrap();
+    for seed in 0..100 {
+        check(program("model", Build::Sanitized, &folder).arg(seed.to_string()));
+    }
+}
+
 #[test]
 fn the_class_writes_and_reads() {
     let folder = TempDir::new().unwrap();
