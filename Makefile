@@ -12,6 +12,9 @@ MODELLED := -p executor -p shm
 PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
+# Names under which kakehi is SIONlib's tools.
+SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
+
 .PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall clean
 
 build:
@@ -70,6 +73,7 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
+	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
@@ -80,6 +84,7 @@ install-mpi:
 uninstall:
 	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh --remove $(PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
+	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 

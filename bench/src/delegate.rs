@@ -18,13 +18,9 @@ mod programs;
 mod sides;
 
 use std::{
-    fs,
-    io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-
-use anyhow::Context as _;
 
 use self::{
     places::Places,
@@ -52,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Folder for the files that are written and read.
-    #[arg(long, value_name = "DIR", default_value = ".", value_parser = folder)]
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
     /// Also writes the JSON to results/DATE-MACHINE/delegate.json below the current folder.
     #[arg(long)]
@@ -113,25 +109,5 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     bench.programs(&mut report, park);
     bench.cells(&mut report, park, &cells::under_a_parking_daemon());
     drop(bench);
-    print(args, &report)
-}
-
-/// The absolute path of a folder that is there.
-fn folder(text: &str) -> io::Result<PathBuf> {
-    let path = Path::new(text).canonicalize()?;
-    if path.is_dir() { Ok(path) } else { Err(ErrorKind::NotADirectory.into()) }
-}
-
-fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let json = serde_json::to_string_pretty(report)? + "\n";
-    if args.save {
-        let folder = Path::new("results").join(report.machine.folder());
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("delegate.json"), &json)?;
-    }
-    let text = if args.json { json } else { report.to_string() };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
-        _ => Ok(()),
-    }
+    report.publish(args.json, args.save)
 }

@@ -11,6 +11,7 @@ mod report;
 mod side;
 mod spread;
 mod stream;
+mod tasks;
 mod worker;
 
 use std::{
@@ -31,6 +32,9 @@ struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Bench {
     Delegate(delegate::Args),
+    Tasks(tasks::Args),
+    #[command(hide = true)]
+    Activate(tasks::activate::Args),
     #[command(hide = true)]
     Worker(worker::Args),
 }
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
 fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
+        Bench::Tasks(args) => tasks::tasks(args),
+        Bench::Activate(args) => tasks::activate::activate(args),
         Bench::Worker(args) => worker::work(args),
     }
 }

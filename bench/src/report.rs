@@ -1,7 +1,12 @@
 //! What a bench found: the JSON document all benches share, and a table of the same.
 
-use std::fmt;
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind, Write as _},
+    path::Path,
+};
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{machine::Machine, spread::Spread};
@@ -24,7 +29,8 @@ pub(crate) enum Row {
     Skipped { case: String, skipped: String },
 }
 
-/// Native time by our time, over all rounds: more than 1 is faster.
+/// One side by the other, over all rounds. Of times it is native time by our time: more than 1 is
+/// faster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ratio {
     pub(crate) name: String,
@@ -64,6 +70,22 @@ impl Report {
         }
     }
 
+    /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
+    /// the current folder.
+    pub(crate) fn publish(&self, as_json: bool, save: bool) -> anyhow::Result<()> {
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        if save {
+            let folder = Path::new("results").join(self.machine.folder());
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(self.bench).with_extension("json"), &json)?;
+        }
+        let text = if as_json { json } else { self.to_string() };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
+            _ => Ok(()),
+        }
+    }
+
     fn has_skipped(&self, name: &str) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Skipped { case, .. } if case == name))
     }
@@ -92,7 +114,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.ratios.is_empty() {
-            writeln!(f, "\nnative time / our time")?;
+            writeln!(f, "\nratios")?;
         }
         for Ratio { name, median, min, max } in &self.ratios {
             writeln!(f, "{name:width$} {median:>10.2} {min:>10.2} {max:>10.2}")?;
