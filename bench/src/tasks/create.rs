@@ -35,7 +35,7 @@ pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effor
 fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let rounds = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     for (name, place) in places.all() {
-        let times = place.and_then(|place| effort.alternate(rounds, || round(place, count)));
+        let times = place.and_then(|place| effort.alternate(rounds, |_| round(place, count)));
         let [files, multifile, ratio] = spreads(&times);
         report.row(format!("create/{count}/{name}/files"), "ms", files);
         report.row(format!("create/{count}/{name}/multifile"), "ms", multifile);

@@ -51,16 +51,22 @@ pub(crate) struct Shape {
     #[arg(long, value_name = "SIZE")]
     pub(crate) fs_block: Option<Size>,
     /// Physical files to spread the tasks over.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,
 }
 
 impl Shape {
+    /// Physical files that so many tasks get: none is empty.
+    pub(crate) fn file_count(self, tasks: usize) -> usize {
+        tasks.clamp(1, self.files as usize)
+    }
+
     /// The options for a multifile of this shape that will be called `path`.
     pub(crate) fn options(self, path: &Path) -> Result<Options, Failure> {
         let fs_block_len = self.fs_block.map(|Size(len)| {
-            let len = u32::try_from(len).ok().filter(|len| (1..=1 << 31).contains(len));
-            let why = "a file-system block has 1 byte to 2GiB";
+            let len = u32::try_from(len).ok().filter(|len| (1..1 << 31).contains(len));
+            let why = "a file-system block has 1 byte at least and less than 2GiB";
             len.ok_or_else(|| Failure::usage("--fs-block", why, "name another size"))
         });
         Ok(Options {
@@ -79,7 +85,8 @@ pub(crate) fn defrag(args: &Args) -> Result<(), Failure> {
     let name = args.output.display().to_string();
     if args.json {
         return output::print_json(&json!({
-            "file": name, "physical_files": args.shape.files, "tasks": tasks, "bytes": bytes,
+            "file": name, "physical_files": args.shape.file_count(tasks),
+            "tasks": tasks, "bytes": bytes,
         }));
     }
     output::print(&format!("{name}: {tasks} tasks, {}\n", Size(bytes).approximate()))

@@ -74,7 +74,8 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
     let (count, bytes, name) = (tasks.len(), lens.iter().sum(), args.output.display().to_string());
     if args.json {
         return output::print_json(&json!({
-            "file": name, "physical_files": args.shape.files, "tasks": count, "bytes": bytes,
+            "file": name, "physical_files": args.shape.file_count(count),
+            "tasks": count, "bytes": bytes,
         }));
     }
     output::print(&format!("{name}: {count} tasks, {}\n", Size(bytes).approximate()))

@@ -53,7 +53,8 @@ pub(crate) struct Args {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Naming {
     /// Digits of the number.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=20))]
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
     pub(crate) digits: u8,
     /// Numbers by global rank, not by task.
     #[arg(long)]

@@ -1,5 +1,5 @@
-//! The command line as SIONlib's tools read it: an option is one letter behind a dash, its value the
-//! next argument, and the last arguments are names whatever they look like.
+//! The command line as SIONlib's tools read it: an option is one letter behind a dash, its value
+//! the next argument, and the last arguments are names whatever they look like.
 
 use std::{
     collections::HashMap,

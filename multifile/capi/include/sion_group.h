@@ -10,7 +10,8 @@
  *    call of this library (open, close, reinit, coll_fwrite), by the thread that made that call.
  *  - A table handed to sion_group_paropen or sion_group_paropen_mapped is copied and belongs to
  *    the library from then on: `release` is called exactly once, after the last operation, when
- *    the open failed or the handle was closed. MPI: duplicate the communicator before, free it there.
+ *    the open failed or the handle was closed. MPI: duplicate the communicator before the call and
+ *    free it there.
  *  - No operation may call back into this library.
  */
 #ifndef SION_GROUP_H
@@ -31,9 +32,9 @@ struct sion_group {
     void *context;
     int rank;
     int size;
-    /* Root: all[r * len .. (r + 1) * len] = mine of rank r. Elsewhere `all` is not to be touched. */
+    /* Root: all[r * len .. (r + 1) * len] = mine of rank r. Elsewhere `all` is left alone. */
     int (*gather)(void *context, const void *mine, void *all, size_t len);
-    /* mine of rank r = root's all[r * len .. (r + 1) * len]. Elsewhere `all` is not to be touched. */
+    /* mine of rank r = root's all[r * len .. (r + 1) * len]. Elsewhere `all` is left alone. */
     int (*scatter)(void *context, const void *all, void *mine, size_t len);
     /* bytes of every rank = bytes of the root. */
     int (*broadcast)(void *context, void *bytes, size_t len);
@@ -41,14 +42,15 @@ struct sion_group {
     int (*barrier)(void *context);
     /* Fills `part` with the group of the ranks whose tasks are in file `filenumber`, this rank
      * being `lrank` of `lsize` there; part->release belongs to it as above. Collective. Only called
-     * to open a set of several files in mode "collectivemerge". May be NULL: then that is refused. */
+     * to open a set of several files in mode "collectivemerge"; if it is NULL, that is refused. */
     int (*split)(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
     /* May be NULL. */
     void (*release)(void *context);
 };
 
-/* Where this rank's task goes when writing, where it was found when reading. */
+/* Where this rank's task goes when writing, where its first was found when reading: lrank -1 when
+ * it has none, lsize always -1. */
 typedef struct {
     int filenumber;
     int numfiles;

@@ -9,7 +9,8 @@
 macro_rules! export {
     ($(
         $(#[$meta:meta])*
-        $vis:vis fn $name:ident $(| $flavour:literal)? ($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, or $failed:expr; $body:block
+        $vis:vis fn $name:ident $(| $flavour:literal)? ($($arg:ident: $ty:ty),* $(,)?)
+            -> $ret:ty, or $failed:expr; $body:block
     )*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]

@@ -305,7 +305,7 @@ export! {
         // Absent or wrong, they are refused by all ranks together.
         // SAFETY: pointers are null or valid, here and below.
         let int = |at: *const c_int| unsafe { take(at, "") }.unwrap_or(-1);
-        let mut place = Place {
+        let asked = || Place {
             file: int(filenumber),
             file_count: int(numfiles),
             local_rank: int(lrank),
@@ -313,7 +313,8 @@ export! {
         };
         let answer = Answer { chunksize, fsblksize, globalrank: null_mut(), fileptr, newfname };
         // SAFETY: as above.
-        let open = unsafe { parallel::open(ranks, files, (fname, file_mode), &mut place, &answer) }?;
+        let (open, place) =
+            unsafe { parallel::open(ranks, files, (fname, file_mode), asked, &answer) }?;
         if !open.writes() {
             answer! {
                 filenumber => place.file,

@@ -1,7 +1,7 @@
 //! Where everything is: tables of the whole multifile and positions of its tasks.
 //!
-//! Arrays belong to the handle; what the program was given stays valid until the handle is closed or
-//! the same question is asked again.
+//! Arrays belong to the handle; what the program was given stays valid until the handle is closed
+//! or the same question is asked again.
 
 use std::{ffi::c_int, ptr::null_mut};
 

@@ -31,7 +31,8 @@ pub(crate) struct Mapped {
 ///
 /// # Safety
 ///
-/// All pointers are null or valid, names are C strings; arrays are null or as long as `*nlocaltasks` says.
+/// All pointers are null or valid, names are C strings; arrays are null or as long as
+/// `*nlocaltasks` says.
 pub(crate) unsafe fn open(
     ranks: Ranks,
     files: Files,

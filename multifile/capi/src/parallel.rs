@@ -61,7 +61,8 @@ pub(crate) unsafe fn names(
     Ok((path, mode))
 }
 
-/// Opens a multifile for one task of each rank.
+/// Opens a multifile for one task of each rank, and says where that is. Only who writes is asked
+/// for a `place`, and looked at what the answers point to.
 ///
 /// # Safety
 ///
@@ -70,21 +71,22 @@ pub(crate) unsafe fn open(
     ranks: Ranks,
     files: Files,
     strings: (*const c_char, *const c_char),
-    place: &mut Place,
+    place: impl FnOnce() -> Place,
     answer: &Answer,
-) -> Result<Open> {
+) -> Result<(Open, Place)> {
     // SAFETY: the caller's promise.
     let (path, mode) = unsafe { names(strings) }?;
-    // SAFETY: the caller's promise.
-    let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
-    // SAFETY: the caller's promise.
-    let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
-    // Absent or negative, it becomes one that is too large, which all ranks refuse together.
-    let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
-    let mut open = if mode.write == Some(true) {
-        write(ranks, files, (path, mode), (*place, chunk_len, fs_block_len))?
+    let (mut open, place) = if mode.write == Some(true) {
+        // SAFETY: the caller's promise.
+        let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
+        // SAFETY: the caller's promise.
+        let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
+        // Absent or negative, it becomes one that is too large, which all ranks refuse together.
+        let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
+        let place = place();
+        (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len))?, place)
     } else {
-        read(ranks, files, (path, mode), place)?
+        read(ranks, files, (path, mode))?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
     answer! { answer.fsblksize => block_len }
@@ -102,7 +104,7 @@ pub(crate) unsafe fn open(
         let name = new_text(team.files.physical_name(&team.path, number).as_os_str().as_bytes())?;
         answer! { answer.newfname => name }
     }
-    Ok(open)
+    Ok((open, place))
 }
 
 /// File-system block size, the stored chunk size when reading, and the global rank.
@@ -168,24 +170,22 @@ fn merging(ranks: &Ranks, options: &Options, place: Place) -> Result<Option<Merg
     }
 }
 
-fn read(
-    ranks: Ranks,
-    files: Files,
-    (path, mode): (PathBuf, Mode),
-    place: &mut Place,
-) -> Result<Open> {
+fn read(ranks: Ranks, files: Files, (path, mode): (PathBuf, Mode)) -> Result<(Open, Place)> {
     let reader = match mode.buddies {
         Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels)?,
         None => ParReader::open(&ranks, &files, &path)?,
     };
     let first = reader.tasks().first().map(|local| local.task);
-    place.file = first.map_or(0, |task| count(task.file));
-    place.local_rank = first.map_or(-1, |task| count(task.local_rank));
-    place.file_count = count(reader.set().file_count);
+    let place = Place {
+        file: first.map_or(0, |task| count(task.file)),
+        file_count: count(reader.set().file_count),
+        local_rank: first.map_or(-1, |task| count(task.local_rank)),
+        local_size: -1,
+    };
     let body = Body::Read(Box::new(Reading::own(&reader, Kind::Parallel)));
     let mut open = Open::new(Kind::Parallel, mode, body);
     open.team = Some(Team { ranks, merging: None, files, path, options: None });
-    Ok(open)
+    Ok((open, place))
 }
 
 /// Closes a handle that was opened in parallel, together with all ranks.
@@ -266,11 +266,11 @@ export! {
         let ranks = unsafe { Ranks::new(group) }?;
         let nowhere = Place { file: -1, file_count: 0, local_rank: -1, local_size: 0 };
         // SAFETY: as above.
-        let mut at = unsafe { take(place, "") }.unwrap_or(nowhere);
+        let asked = || unsafe { take(place, "") }.unwrap_or(nowhere);
         let answer = Answer { chunksize, fsblksize, globalrank, fileptr, newfname };
         let files = Files::default();
         // SAFETY: as above.
-        let open = unsafe { open(ranks, files, (fname, file_mode), &mut at, &answer) }?;
+        let (open, at) = unsafe { open(ranks, files, (fname, file_mode), asked, &answer) }?;
         answer! { place => at }
         table::insert(open)
     }

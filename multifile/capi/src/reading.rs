@@ -245,7 +245,8 @@ impl Reading {
         Ok(false)
     }
 
-    /// Makes task `index` the current one. The program's stream follows with [`place`](Self::place).
+    /// Makes task `index` the current one. The program's stream follows with
+    /// [`place`](Self::place).
     pub(crate) fn select(&mut self, index: usize) -> Result<()> {
         if index >= self.task_count() {
             return Err(Argument::Task.into());

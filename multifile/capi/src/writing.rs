@@ -38,8 +38,8 @@ impl Writing {
         Self { sink, tasks, current: 0, streams: Streams::default() }
     }
 
-    /// Writes all of `bytes`. What fits a chunk is not split: it goes to the next one if the rest of
-    /// the current one is too small, as SIONlib's readers expect.
+    /// Writes all of `bytes`. What fits a chunk is not split: it goes to the next one if the rest
+    /// of the current one is too small, as SIONlib's readers expect.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let len = u64::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
         if len <= self.task()?.fill().place().chunk_len {

@@ -484,11 +484,13 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"e1", e1},   {"e2", e2},   {"e3", e3},   {"e4", e4},   {"e5", e5},   {"e6", e6},
-               {"e7", e7},   {"e8", e8},   {"e9", e9},   {"e10", e10}, {"e12", e12}, {"e13", e13},
-               {"e14", e14}, {"e15", e15}, {"e16", e16}, {"e17", e17}, {"e18", e18}, {"e20", e20},
-               {"e21", e21}, {"e22", e22}, {"e23", e23}, {"e24", e24}, {"e27", e27}, {"e28", e28}, {"e29", e29},
-               {"unclosed", unclosed}, {"full", full}, {"full_stream", full_stream}};
+    } all[] = {
+        {"e1", e1}, {"e2", e2}, {"e3", e3}, {"e4", e4}, {"e5", e5}, {"e6", e6}, {"e7", e7},
+        {"e8", e8}, {"e9", e9}, {"e10", e10}, {"e12", e12}, {"e13", e13}, {"e14", e14},
+        {"e15", e15}, {"e16", e16}, {"e17", e17}, {"e18", e18}, {"e20", e20}, {"e21", e21},
+        {"e22", e22}, {"e23", e23}, {"e24", e24}, {"e27", e27}, {"e28", e28}, {"e29", e29},
+        {"unclosed", unclosed}, {"full", full}, {"full_stream", full_stream}
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (argc == 2 && strcmp(argv[1], all[i].name) == 0) {
             all[i].run();

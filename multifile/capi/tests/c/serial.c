@@ -1,4 +1,4 @@
-/* The classic patterns of one process: all tasks, one task, through the library and through stdio. */
+/* The classic patterns of one process: all tasks or one, through the library and through stdio. */
 #include "check.h"
 
 enum { TASKS = 3, BLOCKS = 3, PIECE = 700, CHUNK = 1000, FSBLK = 512 };
