@@ -233,18 +233,24 @@ static void fail_to_open(void) {
 }
 
 /* One rank may write little; the others only learn of it when they close. */
-static void fill_the_disk(void) {
-    int sid = writing("full.sion", "bw", size, 1 << 20, NULL);
+static void fill_the_disk(int stdio) {
+    static unsigned char bytes[1 << 19];
+    FILE *fp = NULL;
+    int sid = writing("full.sion", "bw", size, 1 << 20, stdio ? &fp : NULL);
     CHECK(sid >= 0);
     if (me == 1) {
         struct rlimit limit = {100000, 100000};
         signal(SIGXFSZ, SIG_IGN);
         CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     }
-    static unsigned char bytes[1 << 19];
-    size_t n = sion_fwrite(bytes, 1, sizeof bytes, sid);
-    CHECK(me == 1 ? n == 0 && sion_last_error() == SION_ERR_IO : n == sizeof bytes);
-    failed_alike(sion_parclose_mpi(sid), SION_ERR_POISONED, 1);
+    if (stdio) {
+        CHECK(sion_ensure_free_space(sid, sizeof bytes));
+        CHECK((fwrite(bytes, 1, sizeof bytes, fp) == sizeof bytes && fflush(fp) == 0) == (me != 1));
+    } else {
+        size_t n = sion_fwrite(bytes, 1, sizeof bytes, sid);
+        CHECK(me == 1 ? n == 0 && sion_last_error() == SION_ERR_IO : n == sizeof bytes);
+    }
+    failed_alike(sion_parclose_mpi(sid), stdio ? SION_ERR_IO : SION_ERR_POISONED, 1);
 }
 
 /* The last rank dies before closing; the launcher ends the others. */
@@ -344,7 +350,9 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "fail_to_open") == 0)
         fail_to_open();
     else if (strcmp(what, "fill_the_disk") == 0)
-        fill_the_disk();
+        fill_the_disk(0);
+    else if (strcmp(what, "fill_the_disk_with_stdio") == 0)
+        fill_the_disk(1);
     else if (strcmp(what, "be_killed") == 0)
         be_killed();
     else if (strcmp(what, "unpack") == 0)

@@ -109,9 +109,11 @@ fn what_fails_on_one_rank_at_opening_fails_on_all_alike() {
 #[test]
 fn a_full_disk_on_one_rank_fails_closing_on_all_alike() {
     with_each_mpi(|mpi| {
-        let folder = run(mpi, Link::Sanitized, &[(3, "fill_the_disk")]);
-        let repair = Repair::examine(&Disk::in_folder(folder.path()), Path::new("full.sion"));
-        assert!(repair.unwrap().needed());
+        for how in ["fill_the_disk", "fill_the_disk_with_stdio"] {
+            let folder = run(mpi, Link::Sanitized, &[(3, how)]);
+            let repair = Repair::examine(&Disk::in_folder(folder.path()), Path::new("full.sion"));
+            assert!(repair.unwrap().needed());
+        }
     });
 }
 
