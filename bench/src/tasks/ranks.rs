@@ -174,7 +174,7 @@ impl Program {
         let files = place.path("ranks");
         fs::create_dir(&files)?;
         let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", DEADLINE, "mpirun", "-n", &job.ranks.to_string()]);
+        command.args(["--kill-after=10", DEADLINE, "mpirun", "-n", &job.ranks.to_string()]);
         command.arg(self.folder.path().join("tasks")).arg(job.what).arg(&files);
         command.arg(rounds.to_string()).arg(job.number.to_string());
         // For Open MPI; the other needs nothing.

@@ -26,19 +26,16 @@ typedef struct {
 } comm_card;
 
 /* Fortran's name of a communicator is an integer in every MPI, and fits a pointer. */
-static inline void *comm_context(MPI_Comm comm)
-{
+static inline void *comm_context(MPI_Comm comm) {
     return (void *)(intptr_t)MPI_Comm_c2f(comm);
 }
 
-static inline MPI_Comm comm_of(void *context)
-{
+static inline MPI_Comm comm_of(void *context) {
     return MPI_Comm_f2c((MPI_Fint)(intptr_t)context);
 }
 
 /* Whether the mode string asks to write: as in the core, "w" wins over "r". */
-static inline int mode_writes(const char *mode)
-{
+static inline int mode_writes(const char *mode) {
     while (mode != NULL) {
         size_t len = strcspn(mode, ",=");
         if ((len == 1 && *mode == 'w') ||
@@ -51,8 +48,7 @@ static inline int mode_writes(const char *mode)
 }
 
 /* The lowest rank in `global` of the processes of `*local`, without communication. */
-static inline int comm_leader(MPI_Comm global, const MPI_Comm *local)
-{
+static inline int comm_leader(MPI_Comm global, const MPI_Comm *local) {
     if (local == NULL || *local == MPI_COMM_NULL)
         return -1;
     int size, leader = -1;
@@ -72,8 +68,7 @@ static inline int comm_leader(MPI_Comm global, const MPI_Comm *local)
 }
 
 /* The cards of all processes in the order of their ranks, for the caller to free. Collective. */
-static inline comm_card *comm_cards(MPI_Comm comm, comm_card mine, int size)
-{
+static inline comm_card *comm_cards(MPI_Comm comm, comm_card mine, int size) {
     comm_card *cards = malloc((size_t)size * sizeof *cards);
     /* A process without eight bytes for each other one can neither take part nor say so. */
     if (cards == NULL || MPI_Allgather(&mine, 2, MPI_INT, cards, 2, MPI_INT, comm) != MPI_SUCCESS)
@@ -83,8 +78,7 @@ static inline comm_card *comm_cards(MPI_Comm comm, comm_card mine, int size)
 
 /* One file for each local communicator, numbered in the order of their leaders. */
 static inline sion_group_place comm_place(const comm_card *cards, int rank, int size,
-                                          const MPI_Comm *local)
-{
+                                          const MPI_Comm *local) {
     sion_group_place place = {0, 0, 0, 0};
     for (int i = 0; i < size; i++) {
         if (cards[i].leader < 0)

@@ -33,8 +33,7 @@
 
 /* A C string without the blanks that fill Fortran's up, for the caller to free; NULL without
  * memory, which every open refuses together with the other ranks. */
-static inline char *c_string(const char *text, size_t len)
-{
+static inline char *c_string(const char *text, size_t len) {
     while (len > 0 && text[len - 1] == ' ')
         len--;
     char *string = malloc(len + 1);
@@ -46,8 +45,7 @@ static inline char *c_string(const char *text, size_t len)
 }
 
 /* Fills a Fortran string with a C string, which is freed, and blanks. */
-static inline void fortran_string(char *text, size_t len, char *string)
-{
+static inline void fortran_string(char *text, size_t len, char *string) {
     size_t given = string == NULL ? 0 : strlen(string);
     given = given < len ? given : len;
     memset(text + given, ' ', len - given);

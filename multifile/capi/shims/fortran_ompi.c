@@ -6,8 +6,7 @@
 SUBROUTINE(void, fsion_paropen_ompi,
            (const char *fname, const char *mode, int *nfiles, const MPI_Fint *gcomm,
             const MPI_Fint *lcomm, sion_int64 *chunksize, sion_int32 *fsblksize, int *globalrank,
-            char *newfname, int *sid, size_t fname_len, size_t mode_len, size_t newfname_len))
-{
+            char *newfname, int *sid, size_t fname_len, size_t mode_len, size_t newfname_len)) {
     MPI_Comm local = MPI_Comm_f2c(*lcomm);
     char *name = c_string(fname, fname_len), *how = c_string(mode, mode_len), *created = NULL;
     *sid = sion_paropen_ompi(name, how, nfiles, MPI_Comm_f2c(*gcomm), &local, chunksize, fsblksize,
@@ -17,7 +16,6 @@ SUBROUTINE(void, fsion_paropen_ompi,
     free(how);
 }
 
-SUBROUTINE(void, fsion_parclose_ompi, (const int *sid, int *ierr))
-{
+SUBROUTINE(void, fsion_parclose_ompi, (const int *sid, int *ierr)) {
     *ierr = sion_parclose_ompi(*sid);
 }

@@ -12,36 +12,31 @@
 #include "sion.h"
 #include "sion_mpi.h"
 
-static int gather(void *context, const void *mine, void *all, size_t len)
-{
+static int gather(void *context, const void *mine, void *all, size_t len) {
     if (len > INT_MAX)
         return MPI_ERR_COUNT;
     int count = (int)len;
     return MPI_Gather(mine, count, MPI_BYTE, all, count, MPI_BYTE, 0, comm_of(context));
 }
 
-static int scatter(void *context, const void *all, void *mine, size_t len)
-{
+static int scatter(void *context, const void *all, void *mine, size_t len) {
     if (len > INT_MAX)
         return MPI_ERR_COUNT;
     int count = (int)len;
     return MPI_Scatter(all, count, MPI_BYTE, mine, count, MPI_BYTE, 0, comm_of(context));
 }
 
-static int broadcast(void *context, void *bytes, size_t len)
-{
+static int broadcast(void *context, void *bytes, size_t len) {
     if (len > INT_MAX)
         return MPI_ERR_COUNT;
     return MPI_Bcast(bytes, (int)len, MPI_BYTE, 0, comm_of(context));
 }
 
-static int barrier(void *context)
-{
+static int barrier(void *context) {
     return MPI_Barrier(comm_of(context));
 }
 
-static void release_part(void *context)
-{
+static void release_part(void *context) {
     MPI_Comm comm = comm_of(context);
     MPI_Comm_free(&comm);
 }
@@ -49,8 +44,7 @@ static void release_part(void *context)
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
 
-static sion_group group_of(MPI_Comm comm)
-{
+static sion_group group_of(MPI_Comm comm) {
     sion_group group = {
         .context = comm_context(comm),
         .gather = gather,
@@ -65,8 +59,7 @@ static sion_group group_of(MPI_Comm comm)
 }
 
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
-                 sion_group *part)
-{
+                 sion_group *part) {
     (void)numfiles, (void)lsize;
     MPI_Comm comm;
     int code = MPI_Comm_split(comm_of(context), filenumber, lrank, &comm);
@@ -78,8 +71,7 @@ static int split(void *context, int filenumber, int numfiles, int lrank, int lsi
 }
 
 /* Where this process writes: in one of *files files, or in the one of its local communicator. */
-static sion_group_place place_of(const sion_group *group, int files, const MPI_Comm *local)
-{
+static sion_group_place place_of(const sion_group *group, int files, const MPI_Comm *local) {
     if (files > 0)
         return sion_group_cut(group->rank, group->size, files);
     MPI_Comm comm = comm_of(group->context);
@@ -91,8 +83,7 @@ static sion_group_place place_of(const sion_group *group, int files, const MPI_C
 
 int sion_paropen_mpi(const char *fname, const char *file_mode, int *numFiles, MPI_Comm gComm,
                      const MPI_Comm *lComm, sion_int64 *chunksize, sion_int32 *fsblksize,
-                     int *globalrank, FILE **fileptr, char **newfname)
-{
+                     int *globalrank, FILE **fileptr, char **newfname) {
     sion_group group = group_of(gComm);
     sion_group_place place = NO_PLACE;
     if (mode_writes(file_mode) && numFiles != NULL)
@@ -104,47 +95,40 @@ int sion_paropen_mpi(const char *fname, const char *file_mode, int *numFiles, MP
     return sid;
 }
 
-int sion_parclose_mpi(int sid)
-{
+int sion_parclose_mpi(int sid) {
     return sion_group_parclose(sid);
 }
 
-int sion_parreinit_mpi(int sid, sion_int64 chunksize)
-{
+int sion_parreinit_mpi(int sid, sion_int64 chunksize) {
     return sion_group_parreinit(sid, chunksize);
 }
 
 int sion_paropen_mapped_mpi(const char *fname, const char *file_mode, int *numFiles,
                             MPI_Comm gComm, int *nlocaltasks, int **globalranks,
                             sion_int64 **chunksizes, int **mapping_filenrs,
-                            int **mapping_lranks, sion_int32 *fsblksize, FILE **fileptr)
-{
+                            int **mapping_lranks, sion_int32 *fsblksize, FILE **fileptr) {
     sion_group group = group_of(gComm);
     return sion_group_paropen_mapped(&group, fname, file_mode, numFiles, nlocaltasks, globalranks,
                                      chunksizes, mapping_filenrs, mapping_lranks, fsblksize,
                                      fileptr);
 }
 
-int sion_parclose_mapped_mpi(int sid)
-{
+int sion_parclose_mapped_mpi(int sid) {
     return sion_group_parclose(sid);
 }
 
-size_t sion_coll_fwrite_mpi(const void *data, size_t size, size_t nitems, int sid)
-{
+size_t sion_coll_fwrite_mpi(const void *data, size_t size, size_t nitems, int sid) {
     return sion_coll_fwrite(data, size, nitems, sid);
 }
 
-size_t sion_coll_fread_mpi(void *data, size_t size, size_t nitems, int sid)
-{
+size_t sion_coll_fread_mpi(void *data, size_t size, size_t nitems, int sid) {
     return sion_coll_fread(data, size, nitems, sid);
 }
 
 /* The two oldest forms; their `newfname` was never filled. */
 int sion_paropen_multi_mpi(const char *fname, const char *file_mode, int *numFiles,
                            MPI_Comm gComm, const MPI_Comm *lComm, sion_int64 *chunksize,
-                           sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char *newfname)
-{
+                           sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char *newfname) {
     (void)newfname;
     return sion_paropen_mpi(fname, file_mode, numFiles, gComm, lComm, chunksize, fsblksize,
                             globalrank, fileptr, NULL);
@@ -152,8 +136,7 @@ int sion_paropen_multi_mpi(const char *fname, const char *file_mode, int *numFil
 
 int sion_paropen_comms_mpi(const char *fname, const char *file_mode, int *numFiles,
                            MPI_Comm gComm, MPI_Comm lComm, sion_int64 *chunksize,
-                           sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char *newfname)
-{
+                           sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char *newfname) {
     int files = 0;
     int sid = sion_paropen_multi_mpi(fname, file_mode, &files, gComm, &lComm, chunksize, fsblksize,
                                      globalrank, fileptr, newfname);
@@ -171,8 +154,7 @@ struct sion_file_check_par_args_mpi {
 
 sion_file_check_par_args_mpi *sion_file_check_par_args_init_mpi(const char *file_mode,
                                                                 MPI_Comm gComm, int numfiles,
-                                                                MPI_Comm lComm)
-{
+                                                                MPI_Comm lComm) {
     sion_file_check_par_args_mpi *args;
     if (file_mode == NULL || (args = malloc(sizeof *args + strlen(file_mode) + 1)) == NULL)
         return NULL;
@@ -183,14 +165,12 @@ sion_file_check_par_args_mpi *sion_file_check_par_args_init_mpi(const char *file
     return args;
 }
 
-int sion_file_check_par_args_free_mpi(sion_file_check_par_args_mpi *args)
-{
+int sion_file_check_par_args_free_mpi(sion_file_check_par_args_mpi *args) {
     free(args);
     return SION_SUCCESS;
 }
 
-int sion_file_check_par_cb_mpi(const char *fname, void *args)
-{
+int sion_file_check_par_cb_mpi(const char *fname, void *args) {
     sion_file_check_par_args_mpi *check = args;
     if (check == NULL || mode_writes(check->mode))
         return SION_NOT_SUCCESS;

@@ -6,8 +6,7 @@
 #include "sion_omp.h"
 #include "team.h"
 
-static int gather(void *context, const void *mine, void *all, size_t len)
-{
+static int gather(void *context, const void *mine, void *all, size_t len) {
     member *self = context;
     if (!team_is_here(self))
         return TEAM_DIFFERS;
@@ -18,8 +17,7 @@ static int gather(void *context, const void *mine, void *all, size_t len)
     return 0;
 }
 
-static int scatter(void *context, const void *all, void *mine, size_t len)
-{
+static int scatter(void *context, const void *all, void *mine, size_t len) {
     member *self = context;
     if (!team_is_here(self))
         return TEAM_DIFFERS;
@@ -29,8 +27,7 @@ static int scatter(void *context, const void *all, void *mine, size_t len)
     return 0;
 }
 
-static int broadcast(void *context, void *bytes, size_t len)
-{
+static int broadcast(void *context, void *bytes, size_t len) {
     member *self = context;
     if (!team_is_here(self))
         return TEAM_DIFFERS;
@@ -41,24 +38,21 @@ static int broadcast(void *context, void *bytes, size_t len)
     return 0;
 }
 
-static int barrier(void *context)
-{
+static int barrier(void *context) {
     if (!team_is_here(context))
         return TEAM_DIFFERS;
     team_done();
     return 0;
 }
 
-static void release(void *context)
-{
+static void release(void *context) {
     member *self = context;
     if (team_leave(self))
         free(self->team);
 }
 
 int sion_paropen_omp(const char *fname, const char *file_mode, sion_int64 *chunksize,
-                     sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char **newfname)
-{
+                     sion_int32 *fsblksize, int *globalrank, FILE **fileptr, char **newfname) {
     team *here = team_meet(0);
     if (here == NULL)
         return -1;
@@ -78,8 +72,7 @@ int sion_paropen_omp(const char *fname, const char *file_mode, sion_int64 *chunk
                               fileptr, newfname);
 }
 
-int sion_parclose_omp(int sid)
-{
+int sion_parclose_omp(int sid) {
     return team_agrees(team_owns(sid)) ? sion_group_parclose(sid) : 0;
 }
 

@@ -22,14 +22,12 @@ typedef struct {
     size_t room_len;
 } process;
 
-static process *process_of(const team *here)
-{
+static process *process_of(const team *here) {
     return here->shared;
 }
 
 /* Room for `len` bytes of each thread. A process without it can neither take part nor say so. */
-static char *room(const team *here, size_t len)
-{
+static char *room(const team *here, size_t len) {
     process *own = process_of(here);
     size_t all = (size_t)here->size * len + 1; /* never nothing */
     if (all > own->room_len) {
@@ -42,13 +40,11 @@ static char *room(const team *here, size_t len)
     return own->room;
 }
 
-static int fits(const team *here, size_t len)
-{
+static int fits(const team *here, size_t len) {
     return len <= INT_MAX / (size_t)here->size;
 }
 
-static int gather(void *context, const void *mine, void *all, size_t len)
-{
+static int gather(void *context, const void *mine, void *all, size_t len) {
     member *self = context;
     team *here = self->team;
     if (!team_is_here(self) || !fits(here, len))
@@ -66,8 +62,7 @@ static int gather(void *context, const void *mine, void *all, size_t len)
     return here->code;
 }
 
-static int scatter(void *context, const void *all, void *mine, size_t len)
-{
+static int scatter(void *context, const void *all, void *mine, size_t len) {
     member *self = context;
     team *here = self->team;
     if (!team_is_here(self) || !fits(here, len))
@@ -85,8 +80,7 @@ static int scatter(void *context, const void *all, void *mine, size_t len)
     return code;
 }
 
-static int broadcast(void *context, void *bytes, size_t len)
-{
+static int broadcast(void *context, void *bytes, size_t len) {
     member *self = context;
     team *here = self->team;
     if (!team_is_here(self) || len > INT_MAX)
@@ -101,8 +95,7 @@ static int broadcast(void *context, void *bytes, size_t len)
     return here->code;
 }
 
-static int barrier(void *context)
-{
+static int barrier(void *context) {
     member *self = context;
     if (!team_is_here(self))
         return TEAM_DIFFERS;
@@ -113,8 +106,7 @@ static int barrier(void *context)
     return self->team->code;
 }
 
-static void release(void *context)
-{
+static void release(void *context) {
     member *self = context;
     if (team_leave(self)) {
         free(process_of(self->team)->room);
@@ -124,8 +116,7 @@ static void release(void *context)
 
 /* MPI wants its calls on the first thread: its handle's release frees the communicator, the last
  * one's the team. */
-static void release_part(void *context)
-{
+static void release_part(void *context) {
     member *self = context;
     if (self->rank == 0)
         MPI_Comm_free(&process_of(self->team)->comm);
@@ -135,8 +126,7 @@ static void release_part(void *context)
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
 
-static sion_group group_of(team *here, int thread)
-{
+static sion_group group_of(team *here, int thread) {
     const process *own = process_of(here);
     return (sion_group){
         .context = &here->members[thread],
@@ -152,16 +142,14 @@ static sion_group group_of(team *here, int thread)
 }
 
 /* A process without this little memory can neither take part nor say so. */
-static team *meet(MPI_Comm comm)
-{
+static team *meet(MPI_Comm comm) {
     team *here = team_meet(sizeof(process));
     if (here == NULL && omp_get_thread_num() == 0)
         MPI_Abort(comm, 1);
     return here;
 }
 
-static void join(team *here, MPI_Comm comm)
-{
+static void join(team *here, MPI_Comm comm) {
     process *own = process_of(here);
     own->comm = comm;
     MPI_Comm_rank(comm, &own->process);
@@ -170,8 +158,7 @@ static void join(team *here, MPI_Comm comm)
 
 /* All threads of a process write the same file. */
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
-                 sion_group *part)
-{
+                 sion_group *part) {
     (void)numfiles, (void)lsize;
     member *self = context;
     MPI_Comm all = process_of(self->team)->comm, comm;
@@ -195,8 +182,7 @@ static int split(void *context, int filenumber, int numfiles, int lrank, int lsi
 /* What the first thread of each process does before the open: agree on the number of threads, and
  * find the process's place when writing. */
 static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm global,
-                    const MPI_Comm *local)
-{
+                    const MPI_Comm *local) {
     process *own = process_of(here);
     join(here, global);
     int by_local = mode_writes(file_mode) && numfiles <= 0;
@@ -212,8 +198,7 @@ static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm gl
 
 int sion_paropen_ompi(const char *fname, const char *file_mode, int *numFiles, MPI_Comm gComm,
                       const MPI_Comm *lComm, sion_int64 *chunksize, sion_int32 *fsblksize,
-                      int *globalrank, FILE **fileptr, char **newfname)
-{
+                      int *globalrank, FILE **fileptr, char **newfname) {
     int thread = omp_get_thread_num();
     team *here = meet(gComm);
     if (here == NULL)
@@ -237,8 +222,7 @@ int sion_paropen_ompi(const char *fname, const char *file_mode, int *numFiles, M
     return sid;
 }
 
-int sion_parclose_ompi(int sid)
-{
+int sion_parclose_ompi(int sid) {
     return team_agrees(team_owns(sid)) ? sion_group_parclose(sid) : 0;
 }
 

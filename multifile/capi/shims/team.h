@@ -38,8 +38,7 @@ struct team {
 
 /* Every thread of the region calls this and gets the same team, with `shared_len` zeroed bytes to
  * share; or NULL, all of them. */
-static inline team *team_meet(size_t shared_len)
-{
+static inline team *team_meet(size_t shared_len) {
     team *made;
 #pragma omp single copyprivate(made)
     {
@@ -59,14 +58,12 @@ static inline team *team_meet(size_t shared_len)
 }
 
 /* Lets go of one member; says whether it was the last, which frees the team. */
-static inline int team_leave(member *self)
-{
+static inline int team_leave(member *self) {
     return atomic_fetch_sub(&self->team->holders, 1) == 1;
 }
 
 /* Whether `mine` is true on every thread of the region. */
-static inline int team_agrees(int mine)
-{
+static inline int team_agrees(int mine) {
     atomic_int *against;
 #pragma omp single copyprivate(against)
     against = calloc(1, sizeof *against);
@@ -81,26 +78,23 @@ static inline int team_agrees(int mine)
     return agreed;
 }
 
-/* Whether the handle is this thread's own. */
-static inline int team_owns(int sid)
-{
-    int rank, size;
-    return sion_group_of(sid, &rank, &size) && rank % omp_get_num_threads() == omp_get_thread_num();
+/* Whether the handle can be one of this thread of this team. */
+static inline int team_owns(int sid) {
+    int rank, size, threads = omp_get_num_threads();
+    return sion_group_of(sid, &rank, &size) && size % threads == 0 &&
+           rank % threads == omp_get_thread_num();
 }
 
-static inline int team_is_here(const member *self)
-{
+static inline int team_is_here(const member *self) {
     return omp_get_num_threads() == self->team->size;
 }
 
-static inline void team_hand(member *self, const void *slot)
-{
+static inline void team_hand(member *self, const void *slot) {
     self->slot = (void *)slot;
 #pragma omp barrier
 }
 
-static inline void team_done(void)
-{
+static inline void team_done(void) {
 #pragma omp barrier
 }
 

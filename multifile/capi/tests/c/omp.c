@@ -31,6 +31,19 @@ static void write_and_read(void) {
     free(data);
 }
 
+/* Several files are open at once, and close in another order. */
+static void open_three(void) {
+    int sids[3];
+    const char *names[3] = {"first.sion", "second.sion", "third.sion"};
+    for (int i = 0; i < 3; i++) {
+        sids[i] = opening(names[i], "bw", CHUNK, NULL);
+        CHECK(sids[i] >= 0 && sion_fwrite(names[i], 1, 5, sids[i]) == 5);
+    }
+    CHECK(sion_parclose_omp(sids[1]));
+    for (int i = 0; i < 3; i += 2)
+        CHECK(sion_fwrite("more", 1, 4, sids[i]) == 4 && sion_parclose_omp(sids[i]));
+}
+
 /* What one thread does wrong, all threads are told. */
 static void fail(void) {
     int me = omp_get_thread_num();
@@ -47,12 +60,15 @@ int main(void) {
 #pragma omp parallel num_threads(THREADS)
     {
         write_and_read();
+        open_three();
         fail();
         sids[omp_get_thread_num()] = opening("team.sion", "bw", CHUNK, NULL);
     }
     /* Another number of threads cannot close what a team opened. */
 #pragma omp parallel num_threads(THREADS - 1)
     CHECK(!sion_parclose_omp(sids[omp_get_thread_num()]));
+#pragma omp parallel num_threads(THREADS)
+    CHECK(sion_parclose_omp(sids[omp_get_thread_num()]));
     /* A region that is not parallel is a team of one. */
     int sid = opening("alone.sion", "bw", CHUNK, NULL);
     CHECK(sid >= 0 && sion_fwrite("x", 1, 1, sid) == 1 && sion_parclose_omp(sid));

@@ -38,6 +38,7 @@ fn run_with_mpi(source: Source) {
     });
 }
 
+/// E26 among others: names are trimmed, `wb,posix` writes.
 #[test]
 fn one_process_writes_and_reads_every_type() {
     run(Source { file: "fortran/serial.f90", part: "ser", shims: &["fortran"] });
@@ -49,6 +50,7 @@ fn threads_in_fortran_open_together() {
     run(Source { file: "fortran/omp.f90", part: "omp", shims });
 }
 
+/// E26: the name of the physical file is filled in.
 #[test]
 fn ranks_in_fortran_77_need_no_module() {
     let shims = &["sion_mpi", "fortran_mpi", "fortran"];

@@ -48,7 +48,7 @@ impl Mpi {
     /// `count` ranks of `program` in `folder`, more than there are processors.
     pub(crate) fn ranks(self, count: u32, program: &Path, folder: &TempDir) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", DEADLINE]).arg(self.compiler("mpirun"));
+        command.args(["--kill-after=10", DEADLINE]).arg(self.compiler("mpirun"));
         if self == Self::OpenMpi {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
@@ -63,7 +63,7 @@ impl Mpi {
 /// `program` alone in `folder`, with a deadline.
 pub(crate) fn timed(program: &Path, folder: &TempDir) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", DEADLINE]).arg(program).current_dir(folder.path());
+    command.args(["--kill-after=10", DEADLINE]).arg(program).current_dir(folder.path());
     command
 }
 

@@ -11,6 +11,7 @@ use crate::{
 const OMP: Source = Source { file: "c/omp.c", part: "omp", shims: &["sion_omp"] };
 const HYBRID: Source = Source { file: "c/ompi.c", part: "ompi", shims: &["sion_ompi"] };
 
+/// E23 among others: an open does not disturb what is open.
 #[test]
 fn a_team_of_threads_opens_together_and_fails_together() {
     install(Part::Omp);
@@ -20,6 +21,7 @@ fn a_team_of_threads_opens_together_and_fails_together() {
         check(&mut timed(&program, &folder));
         for task in 0..5 {
             assert_eq!(stream(&folder, "omp.sion", task), pattern(task, 0, 2500));
+            assert_eq!(stream(&folder, "third.sion", task), b"thirdmore");
         }
     }
 }
