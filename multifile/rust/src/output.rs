@@ -127,14 +127,10 @@ impl<S: Storage> Output<S> {
         self.completed(synced, None)
     }
 
-    /// Cuts the file behind `len` bytes. One that ends there is left alone: file systems take
-    /// their time even then.
+    /// Cuts the file behind `len` bytes.
     pub(crate) fn resize(&mut self, len: u64) -> Result<()> {
         self.flush()?;
-        let resized = self.file.size().and_then(|size| match size {
-            _ if size == len => Ok(()),
-            _ => self.file.resize(len),
-        });
+        let resized = self.file.resize(len);
         self.completed(resized, None)
     }
 
