@@ -21,6 +21,8 @@ use crate::{
 
 const PROGRAM: Source = Source { file: "c/mpi.c", part: "mpi", shims: &["sion_mpi"] };
 const CLASSES: Source = Source { file: "c/mpi_classes.cpp", part: "mpi", shims: &["sion_mpi"] };
+const BENCH: Source =
+    Source { file: "../../../bench/mpi/tasks.c", part: "mpi", shims: &["sion_mpi"] };
 /// Longest until the survivors of a dead rank are gone.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -163,6 +165,24 @@ fn all_streams(path: &Path) -> Vec<u8> {
         reader.stream(task).unwrap().read_to_end(&mut bytes).unwrap();
     }
     bytes
+}
+
+/// What `kakehi-bench tasks` compiles; it checks every particle that comes back.
+#[test]
+fn the_program_of_the_bench_does_what_it_measures() {
+    with_each_mpi(|mpi| {
+        let folder = TempDir::new().unwrap();
+        let program = build(BENCH, Some(mpi), Link::Sanitized, &folder);
+        for (what, number, columns) in
+            [("create", "0", 2), ("trace", "300000", 4), ("particles", "5000", 4)]
+        {
+            let mut job = mpi.ranks(3, &program, &folder);
+            let said = check(job.args([what, ".", "2", number])).stdout;
+            let said = String::from_utf8(said).unwrap();
+            let rounds: Vec<_> = said.lines().map(|line| line.split(' ').count()).collect();
+            assert_eq!(rounds, [columns, columns], "{said}");
+        }
+    });
 }
 
 /// Every function that the headers declare and the original's Fortran 77 libraries have, versioned.
