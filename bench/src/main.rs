@@ -3,12 +3,18 @@
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
 mod delegate;
+mod file;
+mod files;
+mod fio;
 mod job;
 mod kakehi;
 mod machine;
+mod meter;
 mod process;
 mod report;
+mod rpc;
 mod side;
+mod speaker;
 mod spread;
 mod stream;
 mod tasks;
@@ -32,11 +38,19 @@ struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Bench {
     Delegate(delegate::Args),
+    File(file::Args),
+    Rpc(rpc::Args),
     Tasks(tasks::Args),
     #[command(hide = true)]
     Activate(tasks::activate::Args),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    FileSide(file::side::Args),
+    #[command(hide = true)]
+    RpcServer(rpc::side::ServerArgs),
+    #[command(hide = true)]
+    RpcClient(rpc::side::ClientArgs),
 }
 
 const FAILURE: u8 = 1;
@@ -63,9 +77,14 @@ fn main() -> ExitCode {
 fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
+        Bench::File(args) => file::file(args),
+        Bench::FileSide(args) => file::side::work(args),
+        Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Activate(args) => tasks::activate::activate(args),
         Bench::Worker(args) => worker::work(args),
+        Bench::RpcServer(args) => rpc::side::serve(args),
+        Bench::RpcClient(args) => rpc::side::send(args),
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags},
+    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
     io::Errno,
 };
 
@@ -27,10 +27,14 @@ use crate::{
 
 /// The daemon's socket in the job's folder.
 const SOCKET: &str = "socket";
+/// The file that starters of daemons lock there.
+const LOCK: &str = "lock";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
+/// Folders that stand for remote ones there.
+const MIRROR: &str = "mirror";
 const NAME_LEN_MAX: usize = 64;
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
@@ -42,6 +46,10 @@ pub(crate) struct Job {
     /// Mode 0700 once [`create`](Self::create) or [`verify`](Self::verify) returned.
     pub(crate) folder: PathBuf,
 }
+
+/// The right to start a job's daemon, or to remove its folder.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held")] File);
 
 impl Job {
     /// The job of this process. Touches no file.
@@ -106,9 +114,48 @@ impl Job {
     }
 
     /// Removes the folder of a daemon that has ended.
+    ///
+    /// It stays where somebody starts the next daemon, or has put something else there.
     pub(crate) fn remove(&self) {
-        // Somebody may have put something else there, or be starting the next daemon: then it stays.
-        fs::remove_file(self.folder.join("lock")).ok();
+        if let Ok(lock) = self.take_lock(FlockOperation::NonBlockingLockExclusive) {
+            self.remove_locked(&lock);
+        }
+    }
+
+    /// Held by whoever starts the job's daemon, until it listens, and by whoever removes the folder.
+    ///
+    /// # Errors
+    ///
+    /// `Failure` when the folder cannot be created, or the file in it not be locked.
+    pub(crate) fn lock(&self) -> Result<Lock, Failure> {
+        let mut races = 0;
+        loop {
+            match self.take_lock(FlockOperation::LockExclusive) {
+                // The folder was removed while we waited, and the lock with it.
+                Err(Errno::NOENT | Errno::AGAIN) if races < RACES_MAX => {
+                    races += 1;
+                    self.create()?;
+                }
+                result => return result.map_err(|why| refused(&self.folder, why.into())),
+            }
+        }
+    }
+
+    /// Locks the file that is the lock once it is held: not one that was removed meanwhile.
+    fn take_lock(&self, how: FlockOperation) -> rustix::io::Result<Lock> {
+        let path = self.folder.join(LOCK);
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)?);
+        rustix::io::retry_on_intr(|| flock(&file, how))?;
+        let (held, there) = (fstat(&file)?, statat(CWD, &path, AtFlags::empty())?);
+        if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino) {
+            return Err(Errno::AGAIN);
+        }
+        Ok(Lock(file))
+    }
+
+    fn remove_locked(&self, _: &Lock) {
+        fs::remove_file(self.folder.join(LOCK)).ok();
         fs::remove_dir(&self.folder).ok();
         if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
             fs::remove_dir(parent).ok();
@@ -116,11 +163,12 @@ impl Job {
     }
 
     /// Removes the folder of a daemon that was killed, with what it has left there.
-    pub(crate) fn clear(&self) {
+    pub(crate) fn clear(&self, lock: &Lock) {
         for name in [SOCKET, LINK] {
             fs::remove_file(self.folder.join(name)).ok();
         }
-        self.remove();
+        fs::remove_dir_all(self.folder.join(MIRROR)).ok();
+        self.remove_locked(lock);
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -197,7 +245,7 @@ fn create_private(folder: &Path) -> io::Result<bool> {
 /// cannot be entered is opened all the same, to say whose it is.
 fn check_private(folder: &Path) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = File::from(rustix::fs::openat(CWD, folder, flags, Mode::empty())?);
+    let opened = File::from(openat(CWD, folder, flags, Mode::empty())?);
     let found = opened.metadata()?;
     let uid = rustix::process::getuid().as_raw();
     if found.uid() != uid {
@@ -221,7 +269,10 @@ fn refused(folder: &Path, why: io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        thread,
+    };
 
     use super::*;
 
@@ -235,6 +286,28 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..300 {
                         assert!(job.create().is_ok_and(|created| created));
+                        job.remove();
+                        assert!(!job.folder.exists());
+                    }
+                });
+            }
+        });
+    }
+
+    /// As daemons of one job that come and go: what one starter holds, no other does.
+    #[test]
+    fn one_at_a_time_has_the_lock_though_the_folder_comes_and_goes() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let job = Job { name: "a".to_owned(), folder: base.path().join("kakehi").join("a") };
+        let holders = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let Ok(lock) = job.lock() else { panic!("not locked") };
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
                         job.remove();
                     }
                 });

@@ -2,22 +2,19 @@
 
 use std::{
     env,
-    fs::File,
     io::{BufRead as _, BufReader, Read as _},
     os::unix::process::CommandExt as _,
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use daemon::{
-    Error, Summary,
-    control::{self, Attachment},
-};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
-
 use crate::{
     config::Config,
     failure::{Code, Failure},
     job::Job,
+};
+use daemon::{
+    Error, Summary,
+    control::{self, Attachment},
 };
 
 /// What the daemon prints once it listens.
@@ -39,7 +36,7 @@ pub(crate) enum Launched {
 /// Attaches to the daemon of a job, started now if there is none.
 pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Failure> {
     // Held until the daemon listens, so that of many that come at once one starts it.
-    let _lock = lock(job)?;
+    let _lock = job.lock()?;
     match control::attach(&job.folder) {
         Ok(attachment) => return Ok(Launched::Attached(attachment)),
         Err(Error::Unreachable { .. }) => {}
@@ -48,18 +45,6 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
     let daemon = start(job, config)?;
     let attachment = control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
     Ok(Launched::Started(daemon, attachment))
-}
-
-fn lock(job: &Job) -> Result<File, Failure> {
-    let path = job.folder.join("lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let locked = openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map(File::from).and_then(|f| {
-        rustix::io::retry_on_intr(|| flock(&f, FlockOperation::LockExclusive))?;
-        Ok(f)
-    });
-    locked.map_err(|why| {
-        Failure::new(Code::Failure, path.display(), why, "check the folder, or name another")
-    })
 }
 
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
@@ -113,8 +98,8 @@ impl Daemon {
 
 /// Removes what a daemon has left that did not end by itself, unless another one serves the job.
 fn clear(job: &Job) {
-    let Ok(_lock) = lock(job) else { return };
+    let Ok(lock) = job.lock() else { return };
     if let Err(Error::Unreachable { .. }) = control::attach(&job.folder) {
-        job.clear();
+        job.clear(&lock);
     }
 }

@@ -10,13 +10,17 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 14] = [
+pub(crate) const SETTINGS: [(&str, &str); 18] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
+    ("remote", "address of the server of mapped folders: tcp://HOST:PORT or unix://PATH"),
+    ("key", "file with the job key, mode 0600"),
+    ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
+    ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
     ("staging", "staging memory per process"),
     ("memory", "staging memory of all sessions together"),
     ("sync", "delegate, but every call returns when it has completed"),
@@ -86,6 +90,8 @@ words! {
         Hybrid = "hybrid",
         /// Every call is executed by the daemon.
         Delegate = "delegate",
+        /// As `delegate`, and there is no such file on this node: set by a map.
+        Remote = "remote",
     }
 }
 

@@ -24,6 +24,7 @@ mod open;
 mod position;
 mod process;
 mod read;
+mod remote;
 mod rules;
 mod slots;
 mod staging;
@@ -32,5 +33,6 @@ mod write;
 
 pub use client::{Client, Host, Status};
 pub use config::{Config, Setting, SettingError};
+pub use remote::Path;
 pub use rustix::io::Errno;
 pub use wire::Reason;
