@@ -15,7 +15,7 @@ WHOLE := --workspace --exclude preload
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall clean
 
 build:
 	$(CARGO) build --release
@@ -80,7 +80,13 @@ install: build
 	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
+# What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
+# with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.
+install-mpi:
+	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh $(PREFIX) omp fortran mpi
+
 uninstall:
+	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh --remove $(PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
 	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so

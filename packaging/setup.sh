@@ -8,8 +8,8 @@ set -eu
 RUST_MIN=1.85
 BUILD="gcc libc6-dev make ca-certificates curl"
 DEMO="openmpi-bin lammps"
-TESTS="libopenmpi-dev openfoam openfoam-examples quantum-espresso quantum-espresso-data git sqlite3
-    strace g++ gfortran util-linux mount python3-venv libucx0"
+TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quantum-espresso
+    quantum-espresso-data git sqlite3 strace g++ gfortran util-linux mount python3-venv iproute2"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do

@@ -7,6 +7,7 @@
 pub(crate) mod activate;
 mod create;
 mod places;
+mod ranks;
 mod tables;
 mod write;
 
@@ -123,6 +124,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     create::measure_most(&mut report, &places, &effort);
     tables::measure(&mut report, &places, &effort);
     write::measure(&mut report, &places, &effort);
+    ranks::measure(&mut report, &places, &effort);
     create::measure_fewer(&mut report, &places, &effort);
     report.publish(args.json, args.save)
 }

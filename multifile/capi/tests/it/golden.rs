@@ -14,12 +14,12 @@ use crate::harness::{Build, check, program};
 /// `flag2` of the header: zero in SIONlib's files, a hint in ours.
 const FLAG2: std::ops::Range<usize> = 44..52;
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../rust/tests/golden")
 }
 
 /// Names of the files that are stored as they are, in order.
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let entries = fs::read_dir(folder()).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

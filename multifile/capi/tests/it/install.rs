@@ -7,7 +7,10 @@ use tempfile::TempDir;
 use crate::harness::{Build, check, compile, config, prefix, program};
 
 fn exported() -> BTreeSet<String> {
-    let library = prefix().join("lib/libsion.so.1");
+    exported_by(&prefix().join("lib/libsion.so.1"))
+}
+
+pub(crate) fn exported_by(library: &Path) -> BTreeSet<String> {
     let listed = check(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
     let text = String::from_utf8(listed.stdout).unwrap();
     text.lines().filter_map(|line| line.split_whitespace().nth(2).map(str::to_owned)).collect()

@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failing test shows where")]
 
 mod faults;
+mod fortran;
 mod golden;
 mod harness;
 mod install;
+mod launch;
+mod mpi;
 mod programs;
+mod threads;

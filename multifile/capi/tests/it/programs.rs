@@ -10,11 +10,11 @@ use crate::harness::{Build, check, compile, program};
 const BUILDS: [Build; 4] = [Build::Shared, Build::Sanitized, Build::Static, Build::Cxx];
 
 /// The bytes that programs write: they tell task and position.
-fn pattern(task: usize, from: usize, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(task: usize, from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| u8::try_from((task * 37 + at % 251) % 256).unwrap()).collect()
 }
 
-fn stream(folder: &TempDir, name: &str, task: usize) -> Vec<u8> {
+pub(crate) fn stream(folder: &TempDir, name: &str, task: usize) -> Vec<u8> {
     let reader = Reader::open(&Disk::in_folder(folder.path()), Path::new(name)).unwrap();
     let mut bytes = Vec::new();
     reader.stream(task).unwrap().read_to_end(&mut bytes).unwrap();

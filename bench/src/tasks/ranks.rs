@@ -1,0 +1,213 @@
+//! MPI processes: a C program of ours (`bench/mpi/tasks.c`) that the machine's `mpicc` compiles with
+//! libsion, as a site would, and that does everything without and with a multifile in turn.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Instant,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use tempfile::TempDir;
+
+use super::{Effort, Place, Places};
+use crate::{report::Report, spread::Spread};
+
+/// Numbers of ranks that create; there are more than processors.
+const RANKS: [u32; 3] = [4, 16, 64];
+/// Ranks of the tracing tool and of the simulation.
+const WORKERS: u32 = 16;
+/// Numbers of particles, and the most with `--quick`.
+const PARTICLES: [u64; 4] = [10_000, 100_000, 1_000_000, 4_000_000];
+const PARTICLES_QUICK: u64 = 1_000_000;
+/// Bytes of a particle.
+const PARTICLE_LEN: u64 = 52;
+/// Longest that one job may run, in seconds.
+const DEADLINE: &str = "300";
+
+/// What the program is compiled from.
+const SOURCES: &[(&str, &str)] = &[
+    ("tasks.c", include_str!("../../mpi/tasks.c")),
+    ("sion_mpi.c", include_str!("../../../multifile/capi/shims/sion_mpi.c")),
+    ("comm.h", include_str!("../../../multifile/capi/shims/comm.h")),
+    ("alias.h", include_str!("../../../multifile/capi/shims/alias.h")),
+    ("sion.h", include_str!("../../../multifile/capi/include/sion.h")),
+    ("sion_common.h", include_str!("../../../multifile/capi/include/sion_common.h")),
+    ("sion_const.h", include_str!("../../../multifile/capi/include/sion_const.h")),
+    ("sion_datatypes.h", include_str!("../../../multifile/capi/include/sion_datatypes.h")),
+    ("sion_datatypes_mpi.h", include_str!("../../../multifile/capi/include/sion_datatypes_mpi.h")),
+    ("sion_error.h", include_str!("../../../multifile/capi/include/sion_error.h")),
+    ("sion_generic.h", include_str!("../../../multifile/capi/include/sion_generic.h")),
+    ("sion_group.h", include_str!("../../../multifile/capi/include/sion_group.h")),
+    ("sion_mpi.h", include_str!("../../../multifile/capi/include/sion_mpi.h")),
+    ("sion_ompi.h", include_str!("../../../multifile/capi/include/sion_ompi.h")),
+    ("sion_serial.h", include_str!("../../../multifile/capi/include/sion_serial.h")),
+];
+
+/// Where libsion may be, from the folder of this program: built beside it, or installed.
+const ARCHIVES: [&str; 2] = ["libsion.a", "../lib/libsion.a"];
+
+/// The compiled program.
+struct Program {
+    folder: TempDir,
+}
+
+/// One kind of job.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    ranks: u32,
+    what: &'static str,
+    number: u64,
+    /// Times of each round.
+    columns: usize,
+}
+
+/// Measures creation by ranks, the paper's table 1, and its simulation.
+pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
+    let program = Program::compile().map_err(|why| format!("{why:#}"));
+    for (suffix, place) in places.memory_first() {
+        let run = |job| times(&program, &place, effort, job);
+        let quick = effort.end.is_some();
+        for particles in PARTICLES.into_iter().filter(|count| !quick || *count <= PARTICLES_QUICK) {
+            simulate(report, &suffix, particles, &run);
+        }
+        trace(report, &suffix, effort, &run);
+        for ranks in RANKS {
+            create(report, &suffix, ranks, &run);
+        }
+    }
+}
+
+type Times = Result<Vec<Vec<f64>>, String>;
+
+/// The times of one job, or why there are none.
+fn times(
+    program: &Result<Program, String>,
+    place: &Result<&Place, String>,
+    effort: &Effort,
+    job: Job,
+) -> Times {
+    let (program, place) = (program.as_ref()?, place.as_ref()?);
+    if effort.end.is_some_and(|end| Instant::now() >= end) {
+        return Err("the time of --quick was used up".to_owned());
+    }
+    let times = program.run(place, effort.rounds, job).map_err(|why| format!("{why:#}"));
+    // What a failure left must not stay for the next.
+    place.clear().ok();
+    times
+}
+
+fn create(report: &mut Report, suffix: &str, ranks: u32, run: &impl Fn(Job) -> Times) {
+    let times = run(Job { ranks, what: "create", number: 0, columns: 2 });
+    pair(report, &format!("create/{ranks}ranks{suffix}"), &times, (0, 1), Unit::Ms);
+}
+
+/// Activation, and bandwidth of writing.
+fn trace(report: &mut Report, suffix: &str, effort: &Effort, run: &impl Fn(Job) -> Times) {
+    let number = effort.volume as u64 / u64::from(WORKERS);
+    let times = run(Job { ranks: WORKERS, what: "trace", number, columns: 4 });
+    let name = format!("trace/{WORKERS}ranks");
+    pair(report, &format!("{name}/activation{suffix}"), &times, (0, 2), Unit::Ms);
+    let volume = Unit::Rate(number * u64::from(WORKERS));
+    pair(report, &format!("{name}/write{suffix}"), &times, (1, 3), volume);
+}
+
+/// Writing and reading back; without a multifile, all goes through rank 0.
+fn simulate(report: &mut Report, suffix: &str, particles: u64, run: &impl Fn(Job) -> Times) {
+    let times = run(Job { ranks: WORKERS, what: "particles", number: particles, columns: 4 });
+    let volume = Unit::Rate(particles * PARTICLE_LEN);
+    for (what, columns) in [("write", (0, 2)), ("read", (1, 3))] {
+        let name = format!("particles/{particles}/{what}{suffix}");
+        pair(report, &name, &times, columns, volume);
+    }
+}
+
+/// What a row says.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Ms,
+    /// Of so many bytes.
+    Rate(u64),
+}
+
+/// A row for each side, and the ratio.
+fn pair(
+    report: &mut Report,
+    name: &str,
+    times: &Times,
+    (native, ours): (usize, usize),
+    unit: Unit,
+) {
+    let of = |value: &dyn Fn(&[f64]) -> Option<f64>| {
+        let times = times.as_ref().map_err(String::clone)?;
+        let values = times.iter().filter_map(|round| value(round));
+        Spread::of(values).ok_or_else(|| "no round was run".to_owned())
+    };
+    let (text, scale): (_, &dyn Fn(f64) -> f64) = match unit {
+        Unit::Ms => ("ms", &|time| time * 1e3),
+        Unit::Rate(bytes) => ("MiB/s", &move |time| bytes as f64 / f64::from(1 << 20) / time),
+    };
+    for (side, column) in [("native", native), ("multifile", ours)] {
+        let value = of(&|round| round.get(column).map(|time| scale(*time)));
+        report.row(format!("{name}/{side}"), text, value);
+    }
+    report.ratio(name, of(&|round| Some(round.get(native)? / round.get(ours)?)));
+}
+
+impl Program {
+    fn compile() -> anyhow::Result<Self> {
+        let archive = archive()?;
+        let folder = TempDir::with_prefix("kakehi-bench-mpi-")?;
+        for (name, text) in SOURCES {
+            fs::write(folder.path().join(name), text)?;
+        }
+        let mut compiler = Command::new("mpicc");
+        compiler.args(["-std=gnu11", "-O2", "-DSION_MPI", "-o", "tasks", "tasks.c", "sion_mpi.c"]);
+        compiler.arg(archive).args(["-lpthread", "-lm", "-ldl"]).current_dir(folder.path());
+        succeed(&mut compiler)?;
+        Ok(Self { folder })
+    }
+
+    /// Times of all rounds, seconds.
+    fn run(&self, place: &Place, rounds: usize, job: Job) -> anyhow::Result<Vec<Vec<f64>>> {
+        let files = place.path("ranks");
+        fs::create_dir(&files)?;
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", DEADLINE, "mpirun", "-n", &job.ranks.to_string()]);
+        command.arg(self.folder.path().join("tasks")).arg(job.what).arg(&files);
+        command.arg(rounds.to_string()).arg(job.number.to_string());
+        // For Open MPI; the other needs nothing.
+        for name in ["ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM"] {
+            command.env(format!("OMPI_{name}"), "1");
+        }
+        for name in ["rmaps_base_oversubscribe", "mpi_yield_when_idle"] {
+            command.env(format!("OMPI_MCA_{name}"), "1");
+        }
+        let output = succeed(&mut command)?;
+        let text = String::from_utf8(output.stdout)?;
+        let line = |line: &str| {
+            let times: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+            ensure!(times.len() == job.columns, "{line}");
+            Ok(times)
+        };
+        text.lines().map(line).collect()
+    }
+}
+
+fn archive() -> anyhow::Result<PathBuf> {
+    let own = env::current_exe()?;
+    let folder = own.parent().unwrap_or(Path::new("."));
+    let mut places = ARCHIVES.iter().map(|place| folder.join(place));
+    places.find(|place| place.exists()).context("no libsion.a beside this program")
+}
+
+fn succeed(command: &mut Command) -> anyhow::Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().context(name.clone())?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{name}: {}: {}", output.status, said.lines().next().unwrap_or(""));
+    }
+    Ok(output)
+}

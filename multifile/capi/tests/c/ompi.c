@@ -1,0 +1,71 @@
+/* Threads of MPI processes open multifiles together. */
+#include <mpi.h>
+
+#include <omp.h>
+
+#include "check.h"
+
+enum { THREADS = 3, FSBLK = 512, CHUNK = 1000, LEN = 2500 };
+
+static int process, processes;
+static MPI_Comm local;
+
+static int opening(const char *name, const char *mode, int files, int expected, sion_int64 chunk) {
+    sion_int32 fsblksize = FSBLK;
+    int globalrank = -1;
+    int sid = sion_paropen_ompi(name, mode, &files, MPI_COMM_WORLD, &local, &chunk, &fsblksize,
+                                &globalrank, NULL, NULL);
+    CHECK(sid < 0 || files == expected);
+    CHECK(sid < 0 || globalrank == process * THREADS + omp_get_thread_num());
+    return sid;
+}
+
+static void write_and_read(const char *name, int files, int expected) {
+    int me = process * THREADS + omp_get_thread_num();
+    unsigned char bytes[LEN], *data = new_pattern(me, 0, LEN);
+    int sid = opening(name, "bw", files, expected, CHUNK);
+    CHECK(sid >= 0 && sion_fwrite(data, 1, LEN, sid) == LEN && sion_parclose_ompi(sid));
+    sid = opening(name, "br", -1, expected, 0);
+    CHECK(sid >= 0 && sion_fread(bytes, 1, LEN, sid) == LEN);
+    CHECK(memcmp(bytes, data, LEN) == 0 && sion_feof(sid) == 1 && sion_parclose_ompi(sid));
+    free(data);
+}
+
+/* As NEST does it. */
+static void write_merged(int files) {
+    int me = process * THREADS + omp_get_thread_num();
+    unsigned char *data = new_pattern(me, 0, LEN);
+    int sid = opening("merged.sion", "bw,cmerge,collsize=-1", files, files, 2 * LEN);
+    CHECK(sid >= 0 && sion_coll_fwrite(data, 1, LEN, sid) == LEN && sion_parclose_ompi(sid));
+    free(data);
+}
+
+static void fail(void) {
+    int me = process * THREADS + omp_get_thread_num();
+    CHECK(opening("none/none.sion", "bw", 1, 1, CHUNK) < 0);
+    CHECK(opening("bad.sion", "bw", 1, 1, me == 4 ? -1 : CHUNK) < 0);
+    CHECK(sion_last_error() == SION_ERR_ARGUMENT && sion_last_error_rank() == 4);
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &process);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes);
+    MPI_Comm_split(MPI_COMM_WORLD, process > 0, 0, &local);
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(THREADS)
+    {
+        write_and_read("one.sion", 1, 1);
+        write_and_read("two.sion", 2, 2);
+        write_and_read("local.sion", 0, 2);
+        write_merged(1);
+        write_merged(2);
+        fail();
+    }
+    /* Processes with different numbers of threads are refused, all of them. */
+#pragma omp parallel num_threads(process == 1 ? 2 : THREADS)
+    CHECK(opening("uneven.sion", "bw", 1, 1, CHUNK) < 0);
+    MPI_Comm_free(&local);
+    return MPI_Finalize();
+}

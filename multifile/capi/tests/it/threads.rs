@@ -1,0 +1,44 @@
+//! Threads of OpenMP, alone and of MPI processes.
+
+use tempfile::TempDir;
+
+use crate::{
+    harness::check,
+    launch::{Link, Part, Source, build, install, timed, with_each_mpi},
+    programs::{pattern, stream},
+};
+
+const OMP: Source = Source { file: "c/omp.c", part: "omp", shims: &["sion_omp"] };
+const HYBRID: Source = Source { file: "c/ompi.c", part: "ompi", shims: &["sion_ompi"] };
+
+/// E23 among others: an open does not disturb what is open.
+#[test]
+fn a_team_of_threads_opens_together_and_fails_together() {
+    install(Part::Omp);
+    for link in [Link::Installed, Link::Sanitized] {
+        let folder = TempDir::new().unwrap();
+        let program = build(OMP, None, link, &folder);
+        check(&mut timed(&program, &folder));
+        for task in 0..5 {
+            assert_eq!(stream(&folder, "omp.sion", task), pattern(task, 0, 2500));
+            assert_eq!(stream(&folder, "third.sion", task), b"thirdmore");
+        }
+    }
+}
+
+#[test]
+fn threads_of_processes_open_together_and_fail_together() {
+    with_each_mpi(|mpi| {
+        install(Part::Mpi(mpi));
+        for link in [Link::Installed, Link::Sanitized] {
+            let folder = TempDir::new().unwrap();
+            let program = build(HYBRID, Some(mpi), link, &folder);
+            check(&mut mpi.ranks(3, &program, &folder));
+            for name in ["one.sion", "two.sion", "local.sion"] {
+                for task in 0..9 {
+                    assert_eq!(stream(&folder, name, task), pattern(task, 0, 2500), "{name}");
+                }
+            }
+        }
+    });
+}
