@@ -10,6 +10,12 @@ pub trait Park {
     /// May return early for no reason. `None` waits without limit.
     fn park(&mut self, timeout: Option<Duration>);
 
+    /// Lets every other thread that waits for this core have it first.
+    ///
+    /// Returns when this thread runs again, at once when no other waits. Where nobody can be let
+    /// before, this does nothing.
+    fn give_way(&mut self) {}
+
     /// What ends this park from any thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
 }

@@ -1,0 +1,199 @@
+//! What an executor does when nothing is ready.
+//!
+//! # Giving way
+//!
+//! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and offers its core
+//! to whoever wants it every [`GIVE_WAY_EVERY`]. When it gets the core back late, somebody wanted
+//! it: from then on the executor blocks at once, as under [`Idle::Park`], and tries again after a
+//! pause that doubles each time. So a computation loses one offer's length at a time, and never to
+//! an executor that has nothing to do.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// What an executor does when nothing is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idle {
+    /// Blocks at once, and peers ring for every event: the conventional baseline of measurements.
+    ///
+    /// Here the same as [`Park`](Self::Park); the doorbells differ.
+    Interrupt,
+    /// Blocks at once; peers ring only when it does.
+    #[default]
+    Park,
+    /// Never blocks: for a core that has nothing else to do.
+    Spin,
+    /// Polls while nobody else wants the core, for every executor that sleeps, and blocks when
+    /// another one polls, when the core is wanted, and after a quiet time.
+    PollIdle,
+}
+
+/// An idle executor that is not the poller polls on for about as long as waking it would take.
+const LINGER: Duration = Duration::from_micros(50);
+/// Longest time for which another runnable thread is left without the core.
+const GIVE_WAY_EVERY: Duration = Duration::from_micros(5);
+/// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
+const WANTED: Duration = Duration::from_micros(50);
+/// First and longest pause of polling on a core that is wanted.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(64);
+/// A core that was polled for so long undisturbed is not wanted any more.
+const UNDISTURBED: Duration = Duration::from_millis(1);
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Poll,
+    /// Poll on, after everybody who waits for the core.
+    GiveWay,
+    Block,
+}
+
+/// Decides how long an executor polls.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    quiet: Duration,
+    idle_since: Option<Instant>,
+    busy_since: Option<Instant>,
+    gave_way_at: Instant,
+    /// Polling is worth another try from here on.
+    blocks_until: Instant,
+    pause: Duration,
+    /// Another core has been woken to poll.
+    is_relieved: bool,
+}
+
+impl Pace {
+    /// Polls until nothing has happened for `quiet`.
+    pub(crate) fn new(quiet: Duration) -> Self {
+        Self {
+            quiet,
+            idle_since: None,
+            busy_since: None,
+            gave_way_at: Instant::default(),
+            blocks_until: Instant::default(),
+            pause: PAUSE_MIN,
+            is_relieved: false,
+        }
+    }
+
+    /// A turn that began at `now` found something. Returns whether work goes on for so long that
+    /// others should not count on this executor's polling for them.
+    pub(crate) fn worked(&mut self, now: Instant) -> bool {
+        (self.idle_since, self.is_relieved) = (None, false);
+        let since = *self.busy_since.get_or_insert(now);
+        now.saturating_since(since) >= LINGER
+    }
+
+    /// A turn that began at `now` found nothing. `may_poll` says whether this executor is, or has
+    /// just become, the poller.
+    pub(crate) fn rested(&mut self, now: Instant, may_poll: impl FnOnce() -> bool) -> Rest {
+        self.busy_since = None;
+        let idle = now.saturating_since(*self.idle_since.get_or_insert(now));
+        if self.is_relieved || idle >= self.quiet || now < self.blocks_until {
+            return Rest::Block;
+        }
+        if idle >= LINGER && !may_poll() {
+            return Rest::Block;
+        }
+        if idle >= UNDISTURBED {
+            self.pause = PAUSE_MIN;
+        }
+        if now.saturating_since(self.gave_way_at) < GIVE_WAY_EVERY {
+            return Rest::Poll;
+        }
+        self.gave_way_at = now;
+        Rest::GiveWay
+    }
+
+    /// The core was offered at `from` and came back at `to`; returns whether it was wanted.
+    pub(crate) fn gave_way(&mut self, from: Instant, to: Instant) -> bool {
+        let is_wanted = to.saturating_since(from) >= WANTED;
+        if is_wanted {
+            self.blocks_until = to + self.pause;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+        is_wanted
+    }
+
+    /// Another core was woken, and polls from now on.
+    pub(crate) fn relieved(&mut self) {
+        self.is_relieved = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    #[test]
+    fn a_poller_polls_until_the_quiet_time_has_passed() {
+        let mut pace = Pace::new(Duration::from_millis(10));
+        assert_ne!(pace.rested(at(0), || true), Rest::Block);
+        assert_ne!(pace.rested(at(9_999), || true), Rest::Block);
+        assert_eq!(pace.rested(at(10_000), || true), Rest::Block);
+        pace.worked(at(10_001));
+        assert_ne!(pace.rested(at(10_002), || true), Rest::Block);
+    }
+
+    #[test]
+    fn who_may_not_poll_lingers_and_blocks() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        assert_ne!(pace.rested(at(0), || false), Rest::Block);
+        assert_ne!(pace.rested(at(49), || false), Rest::Block);
+        assert_eq!(pace.rested(at(50), || false), Rest::Block);
+    }
+
+    #[test]
+    fn the_core_is_offered_every_few_microseconds() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let offers = (100..200).filter(|now| pace.rested(at(*now), || true) == Rest::GiveWay);
+        assert_eq!(offers.count(), 20);
+    }
+
+    #[test]
+    fn a_wanted_core_is_left_for_a_pause_that_doubles() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let mut now = 1_000_000;
+        for pause in [1_000, 2_000, 4_000] {
+            assert_ne!(pace.rested(at(now), || true), Rest::Block);
+            assert!(!pace.gave_way(at(now), at(now + 49)));
+            assert!(pace.gave_way(at(now), at(now + 50)));
+            now += 50;
+            assert_eq!(pace.rested(at(now), || true), Rest::Block);
+            pace.worked(at(now + pause - 1));
+            assert_eq!(pace.rested(at(now + pause - 1), || true), Rest::Block);
+            pace.worked(at(now + pause));
+            now += pause;
+        }
+        assert_ne!(pace.rested(at(now), || true), Rest::Block);
+        assert_ne!(pace.rested(at(now + 1_000), || true), Rest::Block);
+        assert!(pace.gave_way(at(now), at(now + 50)));
+        assert_ne!(pace.rested(at(now + 1_050), || true), Rest::Block, "it began anew");
+    }
+
+    #[test]
+    fn long_work_ends_an_office_and_short_work_does_not() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        assert!(!pace.worked(at(0)));
+        assert!(!pace.worked(at(49)));
+        assert!(pace.worked(at(50)));
+        pace.rested(at(60), || true);
+        assert!(!pace.worked(at(70)));
+    }
+
+    #[test]
+    fn who_was_relieved_blocks_until_there_is_work() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.relieved();
+        assert_eq!(pace.rested(at(1), || true), Rest::Block);
+        pace.worked(at(2));
+        assert_ne!(pace.rested(at(3), || true), Rest::Block);
+    }
+}
