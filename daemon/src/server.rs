@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor};
+use executor::{Class, Executor, PollLists};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, SystemClock};
@@ -54,7 +54,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     let admission = Admission::new(config.staging, config.memory, fds);
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
-    let hall = Hall { node, newcomers, job_fd: Arc::new(job_fd), config };
+    let lists = PollLists::new(core_count);
+    let hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), config };
 
     let mut first = Seat::new(&hall, 0)?;
     let others = hall.start_others(core_count)?;
@@ -87,6 +88,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
 /// What every executor of a daemon is made from.
 struct Hall {
     node: Arc<Node>,
+    lists: PollLists,
     newcomers: Arc<[Mailbox<Newcomer>]>,
     job_fd: Arc<OwnedFd>,
     config: Config,
@@ -121,6 +123,7 @@ impl Hall {
     fn share(&self) -> Self {
         Self {
             node: Arc::clone(&self.node),
+            lists: self.lists.clone(),
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
             config: self.config.clone(),
@@ -144,8 +147,9 @@ impl Seat {
         }
         let events = Events::new().map_err(Error::setup("an executor"))?;
         let park = Box::new(events.parker());
-        let bounds = executor::Config { idle: config.idle, ..executor::Config::default() };
-        let executor = Executor::new(Rc::new(SystemClock), park, bounds);
+        let (idle, quiet) = (config.idle, config.quiet);
+        let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
+        let executor = Executor::join(Rc::new(SystemClock), park, bounds, &hall.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
         let reactor = Reactor::new(&handle, events);

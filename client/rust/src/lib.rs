@@ -21,6 +21,7 @@ mod delegate;
 mod file;
 mod leave;
 mod open;
+mod patience;
 mod position;
 mod process;
 mod read;

@@ -18,6 +18,8 @@ mod loom_tests;
 mod notify;
 mod park;
 mod poll_list;
+#[cfg(all(test, loom))]
+mod poll_list_loom_tests;
 mod source;
 mod sync;
 mod task;

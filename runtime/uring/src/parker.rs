@@ -22,6 +22,7 @@ use rustix::{
         epoll::{self, CreateFlags, EventData, EventFlags},
         eventfd,
     },
+    thread::sched_yield,
     time::{ClockId, clock_gettime},
 };
 
@@ -205,6 +206,10 @@ impl Park for EpollParker {
         if !self.0.has_ready() {
             self.0.wait(timeout);
         }
+    }
+
+    fn give_way(&mut self) {
+        sched_yield();
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {
