@@ -3,6 +3,7 @@
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
 mod delegate;
+mod idle;
 mod job;
 mod kakehi;
 mod machine;
@@ -31,8 +32,11 @@ struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Bench {
     Delegate(delegate::Args),
+    Idle(idle::Args),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    Storm(idle::storm::Args),
 }
 
 const FAILURE: u8 = 1;
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
 fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
+        Bench::Idle(args) => idle::idle(args),
+        Bench::Storm(args) => idle::storm::storm(args),
         Bench::Worker(args) => worker::work(args),
     }
 }

@@ -1,7 +1,12 @@
 //! What a bench found: the JSON document all benches share, and a table of the same.
 
-use std::fmt;
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind, Write as _},
+    path::Path,
+};
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{machine::Machine, spread::Spread};
@@ -34,6 +39,33 @@ pub(crate) struct Ratio {
 }
 
 impl Report {
+    /// A report without rows.
+    pub(crate) fn new(bench: &'static str, machine: Machine, rounds: usize) -> Self {
+        Self { bench, machine, rounds, rows: Vec::new(), ratios: Vec::new() }
+    }
+
+    /// Prints the report: as one JSON document, or as a table with `more` below it. With `save`,
+    /// also writes the JSON to results/DATE-MACHINE/NAME.json below the current folder.
+    pub(crate) fn print(
+        &self,
+        name: &str,
+        json: bool,
+        save: bool,
+        more: &str,
+    ) -> anyhow::Result<()> {
+        let document = serde_json::to_string_pretty(self)? + "\n";
+        if save {
+            let folder = Path::new("results").join(self.machine.folder());
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(name).with_extension("json"), &document)?;
+        }
+        let text = if json { document } else { format!("{self}{more}") };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a row; an `Err` says why there is no value.
     pub(crate) fn row(
         &mut self,

@@ -24,6 +24,7 @@ mod open;
 mod patience;
 mod position;
 mod process;
+mod queue;
 mod read;
 mod rules;
 mod slots;
@@ -33,5 +34,6 @@ mod write;
 
 pub use client::{Client, Host, Status};
 pub use config::{Config, Setting, SettingError};
+pub use queue::WriteQueue;
 pub use rustix::io::Errno;
 pub use wire::Reason;

@@ -1,0 +1,100 @@
+//! The first experiment: every cell of the grid under every policy.
+
+use std::path::Path;
+
+use super::{
+    Effort,
+    fleet::{Disk, Fleet},
+    histogram::Histogram,
+};
+
+/// The policies, in the order they take turns.
+pub(super) const POLICIES: [&str; 4] = ["interrupt", "park", "poll-idle", "spin"];
+pub(super) const INTERRUPT: usize = 0;
+pub(super) const PARK: usize = 1;
+pub(super) const POLL_IDLE: usize = 2;
+
+/// A job count and a depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) jobs: usize,
+    pub(super) depth: usize,
+}
+
+/// What was measured in one cell: for every policy its rounds, or why there are none.
+pub(super) struct Cell {
+    pub(super) place: Place,
+    pub(super) rounds: [Result<Vec<Round>, String>; POLICIES.len()],
+}
+
+/// One policy's turn in one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// Operations a second, of all jobs together.
+    pub(super) iops: f64,
+    /// Latencies, ns.
+    pub(super) mean: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+/// The places of the grid, by rows of one job count.
+pub(super) fn places(effort: &Effort) -> impl Iterator<Item = Place> {
+    let steps = effort.steps;
+    steps.iter().flat_map(move |&jobs| steps.iter().map(move |&depth| Place { jobs, depth }))
+}
+
+/// Measures the grid, on files in `dir`.
+pub(super) fn measure(effort: &Effort, dir: &Path) -> anyhow::Result<Vec<Cell>> {
+    let job_count = effort.steps.iter().copied().max().unwrap_or(1);
+    let disk = Disk::create(dir, job_count)?;
+    let mut fleets = POLICIES.map(|policy| {
+        Fleet::start(policy, &disk, job_count).map_err(|why| format!("{policy}: {why:#}"))
+    });
+    Ok(places(effort).map(|place| measure_cell(effort, place, &mut fleets)).collect())
+}
+
+fn measure_cell(
+    effort: &Effort,
+    place: Place,
+    fleets: &mut [Result<Fleet, String>; POLICIES.len()],
+) -> Cell {
+    let mut rounds = [const { Ok(Vec::new()) }; POLICIES.len()];
+    for round in 0..effort.rounds {
+        // Nobody is always the one that comes after the same other.
+        let order = (0..POLICIES.len()).map(|index| (index + round) % POLICIES.len());
+        for policy in order {
+            let (Some(fleet), Some(rounds)) = (fleets.get_mut(policy), rounds.get_mut(policy))
+            else {
+                continue;
+            };
+            let measured = match fleet {
+                Ok(fleet) => fleet.turn().run(place.jobs, place.depth, effort.turn),
+                Err(why) => Err(anyhow::anyhow!("{why}")),
+            };
+            let measured = measured.map_err(|why| format!("{why:#}"));
+            match (measured.and_then(|all| Round::of(effort, &all)), &mut *rounds) {
+                (Ok(one), Ok(list)) => list.push(one),
+                (Err(why), Ok(_)) => {
+                    // A job that died or hangs is not asked again.
+                    *fleet = Err(why.clone());
+                    *rounds = Err(why);
+                }
+                (_, Err(_)) => {}
+            }
+        }
+    }
+    Cell { place, rounds }
+}
+
+impl Round {
+    fn of(effort: &Effort, all: &Histogram) -> Result<Self, String> {
+        let none = || "no operation was completed".to_owned();
+        Ok(Self {
+            iops: all.count() as f64 / effort.turn.as_secs_f64(),
+            mean: all.mean().ok_or_else(none)?,
+            p50: all.quantile(0.5).ok_or_else(none)?,
+            p99: all.quantile(0.99).ok_or_else(none)?,
+        })
+    }
+}
