@@ -76,7 +76,8 @@ impl fmt::Display for Target {
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: usize,
-    /// How long a policy is measured in a round of a cell.
+    /// How long a policy is measured in a round of a cell: so long, and again so long for every
+    /// 1024 writes in flight, each of which is to be completed several times.
     turn: Duration,
     /// How long a computation is.
     computation: Duration,
@@ -97,7 +98,7 @@ const FULL: Effort = Effort {
 const QUICK: Effort = Effort {
     rounds: 8,
     turn: Duration::from_millis(60),
-    computation: Duration::from_millis(150),
+    computation: Duration::from_millis(200),
     watch: Duration::from_secs(3),
     steps: &[1, 8, 64],
 };

@@ -1,11 +1,12 @@
 //! The first experiment: every cell of the grid under every policy.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::{
     Effort,
     fleet::{Disk, Fleet},
     histogram::Histogram,
+    storm::RAMP,
 };
 
 /// The policies, in the order they take turns.
@@ -36,6 +37,14 @@ pub(super) struct Round {
     pub(super) mean: f64,
     pub(super) p50: f64,
     pub(super) p99: f64,
+}
+
+impl Effort {
+    /// How long a policy is measured in a round of this cell.
+    fn turn_of(&self, place: Place) -> Duration {
+        let in_flight = u32::try_from(place.jobs * place.depth).unwrap_or(u32::MAX);
+        self.turn + self.turn * in_flight / 1024
+    }
 }
 
 /// The places of the grid, by rows of one job count.
@@ -69,11 +78,11 @@ fn measure_cell(
                 continue;
             };
             let measured = match fleet {
-                Ok(fleet) => fleet.turn().run(place.jobs, place.depth, effort.turn),
+                Ok(fleet) => fleet.turn().run(place.jobs, place.depth, effort.turn_of(place)),
                 Err(why) => Err(anyhow::anyhow!("{why}")),
             };
             let measured = measured.map_err(|why| format!("{why:#}"));
-            match (measured.and_then(|all| Round::of(effort, &all)), &mut *rounds) {
+            match (measured.and_then(|all| Round::of(effort.turn_of(place), &all)), &mut *rounds) {
                 (Ok(one), Ok(list)) => list.push(one),
                 (Err(why), Ok(_)) => {
                     // A job that died or hangs is not asked again.
@@ -88,10 +97,10 @@ fn measure_cell(
 }
 
 impl Round {
-    fn of(effort: &Effort, all: &Histogram) -> Result<Self, String> {
+    fn of(turn: Duration, all: &Histogram) -> Result<Self, String> {
         let none = || "no operation was completed".to_owned();
         Ok(Self {
-            iops: all.count() as f64 / effort.turn.as_secs_f64(),
+            iops: all.count() as f64 / (turn - turn / RAMP).as_secs_f64(),
             mean: all.mean().ok_or_else(none)?,
             p50: all.quantile(0.5).ok_or_else(none)?,
             p99: all.quantile(0.99).ok_or_else(none)?,

@@ -1,7 +1,7 @@
 //! One job: a process that writes 8 KiB at random places of its file, several at a time.
 //!
 //! Waits on standard input for `DEPTH MILLIS` and answers each line with one: the operations that
-//! were completed in that time as a histogram, or why there are none.
+//! were completed in the later part of that time as a histogram, or why there are none.
 
 use std::{
     ffi::CString,
@@ -26,6 +26,8 @@ const WRITE_LEN: usize = 8 << 10;
 /// Bytes of the file.
 pub(super) const FILE_LEN: u64 = 4 << 20;
 const DEPTH_MAX: usize = 64;
+/// The first of so many parts of the time is not counted: all writes start at once in it.
+pub(super) const RAMP: u32 = 4;
 
 /// Runs one job, for kakehi-bench itself.
 #[derive(clap::Args, Debug)]
@@ -94,11 +96,14 @@ fn write(
         let len = queue.finish().map_err(io::Error::from)?;
         anyhow::ensure!(len == WRITE_LEN as u64, "a write of {len} bytes");
         let now = Instant::now();
-        if now.duration_since(start) >= time {
+        let passed = now.duration_since(start);
+        if passed >= time {
             break;
         }
         let began = started.get_mut(index).context("a depth of at most 64")?;
-        histogram.add(now.duration_since(*began));
+        if passed >= time / RAMP {
+            histogram.add(now.duration_since(*began));
+        }
         *began = now;
         queue.start(place()).map_err(io::Error::from)?;
     }

@@ -298,11 +298,12 @@ impl Executor {
     }
 
     fn next_rest(&mut self) -> Rest {
-        let Self { pace, inner, is_poller, core, .. } = self;
-        pace.rested(self.since, || {
+        let Self { pace, inner, is_poller, core, park, .. } = self;
+        let may_poll = || {
             *is_poller = *is_poller || inner.lists.take_office(*core);
             *is_poller
-        })
+        };
+        pace.rested(self.since, may_poll, || park.is_crowded())
     }
 
     fn give_way(&mut self) {

@@ -5,8 +5,9 @@
 //! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and offers its core
 //! to whoever wants it every [`GIVE_WAY_EVERY`]. When it gets the core back late, somebody wanted
 //! it: from then on the executor blocks at once, as under [`Idle::Park`], and tries again after a
-//! pause that doubles each time. So a computation loses one offer's length at a time, and never to
-//! an executor that has nothing to do.
+//! pause that grows each time. An offer that is taken costs the executor a time slice, milliseconds
+//! in which it serves nobody; so before it tries again it looks whether more threads want to run
+//! than there are cores, which costs nothing but a system call.
 
 use std::time::Duration;
 
@@ -36,9 +37,10 @@ const LINGER: Duration = Duration::from_micros(50);
 const GIVE_WAY_EVERY: Duration = Duration::from_micros(5);
 /// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
 const WANTED: Duration = Duration::from_micros(50);
-/// First and longest pause of polling on a core that is wanted.
+/// First and longest pause of polling on a core that is wanted, and how it grows.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(64);
+const PAUSE_MAX: Duration = Duration::from_millis(256);
+const PAUSE_GROWTH: u32 = 4;
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -58,8 +60,8 @@ pub(crate) struct Pace {
     idle_since: Option<Instant>,
     busy_since: Option<Instant>,
     gave_way_at: Instant,
-    /// Polling is worth another try from here on.
-    blocks_until: Instant,
+    /// The core was wanted: no polling before this, and then only if no crowd is seen.
+    blocks_until: Option<Instant>,
     pause: Duration,
     /// Another core has been woken to poll.
     is_relieved: bool,
@@ -73,7 +75,7 @@ impl Pace {
             idle_since: None,
             busy_since: None,
             gave_way_at: Instant::default(),
-            blocks_until: Instant::default(),
+            blocks_until: None,
             pause: PAUSE_MIN,
             is_relieved: false,
         }
@@ -88,11 +90,16 @@ impl Pace {
     }
 
     /// A turn that began at `now` found nothing. `may_poll` says whether this executor is, or has
-    /// just become, the poller.
-    pub(crate) fn rested(&mut self, now: Instant, may_poll: impl FnOnce() -> bool) -> Rest {
+    /// just become, the poller; `is_crowded` whether more threads want to run than there are cores.
+    pub(crate) fn rested(
+        &mut self,
+        now: Instant,
+        may_poll: impl FnOnce() -> bool,
+        is_crowded: impl FnOnce() -> bool,
+    ) -> Rest {
         self.busy_since = None;
         let idle = now.saturating_since(*self.idle_since.get_or_insert(now));
-        if self.is_relieved || idle >= self.quiet || now < self.blocks_until {
+        if self.is_relieved || idle >= self.quiet || self.pauses(now, is_crowded) {
             return Rest::Block;
         }
         if idle >= LINGER && !may_poll() {
@@ -112,10 +119,20 @@ impl Pace {
     pub(crate) fn gave_way(&mut self, from: Instant, to: Instant) -> bool {
         let is_wanted = to.saturating_since(from) >= WANTED;
         if is_wanted {
-            self.blocks_until = to + self.pause;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            self.blocks_until = Some(to + self.pause);
+            self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
         }
         is_wanted
+    }
+
+    /// Whether it is too early to try again after the core was wanted.
+    fn pauses(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> bool {
+        let Some(until) = self.blocks_until else { return false };
+        if now < until {
+            return true;
+        }
+        self.blocks_until = is_crowded().then(|| now + PAUSE_MIN);
+        self.blocks_until.is_some()
     }
 
     /// Another core was woken, and polls from now on.
@@ -135,47 +152,62 @@ mod tests {
     #[test]
     fn a_poller_polls_until_the_quiet_time_has_passed() {
         let mut pace = Pace::new(Duration::from_millis(10));
-        assert_ne!(pace.rested(at(0), || true), Rest::Block);
-        assert_ne!(pace.rested(at(9_999), || true), Rest::Block);
-        assert_eq!(pace.rested(at(10_000), || true), Rest::Block);
+        assert_ne!(pace.rested(at(0), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(9_999), || true, || false), Rest::Block);
+        assert_eq!(pace.rested(at(10_000), || true, || false), Rest::Block);
         pace.worked(at(10_001));
-        assert_ne!(pace.rested(at(10_002), || true), Rest::Block);
+        assert_ne!(pace.rested(at(10_002), || true, || false), Rest::Block);
     }
 
     #[test]
     fn who_may_not_poll_lingers_and_blocks() {
         let mut pace = Pace::new(Duration::from_secs(1));
-        assert_ne!(pace.rested(at(0), || false), Rest::Block);
-        assert_ne!(pace.rested(at(49), || false), Rest::Block);
-        assert_eq!(pace.rested(at(50), || false), Rest::Block);
+        assert_ne!(pace.rested(at(0), || false, || false), Rest::Block);
+        assert_ne!(pace.rested(at(49), || false, || false), Rest::Block);
+        assert_eq!(pace.rested(at(50), || false, || false), Rest::Block);
     }
 
     #[test]
     fn the_core_is_offered_every_few_microseconds() {
         let mut pace = Pace::new(Duration::from_secs(1));
-        let offers = (100..200).filter(|now| pace.rested(at(*now), || true) == Rest::GiveWay);
+        let offers =
+            (100..200).filter(|now| pace.rested(at(*now), || true, || false) == Rest::GiveWay);
         assert_eq!(offers.count(), 20);
     }
 
     #[test]
-    fn a_wanted_core_is_left_for_a_pause_that_doubles() {
+    fn a_wanted_core_is_left_for_a_pause_that_grows() {
         let mut pace = Pace::new(Duration::from_secs(1));
         let mut now = 1_000_000;
-        for pause in [1_000, 2_000, 4_000] {
-            assert_ne!(pace.rested(at(now), || true), Rest::Block);
+        for pause in [1_000, 4_000, 16_000, 64_000, 256_000, 256_000] {
+            assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
             assert!(!pace.gave_way(at(now), at(now + 49)));
             assert!(pace.gave_way(at(now), at(now + 50)));
             now += 50;
-            assert_eq!(pace.rested(at(now), || true), Rest::Block);
+            assert_eq!(pace.rested(at(now), || true, || false), Rest::Block);
             pace.worked(at(now + pause - 1));
-            assert_eq!(pace.rested(at(now + pause - 1), || true), Rest::Block);
+            assert_eq!(pace.rested(at(now + pause - 1), || true, || false), Rest::Block);
             pace.worked(at(now + pause));
             now += pause;
         }
-        assert_ne!(pace.rested(at(now), || true), Rest::Block);
-        assert_ne!(pace.rested(at(now + 1_000), || true), Rest::Block);
+        assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(now + 1_000), || true, || false), Rest::Block);
         assert!(pace.gave_way(at(now), at(now + 50)));
-        assert_ne!(pace.rested(at(now + 1_050), || true), Rest::Block, "it began anew");
+        assert_ne!(
+            pace.rested(at(now + 1_050), || true, || false),
+            Rest::Block,
+            "it began anew"
+        );
+    }
+
+    #[test]
+    fn a_crowd_prolongs_the_pause() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
+        pace.gave_way(at(0), at(100));
+        assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
+        assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
+        assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
     }
 
     #[test]
@@ -184,7 +216,7 @@ mod tests {
         assert!(!pace.worked(at(0)));
         assert!(!pace.worked(at(49)));
         assert!(pace.worked(at(50)));
-        pace.rested(at(60), || true);
+        pace.rested(at(60), || true, || false);
         assert!(!pace.worked(at(70)));
     }
 
@@ -192,8 +224,8 @@ mod tests {
     fn who_was_relieved_blocks_until_there_is_work() {
         let mut pace = Pace::new(Duration::from_secs(1));
         pace.relieved();
-        assert_eq!(pace.rested(at(1), || true), Rest::Block);
+        assert_eq!(pace.rested(at(1), || true, || false), Rest::Block);
         pace.worked(at(2));
-        assert_ne!(pace.rested(at(3), || true), Rest::Block);
+        assert_ne!(pace.rested(at(3), || true, || false), Rest::Block);
     }
 }

@@ -16,6 +16,12 @@ pub trait Park {
     /// before, this does nothing.
     fn give_way(&mut self) {}
 
+    /// Whether more threads of the machine want to run than it has cores. Where that cannot be
+    /// told, none do.
+    fn is_crowded(&mut self) -> bool {
+        false
+    }
+
     /// What ends this park from any thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
 }

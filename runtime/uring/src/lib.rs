@@ -5,6 +5,7 @@
 //! until its completion is reaped: dropping a future detaches the operation and frees nothing.
 //! io_uring absent or forbidden is normal; everything then runs on threads.
 
+mod crowd;
 mod engine;
 mod engines;
 mod file;
