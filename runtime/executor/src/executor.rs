@@ -288,7 +288,7 @@ impl Executor {
             Idle::Interrupt | Idle::Park => self.block(),
             Idle::PollIdle => match self.next_rest() {
                 Rest::Poll => hint::spin_loop(),
-                Rest::GiveWay => self.give_way(),
+                Rest::Offer => self.offer_core(),
                 Rest::Block => {
                     self.resign();
                     self.block();
@@ -306,12 +306,17 @@ impl Executor {
         pace.rested(self.since, may_poll, || park.is_crowded())
     }
 
-    fn give_way(&mut self) {
+    /// Lets go of the core if somebody else wants it.
+    fn offer_core(&mut self) {
         let from = self.inner.clock.now();
-        self.park.give_way();
-        if self.pace.gave_way(from, self.inner.clock.now()) {
-            self.counters.gave_way += 1;
-        }
+        let is_wanted = if self.park.is_crowded() {
+            self.pace.crowded(from);
+            true
+        } else {
+            self.park.give_way();
+            self.pace.yielded(from, self.inner.clock.now())
+        };
+        self.counters.gave_way += u64::from(is_wanted);
     }
 
     /// Polls for nobody else from now on.

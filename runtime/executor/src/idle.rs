@@ -2,12 +2,13 @@
 //!
 //! # Giving way
 //!
-//! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and offers its core
-//! to whoever wants it every [`GIVE_WAY_EVERY`]. When it gets the core back late, somebody wanted
-//! it: from then on the executor blocks at once, as under [`Idle::Park`], and tries again after a
-//! pause that grows each time. An offer that is taken costs the executor a time slice, milliseconds
-//! in which it serves nobody; so before it tries again it looks whether more threads want to run
-//! than there are cores, which costs nothing but a system call.
+//! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and every
+//! [`OFFER_EVERY`] offers its core to whoever wants it. First it looks whether more threads want to
+//! run than the machine has cores: that costs a system call. If none do, somebody may still want
+//! this very core; so it yields. When it gets the core back late, somebody did, and it has lost a
+//! time slice, milliseconds in which it served nobody. Either way it blocks at once from then on, as
+//! under [`Idle::Park`], and tries again after a pause, which grows with every slice it loses. So a
+//! computation loses microseconds, and the executor has a time slice to its credit when it is woken.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub enum Idle {
 /// An idle executor that is not the poller polls on for about as long as waking it would take.
 const LINGER: Duration = Duration::from_micros(50);
 /// Longest time for which another runnable thread is left without the core.
-const GIVE_WAY_EVERY: Duration = Duration::from_micros(5);
+const OFFER_EVERY: Duration = Duration::from_micros(20);
 /// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
 const WANTED: Duration = Duration::from_micros(50);
 /// First and longest pause of polling on a core that is wanted, and how it grows.
@@ -48,8 +49,8 @@ const UNDISTURBED: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Poll,
-    /// Poll on, after everybody who waits for the core.
-    GiveWay,
+    /// Poll on, after everybody who wants the core.
+    Offer,
     Block,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Pace {
     quiet: Duration,
     idle_since: Option<Instant>,
     busy_since: Option<Instant>,
-    gave_way_at: Instant,
+    offered_at: Instant,
     /// The core was wanted: no polling before this, and then only if no crowd is seen.
     blocks_until: Option<Instant>,
     pause: Duration,
@@ -74,7 +75,7 @@ impl Pace {
             quiet,
             idle_since: None,
             busy_since: None,
-            gave_way_at: Instant::default(),
+            offered_at: Instant::default(),
             blocks_until: None,
             pause: PAUSE_MIN,
             is_relieved: false,
@@ -108,15 +109,20 @@ impl Pace {
         if idle >= UNDISTURBED {
             self.pause = PAUSE_MIN;
         }
-        if now.saturating_since(self.gave_way_at) < GIVE_WAY_EVERY {
+        if now.saturating_since(self.offered_at) < OFFER_EVERY {
             return Rest::Poll;
         }
-        self.gave_way_at = now;
-        Rest::GiveWay
+        self.offered_at = now;
+        Rest::Offer
     }
 
-    /// The core was offered at `from` and came back at `to`; returns whether it was wanted.
-    pub(crate) fn gave_way(&mut self, from: Instant, to: Instant) -> bool {
+    /// More threads wanted to run at `now` than there are cores.
+    pub(crate) fn crowded(&mut self, now: Instant) {
+        self.blocks_until = Some(now + PAUSE_MIN);
+    }
+
+    /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
+    pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
         let is_wanted = to.saturating_since(from) >= WANTED;
         if is_wanted {
             self.blocks_until = Some(to + self.pause);
@@ -171,8 +177,8 @@ mod tests {
     fn the_core_is_offered_every_few_microseconds() {
         let mut pace = Pace::new(Duration::from_secs(1));
         let offers =
-            (100..200).filter(|now| pace.rested(at(*now), || true, || false) == Rest::GiveWay);
-        assert_eq!(offers.count(), 20);
+            (100..200).filter(|now| pace.rested(at(*now), || true, || false) == Rest::Offer);
+        assert_eq!(offers.count(), 5);
     }
 
     #[test]
@@ -181,8 +187,8 @@ mod tests {
         let mut now = 1_000_000;
         for pause in [1_000, 4_000, 16_000, 64_000, 256_000, 256_000] {
             assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
-            assert!(!pace.gave_way(at(now), at(now + 49)));
-            assert!(pace.gave_way(at(now), at(now + 50)));
+            assert!(!pace.yielded(at(now), at(now + 49)));
+            assert!(pace.yielded(at(now), at(now + 50)));
             now += 50;
             assert_eq!(pace.rested(at(now), || true, || false), Rest::Block);
             pace.worked(at(now + pause - 1));
@@ -192,19 +198,16 @@ mod tests {
         }
         assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
         assert_ne!(pace.rested(at(now + 1_000), || true, || false), Rest::Block);
-        assert!(pace.gave_way(at(now), at(now + 50)));
-        assert_ne!(
-            pace.rested(at(now + 1_050), || true, || false),
-            Rest::Block,
-            "it began anew"
-        );
+        assert!(pace.yielded(at(now), at(now + 50)));
+        assert_ne!(pace.rested(at(now + 1_050), || true, || false), Rest::Block, "it began anew");
     }
 
     #[test]
     fn a_crowd_prolongs_the_pause() {
         let mut pace = Pace::new(Duration::from_secs(1));
         pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
-        pace.gave_way(at(0), at(100));
+        pace.crowded(at(100));
+        assert_eq!(pace.rested(at(1_099), || true, || panic!("asked too early")), Rest::Block);
         assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
         assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
         assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
