@@ -65,6 +65,7 @@ soak: build
 
 bench: build
 	target/release/kakehi bench delegate
+	target/release/kakehi bench idle
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
