@@ -32,6 +32,8 @@ const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
 const NAME_LEN_MAX: usize = 64;
+/// How often the level above may vanish while a job's folder is created.
+const RACES_MAX: u32 = 100;
 
 /// A job on this node: all processes that share one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,11 +73,24 @@ impl Job {
     ///
     /// `Failure` when the folder cannot be created, or belongs to or is open to somebody else.
     pub(crate) fn create(&self) -> Result<bool, Failure> {
+        let mut races = 0;
+        loop {
+            match self.try_create() {
+                // Another job has ended, and removed the level above while it was empty.
+                Err((_, why)) if why.kind() == io::ErrorKind::NotFound && races < RACES_MAX => {
+                    races += 1;
+                }
+                result => return result.map_err(|(folder, why)| refused(folder, why)),
+            }
+        }
+    }
+
+    fn try_create(&self) -> Result<bool, (&Path, io::Error)> {
         // Only our own level above the job is made; anything higher has to be there.
         if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
-            create_private(parent)?;
+            create_private(parent).map_err(|why| (parent, why))?;
         }
-        create_private(&self.folder)
+        create_private(&self.folder).map_err(|why| (&*self.folder, why))
     }
 
     /// Checks the folder of a daemon that ought to be running.
@@ -168,13 +183,13 @@ fn is_ours(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "kakehi" || *name == *format!("kakehi-{uid}"))
 }
 
-fn create_private(folder: &Path) -> Result<bool, Failure> {
+fn create_private(folder: &Path) -> io::Result<bool> {
     let created = match rustix::fs::mkdirat(CWD, folder, Mode::RWXU) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
-        Err(why) => return Err(refused(folder, why.into())),
+        Err(why) => return Err(why.into()),
     };
-    check_private(folder).map_err(|why| refused(folder, why))?;
+    check_private(folder)?;
     Ok(created)
 }
 
@@ -202,4 +217,28 @@ fn refused(folder: &Path, why: io::Error) -> Failure {
         why,
         "remove or correct it, or name another with --socket",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn jobs_that_come_and_go_do_not_take_each_others_folder_away() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        thread::scope(|scope| {
+            for name in ["a", "b", "c"] {
+                let folder = base.path().join("kakehi").join(name);
+                let job = Job { name: name.to_owned(), folder };
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        assert!(job.create().is_ok_and(|created| created));
+                        job.remove();
+                    }
+                });
+            }
+        });
+    }
 }

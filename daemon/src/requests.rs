@@ -16,6 +16,7 @@ use crate::{
     drain::{self, write_all},
     file::{Log, OpenFile, Piece},
     namespace, readahead, registration,
+    registry::Identity,
     session::{Session, Ticket},
     settle,
     storage::Storage,
@@ -66,7 +67,7 @@ enum Work<S: Storage> {
     /// On names, or on a file that is to be opened.
     Names(namespace::Call),
     FlushAll,
-    Settle(u64, u64),
+    Settle(Identity, bool),
 }
 
 /// Checks a request against the session's record.
@@ -80,7 +81,9 @@ fn check<S: Storage>(
     let slot = match *request {
         Request::Nothing => return Ok(Work::Done(0)),
         Request::FlushAll => return Ok(Work::FlushAll),
-        Request::Settle { device, inode } => return Ok(Work::Settle(device, inode)),
+        Request::Settle { device, inode, demote } => {
+            return Ok(Work::Settle((device, inode), demote));
+        }
         Request::Flush { file: slot, upto } => {
             let file = file_in(slot)?;
             if upto > file.head() {
@@ -136,8 +139,12 @@ async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, work: Work<S>) 
             drain::drain_session(core, session).await;
             Ok(0)
         }
-        Work::Settle(device, inode) => {
-            settle::settle(core, (device, inode)).await;
+        Work::Settle(identity, true) => {
+            settle::settle(core, identity).await;
+            Ok(0)
+        }
+        Work::Settle(identity, false) => {
+            settle::drain_inode(core, identity).await;
             Ok(0)
         }
     }

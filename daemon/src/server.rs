@@ -16,7 +16,7 @@ use std::{
 use executor::{Class, Executor, PollLists};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use uring::{Engines, Events, SystemClock};
+use uring::{Engines, Events, SystemClock, prefer_short_turns};
 
 use crate::{
     Config, Error, Summary,
@@ -145,6 +145,8 @@ impl Seat {
         if let Some(cpu) = config.cores.get(index) {
             pin(*cpu).map_err(Error::setup("the core to run on"))?;
         }
+        // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
+        prefer_short_turns().ok();
         let events = Events::new().map_err(Error::setup("an executor"))?;
         let park = Box::new(events.parker());
         let (idle, quiet) = (config.idle, config.quiet);

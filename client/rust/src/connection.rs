@@ -329,8 +329,15 @@ impl Lane<'_> {
             if connection.is_lost() {
                 return Err(Lost);
             }
-            if phase().is_none() && silent >= connection.fence_timeout {
+            if silent < connection.fence_timeout {
+                continue;
+            }
+            if phase().is_none() {
                 return Err(connection.fence());
+            }
+            // What was acknowledged may take its time, but a daemon that runs answers.
+            match connection.call(Request::Nothing)? {
+                Ok(_) | Err(_) => silent = Duration::ZERO,
             }
         }
         let value = self.requester.take(lane, seq);

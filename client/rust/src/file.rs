@@ -25,7 +25,9 @@ const FILES_MAX: usize = 4096;
 /// The position right after an append: the end of the file, wherever that is by then.
 pub(crate) const AT_END: u64 = u64::MAX;
 
-/// One open file. What is outside the lock is read without it.
+/// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
+/// needs in one cache line.
+#[repr(C, align(64))]
 pub(crate) struct FileEntry {
     /// The file position in bytes, or [`AT_END`], while the client keeps it.
     pub(crate) position: AtomicU64,
@@ -35,6 +37,8 @@ pub(crate) struct FileEntry {
     pub(crate) identity: AtomicU64,
     /// Reads in a row that found everything cached.
     pub(crate) streak: AtomicU32,
+    /// Bytes read since they were last added to the process's counters.
+    pub(crate) read_len: AtomicU64,
     pub(crate) lock: Lock<OpenFile>,
 }
 
@@ -87,6 +91,8 @@ pub(crate) struct Log {
     /// Start in the arena, bytes.
     pub(crate) at: u64,
     pub(crate) producer: Producer,
+    /// Bytes that may wait in the log, a power of two: what the daemon drains in good time.
+    pub(crate) window: u64,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
     /// When the daemon was last seen to live, by the coarse clock.
@@ -168,6 +174,7 @@ impl Files {
                     is_staged: AtomicBool::new(false),
                     identity: AtomicU64::new(0),
                     streak: AtomicU32::new(0),
+                    read_len: AtomicU64::new(0),
                     lock: Lock::new(OpenFile::FREE),
                 }
             }; FILES_MAX],

@@ -110,6 +110,7 @@ impl Process {
             return Ok(());
         }
         self.release_window(&mut file);
+        self.count_reads(entry);
         self.unlink(entry, &mut file, fd);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
@@ -187,7 +188,7 @@ impl Process {
     fn settle_all(&'static self, device: u64, inode: u64) -> bool {
         self.linked_count(device, inode) > 0
             && self.connection().is_some_and(|connection| {
-                connection.call(Request::Settle { device, inode }).is_ok()
+                connection.call(Request::Settle { device, inode, demote: true }).is_ok()
             })
     }
 

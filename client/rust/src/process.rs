@@ -14,7 +14,7 @@ use crate::{
     client::Host,
     config::Config,
     connection::{Connection, Failure},
-    file::Files,
+    file::{FileEntry, Files},
     table::Table,
 };
 
@@ -135,8 +135,17 @@ impl Process {
         }
     }
 
+    /// Adds what was read of a file to the counters.
+    pub(crate) fn count_reads(&'static self, entry: &FileEntry) {
+        let len = entry.read_len.swap(0, Ordering::Relaxed);
+        if len > 0 {
+            self.count(Counter::BytesRead, len);
+        }
+    }
+
     /// The process ends: what was counted without a session is left with the job.
     pub(crate) fn leave_counters(&'static self) {
+        self.files.all().for_each(|entry| self.count_reads(entry));
         if self.connected().is_none() && self.counters.iter().any(|c| c.load(Ordering::Relaxed) > 0)
         {
             if let Some(job) = self.job() {
@@ -153,7 +162,8 @@ impl Process {
         }
         self.connecting.break_open();
         self.is_swept.store(false, Ordering::Release);
-        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        let reads = self.files.all().map(|entry| &entry.read_len);
+        self.counters.iter().chain(reads).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 
     /// Whether the number is the client's own.

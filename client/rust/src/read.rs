@@ -42,7 +42,7 @@ impl Process {
         } else {
             self.read_cached(fd, entry, buffers, at)?
         };
-        self.count(Counter::BytesRead, len as u64);
+        entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
         Ok(len)
     }
 

@@ -17,7 +17,7 @@ use shm::{
 use wire::{FileFlags, Reason, Registration, Request};
 
 use crate::{
-    clock::coarse_now,
+    clock::{coarse_now, now},
     connection::{Connection, Lost},
     file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
     rules::link_of,
@@ -31,6 +31,11 @@ const LOG_SHARE: u64 = 4;
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
 const KICK: (u64, u64) = (64 << 10, 1 << 20);
+/// Half a window drains in at most this time, or the window is halved; bytes accepted are then in
+/// the file well within the promised 10 ms, however many clients the daemon serves.
+const LATE: Duration = Duration::from_millis(2);
+/// Half a window that drains in less makes the window grow.
+const EARLY: Duration = Duration::from_millis(1);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
@@ -78,11 +83,11 @@ pub(crate) fn link(
     file.link = Some(Link { connection, slot, shared, is_counted: true });
     file.log = log;
     if inodes.count(file.device, file.inode) > 1 {
-        // Somebody else has staged, or is about to: each of us sees the other here, and what one
-        // wrote before the other began is drained before it begins.
-        shared.demote();
+        // Somebody else has staged, or is about to, to this inode or to one with its hash. Each of us
+        // sees the other here, and the daemon, which knows both by then, demotes us if it is the
+        // same; what one wrote before the other began is drained before it begins.
         let (device, inode) = (file.device, file.inode);
-        match connection.call(Request::Settle { device, inode }) {
+        match connection.call(Request::Settle { device, inode, demote: false }) {
             Ok(_) | Err(Lost) => {}
         }
     }
@@ -153,6 +158,13 @@ fn watch(link: Link, log: &mut Log) {
 
 /// Accepts the first bytes of `data`; `None` when the log has no room.
 fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize> {
+    let is_full = |log: &Log| log.producer.waiting() >= log.window;
+    if is_full(log) {
+        log.producer.refresh(link.shared);
+        if is_full(log) {
+            return None;
+        }
+    }
     let wanted = data.len().min(COPY_MAX);
     let range = log.producer.reserve(link.shared, to, wanted as u64)?;
     let start = usize::try_from(log.at + log.producer.ring_at(range.start)).ok()?;
@@ -172,17 +184,34 @@ fn largest_log(connection: &Connection) -> u64 {
     connection.arena.lock().map_or(0, |arena| arena.len() / LOG_SHARE)
 }
 
-/// Waits for room in a full log, or moves to a larger one.
+/// Waits for room in a full log, and has it hold more or less from now on, by how long that took.
 fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
-    let (head, waiting, len) =
-        (log.producer.head(), log.producer.waiting(), log.producer.capacity());
-    let share = largest_log(link.connection);
+    let (head, waiting) = (log.producer.head(), log.producer.waiting());
+    let began = now();
+    flush(link, log, head - waiting / 2)?;
+    let took = now().saturating_sub(began);
     // A log whose bytes are few is full of extents, and a larger one has no room for more of them.
-    if len >= share || waiting < len {
-        return flush(link, log, head - waiting / 2);
+    if waiting < log.window {
+        return Ok(());
     }
-    flush(link, log, head)?;
+    if took > LATE {
+        log.window = (log.window / 2).max(LOG_MIN);
+    } else if took < EARLY {
+        log.window = (log.window * 2).min(log.producer.capacity());
+        return grow(link, log, waiting);
+    }
+    Ok(())
+}
+
+/// Moves to a larger log, if all of this one was used.
+fn grow(link: Link, log: &mut Log, used: u64) -> Result<(), Lost> {
+    let (len, share) = (log.producer.capacity(), largest_log(link.connection));
+    if used < len || len >= share {
+        return Ok(());
+    }
     let Some(larger) = new_log(link.connection, (len * 4).min(share)) else { return Ok(()) };
+    // Positions count on, but in an empty log.
+    flush(link, log, log.producer.head())?;
     let (arena_at, len) = (larger.at, larger.producer.capacity());
     let attached = link.connection.call(Request::Attach { file: link.slot, arena_at, len })?;
     if attached.is_err() {
@@ -190,7 +219,7 @@ fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
         return Ok(());
     }
     give_log(link.connection, log);
-    log.at = larger.at;
+    (log.at, log.window) = (larger.at, larger.window);
     log.producer.attach(len);
     Ok(())
 }
@@ -348,7 +377,8 @@ fn new_log(connection: &Connection, len: u64) -> Option<Log> {
         connection.session.populate(from, len);
     }
     let looked_at = coarse_now();
-    Some(Log { at, producer: Producer::new(len), kicked: 0, looked_at, dirty: (u64::MAX, 0) })
+    let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
+    Some(Log { at, producer, window: len, kicked: 0, looked_at, dirty })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

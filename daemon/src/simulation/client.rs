@@ -290,7 +290,7 @@ impl Client {
     async fn settle(&mut self, slot: u32) {
         let inode = self.file(slot).expect("open").open.inode;
         let stamp = self.model.borrow().stamp();
-        let request = Request::Settle { device: DEVICE, inode };
+        let request = Request::Settle { device: DEVICE, inode, demote: true };
         assert_eq!(self.ask(request).await, Ok(0));
         assert!(self.shared(slot).is_synchronous());
         self.model.borrow().check_settled(inode, stamp);

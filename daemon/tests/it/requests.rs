@@ -81,9 +81,12 @@ fn second_opener_finds_everything_drained() {
     assert!(!first.slot(1).is_synchronous());
     let stat = rustix::fs::fstat(&file).expect("open");
     first.job.shared().inodes.add(stat.st_dev, stat.st_ino);
-    let settle = Request::Settle { device: stat.st_dev, inode: stat.st_ino };
-    assert_eq!(second.ask(settle), Ok(0));
+    let (device, inode) = (stat.st_dev, stat.st_ino);
+    // What a client asks that has found another file of this hash.
+    assert_eq!(second.ask(Request::Settle { device, inode, demote: false }), Ok(0));
     assert_eq!(contents(&daemon.folder().join("shared")).expect("a file"), b"first");
+    assert!(!first.slot(1).is_synchronous(), "it is the only one");
+    assert_eq!(second.ask(Request::Settle { device, inode, demote: true }), Ok(0));
     assert!(first.slot(1).is_synchronous());
     second.register(7, &file, FileFlags::READABLE, (0, 0));
     until("both are demoted", || second.slot(7).is_synchronous());

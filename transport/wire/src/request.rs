@@ -204,12 +204,15 @@ pub enum Request {
         /// Its length: a power of two.
         len: u64,
     },
-    /// Drains and demotes every file open on an inode, whoever opened it.
+    /// Drains every file open on an inode, whoever opened it, and demotes them where two are and one
+    /// writes.
     Settle {
         /// Device number as `stat(2)` gives it.
         device: u64,
         /// Inode number.
         inode: u64,
+        /// Whether they are demoted in any case: for somebody whom the daemon does not know.
+        demote: bool,
     },
     /// Brings a range into the page cache, and reads ahead of it.
     Fetch {
@@ -346,7 +349,9 @@ impl Request {
             }
             Self::Flush { file, upto } => entry.set_file(file).set_a(upto),
             Self::Attach { file, arena_at, len } => entry.set_file(file).set_a(arena_at).set_b(len),
-            Self::Settle { device, inode } => entry.set_a(device).set_b(inode),
+            Self::Settle { device, inode, demote } => {
+                entry.set_a(device).set_b(inode).set_len(u32::from(demote))
+            }
             Self::Fetch { file, at, len } => entry.set_file(file).set_len(len).set_a(at),
             Self::Stat { path_len, follow } => {
                 entry.set_len(path_len).set_pair(u32::from(follow), 0)
@@ -388,7 +393,7 @@ impl Request {
             Kind::SetPosition => Self::SetPosition { file, offset: signed(entry.a()), whence: len },
             Kind::Flush => Self::Flush { file, upto: entry.a() },
             Kind::Attach => Self::Attach { file, arena_at: entry.a(), len: entry.b() },
-            Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b() },
+            Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b(), demote: len != 0 },
             Kind::Fetch => Self::Fetch { file, at: entry.a(), len },
             Kind::Materialize => Self::Materialize { file },
             Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
@@ -434,7 +439,7 @@ mod tests {
             Request::SetPosition { file: 6, offset: -9, whence: 2 },
             Request::Flush { file: 7, upto: 77 },
             Request::Attach { file: 8, arena_at: 4096, len: 65536 },
-            Request::Settle { device: 9, inode: 10 },
+            Request::Settle { device: 9, inode: 10, demote: true },
             Request::Fetch { file: 11, at: 12, len: 13 },
             Request::Materialize { file: 14 },
             Request::Stat { path_len: 15, follow: true },
