@@ -23,7 +23,11 @@ mod judge;
 mod quiet;
 pub(crate) mod storm;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use crate::{
     machine::{self, Machine},
@@ -85,6 +89,19 @@ struct Effort {
     watch: Duration,
     /// Values that jobs and depth take.
     steps: &'static [usize],
+    /// No cell of the grid, and no round of a computation, is begun later after the start.
+    ends: Option<[Duration; 2]>,
+}
+
+/// Says why nothing more is begun after this.
+#[derive(Clone, Copy, Debug)]
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn check(self) -> Result<(), String> {
+        let is_over = self.0.is_some_and(|end| Instant::now() >= end);
+        if is_over { Err("the time of --quick was used up".to_owned()) } else { Ok(()) }
+    }
 }
 
 const FULL: Effort = Effort {
@@ -93,31 +110,36 @@ const FULL: Effort = Effort {
     computation: Duration::from_millis(400),
     watch: Duration::from_secs(30),
     steps: &[1, 2, 4, 8, 16, 32, 64],
+    ends: None,
 };
 
 const QUICK: Effort = Effort {
-    rounds: 8,
+    rounds: 7,
     turn: Duration::from_millis(60),
     computation: Duration::from_millis(200),
     watch: Duration::from_secs(3),
     steps: &[1, 8, 64],
+    ends: Some([Duration::from_secs(32), Duration::from_secs(48)]),
 };
 
 /// Runs the bench and prints what it found.
 pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     let effort = if args.quick { QUICK } else { FULL };
+    let start = Instant::now();
+    let [grid_end, end] = [0, 1]
+        .map(|part| Deadline(effort.ends.and_then(|ends| ends.get(part).map(|end| start + *end))));
     let mut machine = Machine::find(None);
-    machine.idle = "as the case says";
+    (machine.idle, machine.pinning) = ("as the case says", "none".to_owned());
     machine.file_systems.insert("dir".to_owned(), machine::file_system(&args.dir));
     let mut report = Report::new("idle", machine, effort.rounds);
     let mut maps = String::new();
     match args.target {
         Target::Local => {
-            let grid = grid::measure(&effort, &args.dir)?;
+            let grid = grid::measure(&effort, grid_end, &args.dir)?;
             judge::report(&mut report, &effort, &grid);
             maps = heat_map::all(&effort, &grid);
             drop(grid);
-            compute::measure(&mut report, &effort, &args.dir);
+            compute::measure(&mut report, &effort, end, &args.dir);
             quiet::measure(&mut report, &effort);
         }
         Target::Tcp | Target::Ucx => {

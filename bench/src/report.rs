@@ -29,7 +29,7 @@ pub(crate) enum Row {
     Skipped { case: String, skipped: String },
 }
 
-/// Native time by our time, over all rounds: more than 1 is faster.
+/// The other side's time by ours, or as the bench says, over all rounds: more than 1 is better.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ratio {
     pub(crate) name: String,
@@ -124,7 +124,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.ratios.is_empty() {
-            writeln!(f, "\nnative time / our time")?;
+            writeln!(f, "\nratios: more than 1 is better")?;
         }
         for Ratio { name, median, min, max } in &self.ratios {
             writeln!(f, "{name:width$} {median:>10.2} {min:>10.2} {max:>10.2}")?;

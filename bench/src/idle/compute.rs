@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Effort,
+    Deadline, Effort,
     fleet::{Disk, Fleet},
 };
 use crate::{report::Report, spread::Spread};
@@ -50,7 +50,7 @@ const TURNS: [Beside; 5] = [
 ];
 
 /// Reports the ratios.
-pub(super) fn measure(report: &mut Report, effort: &Effort, dir: &Path) {
+pub(super) fn measure(report: &mut Report, effort: &Effort, end: Deadline, dir: &Path) {
     let fleets = Disk::create(dir, 1).and_then(|disk| {
         let start = |policy| Fleet::start(policy, &disk, 1);
         Ok((start("park")?, start("poll-idle")?, disk))
@@ -64,6 +64,9 @@ pub(super) fn measure(report: &mut Report, effort: &Effort, dir: &Path) {
     for (share, suffix) in SHARES {
         let mut rounds = Vec::new();
         for _ in 0..effort.rounds {
+            if end.check().is_err() {
+                break; // The ratios are of fewer rounds, or say that there was none.
+            }
             let turns = TURNS.map(|beside| turn(effort, cores * share, beside, &mut fleets));
             let turns: anyhow::Result<Vec<_>> = turns.into_iter().collect();
             match turns {

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Effort,
+    Deadline, Effort,
     fleet::{Disk, Fleet},
     histogram::Histogram,
     storm::RAMP,
@@ -54,13 +54,17 @@ pub(super) fn places(effort: &Effort) -> impl Iterator<Item = Place> {
 }
 
 /// Measures the grid, on files in `dir`.
-pub(super) fn measure(effort: &Effort, dir: &Path) -> anyhow::Result<Vec<Cell>> {
+pub(super) fn measure(effort: &Effort, end: Deadline, dir: &Path) -> anyhow::Result<Vec<Cell>> {
     let job_count = effort.steps.iter().copied().max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
     let mut fleets = POLICIES.map(|policy| {
         Fleet::start(policy, &disk, job_count).map_err(|why| format!("{policy}: {why:#}"))
     });
-    Ok(places(effort).map(|place| measure_cell(effort, place, &mut fleets)).collect())
+    let cells = places(effort).map(|place| match end.check() {
+        Ok(()) => measure_cell(effort, place, &mut fleets),
+        Err(why) => Cell { place, rounds: [(); POLICIES.len()].map(|()| Err(why.clone())) },
+    });
+    Ok(cells.collect())
 }
 
 fn measure_cell(

@@ -100,13 +100,12 @@ impl Against<'_> {
 
     /// The ratios of the cell where they are best.
     fn best(&self, value: impl Fn(&Round) -> f64) -> Result<Spread, String> {
-        let mut best: Option<Spread> = None;
-        for cell in self.grid {
-            let found = Spread::of(self.ratios(cell, &value)?);
-            let is_better = |found: &Spread| best.is_none_or(|best| found.median > best.median);
-            best = found.filter(is_better).or(best);
-        }
-        best.ok_or_else(|| "no round was run".to_owned())
+        let spreads = self.grid.iter().filter_map(|cell| {
+            let ratios = self.ratios(cell, &value).ok()?;
+            Spread::of(ratios)
+        });
+        let best = spreads.max_by(|one, other| one.median.total_cmp(&other.median));
+        best.ok_or_else(|| self.why_not(POLL_IDLE))
     }
 
     /// The best cell of ours by the best cell of the other's.
