@@ -67,9 +67,7 @@ pub(super) fn measure(report: &mut Report, effort: &Effort, end: Deadline, dir: 
             if end.check().is_err() {
                 break; // The ratios are of fewer rounds, or say that there was none.
             }
-            let turns = TURNS.map(|beside| turn(effort, cores * share, beside, &mut fleets));
-            let turns: anyhow::Result<Vec<_>> = turns.into_iter().collect();
-            match turns {
+            match round(effort, cores * share, rounds.len(), &mut fleets) {
                 Ok(turns) => rounds.push(turns),
                 Err(why) => return skip(report, &format!("{why:#}")),
             }
@@ -101,6 +99,26 @@ fn report_share(report: &mut Report, suffix: &str, rounds: &[Vec<Turn>]) {
     report.ratio(loaded, ratio(2, 3, |turn| turn.speed));
     report.ratio(iops, ratio(2, 3, |turn| turn.iops));
     report.ratio(idle_park, ratio(4, 0, |turn| turn.speed));
+}
+
+/// Takes all turns once, each time beginning with another one; their results are in the order of
+/// [`TURNS`].
+fn round(
+    effort: &Effort,
+    thread_count: usize,
+    number: usize,
+    fleets: &mut [Fleet; 2],
+) -> anyhow::Result<Vec<Turn>> {
+    let mut turns: Vec<_> = TURNS.into_iter().enumerate().collect();
+    turns.rotate_left(number % TURNS.len());
+    let mut results = vec![Turn::default(); TURNS.len()];
+    for (index, beside) in turns {
+        let result = turn(effort, thread_count, beside, fleets)?;
+        if let Some(place) = results.get_mut(index) {
+            *place = result;
+        }
+    }
+    Ok(results)
 }
 
 fn turn(
