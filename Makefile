@@ -12,6 +12,9 @@ MODELLED := -p executor -p shm
 PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
+# Names under which kakehi is SIONlib's tools.
+SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
+
 .PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install uninstall clean
 
 build:
@@ -71,10 +74,14 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
+	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
+	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
+	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
+	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 
 clean:
 	$(CARGO) clean

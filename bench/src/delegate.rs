@@ -18,7 +18,6 @@ mod programs;
 mod sides;
 
 use std::{
-    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -49,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Folder for the files that are written and read.
-    #[arg(long, value_name = "DIR", default_value = ".", value_parser = folder)]
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
     /// Also writes the JSON to results/DATE-MACHINE/delegate.json below the current folder.
     #[arg(long)]
@@ -112,11 +111,5 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     bench.programs(&mut report, park);
     bench.cells(&mut report, park, &cells::under_a_parking_daemon());
     drop(bench);
-    report.print("delegate", args.json, args.save, "")
-}
-
-/// The absolute path of a folder that is there.
-fn folder(text: &str) -> io::Result<PathBuf> {
-    let path = Path::new(text).canonicalize()?;
-    if path.is_dir() { Ok(path) } else { Err(ErrorKind::NotADirectory.into()) }
+    report.publish(args.json, args.save)
 }

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Target::Local)]
     target: Target,
     /// Folder of the RAM disk's files.
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = machine::folder)]
     dir: PathBuf,
     /// Also writes the JSON to results/DATE-MACHINE/idle-TARGET.json below the current folder.
     #[arg(long)]
@@ -149,5 +149,5 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
             quiet::skip(&mut report, &why);
         }
     }
-    report.print(&format!("idle-{}", args.target), args.json, args.save, &maps)
+    report.publish_as(&format!("idle-{}", args.target), args.json, args.save, &maps)
 }

@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
-    path::Path,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -102,6 +103,12 @@ pub(crate) fn file_system(path: &Path) -> String {
     let Ok(stat) = statfs(path) else { return "unknown".to_owned() };
     let known = KNOWN.iter().find(|(number, _)| *number == stat.f_type);
     known.map_or_else(|| format!("{:#x}", stat.f_type), |(_, name)| (*name).to_owned())
+}
+
+/// The absolute path of a folder that is there.
+pub(crate) fn folder(text: &str) -> io::Result<PathBuf> {
+    let path = Path::new(text).canonicalize()?;
+    if path.is_dir() { Ok(path) } else { Err(ErrorKind::NotADirectory.into()) }
 }
 
 /// The day `days` after 1970-01-01, in the proleptic Gregorian calendar.

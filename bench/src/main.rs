@@ -12,6 +12,7 @@ mod report;
 mod side;
 mod spread;
 mod stream;
+mod tasks;
 mod worker;
 
 use std::{
@@ -33,6 +34,9 @@ struct Arguments {
 enum Bench {
     Delegate(delegate::Args),
     Idle(idle::Args),
+    Tasks(tasks::Args),
+    #[command(hide = true)]
+    Activate(tasks::activate::Args),
     #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
@@ -65,6 +69,8 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Delegate(args) => delegate::delegate(args),
         Bench::Idle(args) => idle::idle(args),
         Bench::Storm(args) => idle::storm::storm(args),
+        Bench::Tasks(args) => tasks::tasks(args),
+        Bench::Activate(args) => tasks::activate::activate(args),
         Bench::Worker(args) => worker::work(args),
     }
 }

@@ -29,7 +29,8 @@ pub(crate) enum Row {
     Skipped { case: String, skipped: String },
 }
 
-/// The other side's time by ours, or as the bench says, over all rounds: more than 1 is better.
+/// One side by the other, over all rounds. Of times it is native time by our time: more than 1 is
+/// faster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ratio {
     pub(crate) name: String,
@@ -42,28 +43,6 @@ impl Report {
     /// A report without rows.
     pub(crate) fn new(bench: &'static str, machine: Machine, rounds: usize) -> Self {
         Self { bench, machine, rounds, rows: Vec::new(), ratios: Vec::new() }
-    }
-
-    /// Prints the report: as one JSON document, or as a table with `more` below it. With `save`,
-    /// also writes the JSON to results/DATE-MACHINE/NAME.json below the current folder.
-    pub(crate) fn print(
-        &self,
-        name: &str,
-        json: bool,
-        save: bool,
-        more: &str,
-    ) -> anyhow::Result<()> {
-        let document = serde_json::to_string_pretty(self)? + "\n";
-        if save {
-            let folder = Path::new("results").join(self.machine.folder());
-            fs::create_dir_all(&folder)?;
-            fs::write(folder.join(name).with_extension("json"), &document)?;
-        }
-        let text = if json { document } else { format!("{self}{more}") };
-        match io::stdout().write_all(text.as_bytes()) {
-            Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
-            _ => Ok(()),
-        }
     }
 
     /// Adds a row; an `Err` says why there is no value.
@@ -96,6 +75,33 @@ impl Report {
         }
     }
 
+    /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
+    /// the current folder.
+    pub(crate) fn publish(&self, as_json: bool, save: bool) -> anyhow::Result<()> {
+        self.publish_as(self.bench, as_json, save, "")
+    }
+
+    /// As [`publish`](Self::publish), kept under `name`, and with `more` below the table.
+    pub(crate) fn publish_as(
+        &self,
+        name: &str,
+        as_json: bool,
+        save: bool,
+        more: &str,
+    ) -> anyhow::Result<()> {
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        if save {
+            let folder = Path::new("results").join(self.machine.folder());
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(name).with_extension("json"), &json)?;
+        }
+        let text = if as_json { json } else { format!("{self}{more}") };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
+            _ => Ok(()),
+        }
+    }
+
     fn has_skipped(&self, name: &str) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Skipped { case, .. } if case == name))
     }
@@ -124,7 +130,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.ratios.is_empty() {
-            writeln!(f, "\nratios: more than 1 is better")?;
+            writeln!(f, "\nratios")?;
         }
         for Ratio { name, median, min, max } in &self.ratios {
             writeln!(f, "{name:width$} {median:>10.2} {min:>10.2} {max:>10.2}")?;

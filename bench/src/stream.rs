@@ -24,6 +24,14 @@ impl Stream {
         usize::try_from(printed).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Writes all of `bytes` with `fwrite`.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(stream) = self.0 else { return Ok(()) };
+        // SAFETY: the stream is open, and the bytes are there until the call returns.
+        let count = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream.as_ptr()) };
+        if count == bytes.len() { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Closes the stream with `fclose`.
     pub(crate) fn close(mut self) -> io::Result<()> {
         let Some(stream) = self.0.take() else { return Ok(()) };

@@ -12,6 +12,8 @@ pub(crate) enum Code {
     Usage = 2,
     /// No daemon answers.
     Unreachable = 3,
+    /// What was read is damaged, or was never completed.
+    Damaged = 4,
     /// `run` only: kakehi itself failed, not the program.
     Ours = 125,
     /// `run` only: the program was found and cannot be executed.
@@ -51,6 +53,11 @@ impl Failure {
         Self { code: if self.code == Code::Usage { self.code } else { Code::Ours }, ..self }
     }
 
+    /// The same advice about something named more closely.
+    pub(crate) fn about(self, what: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self { advice: self.advice, ..Self::new(self.code, what, why, "") }
+    }
+
     /// What the daemon, or the way to it, says.
     pub(crate) fn of_daemon(why: &daemon::Error) -> Self {
         let code = match why {
@@ -64,6 +71,11 @@ impl Failure {
         Self::new(code, what, why, advice)
     }
 
+    /// The failure in one line, said by `program`.
+    pub(crate) fn line(&self, program: &str) -> String {
+        format!("{program}: {}: {}; {}", self.what, self.why, self.advice)
+    }
+
     pub(crate) fn usage(
         what: impl fmt::Display,
         why: impl fmt::Display,
@@ -75,7 +87,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kakehi: {}: {}; {}", self.what, self.why, self.advice)
+        f.write_str(&self.line("kakehi"))
     }
 }
 

@@ -17,6 +17,8 @@ mod library;
 mod loader;
 mod log;
 mod machine;
+mod multifile;
+mod original;
 mod output;
 mod report;
 mod run;
@@ -38,6 +40,7 @@ use clap::{Parser as _, error::ErrorKind};
 use crate::{
     config::Environment,
     failure::{Code, Failure},
+    original::Tool,
 };
 
 /// Delegates the file I/O of unmodified programs to a daemon on the same node.
@@ -58,10 +61,16 @@ enum Command {
     Check(check::Args),
     Env(env::Args),
     Config(show::Args),
+    Multifile(multifile::Args),
     Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    if let Some(tool) = Tool::named(&name) {
+        return tool.run(&name, arguments.collect());
+    }
     let result = match Arguments::try_parse() {
         Ok(arguments) => start(&arguments.command, &Environment::read()),
         Err(why) if !why.use_stderr() => {
@@ -89,6 +98,7 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Check(args) => check::check(args, environment),
         Command::Env(args) => env::env(args, environment),
         Command::Config(args) => show::config(args, environment),
+        Command::Multifile(args) => multifile::multifile(args),
         Command::Bench(args) => bench::bench(args),
     };
     done.map(|()| ExitCode::SUCCESS)

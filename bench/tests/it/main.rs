@@ -29,9 +29,13 @@ fn is_sample(answer: &str) -> bool {
 
 #[test]
 fn a_wrong_argument_is_one_line_and_code_2() {
-    for arguments in
-        [&[][..], &["fly"], &["delegate", "--fast"], &["delegate", "--dir", "/nowhere"]]
-    {
+    for arguments in [
+        &[][..],
+        &["fly"],
+        &["delegate", "--fast"],
+        &["delegate", "--dir", "/nowhere"],
+        &["tasks", "--dir", "/nowhere"],
+    ] {
         let output = bench().args(arguments).output().expect("starts");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let line = text(&output.stderr);
@@ -71,4 +75,16 @@ fn a_worker_says_why_a_job_failed_and_goes_on() {
     assert!(missing.starts_with("error ") && missing.contains("No such file"), "{missing}");
     assert!(unknown.starts_with("error "), "{unknown}");
     assert!(is_sample(done), "{done}");
+}
+
+#[test]
+fn an_activation_leaves_a_multifile_and_says_what_memory_it_took() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("multifile");
+    let output = bench().args(["activate", "64"]).arg(&path).output().expect("starts");
+    assert!(output.status.success());
+    let peak: u64 = text(&output.stdout).trim().parse().expect("a number");
+    assert!(peak > 1 << 20, "{peak}");
+    let reader = multifile::Reader::open(&multifile::Disk::new(), &path).expect("closed");
+    assert_eq!(reader.task_count(), 64);
 }

@@ -1,10 +1,14 @@
 //! The built command `kakehi`, as a user starts it: what it prints, its exit codes, its one line
 //! when something is wrong.
+#![expect(clippy::indexing_slicing, reason = "a failing test shows where")]
 
 mod check;
 mod config;
 mod doctor;
+mod golden;
 mod job;
+mod multifile;
+mod original;
 mod run;
 
 use std::{

@@ -109,7 +109,8 @@ pub(crate) fn u64s(bytes: &[u8], order: Order) -> impl Iterator<Item = u64> {
 }
 
 /// The same 64 bits as a signed integer, which is how the format declares its fields.
-pub(crate) const fn signed(value: u64) -> i64 {
+#[must_use]
+pub const fn signed(value: u64) -> i64 {
     i64::from_le_bytes(value.to_le_bytes())
 }
 

@@ -13,6 +13,8 @@ use crate::{
     storage::Storage,
 };
 
+/// Bytes of tables collected before they are written.
+const SLAB_LEN: usize = 1 << 16;
 /// Starts the table of checksums.
 pub(crate) const CHECKSUMS_MAGIC: [u8; 8] = *b"mfcrc32c";
 
@@ -37,31 +39,48 @@ pub(crate) fn finish<S: Storage, U: Usage>(
     let tail = Tail::new(plan, blocks)?;
     output.flush()?;
     let order = plan.header.order;
-    let mut at = tail.table_at;
-    let mut put = |output: &mut Output<S>, bytes: &[u8]| -> Result<()> {
-        output.write(bytes, at, None)?;
-        at += wide(bytes.len());
-        Ok(())
-    };
+    let mut slab = Slab { output, bytes: Vec::new(), at: tail.table_at };
     for task in 0..tasks {
-        put(output, &order.bytes_u64(wide(usage.block_count(task))))?;
+        slab.put(&order.bytes_u64(wide(usage.block_count(task))))?;
     }
     for block in 0..blocks {
         for task in 0..tasks {
             let len = usage.block_len(task, block).unwrap_or(unused(plan.style));
-            put(output, &order.bytes_u64(len))?;
+            slab.put(&order.bytes_u64(len))?;
         }
     }
-    put(output, &mapping_bytes(plan))?;
+    slab.put(&mapping_bytes(plan))?;
     if plan.checksums {
-        put(output, &CHECKSUMS_MAGIC)?;
+        slab.put(&CHECKSUMS_MAGIC)?;
         for block in 0..blocks {
             for task in 0..tasks {
-                put(output, &usage.block_sum(task, block).to_le_bytes())?;
+                slab.put(&usage.block_sum(task, block).to_le_bytes())?;
             }
         }
     }
+    slab.write()?;
     commit(output, plan, &tail)
+}
+
+/// Tables on their way to the storage: there are hundreds of thousands of small integers.
+struct Slab<'a, S: Storage> {
+    output: &'a mut Output<S>,
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl<S: Storage> Slab<'_, S> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= SLAB_LEN { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.output.write(&self.bytes, self.at, None)?;
+        self.at += wide(self.bytes.len());
+        self.bytes.clear();
+        Ok(())
+    }
 }
 
 /// Cuts what an earlier file left behind the tables and marks the file as closed.

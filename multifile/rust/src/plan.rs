@@ -6,7 +6,7 @@ use crate::{
     codec::{Order, narrow, unsigned, wide},
     error::{Argument, Error, Result},
     header::{FORMAT_VERSION, Header, Keyval, PREFIX_LEN},
-    layout::{Layout, Place},
+    layout::{Layout, OFFSET_MAX, Place},
     mark::Mark,
     packing::Packing,
     physical::{self, Physical},
@@ -148,6 +148,16 @@ pub(crate) struct FilePlan {
     pub(crate) durable: bool,
 }
 
+/// Refuses tasks that no block size can make a set of, without planning it.
+pub(crate) fn check(tasks: &[NewTask], options: &Options, name: &[u8]) -> Result<()> {
+    options.check(name)?;
+    if !in_order(tasks) {
+        members(tasks)?;
+    }
+    let sum = tasks.iter().try_fold(0u64, |sum, task| sum.checked_add(task.chunk_len));
+    sum.filter(|sum| *sum <= OFFSET_MAX).map(|_| ()).ok_or(Error::TooLarge)
+}
+
 /// Plans all files of a set; `name` is stored in each, `instance` marks it as being written.
 pub(crate) fn plan(
     tasks: &[NewTask],
@@ -218,6 +228,7 @@ impl FilePlan {
     pub(crate) fn front(&self) -> Vec<u8> {
         let order = self.header.order;
         let mut bytes = self.header.encode();
+        bytes.reserve_exact(16 * self.ranks.len());
         for rank in &self.ranks {
             bytes.extend_from_slice(&order.bytes_u64(unsigned(*rank)));
         }
@@ -240,6 +251,9 @@ impl FilePlan {
 
 /// The tasks of every file in the order of their local ranks, without gaps.
 fn members(tasks: &[NewTask]) -> Result<Vec<Vec<NewTask>>> {
+    if in_order(tasks) {
+        return Ok(vec![tasks.to_vec()]);
+    }
     let last = tasks.iter().map(|task| task.file).max().unwrap_or(0);
     if u64::from(last) >= wide(tasks.len().max(1)) {
         return Err(Argument::Mapping.into());
@@ -261,6 +275,13 @@ fn members(tasks: &[NewTask]) -> Result<Vec<Vec<NewTask>>> {
         return Err(Argument::Mapping.into());
     }
     Ok(files)
+}
+
+/// Whether these are the tasks of a single file, one after the other, each of a length that fits.
+fn in_order(tasks: &[NewTask]) -> bool {
+    let fits = |task: &NewTask| i64::try_from(task.chunk_len).is_ok();
+    let mut numbered = tasks.iter().zip(0u32..);
+    numbered.all(|(task, index)| task.file == 0 && task.local_rank == index && fits(task))
 }
 
 fn mapping(tasks: &[NewTask], file_count: u32, style: Style) -> Option<Vec<(u32, u32)>> {

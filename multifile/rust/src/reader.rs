@@ -185,6 +185,18 @@ impl<F: File> Reader<F> {
         self.files.len()
     }
 
+    /// Physical file `file`, to read by other means.
+    #[must_use]
+    pub fn file(&self, file: usize) -> Option<&Arc<F>> {
+        self.files.get(file).map(|file| &file.front.file)
+    }
+
+    /// Whether every physical file has checksums of its blocks.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.files.iter().all(|file| file.checksums_at().is_some())
+    }
+
     /// (file, local rank) of every task of a set; `None` for a single physical file.
     #[must_use]
     pub fn mapping(&self) -> Option<&[(u32, u32)]> {

@@ -29,6 +29,7 @@ use crate::{
 pub struct Repair<S: Storage> {
     storage: S,
     path: PathBuf,
+    file_count: usize,
     found: Vec<FoundTask>,
     broken: Vec<Broken>,
 }
@@ -85,6 +86,7 @@ impl<S: Storage> Repair<S> {
         let mut repair = Self {
             storage: storage.clone(),
             path: path.to_owned(),
+            file_count: fronts.len(),
             found: Vec::new(),
             broken: Vec::new(),
         };
@@ -119,6 +121,12 @@ impl<S: Storage> Repair<S> {
     #[must_use]
     pub fn tasks(&self) -> &[FoundTask] {
         &self.found
+    }
+
+    /// Number of physical files examined.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.file_count
     }
 
     /// Whether any physical file needs repair.

@@ -21,6 +21,9 @@ pub(crate) struct TaskState {
     pub(crate) sums: Vec<u32>,
 }
 
+/// The tasks of one physical file; `None` for those that nobody wrote to yet, which may be most.
+pub(crate) type States = Vec<Option<Box<TaskState>>>;
+
 /// The end of one task's stream.
 #[derive(Debug)]
 pub struct TaskWriter<'a, S: Storage> {
@@ -178,16 +181,23 @@ impl<S: Storage> io::Write for TaskWriter<'_, S> {
     }
 }
 
-impl Usage for Vec<TaskState> {
+impl Usage for States {
     fn block_count(&self, task: usize) -> usize {
-        self.get(task).map_or(0, |state| state.fill.block_count())
+        state(self, task).map_or(1, |state| state.fill.block_count())
     }
 
     fn block_len(&self, task: usize, block: usize) -> Option<u64> {
-        self.get(task)?.fill.block_len(block)
+        match state(self, task) {
+            Some(state) => state.fill.block_len(block),
+            None => (block == 0).then_some(0),
+        }
     }
 
     fn block_sum(&self, task: usize, block: usize) -> u32 {
-        self.get(task).and_then(|state| state.sums.get(block)).copied().unwrap_or(0)
+        state(self, task).and_then(|state| state.sums.get(block)).copied().unwrap_or(0)
     }
+}
+
+fn state(states: &States, task: usize) -> Option<&TaskState> {
+    states.get(task)?.as_deref()
 }

@@ -17,10 +17,10 @@ use crate::{
     name,
     output::{Manner, Output, Owner},
     physical::{Physical, RESERVED_VERSION},
-    plan::{FilePlan, NewTask, Options, plan},
+    plan::{FilePlan, NewTask, Options, check, plan},
     reader::Reader,
     storage::{File, Storage},
-    task_writer::{TaskState, TaskWriter},
+    task_writer::{States, TaskState, TaskWriter},
 };
 
 /// File-system block sizes above this are not taken from the file system.
@@ -42,7 +42,7 @@ pub struct Writer<S: Storage> {
 struct OpenFile<S: Storage> {
     output: Output<S>,
     plan: FilePlan,
-    states: Vec<TaskState>,
+    states: States,
 }
 
 impl<S: Storage> Writer<S> {
@@ -59,7 +59,7 @@ impl<S: Storage> Writer<S> {
         let name = options.name_for(path);
         let instance = instance();
         // Refuses what cannot be before an existing file is cut.
-        plan(tasks, options.fs_block_len.unwrap_or(1), options, name, instance)?;
+        check(tasks, options, name)?;
         let first = create(storage, path, 0)?;
         let fs_block_len = fs_block_len(&first, options)?;
         let plans = plan(tasks, fs_block_len, options, name, instance)?;
@@ -77,10 +77,7 @@ impl<S: Storage> Writer<S> {
             let mut output = Output::new(storage, file, &manner);
             output.write(&plan.front(), 0, None)?;
             output.flush()?;
-            let places = (0..plan.header.task_count).map(|local| plan.place(local));
-            let states = places
-                .map(|place| Ok(TaskState { fill: Fill::new(place?), sums: Vec::new() }))
-                .collect::<Result<_>>()?;
+            let states = plan.ranks.iter().map(|_| None).collect();
             files.push(OpenFile { output, plan, states });
         }
         let tasks = tasks.iter().map(|task| (task.file, task.local_rank));
@@ -122,6 +119,13 @@ impl<S: Storage> Writer<S> {
         let (file, local_rank) = *self.tasks.get(task).ok_or(Argument::Task)?;
         let open = self.files.get_mut(narrow(u64::from(file))).ok_or(Argument::Task)?;
         let state = open.states.get_mut(narrow(u64::from(local_rank))).ok_or(Argument::Task)?;
+        let state = match state {
+            Some(state) => state,
+            None => {
+                let fill = Fill::new(open.plan.place(local_rank)?);
+                state.insert(Box::new(TaskState { fill, sums: Vec::new() }))
+            }
+        };
         let (order, checksums) = (open.plan.header.order, open.plan.checksums);
         Ok(TaskWriter { output: &mut open.output, state, local_rank, order, checksums })
     }
@@ -220,13 +224,14 @@ fn reopen<S: Storage>(
     }
     let mark = if options.journal { Mark::Open(instance).encode() } else { 0 };
     let plan = FilePlan::of(&member, mapping.cloned(), options, mark)?;
-    let mut states = Vec::with_capacity(plan.ranks.len());
+    let mut states: States = Vec::with_capacity(plan.ranks.len());
     for (local, _) in (0u32..).zip(&plan.ranks) {
         let lens = member.blocks.of(narrow(u64::from(local))).to_vec();
         let sums = (0..wide(lens.len()).min(if plan.checksums { u64::MAX } else { 0 }))
             .map(|block| Ok(member.checksum(local, block)?.unwrap_or(0)))
             .collect::<Result<_>>()?;
-        states.push(TaskState { fill: Fill::resume(plan.place(local)?, lens), sums });
+        let fill = Fill::resume(plan.place(local)?, lens);
+        states.push(Some(Box::new(TaskState { fill, sums })));
     }
     let file = storage.open(path, true).map_err(|error| Error::io(number, &error))?;
     let journal = name::journal(path);
@@ -237,7 +242,7 @@ fn reopen<S: Storage>(
         journal: options.journal.then_some((journal.as_path(), instance)),
     };
     let mut output = Output::new(storage, file, &manner);
-    for (task, state) in (0u32..).zip(&states) {
+    for (task, state) in (0u32..).zip(states.iter().flatten()) {
         for (block, used) in state.fill.block_lens().enumerate() {
             let sum = state.sums.get(block).copied();
             let slot = Slot { used, sum };

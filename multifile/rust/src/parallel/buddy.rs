@@ -78,6 +78,11 @@ impl<S: Storage> BuddyWriter<S> {
         self.copies.iter_mut().try_for_each(|copy| copy.task(1)?.ensure(len))
     }
 
+    /// The set itself without its copies, to ask it about positions.
+    pub fn original(&mut self) -> &mut ParWriter<S> {
+        &mut self.original
+    }
+
     /// Completes all sets together with all ranks of `group`.
     ///
     /// # Errors

@@ -121,6 +121,36 @@ impl<F: File> ParReader<F> {
         Self::begin(group, storage, path, (set, wanted.len(), records))
     }
 
+    /// As [`open`](Self::open) for a set with buddy copies, as
+    /// [`Reader::open_with_buddies`]. Every rank reads all tables itself, because each may find
+    /// other copies; costs one agreement.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::open_with_buddies`], the same on every rank; [`Error::Group`].
+    pub fn open_with_buddies<G: Group, S>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        levels: u32,
+    ) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let open = || {
+            let reader = Reader::open_with_buddies(storage, path, levels)?;
+            let rank = narrow(group.rank().into());
+            let share = shares(reader.task_count(), group.size()).into_iter().nth(rank);
+            let local =
+                |task| Ok(LocalTask { task: reader.task(task)?, stream: reader.stream(task)? });
+            let tasks = share.unwrap_or_default().map(local).collect::<Result<_>>()?;
+            Ok(Self { set: given(&reader, None)?.set, tasks })
+        };
+        let opened = open();
+        agree(group, opened.as_ref().map(|_| ()).map_err(|error| *error))?;
+        opened
+    }
+
     /// What is the same for all tasks.
     #[must_use]
     pub const fn set(&self) -> SetInfo {

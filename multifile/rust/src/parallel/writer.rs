@@ -96,6 +96,25 @@ impl<S: Storage> ParWriter<S> {
         Self::create_spread(group, storage, path, (tasks, spread), options)
     }
 
+    /// Takes part in [`create`](Self::create) with nothing but an error, so that all ranks refuse
+    /// together what only this one knows to be wrong.
+    ///
+    /// Returns the error that the others get, too.
+    pub fn refuse<G: Group>(group: &G, error: Error) -> Error {
+        let outcome = exchange(group, Err(error), (Ask::LEN, Grant::LEN), |_| Err(error));
+        outcome.err().unwrap_or(error)
+    }
+
+    /// As [`refuse`](Self::refuse), for [`create_mapped`](Self::create_mapped).
+    pub fn refuse_mapped<G: Group>(group: &G, error: Error) -> Error {
+        let spread = match largest(group, 0) {
+            Ok(spread) => spread,
+            Err(error) => return error,
+        };
+        let lens = (spread * Ask::LEN, spread * Grant::LEN);
+        exchange(group, Err(error), lens, |_| Err(error)).err().unwrap_or(error)
+    }
+
     fn create_spread<G: Group>(
         group: &G,
         storage: &S,
@@ -151,8 +170,18 @@ impl<S: Storage> ParWriter<S> {
     /// The same [`Error::OnRank`] on every rank: what a rank's storage reported, now or since
     /// creating; the multifile then counts as unclosed, for [`Repair`](crate::Repair).
     /// [`Error::Group`] when an exchange itself failed.
-    pub fn close<G: Group>(mut self, group: &G) -> Result<()> {
-        let used = self.flush_all().map(|()| {
+    pub fn close<G: Group>(self, group: &G) -> Result<()> {
+        self.close_after(group, Ok(()))
+    }
+
+    /// As [`close`](Self::close), after what this rank did by other means: if that failed, all
+    /// ranks return its error.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    pub fn close_after<G: Group>(mut self, group: &G, before: Result<()>) -> Result<()> {
+        let used = before.and_then(|()| self.flush_all()).map(|()| {
             let mut bytes = Vec::new();
             for local in &self.tasks {
                 Used::of(&local.state).put(&mut bytes);

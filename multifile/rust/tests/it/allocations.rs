@@ -5,6 +5,8 @@ use std::{
     cell::Cell,
 };
 
+use multifile::{Disk, NewTask, Options, Writer};
+
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
@@ -47,4 +49,17 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller keeps the promises of `dealloc`, and `at` is the system's.
         unsafe { System.dealloc(at, layout) }
     }
+}
+
+/// A task that nobody writes to costs its places in tables, and no state of its own.
+#[test]
+fn a_multifile_of_many_idle_tasks_is_created_in_little_memory() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&vec![4096; 65_536]);
+    let (held, closed) = peak_during(|| {
+        let path = folder.path().join("many.sion");
+        Writer::create(&Disk::new(), &path, &tasks, &Options::default())?.close()
+    });
+    assert_eq!(closed, Ok(()));
+    assert!(held < 6 << 20, "{held} bytes");
 }

@@ -1,0 +1,142 @@
+//! `kakehi-bench tasks`: task-local files against one multifile, after the figures of the SIONlib
+//! paper: what creating costs as tasks grow many, and what writing costs then.
+//!
+//! The two sides of a ratio alternate, round by round, each into files that are new. Nothing is
+//! timed but the calls a program would make: removing files and settling are not.
+
+pub(crate) mod activate;
+mod create;
+mod places;
+mod tables;
+mod write;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use self::places::{Place, Places};
+use crate::{
+    machine::{self, Cores, Machine},
+    report::Report,
+    spread::Spread,
+};
+
+/// When the last case of `--quick` begins, and when the last round of a case does.
+const QUICK: Duration = Duration::from_secs(45);
+const QUICK_CASE: Duration = Duration::from_secs(3);
+/// The most tasks of `--quick`, and of the whole bench: what the paper had.
+const TASKS_QUICK: u32 = 16_384;
+const TASKS: u32 = 65_536;
+
+/// Measures task-local files against one multifile: creation, bandwidth, memory, density.
+///
+/// Ratios of times are those of plain files by those of the multifile: more than 1 is faster.
+/// density/small is the bytes allocated by those needed, `open_rank` a time by that for 64 tasks.
+/// Exit status: 0, also when a case was skipped; 1 when nothing could be measured; 2 when an
+/// argument is wrong.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Ends within a minute: fewer rounds, fewer tasks.
+    #[arg(long)]
+    quick: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Folder for the files that are written.
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
+    dir: PathBuf,
+    /// Also writes the JSON to results/DATE-MACHINE/tasks.json below the current folder.
+    #[arg(long)]
+    save: bool,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    rounds: usize,
+    /// The most tasks.
+    tasks: u32,
+    /// Rounds of writing: many short ones, of which the middle tells more than that of a few.
+    write_rounds: usize,
+    /// Bytes that one side writes in a round.
+    volume: usize,
+    /// No case is begun after this.
+    end: Option<Instant>,
+    /// No round of a case is begun after this, but the first.
+    case: Duration,
+}
+
+impl Effort {
+    fn of(args: &Args) -> Self {
+        let end = Instant::now() + QUICK;
+        if args.quick {
+            Self {
+                rounds: 5,
+                tasks: TASKS_QUICK,
+                write_rounds: 9,
+                volume: 128 << 20,
+                end: Some(end),
+                case: QUICK_CASE,
+            }
+        } else {
+            Self {
+                rounds: 11,
+                tasks: TASKS,
+                write_rounds: 21,
+                volume: 512 << 20,
+                end: None,
+                case: Duration::MAX,
+            }
+        }
+    }
+
+    /// Measures both sides in turn, in one round at least; `round` is given its number.
+    fn alternate(
+        &self,
+        rounds: usize,
+        mut round: impl FnMut(usize) -> anyhow::Result<(Duration, Duration)>,
+    ) -> Result<Vec<(Duration, Duration)>, String> {
+        let start = Instant::now();
+        if self.end.is_some_and(|end| start >= end) {
+            return Err("the time of --quick was used up".to_owned());
+        }
+        let mut times = Vec::new();
+        while times.len() < rounds && (times.is_empty() || start.elapsed() < self.case) {
+            times.push(round(times.len()).map_err(|why| format!("{why:#}"))?);
+        }
+        Ok(times)
+    }
+}
+
+/// Runs the bench and prints what it found.
+pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
+    let effort = Effort::of(args);
+    let mut machine = Machine::find(None::<Cores>);
+    (machine.idle, machine.pinning) = ("no daemon", "none".to_owned());
+    for (name, folder) in [("dir", &*args.dir), ("memory", places::MEMORY.as_ref())] {
+        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
+    }
+    let (rows, ratios) = (Vec::new(), Vec::new());
+    let mut report = Report { bench: "tasks", machine, rounds: effort.rounds, rows, ratios };
+    let places = Places::create(&args.dir)?;
+    create::measure_most(&mut report, &places, &effort);
+    tables::measure(&mut report, &places, &effort);
+    write::measure(&mut report, &places, &effort);
+    create::measure_fewer(&mut report, &places, &effort);
+    report.publish(args.json, args.save)
+}
+
+/// What pairs of times give: the sides in milliseconds, and the first by the second.
+fn spreads(times: &Result<Vec<(Duration, Duration)>, String>) -> [Result<Spread, String>; 3] {
+    let of = |value: &dyn Fn(&(Duration, Duration)) -> f64| {
+        let times = times.as_ref().map_err(String::clone)?;
+        Spread::of(times.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
+    };
+    let ms = |time: &Duration| time.as_secs_f64() * 1e3;
+    [
+        of(&|(plain, _)| ms(plain)),
+        of(&|(_, ours)| ms(ours)),
+        of(&|(plain, ours)| plain.as_secs_f64() / ours.as_secs_f64()),
+    ]
+}

@@ -1,0 +1,99 @@
+//! The folders files are created in, each on a file system of its own.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use rustix::fs::syncfs;
+use tempfile::TempDir;
+
+use crate::machine;
+
+/// Where Linux keeps a tmpfs for everybody.
+pub(super) const MEMORY: &str = "/dev/shm";
+
+/// The folder the user named and one on a tmpfs; removed when dropped.
+pub(super) struct Places {
+    pub(super) disk: Place,
+    pub(super) memory: Result<Place, String>,
+}
+
+/// One folder.
+pub(super) struct Place {
+    /// Its file system, as in the cases.
+    pub(super) name: String,
+    folder: TempDir,
+}
+
+impl Places {
+    /// Creates both folders.
+    pub(super) fn create(dir: &Path) -> anyhow::Result<Self> {
+        let disk = Place::create(dir)?;
+        let memory = Place::create(Path::new(MEMORY)).map_err(|why| format!("{why:#}"));
+        let memory = memory.and_then(|memory| {
+            // Two rows of one name would not say which is which.
+            if memory.name == disk.name {
+                Err(format!("--dir is on {} as well", disk.name))
+            } else {
+                Ok(memory)
+            }
+        });
+        Ok(Self { disk, memory })
+    }
+
+    /// Name and place, or why there is none, of both.
+    pub(super) fn all(&self) -> [(&str, Result<&Place, String>); 2] {
+        let memory = self.memory.as_ref().map_err(String::clone);
+        let name = memory.as_ref().map_or("memory", |place| &place.name);
+        [(name, memory), (&self.disk.name, Ok(&self.disk))]
+    }
+
+    /// The same with suffixes: what is in memory has none; without it, the disk.
+    pub(super) fn memory_first(&self) -> Vec<(String, Result<&Place, String>)> {
+        match &self.memory {
+            Ok(memory) => {
+                vec![(String::new(), Ok(memory)), (format!("/{}", self.disk.name), Ok(&self.disk))]
+            }
+            Err(_) => vec![(String::new(), Ok(&self.disk))],
+        }
+    }
+}
+
+impl Place {
+    fn create(dir: &Path) -> anyhow::Result<Self> {
+        let failed = || format!("a folder in {}", dir.display());
+        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
+        Ok(Self { name: machine::file_system(dir), folder })
+    }
+
+    /// A file or folder in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits until the file system has nothing left to write back.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        Ok(syncfs(File::open(self.folder.path())?)?)
+    }
+
+    /// Length of all files in it, bytes.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        fs::read_dir(self.folder.path())?.map(|entry| Ok(entry?.metadata()?.len())).sum()
+    }
+
+    /// Removes everything in it.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.folder.path())? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            } else {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}

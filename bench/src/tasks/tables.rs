@@ -1,0 +1,187 @@
+//! What does not depend on bandwidth: memory, density, collective operations, opening one task.
+
+use std::{
+    cell::Cell, env, fs, os::unix::fs::MetadataExt as _, path::Path, process::Command, thread,
+    time::Instant,
+};
+
+use anyhow::{Context as _, ensure};
+use multifile::{
+    Disk, Group, NewTask, Options, ParReader, ParWriter, TaskReader, Writer, group::Threads,
+};
+
+use super::{Effort, Place, Places, create};
+use crate::{report::Report, spread::Spread};
+
+const MIB: f64 = 1_048_576.0;
+/// Tasks of the multifile whose tasks write little, and what they write and ask for.
+const SMALL: (u32, usize, u64) = (1024, 100, 1 << 20);
+/// Ranks that open and close together.
+const RANKS: u32 = 64;
+/// Opens in a row that are timed together.
+const OPENS: u32 = 200;
+
+/// Measures all of it on the disk.
+pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
+    let place = &places.disk;
+    let text = |why: anyhow::Error| format!("{why:#}");
+    let count = effort.tasks;
+    let rss = repeat(effort, || resident(place, count)).map_err(text);
+    report.row(format!("rss/{count}"), "MiB", rss);
+    let density = repeat(effort, || density(place)).map_err(text);
+    report.row("density/small", "allocated/needed", density.clone());
+    report.ratio("density/small", density);
+    match collectives(place).map_err(text) {
+        Ok(calls) => {
+            let [open, close, read] = calls.map(|calls| Spread::of([f64::from(calls)]));
+            for (case, calls) in [("open", open), ("close", close), ("open/read", read)] {
+                let calls = calls.ok_or_else(String::new);
+                report.row(format!("collectives/{case}"), "calls a rank", calls);
+            }
+        }
+        Err(why) => report.row("collectives", "calls a rank", Err(why)),
+    }
+    open_rank(report, place, effort);
+    // What is left behind by a failure must not stay for the next.
+    place.clear().ok();
+}
+
+/// A value of every round.
+fn repeat(effort: &Effort, measure: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<Spread> {
+    let values = (0..effort.rounds).map(|_| measure()).collect::<anyhow::Result<Vec<_>>>()?;
+    Spread::of(values).context("no round was run")
+}
+
+/// Peak of a process that creates and closes, MiB.
+fn resident(place: &Place, count: u32) -> anyhow::Result<f64> {
+    let path = place.path("activated");
+    let mut command = Command::new(env::current_exe()?);
+    let output = command.arg("activate").arg(count.to_string()).arg(&path).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_file(&path)?;
+    let bytes: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
+    Ok(bytes as f64 / MIB)
+}
+
+/// Allocated bytes of a multifile whose tasks write little, by what they wrote and a file-system
+/// block each.
+fn density(place: &Place) -> anyhow::Result<f64> {
+    let (count, len, chunk) = SMALL;
+    let path = place.path("small");
+    let tasks = NewTask::in_one_file(&vec![chunk; usize::try_from(count)?]);
+    let options = Options { durable: true, ..Options::default() };
+    let mut writer = Writer::create(&Disk::new(), &path, &tasks, &options)?;
+    for task in 0..tasks.len() {
+        writer.task(task)?.write(&vec![b'x'; len])?;
+    }
+    let fs_block_len = u64::from(writer.fs_block_len());
+    writer.close()?;
+    let allocated = fs::metadata(&path)?.blocks() * 512;
+    fs::remove_file(&path)?;
+    let needed = u64::from(count) * (len as u64 + fs_block_len);
+    Ok(allocated as f64 / needed as f64)
+}
+
+/// Counts the collective operations of one rank.
+#[derive(Debug)]
+struct Counted {
+    group: Threads,
+    calls: Cell<u32>,
+}
+
+impl Counted {
+    fn count<T>(&self, result: multifile::Result<T>) -> multifile::Result<T> {
+        self.calls.set(self.calls.get() + 1);
+        result
+    }
+}
+
+impl Group for Counted {
+    fn rank(&self) -> u32 {
+        self.group.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    fn gather(&self, mine: &[u8]) -> multifile::Result<Vec<u8>> {
+        self.count(self.group.gather(mine))
+    }
+
+    fn scatter(&self, all: &[u8], mine: &mut [u8]) -> multifile::Result<()> {
+        self.count(self.group.scatter(all, mine))
+    }
+
+    fn broadcast(&self, bytes: &mut [u8]) -> multifile::Result<()> {
+        self.count(self.group.broadcast(bytes))
+    }
+
+    fn barrier(&self) -> multifile::Result<()> {
+        self.count(self.group.barrier())
+    }
+}
+
+/// The most operations of any rank: opening and closing to write, opening to read.
+fn collectives(place: &Place) -> anyhow::Result<[u32; 3]> {
+    let path = place.path("together");
+    let ranks: Vec<_> = thread::scope(|scope| {
+        let ranks = Threads::new(RANKS).into_iter();
+        let ranks: Vec<_> = ranks.map(|group| scope.spawn(|| rank(group, &path))).collect();
+        ranks.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let mut most = [0; 3];
+    for calls in ranks {
+        let calls = calls.map_err(|_| anyhow::anyhow!("a rank panicked"))??;
+        for (most, calls) in most.iter_mut().zip(calls) {
+            *most = calls.max(*most);
+        }
+    }
+    fs::remove_file(&path)?;
+    Ok(most)
+}
+
+fn rank(group: Threads, path: &Path) -> multifile::Result<[u32; 3]> {
+    let group = Counted { group, calls: Cell::new(0) };
+    let rank = group.rank();
+    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 1 << 16 };
+    let options = Options::default();
+    let mut writer = ParWriter::create(&group, &Disk::new(), path, task, &options)?;
+    let open = group.calls.take();
+    writer.task(0)?.write(&[7; 5000])?;
+    writer.close(&group)?;
+    let close = group.calls.take();
+    ParReader::open(&group, &Disk::new(), path)?;
+    Ok([open, close, group.calls.take()])
+}
+
+/// Opening the last task alone must not depend on how many there are.
+fn open_rank(report: &mut Report, place: &Place, effort: &Effort) {
+    let counts = [64, effort.tasks];
+    let made = counts.map(|count| {
+        let path = place.path(&format!("open{count}"));
+        create::create(&path, &create::tasks(count)).map(|()| (path, count - 1))
+    });
+    let [Ok(few), Ok(many)] = made else {
+        report.row("open_rank", "us", Err("the multifiles could not be made".to_owned()));
+        return;
+    };
+    let open = |(path, task): &(std::path::PathBuf, u32)| -> multifile::Result<f64> {
+        let start = Instant::now();
+        for _ in 0..OPENS {
+            TaskReader::open(&Disk::new(), path, *task)?;
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(OPENS))
+    };
+    let times = (0..effort.rounds).map(|_| Ok((open(&few)?, open(&many)?)));
+    let times: Result<Vec<_>, String> =
+        times.collect::<multifile::Result<_>>().map_err(|why| why.to_string());
+    let of = |value: &dyn Fn(&(f64, f64)) -> f64| {
+        let times = times.as_ref().map_err(String::clone)?;
+        Spread::of(times.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
+    };
+    let [few, many] = counts;
+    report.row(format!("open_rank/{few}"), "us", of(&|times| times.0));
+    report.row(format!("open_rank/{many}"), "us", of(&|times| times.1));
+    report.ratio(format!("open_rank/{many}"), of(&|times| times.1 / times.0));
+}

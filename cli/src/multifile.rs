@@ -1,0 +1,154 @@
+//! `kakehi multifile`: what a multifile holds, its streams as plain files, and back.
+//!
+//! Nothing here changes a file that it reads, but `repair` without `--output`, which says so. What
+//! is made is written beside its final name and renamed when it is complete and durable
+//! ([`beside`]). Memory is bounded by the tables of the multifile plus a buffer for each thread.
+
+pub(crate) mod beside;
+mod cat;
+pub(crate) mod copy;
+mod defrag;
+mod dump;
+mod join;
+mod list;
+pub(crate) mod progress;
+mod repair;
+pub(crate) mod split;
+mod verify;
+
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::Path,
+};
+
+use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause};
+
+use crate::failure::{Code, Failure};
+
+pub(crate) use self::{
+    cat::{Stopped, copy_stream},
+    defrag::{Shape, defragment},
+    dump::{library_version, order_name},
+};
+
+/// Reads, checks, and converts SIONlib multifiles.
+///
+/// Tasks are counted from 0 over the whole set when its first file is named. Exit status: 0; 1 when
+/// it could not be done; 2 when an argument is wrong; 4 when data is damaged or was never closed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Ls(list::Args),
+    Dump(dump::Args),
+    Cat(cat::Args),
+    Split(split::Args),
+    Join(join::Args),
+    Defrag(defrag::Args),
+    Verify(verify::Args),
+    Repair(repair::Args),
+}
+
+/// Runs one of the commands.
+pub(crate) fn multifile(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Ls(args) => list::list(args),
+        Command::Dump(args) => dump::dump(args),
+        Command::Cat(args) => cat::cat(args),
+        Command::Split(args) => split::split(args),
+        Command::Join(args) => join::join(args),
+        Command::Defrag(args) => defrag::defrag(args),
+        Command::Verify(args) => verify::verify(args),
+        Command::Repair(args) => repair::repair(args),
+    }
+}
+
+/// Opens the multifile at `path` with all its tasks.
+pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
+    Reader::open(&Disk::new(), path).map_err(|why| failure(path, why))
+}
+
+/// What must not be replaced: the physical files of `reader`.
+pub(crate) fn inputs(reader: &Reader<File>) -> impl Iterator<Item = Metadata> {
+    let files = (0..reader.file_count()).filter_map(|file| reader.file(file));
+    files.filter_map(|file| file.metadata().ok())
+}
+
+/// Opens the stream of task `task` of the multifile at `path`.
+pub(crate) fn stream(
+    reader: &Reader<File>,
+    path: &Path,
+    task: usize,
+) -> Result<TaskReader<File>, Failure> {
+    reader.stream(task).map_err(|why| task_failure(path, task, why))
+}
+
+/// Length of the stream of task `task` in bytes; 0 when there is no such task.
+pub(crate) fn stream_len(reader: &Reader<File>, task: usize) -> u64 {
+    reader
+        .block_lens(task)
+        .map_or(0, |lens| lens.iter().fold(0, |sum, len| sum.saturating_add(*len)))
+}
+
+/// Length of all streams together in bytes.
+pub(crate) fn total_len(reader: &Reader<File>) -> u64 {
+    (0..reader.task_count()).fold(0, |sum, task| sum.saturating_add(stream_len(reader, task)))
+}
+
+/// Says that the multifile at `path` could not be used, and what to do.
+pub(crate) fn failure(path: &Path, why: Error) -> Failure {
+    about(&path.display(), path, why)
+}
+
+/// The same of one of its tasks.
+pub(crate) fn task_failure(path: &Path, task: usize, why: Error) -> Failure {
+    about(&format_args!("{}: task {task}", path.display()), path, why)
+}
+
+/// The same of what a stream returned through `io`.
+pub(crate) fn stream_failure(path: &Path, task: usize, why: &io::Error) -> Failure {
+    match why.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(inner) => task_failure(path, task, *inner),
+        None => file_failure(path, why),
+    }
+}
+
+/// Says that the plain file at `path` could not be used.
+pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
+    let advice = match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room and try again",
+        io::ErrorKind::NotFound => "check the name",
+        io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+        _ => "check the file and its file system",
+    };
+    Failure::new(Code::Failure, path.display(), why, advice)
+}
+
+fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
+    let (code, advice) = match why {
+        Error::Unclosed { .. } | Error::OnRank { cause: Cause::Unclosed(_), .. } => {
+            let advice = format!("see 'kakehi multifile repair --dry-run {}'", path.display());
+            return Failure::new(Code::Damaged, what, "it was never closed", advice);
+        }
+        Error::Damaged { part: multifile::Part::Magic, .. } => {
+            (Code::Damaged, "name a file that SIONlib or kakehi wrote")
+        }
+        Error::Damaged { .. } => (Code::Damaged, "see 'kakehi multifile repair --dry-run'"),
+        Error::Argument(Argument::Task) => (Code::Usage, "see 'kakehi multifile ls'"),
+        Error::Argument(_) => (Code::Usage, "see 'kakehi multifile --help'"),
+        Error::Io { os, .. } if os != 0 => {
+            return match file_failure(path, &io::Error::from_raw_os_error(os)) {
+                // In a set the number says which of its files it was.
+                found if path.exists() => found.about(what, why),
+                found => found,
+            };
+        }
+        _ => (Code::Failure, "check the file and its file system"),
+    };
+    Failure::new(code, what, why, advice)
+}

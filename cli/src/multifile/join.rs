@@ -1,0 +1,101 @@
+//! `kakehi multifile join`: plain files as the streams of a new multifile.
+
+use std::{
+    fs::{File, Metadata},
+    io::{Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use multifile::{NewTask, codec::Order, keyval::Records};
+use serde_json::json;
+
+use super::{
+    beside::Beside,
+    copy::input_failure,
+    defrag::{Shape, Source, assemble},
+    file_failure, open, stream,
+};
+use crate::{
+    failure::{Code, Failure},
+    output,
+    size::Size,
+};
+
+/// Makes a multifile of plain files, one task each, in the order they are named.
+///
+///     kakehi multifile join ckpt.sion ckpt.?????
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The multifile to make.
+    output: PathBuf,
+    /// The files, one for each task.
+    #[arg(required = true, value_name = "FILE")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    shape: Shape,
+    /// The files hold key-value records.
+    #[arg(long)]
+    key_value: bool,
+    /// Stores a checksum of every block, which SIONlib ignores.
+    #[arg(long)]
+    checksums: bool,
+    /// Replaces an existing output.
+    #[arg(long)]
+    force: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn join(args: &Args) -> Result<(), Failure> {
+    let mut options = args.shape.options(&args.output)?;
+    (options.keyval, options.checksums) = (args.key_value, args.checksums);
+    let found = args.inputs.iter().map(|path| plain_file(path));
+    let found = found.collect::<Result<Vec<Metadata>, _>>()?;
+    let lens: Vec<u64> = found.iter().map(Metadata::len).collect();
+    let tasks = NewTask::in_files(&lens, args.shape.files);
+    let (beside, name) = Beside::for_file(&args.output, args.force, found)?;
+    let input = |task: usize| args.inputs.get(task).map_or(Path::new(""), PathBuf::as_path);
+    let source = Source {
+        open: &|task, at| {
+            let path = input(task);
+            let positioned =
+                File::open(path).and_then(|mut file| file.seek(SeekFrom::Start(at)).map(|_| file));
+            Ok(Box::new(positioned.map_err(|why| file_failure(path, &why))?))
+        },
+        failed: &|task, why| input_failure(input(task), why),
+    };
+    let made = beside.path(&name);
+    assemble("join", &made, &tasks, &options, &source)?;
+    if args.key_value {
+        check_records(&made, input)?;
+    }
+    beside.publish()?;
+    let (count, bytes, name) = (tasks.len(), lens.iter().sum(), args.output.display().to_string());
+    if args.json {
+        return output::print_json(&json!({
+            "file": name, "physical_files": args.shape.file_count(count),
+            "tasks": count, "bytes": bytes,
+        }));
+    }
+    output::print(&format!("{name}: {count} tasks, {}\n", Size(bytes).approximate()))
+}
+
+fn plain_file(path: &Path) -> Result<Metadata, Failure> {
+    let found = path.metadata().map_err(|why| file_failure(path, &why))?;
+    if !found.is_file() {
+        return Err(Failure::usage(path.display(), "it is no plain file", "name plain files"));
+    }
+    Ok(found)
+}
+
+/// Refuses streams that are no records: nobody could read them.
+fn check_records<'a>(made: &Path, input: impl Fn(usize) -> &'a Path) -> Result<(), Failure> {
+    let reader = open(made)?;
+    for task in 0..reader.task_count() {
+        Records::scan(stream(&reader, made, task)?, Order::NATIVE).map_err(|why| {
+            Failure::new(Code::Damaged, input(task).display(), why, "leave out --key-value")
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! `kakehi multifile repair`: makes a multifile readable whose writers died.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use multifile::{
+    Disk, Doubt, Repair,
+    name::{journal, physical},
+    storage::File as _,
+};
+use serde::Serialize;
+
+use super::{
+    beside::Beside,
+    copy::{Target, input_failure},
+    failure, file_failure,
+    progress::Progress,
+};
+use crate::{
+    failure::{Code, Failure},
+    output,
+};
+
+/// Completes a multifile that was never closed, to the last completed write of every task.
+///
+/// Data is not touched: what closing would have written is written behind it. With --output even
+/// that happens in a copy. Exit status: 0; 4 when a task's data differs from its checksum.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The multifile, or the first file of a set.
+    file: PathBuf,
+    /// Only says what would be done.
+    #[arg(long, conflicts_with = "output")]
+    dry_run: bool,
+    /// Leaves the file as it is and repairs a copy.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replaces the file of --output.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Found {
+    file: String,
+    needed: bool,
+    done: bool,
+    tasks: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    task: usize,
+    physical_file: u32,
+    local_rank: u32,
+    global_rank: i64,
+    bytes: u64,
+    /// `none`, `zeros`, or `checksum`.
+    doubt: &'static str,
+    /// Largest length possible, where it is in doubt and has a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_at_most: Option<u64>,
+}
+
+pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
+    let found = examine(&args.file)?;
+    let rows = rows(&found);
+    let needed = found.needed();
+    let done = needed && !args.dry_run;
+    match &args.output {
+        Some(output) => repair_copy(args, output, found.file_count())?,
+        None if done => found.apply().map_err(|why| failure(&args.file, why))?,
+        None => {}
+    }
+    let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
+    let report = Found { file, needed, done, tasks: rows };
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&text(&report))?;
+    }
+    judge(&report)
+}
+
+fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
+    Repair::examine(&Disk::new(), path).map_err(|why| failure(path, why))
+}
+
+/// Copies all physical files and journals, holes as holes, and repairs the copies.
+fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Failure> {
+    let members = (0u32..).take(file_count).map(|number| {
+        let path = physical(&args.file, number);
+        File::open(&path).map_err(|why| file_failure(&path, &why))
+    });
+    let members = members.collect::<Result<Vec<_>, _>>()?;
+    let found = members.iter().filter_map(|file| file.metadata().ok());
+    let (beside, name) = Beside::for_file(output, args.force, found)?;
+    let made = beside.path(&name);
+    let total = members.iter().filter_map(|file| file.metadata().ok()).map(|found| found.len());
+    let progress = Progress::new("repair", total.sum()).stop_on_signals()?;
+    for (number, from) in (0u32..).zip(&members) {
+        let (old, new) = (physical(&args.file, number), physical(&made, number));
+        copy_file(from, &old, &new, &progress)?;
+        match fs::copy(journal(&old), journal(&new)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                return Err(file_failure(&journal(&old), &why));
+            }
+            _ => {}
+        }
+    }
+    drop(progress);
+    examine(&made)?.apply().map_err(|why| failure(output, why))?;
+    beside.publish()
+}
+
+fn copy_file(from: &File, old: &Path, new: &Path, progress: &Progress) -> Result<(), Failure> {
+    let reading = |why: io::Error| file_failure(old, &why);
+    let to = File::create_new(new).map_err(|why| file_failure(new, &why))?;
+    let size = from.size().map_err(reading)?;
+    to.set_len(size).map_err(|why| file_failure(new, &why))?;
+    let mut at = 0;
+    while let Some(range) = from.data_from(at).map_err(reading)? {
+        progress.advance(range.start.saturating_sub(at))?;
+        let mut part = Part { file: from, at: range.start };
+        let target = Target { file: &to, path: new, at: range.start };
+        target.take(&mut part, range.end - range.start, progress, |why| input_failure(old, why))?;
+        at = range.end;
+    }
+    Ok(())
+}
+
+/// A file, read from a position on.
+struct Part<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl io::Read for Part<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buf, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+fn rows(found: &Repair<Disk>) -> Vec<Row> {
+    let tasks = found.tasks().iter().enumerate().map(|(task, found)| {
+        let (doubt, bytes_at_most) = match found.doubt {
+            Doubt::None => ("none", None),
+            Doubt::Zeros { most } => ("zeros", Some(most).filter(|most| *most < u64::MAX)),
+            Doubt::Checksum => ("checksum", None),
+        };
+        Row {
+            task,
+            physical_file: found.task.file,
+            local_rank: found.task.local_rank,
+            global_rank: found.task.global_rank,
+            bytes: found.len,
+            doubt,
+            bytes_at_most,
+        }
+    });
+    tasks.collect()
+}
+
+fn text(found: &Found) -> String {
+    let Found { file, needed, done, tasks } = found;
+    if !needed {
+        return format!("{file}: nothing to repair, {} tasks are whole\n", tasks.len());
+    }
+    let mut text = String::new();
+    for Row { task, bytes, doubt, bytes_at_most, global_rank, .. } in tasks {
+        let more = match (*doubt, bytes_at_most) {
+            ("zeros", Some(most)) => format!(", or up to {most} if it ended in zeros"),
+            ("zeros", None) => ", or more if it ended in zeros".to_owned(),
+            ("checksum", _) => ", which differ from their checksum".to_owned(),
+            _ => String::new(),
+        };
+        text += &format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n");
+    }
+    text + &format!("{file}: {}\n", if *done { "repaired" } else { "can be repaired" })
+}
+
+fn judge(found: &Found) -> Result<(), Failure> {
+    let damaged = found.tasks.iter().filter(|row| row.doubt == "checksum").count();
+    if damaged == 0 {
+        return Ok(());
+    }
+    let why = format!("the data of {damaged} tasks differs from its checksums");
+    Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"))
+}

@@ -1,0 +1,211 @@
+//! `kakehi multifile split`: every stream in a file of its own.
+
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    fs::File,
+    io,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+};
+
+use multifile::{
+    Reader,
+    codec::{Order, signed},
+    header::Keyval,
+    keyval::Records,
+};
+use serde_json::json;
+
+use super::{
+    beside::Beside,
+    copy::{Target, in_parallel},
+    failure, file_failure, inputs, open,
+    progress::Progress,
+    stream, stream_failure, task_failure, total_len,
+};
+use crate::{
+    failure::{Code, Failure},
+    output,
+    size::Size,
+};
+
+/// Writes the stream of every task to a file of its own: PREFIX and the task's number.
+///
+/// The files appear when all of them are complete and durable.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The multifile, or the first file of a set.
+    file: PathBuf,
+    /// What the names begin with; may name a folder.
+    prefix: OsString,
+    #[command(flatten)]
+    naming: Naming,
+    /// Replaces files that exist.
+    #[arg(long)]
+    force: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How files are named, and what is one.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct Naming {
+    /// Digits of the number.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub(crate) digits: u8,
+    /// Numbers by global rank, not by task.
+    #[arg(long)]
+    pub(crate) global_rank: bool,
+    /// One file for every task and key, '_' and the key behind the number.
+    #[arg(long)]
+    pub(crate) keys: bool,
+}
+
+pub(crate) fn split(args: &Args) -> Result<(), Failure> {
+    let reader = open(&args.file)?;
+    let keyval = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
+    if args.naming.keys && !keyval {
+        let why = "its streams hold no key-value records";
+        return Err(Failure::usage(args.file.display(), why, "leave out --keys"));
+    }
+    let split = Split { path: &args.file, reader, naming: args.naming };
+    let files = split.run(&args.prefix, args.force)?;
+    let (tasks, bytes) = (split.reader.task_count(), total_len(&split.reader));
+    if args.json {
+        let file = args.file.display().to_string();
+        return output::print_json(&json!({
+            "file": file, "tasks": tasks, "files_written": files, "bytes": bytes,
+        }));
+    }
+    let bytes = Size(bytes).approximate();
+    output::print(&format!("{}: {tasks} tasks, {bytes}, in {files} files\n", args.file.display()))
+}
+
+/// A multifile being split.
+pub(crate) struct Split<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) reader: Reader<File>,
+    pub(crate) naming: Naming,
+}
+
+impl Split<'_> {
+    /// Writes all files, and returns how many.
+    ///
+    /// # Errors
+    ///
+    /// When anything fails: then there are none.
+    pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<usize, Failure> {
+        let (parent, base) = parts(prefix);
+        let beside = Beside::create(&parent, replace, inputs(&self.reader))?;
+        let numbers = self.numbers()?;
+        let progress = Progress::new("split", total_len(&self.reader)).stop_on_signals()?;
+        let written = std::sync::atomic::AtomicUsize::new(0);
+        in_parallel(numbers.iter().enumerate(), |(task, number)| {
+            let mut name = base.clone();
+            name.push(format!("{number:0width$}", width = usize::from(self.naming.digits)));
+            let count = if self.naming.keys {
+                self.keys(&beside, task, &name, &progress)?
+            } else {
+                let from = stream(&self.reader, self.path, task)?;
+                let len = from.cursor().total();
+                self.one(&beside, &name, (task, from), len, &progress)?;
+                1
+            };
+            written.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        })?;
+        beside.publish()?;
+        Ok(written.into_inner())
+    }
+
+    /// The number in every task's name.
+    fn numbers(&self) -> Result<Vec<i64>, Failure> {
+        let number = |task| {
+            let rank = self.reader.task(task).map_err(|why| failure(self.path, why))?.global_rank;
+            Ok(if self.naming.global_rank { rank } else { i64::try_from(task).unwrap_or(i64::MAX) })
+        };
+        let numbers: Vec<i64> =
+            (0..self.reader.task_count()).map(number).collect::<Result<_, Failure>>()?;
+        let mut seen = HashSet::new();
+        if let Some(twice) = numbers.iter().find(|number| !seen.insert(**number)) {
+            let why = format!("several tasks have the global rank {twice}");
+            let advice = "number the files by task";
+            return Err(Failure::new(Code::Failure, self.path.display(), why, advice));
+        }
+        Ok(numbers)
+    }
+
+    fn keys(
+        &self,
+        beside: &Beside,
+        task: usize,
+        name: &OsString,
+        progress: &Progress,
+    ) -> Result<usize, Failure> {
+        let order = self.reader.header(0).map_or(Order::NATIVE, |header| header.order);
+        let records = Records::scan(stream(&self.reader, self.path, task)?, order);
+        let mut records = records.map_err(|why| task_failure(self.path, task, why))?;
+        let keys = records.keys().to_vec();
+        for key in &keys {
+            let mut name = name.clone();
+            // The original prints keys as signed numbers.
+            name.push(format!("_{:012}", signed(*key)));
+            let len = records.stat(*key).map_or(0, |stat| stat.len);
+            self.one(beside, &name, (task, Keyed(&mut records, *key)), len, progress)?;
+        }
+        Ok(keys.len())
+    }
+
+    fn one(
+        &self,
+        beside: &Beside,
+        name: &OsString,
+        (task, mut from): (usize, impl io::Read),
+        len: u64,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        beside.check(name)?;
+        let path = beside.path(name);
+        let file = File::create_new(&path).map_err(|why| file_failure(&path, &why))?;
+        let target = Target { file: &file, path: &path, at: 0 };
+        target.take(&mut from, len, progress, |why| stream_failure(self.path, task, why))
+    }
+}
+
+/// Everything under one key.
+struct Keyed<'a>(&'a mut Records<File>, u64);
+
+impl io::Read for Keyed<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(self.0.read(self.1, buf)?)
+    }
+}
+
+/// The folder a prefix names, and what the names in it begin with.
+fn parts(prefix: &OsString) -> (PathBuf, OsString) {
+    let bytes = prefix.as_bytes();
+    let base = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let parent = bytes.strip_suffix(base).unwrap_or_default();
+    (OsString::from_vec(parent.to_vec()).into(), OsString::from_vec(base.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_may_name_a_folder() {
+        let of = |text: &str| {
+            let (parent, base) = parts(&text.into());
+            (parent.display().to_string(), base.to_str().expect("UTF-8").to_owned())
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(of("a"), pair("", "a"));
+        assert_eq!(of("dir/a."), pair("dir/", "a."));
+        assert_eq!(of("dir/"), pair("dir/", ""));
+        assert_eq!(of("/a"), pair("/", "a"));
+    }
+}

@@ -1,0 +1,2 @@
+/* Part of sion_cxx.h. */
+#include "sion_cxx.h"

@@ -1,0 +1,153 @@
+//! Key-value records of the current task.
+
+use std::ffi::{c_int, c_void};
+
+use multifile::{Argument, keyval::Record};
+
+use crate::{
+    arrays::signed,
+    data::total,
+    error::{Failure, Result},
+    export::export,
+    handle::Open,
+    mode::Keyval,
+    pointer::{answer, bytes, values_mut},
+    table,
+};
+
+const CURRENT_RECORD: c_int = -102;
+const ABSOLUTE: c_int = -104;
+
+/// `sion_key_stat_t`.
+#[repr(C)]
+struct KeyStat {
+    key: u64,
+    record_count: i64,
+    len: i64,
+}
+
+fn write(open: &mut Open, key: u64, data: &[u8]) -> Result<()> {
+    if open.mode.keyval != Keyval::Inline {
+        return Err(Failure::Mode("the file was opened without keyval=inline"));
+    }
+    open.writing()?.write_record(key, data)
+}
+
+/// Reads whole items of `size` bytes and returns how many.
+fn read(open: &mut Open, key: u64, (size, buf): (usize, &mut [u8])) -> Result<usize> {
+    let records = open.reading()?.records()?.records.as_mut().ok_or(Failure::Internal)?;
+    let n = records.read(key, buf)?;
+    let (Some(items), Some(rest)) = (n.checked_div(size), n.checked_rem(size)) else {
+        return Ok(0);
+    };
+    if rest > 0 {
+        let (entry, at) = records.position(key).ok_or(Failure::Internal)?;
+        let rest = u64::try_from(rest).map_err(|_| Failure::Internal)?;
+        records.seek(key, entry, at - rest)?;
+    }
+    Ok(items)
+}
+
+fn seek(open: &mut Open, key: u64, entry: c_int, at: i64) -> Result<()> {
+    let at = u64::try_from(at).map_err(|_| Argument::Position)?;
+    let records = open.reading()?.records()?.records.as_mut().ok_or(Failure::Internal)?;
+    let entry = match entry {
+        ABSOLUTE => return Ok(records.seek_absolute(key, at)?),
+        CURRENT_RECORD => records.position(key).ok_or(Argument::Record)?.0,
+        entry => usize::try_from(entry).map_err(|_| Argument::Record)?,
+    };
+    Ok(records.seek(key, entry, at)?)
+}
+
+/// Makes the next record the current one of its key; `None` behind the last.
+fn next_record(open: &mut Open) -> Result<Option<Record>> {
+    let used = open.reading()?.records()?;
+    let records = used.records.as_mut().ok_or(Failure::Internal)?;
+    if used.next_record == records.records().len() {
+        return Ok(None);
+    }
+    let record = records.select(used.next_record)?;
+    used.next_record += 1;
+    Ok(Some(record))
+}
+
+fn next_key(open: &mut Open) -> Result<Option<u64>> {
+    let used = open.reading()?.records()?;
+    let records = used.records.as_ref().ok_or(Failure::Internal)?;
+    let key = records.keys().get(used.next_key).copied();
+    used.next_key += usize::from(key.is_some());
+    Ok(key)
+}
+
+export! {
+    fn sion_fwrite_key(
+        data: *const c_void,
+        key: u64,
+        size: usize,
+        nitems: usize,
+        sid: c_int,
+    ) -> usize, or usize::MAX; {
+        // SAFETY: the caller passes as many bytes as it says.
+        let data = unsafe { bytes(data.cast(), total(size, nitems)?) }?;
+        table::with(sid, |open| write(open, key, data)).map(|()| nitems)
+    }
+
+    fn sion_fread_key(
+        data: *mut c_void,
+        key: u64,
+        size: usize,
+        nitems: usize,
+        sid: c_int,
+    ) -> usize, or usize::MAX; {
+        // SAFETY: the caller passes room for as many bytes as it says.
+        let data = unsafe { values_mut(data.cast::<u8>(), total(size, nitems)?) }?;
+        table::with(sid, |open| read(open, key, (size, data)))
+    }
+
+    fn sion_seek_key(sid: c_int, key: u64, entrynum: c_int, posinentry: i64) -> c_int, or 0; {
+        table::with(sid, |open| seek(open, key, entrynum, posinentry)).map(|()| 1)
+    }
+
+    fn sion_key_full_scan(sid: c_int) -> c_int, or 0; {
+        table::with(sid, |open| open.reading()?.records().map(|_| 1))
+    }
+
+    fn sion_key_get_stat(sid: c_int, key: u64, stat: *mut KeyStat) -> c_int, or 0; {
+        let found = table::with(sid, |open| {
+            let records = open.reading()?.records()?.records.as_ref().ok_or(Failure::Internal)?;
+            Ok(records.stat(key).ok_or(Argument::Record)?)
+        })?;
+        let record_count = i64::try_from(found.record_count).unwrap_or(i64::MAX);
+        answer! { stat => KeyStat { key, record_count, len: signed(found.len) } }
+        Ok(1)
+    }
+
+    fn sion_fread_key_iterator_reset(sid: c_int) -> c_int, or 0; {
+        table::with(sid, |open| {
+            open.reading()?.records()?.next_record = 0;
+            Ok(1)
+        })
+    }
+
+    fn sion_fread_key_iterator_next(sid: c_int, key: *mut u64, size: *mut usize) -> c_int, or 0; {
+        let Some(record) = table::with(sid, next_record)? else { return Ok(0) };
+        answer! {
+            key => record.key,
+            size => usize::try_from(record.len).unwrap_or(usize::MAX),
+        }
+        Ok(1)
+    }
+
+    fn sion_key_list_iterator_reset(sid: c_int) -> c_int, or 0; {
+        table::with(sid, |open| {
+            open.reading()?.records()?.next_key = 0;
+            Ok(1)
+        })
+    }
+
+    fn sion_key_list_iterator_next(sid: c_int, key: *mut u64) -> c_int, or 0; {
+        let Some(found) = table::with(sid, next_key)? else { return Ok(0) };
+        answer! { key => found }
+        Ok(1)
+    }
+}

@@ -1,0 +1,170 @@
+//! Opening with any number of tasks on each rank, described by arrays.
+
+use std::ffi::{c_char, c_int};
+
+use libc::FILE;
+use multifile::{Argument, Group, NewTask, ParReader, ParWriter, Style};
+
+use crate::{
+    arrays::{count, signed},
+    error::{Failure, Result},
+    files::Files,
+    group::Ranks,
+    handle::{Body, Kind, Open, Team},
+    parallel::{described, names},
+    pointer::{answer, give, take, values_mut},
+    reading::Reading,
+    writing::{Sink, Writing},
+};
+
+/// The arrays that describe the tasks of one rank.
+pub(crate) struct Mapped {
+    pub(crate) numfiles: *mut c_int,
+    pub(crate) nlocaltasks: *mut c_int,
+    pub(crate) globalranks: *mut *mut c_int,
+    pub(crate) chunksizes: *mut *mut i64,
+    pub(crate) mapping_filenrs: *mut *mut c_int,
+    pub(crate) mapping_lranks: *mut *mut c_int,
+}
+
+/// Opens a multifile for any number of tasks of each rank.
+///
+/// # Safety
+///
+/// All pointers are null or valid, names are C strings; arrays are null or as long as
+/// `*nlocaltasks` says.
+pub(crate) unsafe fn open(
+    ranks: Ranks,
+    files: Files,
+    strings: (*const c_char, *const c_char),
+    tasks: &Mapped,
+    (fsblksize, fileptr): (*mut i32, *mut *mut FILE),
+) -> Result<Open> {
+    // SAFETY: the caller's promise.
+    let (path, mode) = unsafe { names(strings) }?;
+    // SAFETY: the caller's promise.
+    let asked = unsafe { take(tasks.nlocaltasks, "") }.unwrap_or(-1);
+    let body = if mode.write == Some(true) {
+        // SAFETY: the caller's promise.
+        let fs_block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
+        let options = mode.options(Style::Mapped, fs_block_len, ranks.size())?;
+        // SAFETY: the caller's promise.
+        let Ok(new) = (unsafe { tasks.new_tasks(asked) }) else {
+            let wrong = Argument::Mapping.into();
+            return Err(ParWriter::<Files>::refuse_mapped(&ranks, wrong).into());
+        };
+        let writer = ParWriter::create_mapped(&ranks, &files, &path, &new, &options)?;
+        Body::Write(Box::new(Writing::new(Sink::Own(writer), new)))
+    } else {
+        let reader = if asked < 0 {
+            ParReader::open(&ranks, &files, &path)?
+        } else {
+            // SAFETY: the caller's promise. One that is missing is refused by all: no set has such
+            // a task.
+            let wanted = unsafe { array(tasks.globalranks, asked) }.unwrap_or(&[-1]);
+            let wanted: Vec<u32> =
+                wanted.iter().map(|rank| u32::try_from(*rank).unwrap_or(u32::MAX)).collect();
+            ParReader::open_mapped(&ranks, &files, &path, &wanted)?
+        };
+        let reading = Reading::own(&reader, Kind::Mapped);
+        // SAFETY: the caller's promise.
+        unsafe { tasks.describe(&reading, asked) }?;
+        Body::Read(Box::new(reading))
+    };
+    let mut open = Open::new(Kind::Mapped, mode, body);
+    open.team = Some(Team { ranks, merging: None, files, path, options: None });
+    let (block_len, ..) = described(&mut open)?;
+    if block_len > 0 {
+        answer! { fsblksize => block_len }
+    }
+    if !fileptr.is_null() {
+        let stream = open.export()?;
+        answer! { fileptr => stream }
+    }
+    Ok(open)
+}
+
+impl Mapped {
+    /// The tasks that the arrays describe.
+    ///
+    /// # Safety
+    ///
+    /// As [`open`].
+    unsafe fn new_tasks(&self, asked: c_int) -> Result<Vec<NewTask>> {
+        // SAFETY: the caller's promise, here and below.
+        let ranks = unsafe { array(self.globalranks, asked) }?;
+        // SAFETY: as above.
+        let chunks = unsafe { array(self.chunksizes, asked) }?;
+        // SAFETY: as above.
+        let files = unsafe { array(self.mapping_filenrs, asked) }?;
+        // SAFETY: as above.
+        let locals = unsafe { array(self.mapping_lranks, asked) }?;
+        let each = ranks.iter().zip(chunks.iter()).zip(files.iter().zip(locals.iter()));
+        let tasks = each.map(|((rank, chunk_len), (file, local))| {
+            let file = u32::try_from(*file).ok()?;
+            let local_rank = u32::try_from(*local).ok()?;
+            let chunk_len = u64::try_from(*chunk_len).ok()?;
+            Some(NewTask { file, local_rank, global_rank: i64::from(*rank), chunk_len })
+        });
+        tasks.collect::<Option<_>>().ok_or(Failure::Argument("a negative number in the arrays"))
+    }
+
+    /// Tells what this rank reads; allocates arrays only where the caller left the choice to us.
+    ///
+    /// # Safety
+    ///
+    /// As [`open`].
+    unsafe fn describe(&self, reading: &Reading, asked: c_int) -> Result<()> {
+        let tasks = (0..reading.task_count()).map(|index| reading.task(index));
+        let tasks = tasks.collect::<Result<Vec<_>>>()?;
+        answer! {
+            self.numfiles => count(reading.set().file_count),
+            self.nlocaltasks => count(tasks.len()),
+        }
+        let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
+        let numbers = |number: fn(&multifile::Task) -> c_int| -> Vec<c_int> {
+            tasks.iter().map(number).collect()
+        };
+        if asked < 0 {
+            // SAFETY: as above.
+            unsafe { give(self.globalranks, &numbers(|task| count(task.global_rank))) }?;
+        }
+        // SAFETY: as above.
+        unsafe { describe_one(self.chunksizes, &chunks, asked) }?;
+        // SAFETY: as above.
+        unsafe { describe_one(self.mapping_filenrs, &numbers(|task| count(task.file)), asked) }?;
+        // SAFETY: as above.
+        unsafe { describe_one(self.mapping_lranks, &numbers(|task| count(task.local_rank)), asked) }
+    }
+}
+
+/// As [`give`], but fills existing arrays only when the caller said how long they are.
+///
+/// # Safety
+///
+/// As [`give`].
+unsafe fn describe_one<T: Copy>(at: *mut *mut T, values: &[T], asked: c_int) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let there = unsafe { take(at, "") }.is_ok_and(|array| !array.is_null());
+    if there != (asked >= 0) {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(at, values) }
+}
+
+/// The array of `len` values that `at` points to.
+///
+/// # Safety
+///
+/// `at` is null or points to null or to an array of that length.
+unsafe fn array<'a, T: Copy>(at: *const *mut T, len: c_int) -> Result<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the caller's promise.
+    let array = unsafe { take(at, "an array is NULL") }?;
+    let len = usize::try_from(len).map_err(|_| Failure::Argument("a negative number of tasks"))?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { values_mut(array, len) }?)
+}

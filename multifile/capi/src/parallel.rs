@@ -1,0 +1,348 @@
+//! Opening, closing, and placing anew by many ranks together, for every way to communicate.
+//!
+//! Whatever is wrong on one rank only travels to all of them, so that none waits for another. What
+//! is wrong with the mode string is not exchanged: it decides what is exchanged, and is the same
+//! everywhere.
+
+use std::{
+    ffi::{c_char, c_int},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use libc::FILE;
+use multifile::{
+    Argument, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Storage, Style,
+    parallel::BuddyWriter,
+};
+
+use crate::{
+    arrays::{count, signed},
+    config::Config,
+    error::{Failure, Result},
+    export::export,
+    files::Files,
+    group::{Place, Ranks, Table},
+    handle::{Body, Kind, Merging, Open, Team},
+    mapped::{self, Mapped},
+    mode::Mode,
+    pointer::{self, answer, new_text, take, text},
+    reading::Reading,
+    table,
+    writing::{Sink, Writing},
+};
+
+/// Where the answers of an open go; null where nobody asks.
+pub(crate) struct Answer {
+    /// In and out, as `fsblksize`.
+    pub(crate) chunksize: *mut i64,
+    pub(crate) fsblksize: *mut i32,
+    pub(crate) globalrank: *mut c_int,
+    pub(crate) fileptr: *mut *mut FILE,
+    pub(crate) newfname: *mut *mut c_char,
+}
+
+/// The name and the mode as this rank gave them; an empty name if it gave none.
+///
+/// # Safety
+///
+/// The pointers are null or C strings.
+pub(crate) unsafe fn names(
+    (fname, mode): (*const c_char, *const c_char),
+) -> Result<(PathBuf, Mode)> {
+    // SAFETY: the caller's promise.
+    let mode = unsafe { text(mode, "the mode is NULL") }?;
+    let mode = Mode::parse(&String::from_utf8_lossy(mode), &Config::read());
+    if mode.write.is_none() {
+        return Err(Failure::Mode("the mode says neither read nor write"));
+    }
+    // SAFETY: the caller's promise. A rank without a name takes part in refusing the empty one.
+    let path = unsafe { pointer::path(fname) }.unwrap_or_default();
+    Ok((path, mode))
+}
+
+/// Opens a multifile for one task of each rank, and says where that is. Only who writes is asked
+/// for a `place`, and looked at what the answers point to.
+///
+/// # Safety
+///
+/// All pointers are null or valid, names are C strings.
+pub(crate) unsafe fn open(
+    ranks: Ranks,
+    files: Files,
+    strings: (*const c_char, *const c_char),
+    place: impl FnOnce() -> Place,
+    answer: &Answer,
+) -> Result<(Open, Place)> {
+    // SAFETY: the caller's promise.
+    let (path, mode) = unsafe { names(strings) }?;
+    let (mut open, place) = if mode.write == Some(true) {
+        // SAFETY: the caller's promise.
+        let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
+        // SAFETY: the caller's promise.
+        let chunk_len = unsafe { take(answer.chunksize, "") }.unwrap_or(-1);
+        // Absent or negative, it becomes one that is too large, which all ranks refuse together.
+        let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
+        let place = place();
+        (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len))?, place)
+    } else {
+        read(ranks, files, (path, mode))?
+    };
+    let (block_len, chunk_len, rank) = described(&mut open)?;
+    answer! { answer.fsblksize => block_len }
+    if let Some(chunk_len) = chunk_len {
+        answer! { answer.chunksize => chunk_len }
+    }
+    answer! { answer.globalrank => rank }
+    if !answer.fileptr.is_null() {
+        let stream = open.export()?;
+        answer! { answer.fileptr => stream }
+    }
+    if !answer.newfname.is_null() {
+        let number = u32::try_from(place.file).unwrap_or(0);
+        let team = open.team.as_ref().ok_or(Failure::Internal)?;
+        let name = new_text(team.files.physical_name(&team.path, number).as_os_str().as_bytes())?;
+        answer! { answer.newfname => name }
+    }
+    Ok((open, place))
+}
+
+/// File-system block size, the stored chunk size when reading, and the global rank.
+pub(crate) fn described(open: &mut Open) -> Result<(i32, Option<i64>, c_int)> {
+    match &mut open.body {
+        Body::Write(writing) => {
+            let rank = writing.tasks.first().map_or(-1, |task| count(task.global_rank));
+            Ok((count(writing.fs_block_len()), None, rank))
+        }
+        Body::Read(reading) => {
+            let len = count(reading.set().fs_block_len);
+            if reading.task_count() == 0 {
+                return Ok((len, Some(0), -1));
+            }
+            let task = reading.task(0)?;
+            Ok((len, Some(signed(task.chunk_len)), count(task.global_rank)))
+        }
+    }
+}
+
+fn write(
+    ranks: Ranks,
+    files: Files,
+    (path, mode): (PathBuf, Mode),
+    (place, chunk_len, fs_block_len): (Place, u64, i32),
+) -> Result<Open> {
+    let task_count = ranks.size();
+    let options = mode.options(Style::Parallel, fs_block_len, task_count)?;
+    let valid = (0..place.local_size).contains(&place.local_rank)
+        && (0..place.file_count).contains(&place.file)
+        && i64::try_from(chunk_len).is_ok();
+    let task = NewTask {
+        // Out of range where the argument is, so that also buddy sets are refused by all.
+        file: u32::try_from(place.file).unwrap_or(u32::MAX),
+        local_rank: u32::try_from(place.local_rank).unwrap_or(i32::MAX.unsigned_abs()),
+        global_rank: i64::from(ranks.rank()),
+        chunk_len,
+    };
+    let refuse = |error: Error| Failure::from(ParWriter::<Files>::refuse(&ranks, error));
+    let (sink, merging) = if let Some(levels) = mode.buddies {
+        let levels = (levels, &options);
+        (Sink::Copies(BuddyWriter::create(&ranks, &files, &path, task, levels)?), None)
+    } else {
+        if !valid {
+            return Err(refuse(Argument::Mapping.into()));
+        }
+        let merging = merging(&ranks, &options, place).map_err(refuse)?;
+        (Sink::Own(ParWriter::create(&ranks, &files, &path, task, &options)?), merging)
+    };
+    let body = Body::Write(Box::new(Writing::new(sink, vec![task])));
+    let mut open = Open::new(Kind::Parallel, mode, body);
+    open.file_count = Some(place.file_count);
+    open.team = Some(Team { ranks, merging, files, path, options: Some(options) });
+    Ok(open)
+}
+
+/// With whom this rank merges its data, if it does.
+fn merging(ranks: &Ranks, options: &Options, place: Place) -> Result<Option<Merging>, Error> {
+    match options.packing {
+        Packing::Merge { .. } if place.file_count == 1 => Ok(Some(Merging::All)),
+        Packing::Merge { .. } => ranks.split(place).map(|part| Some(Merging::Some(part))),
+        _ => Ok(None),
+    }
+}
+
+fn read(ranks: Ranks, files: Files, (path, mode): (PathBuf, Mode)) -> Result<(Open, Place)> {
+    let reader = match mode.buddies {
+        Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels)?,
+        None => ParReader::open(&ranks, &files, &path)?,
+    };
+    let first = reader.tasks().first().map(|local| local.task);
+    let place = Place {
+        file: first.map_or(0, |task| count(task.file)),
+        file_count: count(reader.set().file_count),
+        local_rank: first.map_or(-1, |task| count(task.local_rank)),
+        local_size: -1,
+    };
+    let body = Body::Read(Box::new(Reading::own(&reader, Kind::Parallel)));
+    let mut open = Open::new(Kind::Parallel, mode, body);
+    open.team = Some(Team { ranks, merging: None, files, path, options: None });
+    Ok((open, place))
+}
+
+/// Closes a handle that was opened in parallel, together with all ranks.
+pub(crate) fn close(sid: c_int) -> Result<c_int> {
+    let parallel = |open: &Open| matches!(open.kind, Kind::Parallel | Kind::Mapped);
+    let Open { body, team, .. } = table::remove(sid, parallel)?;
+    let Some(Team { ranks, .. }) = team else { return Err(Failure::Internal) };
+    match body {
+        Body::Read(_) => {}
+        Body::Write(mut writing) => {
+            // What a stream could not hand over is missing: then the file is closed for nobody.
+            let settled = writing.settle().map_err(Failure::shared);
+            match writing.sink {
+                Sink::Own(writer) => writer.close_after(&ranks, settled)?,
+                Sink::Copies(writer) => {
+                    writer.close(&ranks)?;
+                    settled?;
+                }
+                Sink::All(_) | Sink::Gone => return Err(Error::Poisoned.into()),
+            }
+        }
+    }
+    Ok(1)
+}
+
+/// Creates the multifile anew with another chunk size for this rank.
+pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
+    table::with(sid, |open| {
+        if open.kind != Kind::Parallel {
+            return Err(Failure::Handle);
+        }
+        let Some(Team { ranks, files, path, options: Some(options), .. }) = &open.team else {
+            return Err(Failure::Mode("only a file opened for writing can be placed anew"));
+        };
+        let Body::Write(writing) = &mut open.body else { return Err(Failure::Handle) };
+        let task = *writing.tasks.first().ok_or(Argument::Task)?;
+        let task = NewTask { chunk_len: u64::try_from(chunk_len).unwrap_or(u64::MAX), ..task };
+        writing.sink = Sink::Gone;
+        // Nobody may still hand over old bytes when the first rank creates the file anew.
+        ranks.barrier()?;
+        writing.sink = match open.mode.buddies {
+            Some(levels) => {
+                let levels = (levels, options);
+                Sink::Copies(BuddyWriter::create(ranks, files, path, task, levels)?)
+            }
+            None => Sink::Own(ParWriter::create(ranks, files, path, task, options)?),
+        };
+        writing.tasks = vec![task];
+        writing.place()?;
+        Ok(1)
+    })
+}
+
+/// Which file a rank's task goes to when consecutive ranks share one; the last file takes the rest.
+fn cut(rank: c_int, size: c_int, file_count: c_int) -> Place {
+    let file_count = file_count.clamp(1, size.max(1));
+    let group = (size / file_count).max(1);
+    let file = (rank / group).min(file_count - 1);
+    let local_size = if file + 1 == file_count { size - file * group } else { group };
+    Place { file, file_count, local_rank: rank - file * group, local_size }
+}
+
+export! {
+    fn sion_group_paropen(
+        group: *const Table,
+        fname: *const c_char,
+        file_mode: *const c_char,
+        place: *mut Place,
+        chunksize: *mut i64,
+        fsblksize: *mut i32,
+        globalrank: *mut c_int,
+        fileptr: *mut *mut FILE,
+        newfname: *mut *mut c_char,
+    ) -> c_int, or -1; {
+        // SAFETY: pointers are null or valid, here and below.
+        let group = unsafe { take(group, "the group is NULL") }?;
+        // SAFETY: the program promises functions that keep their contract.
+        let ranks = unsafe { Ranks::new(group) }?;
+        let nowhere = Place { file: -1, file_count: 0, local_rank: -1, local_size: 0 };
+        // SAFETY: as above.
+        let asked = || unsafe { take(place, "") }.unwrap_or(nowhere);
+        let answer = Answer { chunksize, fsblksize, globalrank, fileptr, newfname };
+        let files = Files::default();
+        // SAFETY: as above.
+        let (open, at) = unsafe { open(ranks, files, (fname, file_mode), asked, &answer) }?;
+        answer! { place => at }
+        table::insert(open)
+    }
+
+    fn sion_group_paropen_mapped(
+        group: *const Table,
+        fname: *const c_char,
+        file_mode: *const c_char,
+        numfiles: *mut c_int,
+        nlocaltasks: *mut c_int,
+        globalranks: *mut *mut c_int,
+        chunksizes: *mut *mut i64,
+        mapping_filenrs: *mut *mut c_int,
+        mapping_lranks: *mut *mut c_int,
+        fsblksize: *mut i32,
+        fileptr: *mut *mut FILE,
+    ) -> c_int, or -1; {
+        // SAFETY: pointers are null or valid, here and below.
+        let group = unsafe { take(group, "the group is NULL") }?;
+        // SAFETY: the program promises functions that keep their contract.
+        let ranks = unsafe { Ranks::new(group) }?;
+        let tasks = Mapped {
+            numfiles, nlocaltasks, globalranks, chunksizes, mapping_filenrs, mapping_lranks,
+        };
+        let strings = (fname, file_mode);
+        // SAFETY: as above, and arrays are as long as `*nlocaltasks` says.
+        let open = unsafe {
+            mapped::open(ranks, Files::default(), strings, &tasks, (fsblksize, fileptr))
+        }?;
+        table::insert(open)
+    }
+
+    fn sion_group_parreinit(sid: c_int, chunksize: i64) -> c_int, or 0; {
+        reinit(sid, chunksize)
+    }
+
+    fn sion_group_parclose(sid: c_int) -> c_int, or 0; {
+        close(sid)
+    }
+
+    fn sion_group_of(sid: c_int, rank: *mut c_int, size: *mut c_int) -> c_int, or 0; {
+        let (found, of) = table::with(sid, |open| {
+            let team = open.team.as_ref().ok_or(Failure::Handle)?;
+            Ok((count(team.ranks.rank()), count(team.ranks.size())))
+        })?;
+        answer! {
+            rank => found,
+            size => of,
+        }
+        Ok(1)
+    }
+
+    fn sion_group_cut(rank: c_int, size: c_int, numfiles: c_int) -> Place,
+        or Place { file: 0, file_count: 1, local_rank: 0, local_size: 1 };
+    {
+        Ok(cut(rank, size, numfiles))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_file_takes_the_remaining_ranks() {
+        let places: Vec<_> = (0..7)
+            .map(|rank| cut(rank, 7, 3))
+            .map(|place| (place.file, place.local_rank, place.local_size))
+            .collect();
+        let expected =
+            [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2), (2, 0, 3), (2, 1, 3), (2, 2, 3)];
+        assert_eq!(places, expected);
+        assert_eq!(cut(1, 2, 9).file_count, 2);
+    }
+}

@@ -1,0 +1,180 @@
+//! All tasks of a multifile, or one of them, opened by one process.
+
+use std::{
+    ffi::{c_char, c_int},
+    fs,
+    path::Path,
+};
+
+use libc::FILE;
+use multifile::{NewTask, Reader, Style, TaskReader, Writer};
+
+use crate::{
+    arrays::{count, signed},
+    config::Config,
+    error::{Failure, Result},
+    export::export,
+    files::Files,
+    handle::{Body, Kind, Open},
+    mode::Mode,
+    pointer::{answer, give, path, take, text, values_mut},
+    reading::Reading,
+    table,
+    writing::{Sink, Writing},
+};
+
+/// # Safety
+///
+/// `mode` is null or a C string.
+unsafe fn mode(mode: *const c_char) -> Result<Mode> {
+    // SAFETY: the caller's promise.
+    let mode = unsafe { text(mode, "the mode is NULL") }?;
+    Ok(Mode::parse(&String::from_utf8_lossy(mode), &Config::read()))
+}
+
+fn create(
+    path: &Path,
+    mode: Mode,
+    (chunks, ranks, file_count, block_len): (&[i64], &[c_int], c_int, i32),
+) -> Result<Open> {
+    if mode.buddies.is_some() {
+        return Err(Failure::Mode("buddy copies are written by many ranks only"));
+    }
+    let requests = chunks.iter().map(|len| u64::try_from(*len));
+    let requests: Vec<u64> = requests
+        .collect::<Result<_, _>>()
+        .map_err(|_| Failure::Argument("a chunk size is negative"))?;
+    let file_count = u32::try_from(file_count).unwrap_or(1).max(1);
+    let mut tasks = NewTask::in_files(&requests, file_count);
+    for (task, rank) in tasks.iter_mut().zip(ranks) {
+        task.global_rank = i64::from(*rank);
+    }
+    let block_len = if block_len <= 0 { -1 } else { block_len };
+    let options = mode.options(Style::Serial, block_len, count_u32(tasks.len()))?;
+    let writer = Writer::create(&Files::default(), path, &tasks, &options)?;
+    let writing = Writing::new(Sink::All(writer), tasks);
+    Ok(Open::new(Kind::Serial, mode, Body::Write(Box::new(writing))))
+}
+
+fn read(path: &Path, mode: Mode) -> Result<Open> {
+    let reader: Reader<fs::File> = match mode.buddies {
+        Some(levels) => Reader::open_with_buddies(&Files::default(), path, levels)?,
+        None => Reader::open(&Files::default(), path)?,
+    };
+    let body = Body::Read(Box::new(Reading::all(reader)?));
+    Ok(Open::new(Kind::Serial, mode, body))
+}
+
+fn count_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+export! {
+    fn sion_open(
+        fname: *const c_char,
+        file_mode: *const c_char,
+        ntasks: *mut c_int,
+        nfiles: *mut c_int,
+        chunksizes: *mut *mut i64,
+        fsblksize: *mut i32,
+        globalranks: *mut *mut c_int,
+        fileptr: *mut *mut FILE,
+    ) -> c_int, or -1; {
+        // SAFETY: pointers are null or valid, names are C strings; here and below.
+        let path = unsafe { path(fname) }?;
+        // SAFETY: as above.
+        let mode = unsafe { mode(file_mode) }?;
+        let mut open = if mode.write == Some(true) {
+            // SAFETY: as above.
+            let tasks = unsafe { take(ntasks, "ntasks is NULL") }?;
+            // SAFETY: as above.
+            let files = unsafe { take(nfiles, "") };
+            let len = usize::try_from(tasks).map_err(|_| Failure::Argument("ntasks < 0"))?;
+            // SAFETY: as above.
+            let chunks = unsafe { take(chunksizes, "chunksizes is NULL") }?;
+            // SAFETY: as above.
+            let ranks = unsafe { take(globalranks, "globalranks is NULL") }?;
+            // SAFETY: both arrays have ntasks entries.
+            let chunks = unsafe { values_mut(chunks, len) }?;
+            // SAFETY: as above.
+            let ranks = unsafe { values_mut(ranks, len) }?;
+            // SAFETY: as above.
+            let block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
+            create(&path, mode, (chunks, ranks, files.unwrap_or(1), block_len))?
+        } else {
+            read(&path, mode)?
+        };
+        let block_len = match &mut open.body {
+            Body::Write(writing) => writing.fs_block_len(),
+            Body::Read(reading) => {
+                let tasks = (0..reading.task_count()).map(|task| reading.task(task));
+                let tasks = tasks.collect::<Result<Vec<_>>>()?;
+                let set = reading.set();
+                answer! {
+                    ntasks => count(set.task_count),
+                    nfiles => count(set.file_count),
+                }
+                let chunks: Vec<i64> = tasks.iter().map(|task| signed(task.chunk_len)).collect();
+                // SAFETY: arrays of the caller have room for all tasks.
+                unsafe { give(chunksizes, &chunks) }?;
+                let ranks: Vec<_> = tasks.iter().map(|task| count(task.global_rank)).collect();
+                // SAFETY: as above.
+                unsafe { give(globalranks, &ranks) }?;
+                set.fs_block_len
+            }
+        };
+        answer! { fsblksize => count(block_len) }
+        if !fileptr.is_null() {
+            let stream = open.export()?;
+            answer! { fileptr => stream }
+        }
+        table::insert(open)
+    }
+
+    fn sion_open_rank(
+        fname: *const c_char,
+        file_mode: *const c_char,
+        chunksize: *mut i64,
+        fsblksize: *mut i32,
+        rank: *mut c_int,
+        fileptr: *mut *mut FILE,
+    ) -> c_int, or -1; {
+        // SAFETY: pointers are null or valid, names are C strings; here and below.
+        let path = unsafe { path(fname) }?;
+        // SAFETY: as above.
+        let mode = unsafe { mode(file_mode) }?;
+        if mode.write == Some(true) {
+            return Err(Failure::Mode("sion_open_rank only reads"));
+        }
+        // SAFETY: as above.
+        let rank = unsafe { take(rank, "rank is NULL") }?;
+        let task = u32::try_from(rank).map_err(|_| Failure::Argument("rank < 0"))?;
+        let reading = Reading::one(TaskReader::open(&Files::default(), &path, task)?)?;
+        let task = reading.task(0)?;
+        answer! {
+            chunksize => signed(task.chunk_len),
+            fsblksize => count(reading.set().fs_block_len),
+        }
+        let mut open = Open::new(Kind::Rank, mode, Body::Read(Box::new(reading)));
+        open.rank = Some(rank);
+        if !fileptr.is_null() {
+            let stream = open.export()?;
+            answer! { fileptr => stream }
+        }
+        table::insert(open)
+    }
+
+    pub(crate) fn sion_close(sid: c_int) -> c_int, or 0; {
+        let serial = |open: &Open| matches!(open.kind, Kind::Serial | Kind::Rank);
+        let Open { body, .. } = table::remove(sid, serial)?;
+        if let Body::Write(mut writing) = body {
+            // A file that lacks what its stream could not hand over stays unclosed.
+            writing.settle()?;
+            match writing.sink {
+                Sink::All(writer) => writer.close()?,
+                _ => return Err(multifile::Error::Poisoned.into()),
+            }
+        }
+        Ok(1)
+    }
+}

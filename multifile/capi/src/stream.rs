@@ -1,0 +1,217 @@
+//! Real stdio streams on physical files, for programs that read and write through them.
+//!
+//! A stream has a descriptor of its own on the same open file. The library itself reads and writes
+//! by position and never moves the stream's but where it says so, so the stream's position always
+//! tells how far the program went.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    ffi::c_int,
+    fs, io,
+    os::fd::IntoRawFd,
+    ptr::null_mut,
+};
+
+use libc::{FILE, off_t};
+
+use crate::error::{Failure, Result};
+
+/// A stdio stream.
+pub(crate) struct Stream {
+    file: *mut FILE,
+    /// What `setvbuf` was given; lives until the stream is closed.
+    buffer: Vec<u8>,
+    /// The program closed it.
+    closed: bool,
+}
+
+// SAFETY: stdio streams may be used from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream on `file`, for writing too if `writable`.
+    fn on(file: &fs::File, writable: bool) -> Result<Self> {
+        let fd = file.try_clone().map_err(Failure::Stream)?.into_raw_fd();
+        let mode = if writable { c"r+b" } else { c"rb" };
+        // SAFETY: the descriptor is ours to give away, the mode is a C string.
+        let file = unsafe { libc::fdopen(fd, mode.as_ptr()) };
+        if file.is_null() {
+            let error = io::Error::last_os_error();
+            // SAFETY: nobody else has the descriptor.
+            unsafe { libc::close(fd) };
+            return Err(Failure::Stream(error));
+        }
+        Ok(Self { file, buffer: Vec::new(), closed: false })
+    }
+
+    /// The stream's position in bytes, with what waits in its buffer; `None` once closed.
+    fn at(&self) -> Result<Option<u64>> {
+        if self.closed {
+            return Ok(None);
+        }
+        // SAFETY: an open stream.
+        let at = unsafe { libc::ftello(self.file) };
+        u64::try_from(at).map(Some).map_err(|_| Failure::Stream(io::Error::last_os_error()))
+    }
+
+    fn seek(&self, at: u64) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        let at = off_t::try_from(at).map_err(|_| multifile::Error::TooLarge)?;
+        // SAFETY: an open stream.
+        done(unsafe { libc::fseeko(self.file, at, libc::SEEK_SET) })
+    }
+
+    /// Fails when something written was lost, now or before.
+    fn check(&self) -> Result<()> {
+        // SAFETY: an open stream.
+        if !self.closed && unsafe { libc::ferror(self.file) } != 0 {
+            return Err(Failure::Stream(io::Error::from_raw_os_error(libc::EIO)));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        // SAFETY: an open stream.
+        done(unsafe { libc::fflush(self.file) })
+    }
+
+    /// Reads up to `buf.len()` bytes; 0 at the end of the file or after an error.
+    fn read(&self, buf: &mut [u8]) -> usize {
+        if self.closed {
+            return 0;
+        }
+        // SAFETY: an open stream, and as many bytes as the buffer has.
+        unsafe { libc::fread(buf.as_mut_ptr().cast(), 1, buf.len(), self.file) }
+    }
+
+    /// Writes all of `bytes`.
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        if self.closed {
+            return Err(Failure::Mode("the stream is closed"));
+        }
+        // SAFETY: an open stream, and as many bytes as there are.
+        let n = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.file) };
+        done(c_int::from(n < bytes.len()))
+    }
+
+    fn set_buffer(&mut self, len: usize) -> Result<()> {
+        self.flush()?;
+        let mut buffer = vec![0; len];
+        // SAFETY: the buffer lives until the stream is closed or gets another one.
+        let set =
+            unsafe { libc::setvbuf(self.file, buffer.as_mut_ptr().cast(), libc::_IOFBF, len) };
+        if set == 0 {
+            self.buffer = buffer;
+        }
+        done(set)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.closed {
+            // SAFETY: an open stream, closed once.
+            unsafe { libc::fclose(self.file) };
+        }
+    }
+}
+
+fn done(code: c_int) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(Failure::Stream(io::Error::last_os_error())) }
+}
+
+/// The streams of one handle.
+#[derive(Default)]
+pub(crate) struct Streams {
+    /// By number of the physical file.
+    by_file: BTreeMap<u32, Stream>,
+    /// One of the program's own, used instead; closed with the handle.
+    second: Option<Stream>,
+}
+
+impl Streams {
+    /// The stream on physical file `number`, made if there is none yet.
+    pub(crate) fn make(
+        &mut self,
+        number: u32,
+        file: &fs::File,
+        writable: bool,
+    ) -> Result<*mut FILE> {
+        if let Entry::Vacant(slot) = self.by_file.entry(number) {
+            slot.insert(Stream::on(file, writable)?);
+        }
+        Ok(self.of(number).map_or(null_mut(), |stream| stream.file))
+    }
+
+    /// Whether the program has a stream of this handle, and may have moved it.
+    pub(crate) fn exported(&self) -> bool {
+        self.by_file.values().chain(&self.second).any(|stream| !stream.closed)
+    }
+
+    /// Where the program left the stream on physical file `number`, if it has one.
+    pub(crate) fn at(&self, number: u32) -> Result<Option<u64>> {
+        self.of(number).map_or(Ok(None), Stream::at)
+    }
+
+    /// Moves the stream on physical file `number` to `at`, if there is one.
+    pub(crate) fn seek(&self, number: u32, at: u64) -> Result<()> {
+        self.of(number).map_or(Ok(()), |stream| stream.seek(at))
+    }
+
+    /// Reads through the stream on physical file `number`; 0 if that gives nothing.
+    pub(crate) fn read(&self, number: u32, buf: &mut [u8]) -> usize {
+        self.of(number).map_or(0, |stream| stream.read(buf))
+    }
+
+    /// Writes through the stream on physical file `number`.
+    pub(crate) fn write(&self, number: u32, bytes: &[u8]) -> Result<()> {
+        self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes))
+    }
+
+    /// Hands over what waits in the stream on physical file `number`.
+    pub(crate) fn flush(&self, number: u32) -> Result<()> {
+        self.of(number).map_or(Ok(()), Stream::flush)
+    }
+
+    /// Fails when the stream on physical file `number` has lost something that was written.
+    pub(crate) fn check(&self, number: u32) -> Result<()> {
+        self.of(number).map_or(Ok(()), Stream::check)
+    }
+
+    /// Gives all streams a buffer of `len` bytes.
+    pub(crate) fn set_buffers(&mut self, len: usize) -> Result<()> {
+        let all = self.by_file.values_mut().chain(&mut self.second);
+        all.filter(|stream| !stream.closed).try_for_each(|stream| stream.set_buffer(len))
+    }
+
+    /// Uses `file`, a stream of the program, from now on.
+    pub(crate) fn set_second(&mut self, file: *mut FILE) {
+        self.second = Some(Stream { file, buffer: Vec::new(), closed: false });
+    }
+
+    /// Gives the program its stream back; false if there was none.
+    pub(crate) fn unset_second(&mut self) -> bool {
+        self.second.take().map(|mut stream| stream.closed = true).is_some()
+    }
+
+    /// The program closed the current stream itself.
+    pub(crate) fn set_closed(&mut self, number: u32) {
+        if let Some(stream) = self.second.as_mut().or_else(|| self.by_file.get_mut(&number)) {
+            stream.closed = true;
+        }
+    }
+
+    /// Number of descriptors held.
+    pub(crate) fn count(&self) -> usize {
+        self.by_file.len() + usize::from(self.second.is_some())
+    }
+
+    fn of(&self, number: u32) -> Option<&Stream> {
+        self.second.as_ref().or_else(|| self.by_file.get(&number))
+    }
+}
