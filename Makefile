@@ -66,9 +66,13 @@ miri:
 soak: build
 	$(CARGO) test --release -p e2e -- --ignored
 
+# The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 bench: build
+	$(CARGO) build --release -p bench --features peers
 	target/release/kakehi bench delegate
 	target/release/kakehi bench idle
+	target/release/kakehi bench file
+	target/release/kakehi bench rpc
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib

@@ -143,7 +143,7 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
             quiet::measure(&mut report, &effort);
         }
         Target::Tcp | Target::Ucx => {
-            let why = format!("this build has no remote delegation over {}", args.target);
+            let why = format!("this bench drives no second daemon over {} yet", args.target);
             judge::skip(&mut report, &effort, &why);
             compute::skip(&mut report, &why);
             quiet::skip(&mut report, &why);

@@ -3,13 +3,19 @@
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
 mod delegate;
+mod file;
+mod files;
+mod fio;
 mod idle;
 mod job;
 mod kakehi;
 mod machine;
+mod meter;
 mod process;
 mod report;
+mod rpc;
 mod side;
+mod speaker;
 mod spread;
 mod stream;
 mod tasks;
@@ -34,6 +40,8 @@ struct Arguments {
 enum Bench {
     Delegate(delegate::Args),
     Idle(idle::Args),
+    File(file::Args),
+    Rpc(rpc::Args),
     Tasks(tasks::Args),
     #[command(hide = true)]
     Activate(tasks::activate::Args),
@@ -41,6 +49,12 @@ enum Bench {
     Worker(worker::Args),
     #[command(hide = true)]
     Storm(idle::storm::Args),
+    #[command(hide = true)]
+    FileSide(file::side::Args),
+    #[command(hide = true)]
+    RpcServer(rpc::side::ServerArgs),
+    #[command(hide = true)]
+    RpcClient(rpc::side::ClientArgs),
 }
 
 const FAILURE: u8 = 1;
@@ -69,9 +83,14 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Delegate(args) => delegate::delegate(args),
         Bench::Idle(args) => idle::idle(args),
         Bench::Storm(args) => idle::storm::storm(args),
+        Bench::File(args) => file::file(args),
+        Bench::FileSide(args) => file::side::work(args),
+        Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Activate(args) => tasks::activate::activate(args),
         Bench::Worker(args) => worker::work(args),
+        Bench::RpcServer(args) => rpc::side::serve(args),
+        Bench::RpcClient(args) => rpc::side::send(args),
     }
 }
 

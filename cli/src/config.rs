@@ -20,6 +20,7 @@ use std::{
 use crate::{
     failure::Failure,
     machine,
+    remote::{Maps, Url},
     settings::{Cores, Engine, Idle, Level, Place, Rules, SETTINGS, Switch},
     size::Size,
     span::Span,
@@ -30,7 +31,10 @@ const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
 const STAGING: Size = Size(32 << 20);
 const DIRECT: Size = Size(256 << 10);
+/// Settings of the daemon that no flag of `serve` names.
+const NO_FLAG: [&str; 5] = ["quiet", "staging", "memory", "log", "remote_timeout"];
 const QUIET: Span = Span(Duration::from_secs(1));
+const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
 const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
 /// The share of the memory this job may use that staging may use.
 const MEMORY_SHARE: u64 = 4;
@@ -96,6 +100,15 @@ pub(crate) struct Flags {
     /// Cores of the daemon, like 0,2-3; the program gets the others.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
+    /// Server that has the files of mapped folders: tcp://HOST:PORT or unix://PATH.
+    #[arg(long, value_name = "URL")]
+    remote: Option<String>,
+    /// File with the job key, which server and clients share; mode 0600.
+    #[arg(long, value_name = "FILE")]
+    key: Option<String>,
+    /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
+    #[arg(long = "map", value_name = "LOCAL=REMOTE")]
+    maps: Vec<String>,
 }
 
 impl Flags {
@@ -107,12 +120,16 @@ impl Flags {
     fn given(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
         let separator = Rules::SEPARATOR.to_string();
         let rules = (!self.rules.is_empty()).then(|| self.rules.join(&separator));
+        let maps = (!self.maps.is_empty()).then(|| self.maps.join(&separator));
         [
             ("socket", "--socket", self.socket.clone()),
             ("rules", "--rule", rules),
             ("idle", "--idle", self.idle.clone()),
             ("engine", "--engine", self.engine.clone()),
             ("cores", "--cores", self.cores.clone()),
+            ("remote", "--remote", self.remote.clone()),
+            ("key", "--key", self.key.clone()),
+            ("map", "--map", maps),
         ]
         .into_iter()
         .filter_map(|(name, flag, text)| Some((name, flag, text?)))
@@ -168,6 +185,10 @@ pub(crate) struct Config {
     pub(crate) memory: Size,
     pub(crate) disable: bool,
     pub(crate) preload: Option<PathBuf>,
+    pub(crate) remote: Option<Url>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) maps: Maps,
+    pub(crate) remote_timeout: Span,
     pub(crate) log: Level,
     /// The same settings in the order of [`SETTINGS`].
     pub(crate) rows: Vec<Row>,
@@ -196,15 +217,17 @@ impl Config {
         let mut flags =
             vec![("--idle", self.idle.to_string()), ("--engine", self.engine.to_string())];
         flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
+        if let (Some(remote), Some(key)) = (&self.remote, &self.key) {
+            flags.push(("--remote", remote.to_string()));
+            flags.push(("--key", key.display().to_string()));
+            flags.push(("--map", self.maps.to_string()));
+        }
         flags
     }
 
     /// The settings that have no flag, as variables.
     pub(crate) fn daemon_variables(&self) -> Vec<(String, String)> {
-        let rows = self
-            .rows
-            .iter()
-            .filter(|row| ["quiet", "staging", "memory", "log"].contains(&row.name));
+        let rows = self.rows.iter().filter(|row| NO_FLAG.contains(&row.name));
         rows.filter_map(|row| Some((row.variable(), row.value.clone()?))).collect()
     }
 
@@ -218,7 +241,8 @@ impl Config {
         let memory = Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
         let mut rows = Rows { layers, rows: Vec::new() };
         // Only clients use these, and find them in their environment; here they are checked.
-        rows.take_rules(environment)?;
+        let maps = rows.take_maps(environment)?;
+        rows.take_rules(environment, &maps)?;
         rows.take("sync", Switch(false))?;
         rows.take("fence_timeout", FENCE_TIMEOUT)?;
         rows.take("direct", DIRECT)?;
@@ -233,6 +257,10 @@ impl Config {
             memory: rows.take("memory", memory)?,
             disable: rows.take("disable", Switch(false))?.0,
             preload: rows.take_path("preload", environment)?,
+            remote: rows.take_optional("remote", Ok)?,
+            key: rows.take_path("key", environment)?,
+            maps,
+            remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
             log: rows.take("log", Level::Warn)?,
             rows: rows.rows,
         })
@@ -346,13 +374,26 @@ impl Rows {
         Ok(self.take_optional(name, absolute)?.map(|Place(path)| path))
     }
 
-    fn take_rules(&mut self, environment: &Environment) -> Result<Rules, Failure> {
-        let absolute = |rules: Rules| match &environment.folder {
-            Some(folder) => Ok(rules.starting_at(folder)),
-            None if rules.0.iter().all(|rule| rule.glob.starts_with('/')) => Ok(rules),
+    fn take_maps(&mut self, environment: &Environment) -> Result<Maps, Failure> {
+        let absolute = |maps: Maps| match &environment.folder {
+            Some(folder) => Ok(maps.starting_at(folder)),
+            None if maps.0.iter().all(|(local, _)| local.is_absolute()) => Ok(maps),
             None => Err(NO_FOLDER),
         };
-        Ok(self.take_optional("rules", absolute)?.unwrap_or_default())
+        Ok(self.take_optional("map", absolute)?.unwrap_or_default())
+    }
+
+    /// The rules, those for mapped folders first.
+    fn take_rules(&mut self, environment: &Environment, maps: &Maps) -> Result<(), Failure> {
+        if let (false, None) = (maps.0.is_empty(), self.layers.0.get("rules")) {
+            self.layers.add("rules", String::new(), Origin::Flag("--map"));
+        }
+        let absolute = |rules: Rules| match &environment.folder {
+            Some(folder) => Ok(maps.rules(rules.starting_at(folder))),
+            None if rules.0.iter().all(|rule| rule.glob.starts_with('/')) => Ok(maps.rules(rules)),
+            None => Err(NO_FOLDER),
+        };
+        self.take_optional("rules", absolute).map(drop)
     }
 
     fn parse<T>(&mut self, name: &'static str) -> Result<Option<(T, Origin)>, Failure>

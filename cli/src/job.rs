@@ -31,6 +31,8 @@ const SOCKET: &str = "socket";
 const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;
+/// Folders that stand for remote ones there.
+const MIRROR: &str = "mirror";
 const NAME_LEN_MAX: usize = 64;
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
@@ -120,6 +122,7 @@ impl Job {
         for name in [SOCKET, LINK] {
             fs::remove_file(self.folder.join(name)).ok();
         }
+        fs::remove_dir_all(self.folder.join(MIRROR)).ok();
         self.remove();
     }
 

@@ -20,6 +20,7 @@ mod machine;
 mod multifile;
 mod original;
 mod output;
+mod remote;
 mod report;
 mod run;
 mod serve;

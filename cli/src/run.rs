@@ -19,7 +19,7 @@ use crate::{
     failure::{Code, Failure},
     job::Job,
     launch::{self, Launched},
-    report, signals,
+    remote, report, signals,
 };
 
 /// Runs a program with its file I/O delegated to the daemon of the job.
@@ -53,6 +53,8 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     if config.disable {
         return Err(failed_to_execute(&args.command, &command.exec()));
     }
+    remote::server(&config)?;
+    config.maps.create()?;
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job.create().map_err(Failure::ours)?;

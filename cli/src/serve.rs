@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -11,18 +12,37 @@ use crate::{
     job::Job,
     launch::READY,
     log, output,
+    remote::{self, Url},
 };
 
 /// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves the programs of this job until it is terminated.
+/// Serves the programs of this job until it is terminated; with --listen, daemons elsewhere too.
+///
+/// On an I/O node, and then on the nodes that compute:
+///
+///     kakehi serve --listen tcp://0.0.0.0:7777 --root /scratch/me --key ~/.kakehi-key
+///     kakehi run --remote tcp://io1:7777 --key ~/.kakehi-key --map out=/run1 -- ./app
+///
+/// The key file is made when it is missing; whoever has it may change everything below --root.
 ///
 /// Exit status: 0 when everything accepted has been written; 1 when something could not be.
 #[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
+    /// Serves the folder of --root to daemons elsewhere: tcp://HOST:PORT (port 0: any) or
+    /// unix://PATH.
+    #[arg(long, value_name = "URL", requires = "root")]
+    listen: Option<Url>,
+    /// The folder that is served, and nothing outside it.
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    root: Option<PathBuf>,
+    /// Leaves a file in DIR that has the address listened at.
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    address_file: Option<PathBuf>,
     /// Started by `kakehi run`: says when it is ready, ends with the last program, and reports.
     #[arg(long, hide = true)]
     for_run: bool,
@@ -43,6 +63,8 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
         memory: config.memory.0,
         stop_when_unattached: args.for_run,
         linger: LINGER,
+        remote: if args.listen.is_some() { None } else { remote::server(&config)? },
+        serving: serving(args, &config, environment)?,
     };
     let ready = || {
         if args.for_run {
@@ -56,4 +78,25 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
     }
     let summary = summary?;
     if args.for_run { output::print_json(&summary) } else { Ok(()) }
+}
+
+/// What is served to daemons elsewhere.
+fn serving(
+    args: &Args,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Option<daemon::Serving>, Failure> {
+    let Some((Url(address), root)) = args.listen.clone().zip(args.root.as_ref()) else {
+        return Ok(None);
+    };
+    let absolute = |path: &Path| match &environment.folder {
+        Some(folder) => folder.join(path),
+        None => path.to_owned(),
+    };
+    Ok(Some(daemon::Serving {
+        address,
+        root: absolute(root),
+        key: config.key.clone().ok_or_else(|| remote::incomplete("--listen needs --key FILE"))?,
+        address_folder: args.address_file.as_deref().map(absolute),
+    }))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 15] = [
+pub(crate) const SETTINGS: [(&str, &str); 19] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
@@ -18,6 +18,10 @@ pub(crate) const SETTINGS: [(&str, &str); 15] = [
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
+    ("remote", "address of the server of mapped folders: tcp://HOST:PORT or unix://PATH"),
+    ("key", "file with the job key, mode 0600"),
+    ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
+    ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
     ("staging", "staging memory per process"),
     ("memory", "staging memory of all sessions together"),
     ("sync", "delegate, but every call returns when it has completed"),
@@ -89,6 +93,8 @@ words! {
         Hybrid = "hybrid",
         /// Every call is executed by the daemon.
         Delegate = "delegate",
+        /// As `delegate`, and there is no such file on this node: set by a map.
+        Remote = "remote",
     }
 }
 

@@ -3,7 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use executor::Idle;
-use uring::Choice;
+use uring::{Address, Choice};
+
+use crate::remote::Mount;
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -26,6 +28,36 @@ pub struct Config {
     pub stop_when_unattached: bool,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
+    /// The server that has the files below some folders.
+    pub remote: Option<Remote>,
+    /// What to serve to daemons elsewhere.
+    pub serving: Option<Serving>,
+}
+
+/// How a daemon reaches a server.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Where it listens.
+    pub address: Address,
+    /// File with the job key: this user's, mode 0600.
+    pub key: PathBuf,
+    /// Which folders are its.
+    pub mounts: Vec<Mount>,
+    /// After so long without a connection every remote file fails with `EIO`, for good.
+    pub timeout: Duration,
+}
+
+/// How a daemon serves daemons elsewhere.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Where to listen; with port 0 at any.
+    pub address: Address,
+    /// The folder that is served, and nothing outside it.
+    pub root: PathBuf,
+    /// File with the job key; made when it is missing.
+    pub key: PathBuf,
+    /// Folder to leave a file in that has the address listened at.
+    pub address_folder: Option<PathBuf>,
 }
 
 impl Config {
@@ -42,6 +74,8 @@ impl Config {
             memory: 1 << 30,
             stop_when_unattached: false,
             linger: Duration::from_secs(2),
+            remote: None,
+            serving: None,
         }
     }
 }

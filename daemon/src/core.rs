@@ -195,6 +195,13 @@ impl<S: Storage> Core<S> {
                     self.close();
                     done.send(());
                 }
+                Mail::LeaveServer(done) => {
+                    let core = Rc::clone(&self);
+                    self.handle.spawn(Class::Latency, async move {
+                        core.storage.leave().await;
+                        done.send(());
+                    });
+                }
                 Mail::Report(done) => done.send(self.report()),
                 Mail::Departed => self.departed.notify_all(),
                 Mail::End => return,

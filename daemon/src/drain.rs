@@ -172,7 +172,7 @@ async fn append_part<S: Storage>(
     len: u64,
 ) -> Result<(), Errno> {
     let descriptor = file.descriptor()?;
-    let size = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?.size();
+    let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size();
     let buffer = file.buffer(file.staged_piece(position, len)).ok_or(Errno::FAULT)?;
     file.shared().append_begins(position, size);
     let written = core.storage.write(&descriptor.file, size, buffer.into()).await;

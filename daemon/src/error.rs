@@ -26,6 +26,13 @@ pub enum Error {
     Protocol(Invalid),
     /// The daemon went away before it answered.
     Lost(io::Error),
+    /// The server of remote files cannot be had.
+    Remote {
+        /// Its address.
+        address: uring::Address,
+        /// Why.
+        source: io::Error,
+    },
     /// The machine did not give what a daemon needs.
     Setup {
         /// What was to be set up.
@@ -50,6 +57,11 @@ impl fmt::Display for Error {
                 "no daemon can be reached in {}: {source}; start one with `kakehi run` or name \
                  its folder with --socket",
                 folder.display()
+            ),
+            Self::Remote { address, source } => write!(
+                f,
+                "the server at {address} cannot be had: {source}; check that `kakehi serve` runs \
+                 there and that both have the same key file"
             ),
             Self::Occupied { folder } => write!(
                 f,
@@ -85,9 +97,10 @@ impl fmt::Display for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Unreachable { source, .. } | Self::Lost(source) | Self::Setup { source, .. } => {
-                Some(source)
-            }
+            Self::Unreachable { source, .. }
+            | Self::Lost(source)
+            | Self::Remote { source, .. }
+            | Self::Setup { source, .. } => Some(source),
             Self::Protocol(invalid) => Some(invalid),
             Self::Occupied { .. } | Self::Refused(_) => None,
         }

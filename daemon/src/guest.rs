@@ -17,14 +17,14 @@ use crate::{
     peer::Process,
     reactor::{Reactor, Watch},
     registration,
+    remote::Mounts,
     session::Session,
     socket,
-    storage::Machine,
 };
 
 /// Where newcomers come in to one executor.
 pub(crate) struct Door {
-    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) reactor: Reactor,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
     pub(crate) job_fd: Arc<OwnedFd>,
@@ -84,7 +84,7 @@ struct Watches {
 }
 
 /// Reads what a client sends, and notices its end, until the session ends.
-async fn attend(core: Rc<Core<Machine>>, session: Rc<Session<Machine>>, watches: Watches) {
+async fn attend(core: Rc<Core<Mounts>>, session: Rc<Session<Mounts>>, watches: Watches) {
     loop {
         let mut is_dead = false;
         let mut has_sent = false;

@@ -3,13 +3,13 @@
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use crate::{
-    core::Core, listener::Attendance, mail::lock, node::Mail, signals::Watched, socket, status,
-    storage::Machine,
+    core::Core, listener::Attendance, mail::lock, node::Mail, remote::Mounts, signals::Watched,
+    socket, status,
 };
 
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
-    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) stop_when_unattached: bool,
     pub(crate) linger: Duration,
@@ -61,6 +61,7 @@ impl Life {
         lock(&node.registry).demote_all();
         node.ask_all(Mail::Close).await;
         self.emptied().await;
+        node.ask_all(Mail::LeaveServer).await;
         let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.

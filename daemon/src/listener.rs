@@ -28,9 +28,9 @@ use crate::{
     mail::{Mailbox, lock},
     node::Mail,
     reactor::{Reactor, Watch},
+    remote::Mounts,
     session::Segment,
     socket, status,
-    storage::Machine,
 };
 
 /// A connection that has not greeted after this is closed.
@@ -67,7 +67,7 @@ pub(crate) struct Attendance {
 
 /// Accepts connections.
 pub(crate) struct Listener {
-    pub(crate) core: Rc<Core<Machine>>,
+    pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) reactor: Reactor,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,

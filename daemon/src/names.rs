@@ -1,24 +1,29 @@
-//! Calls on names, as the `delegate` policy sends them: plain system calls with the daemon's own
-//! credentials, which are the client's.
+//! Calls on names, as the policies `delegate` and `remote` send them: plain system calls with the
+//! daemon's own credentials, which are the client's.
 //!
 //! These block, so they run on engine threads. Nothing here follows a client's memory: paths are
 //! copies, answers are copied back by the session.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
+    os::fd::OwnedFd,
     sync::{Arc, Mutex},
 };
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, linkat, mkdirat, openat,
-        renameat_with, statat, symlinkat, unlinkat,
+        Access, AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec,
+        Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
+        renameat_with, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
-use crate::mail::lock;
+use crate::{
+    mail::lock,
+    place::{OWN_FOLDER, Place, link_to},
+};
 
 /// Words of a [`Status`].
 pub(crate) const STATUS_WORDS: usize = 16;
@@ -51,14 +56,14 @@ impl Status {
         self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The identity in a status as [`bytes`](Self::bytes) gives it.
-    pub(crate) fn identity_in(bytes: &[u8]) -> Option<(u64, u64)> {
-        let word = |index: usize| {
-            let at = index * size_of::<u64>();
-            let word = bytes.get(at..at + size_of::<u64>())?;
-            word.try_into().ok().map(u64::from_le_bytes)
-        };
-        Some((word(DEVICE)?, word(INODE)?))
+    /// A status from its words; `None` when there are too few.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut status = Self::default();
+        for (index, word) in status.0.iter_mut().enumerate() {
+            let bytes = bytes.get(index * size_of::<u64>()..)?;
+            *word = u64::from_le_bytes(*bytes.first_chunk()?);
+        }
+        Some(status)
     }
 
     fn word(&self, index: usize) -> u64 {
@@ -97,7 +102,7 @@ impl From<&Stat> for Status {
 }
 
 /// Opening a file by name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenCall {
     pub(crate) path: CString,
     /// `O_*` bits.
@@ -107,7 +112,7 @@ pub(crate) struct OpenCall {
 }
 
 /// Any other call on names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum NameCall {
     Stat { path: CString, follow: bool },
     Truncate { path: CString, len: u64 },
@@ -118,6 +123,36 @@ pub(crate) enum NameCall {
     ReadDir { path: CString, skip: u64, room: usize },
     Link { from: CString, to: CString },
     Symlink { text: CString, name: CString },
+    ReadLink { path: CString },
+    Set { path: CString, follow: bool, what: Attributes },
+    Access { path: CString, mode: u32 },
+    FileSystem { path: CString },
+    Mirror { path: CString },
+}
+
+/// Attributes to set, of a name or of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attributes {
+    /// Permission bits.
+    Mode(u32),
+    /// User and group; 2^32-1 leaves one as it is.
+    Owner(u32, u32),
+    /// Seconds and nanoseconds of access, then of modification, as `utimensat(2)` takes them.
+    Times([i64; 4]),
+}
+
+impl Attributes {
+    /// Sets the attributes of an open file.
+    pub(crate) fn apply(self, fd: &OwnedFd) -> io::Result<()> {
+        match self {
+            Self::Mode(mode) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?,
+            Self::Owner(user, group) => {
+                rustix::fs::fchown(fd, owner(user, Uid::from_raw), owner(group, Gid::from_raw))?;
+            }
+            Self::Times(times) => rustix::fs::futimens(fd, &timestamps(times))?,
+        }
+        Ok(())
+    }
 }
 
 /// What a call on names gives.
@@ -129,17 +164,24 @@ pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Answer {
+    /// Bytes whose number is the value.
+    pub(crate) fn counted(bytes: Vec<u8>) -> Self {
+        Self { value: bytes.len() as u64, bytes }
+    }
+}
+
 /// Opens a regular file; others are refused, and neither opened for long nor waited for.
-pub(crate) fn open(call: &OpenCall) -> io::Result<uring::File> {
+pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<uring::File> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     if flags.contains(OFlags::PATH) {
         return Err(Errno::NOTSUP.into());
     }
-    refuse_special(&call.path, flags)?;
+    refuse_special(place, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = openat(CWD, &call.path, guarded, Mode::from_raw_mode(call.mode))?;
-    if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+    let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
+    if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
         return Err(Errno::NOTSUP.into());
     }
     if !flags.contains(OFlags::NONBLOCK) {
@@ -150,13 +192,9 @@ pub(crate) fn open(call: &OpenCall) -> io::Result<uring::File> {
 }
 
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
-fn refuse_special(path: &CString, flags: OFlags) -> io::Result<()> {
-    let follow = if flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::EXCL) {
-        AtFlags::SYMLINK_NOFOLLOW
-    } else {
-        AtFlags::empty()
-    };
-    let Ok(stat) = statat(CWD, path, follow) else { return Ok(()) };
+fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
+    let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
+    let Ok(stat) = status(place, path, follow) else { return Ok(()) };
     match FileType::from_raw_mode(stat.st_mode) {
         // The errors of a folder or a link are those of the open itself.
         FileType::RegularFile | FileType::Symlink => Ok(()),
@@ -166,45 +204,156 @@ fn refuse_special(path: &CString, flags: OFlags) -> io::Result<()> {
     }
 }
 
+fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Stat> {
+    if follow {
+        return Ok(fstat(place.find(path)?)?);
+    }
+    let at = place.anchor(path)?;
+    Ok(statat(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
 /// Executes a call.
-pub(crate) fn execute(call: &NameCall) -> io::Result<Answer> {
+pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            let flags = if *follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-            let bytes = Status::from(&statat(CWD, path, flags)?).bytes();
+            let bytes = Status::from(&status(place, path, *follow)?).bytes();
             return Ok(Answer { value: 0, bytes });
         }
-        NameCall::ReadDir { path, skip, room } => return read_dir(path, *skip, *room),
+        NameCall::ReadDir { path, skip, room } => return read_dir(place, path, *skip, *room),
+        NameCall::ReadLink { path } => {
+            let at = place.anchor(path)?;
+            let text = readlinkat(at.folder(), &at.name, Vec::new())?;
+            return Ok(Answer::counted(text.into_bytes()));
+        }
+        NameCall::FileSystem { path } => return file_system(&place.find(path)?),
         NameCall::Truncate { path, len } => {
-            let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let fd = place.open(path, OFlags::WRONLY, Mode::empty())?;
             rustix::fs::ftruncate(&fd, *len)?;
         }
-        NameCall::Unlink { path } => unlinkat(CWD, path, AtFlags::empty())?,
-        NameCall::Rename { from, to, flags } => {
-            renameat_with(CWD, from, CWD, to, RenameFlags::from_bits_retain(*flags))?;
+        NameCall::Unlink { path } => {
+            let at = place.anchor(path)?;
+            unlinkat(at.folder(), &at.name, AtFlags::empty())?;
         }
-        NameCall::MakeDir { path, mode } => mkdirat(CWD, path, Mode::from_raw_mode(*mode))?,
-        NameCall::RemoveDir { path } => unlinkat(CWD, path, AtFlags::REMOVEDIR)?,
-        NameCall::Link { from, to } => linkat(CWD, from, CWD, to, AtFlags::empty())?,
-        NameCall::Symlink { text, name } => symlinkat(text, CWD, name)?,
+        NameCall::Rename { from, to, flags } => {
+            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            let flags = RenameFlags::from_bits_retain(*flags);
+            renameat_with(from.folder(), &from.name, to.folder(), &to.name, flags)?;
+        }
+        NameCall::MakeDir { path, mode } => {
+            let at = place.anchor(path)?;
+            mkdirat(at.folder(), &at.name, Mode::from_raw_mode(*mode))?;
+        }
+        NameCall::RemoveDir { path } => {
+            let at = place.anchor(path)?;
+            unlinkat(at.folder(), &at.name, AtFlags::REMOVEDIR)?;
+        }
+        NameCall::Link { from, to } => {
+            let (from, to) = (place.anchor(from)?, place.anchor(to)?);
+            linkat(from.folder(), &from.name, to.folder(), &to.name, AtFlags::empty())?;
+        }
+        NameCall::Symlink { text, name } => {
+            let at = place.anchor(name)?;
+            symlinkat(text, at.folder(), &at.name)?;
+        }
+        NameCall::Set { path, follow, what } => set(place, path, *follow, *what)?,
+        NameCall::Access { path, mode } => {
+            let found = place.find(path)?;
+            accessat(CWD, link_to(&found), Access::from_bits_retain(*mode), AtFlags::empty())?;
+        }
+        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
     }
     Ok(Answer::default())
 }
 
-/// The names of a folder from the `skip`-th on, as many as fit into `room` bytes with a NUL each.
-fn read_dir(path: &CString, skip: u64, room: usize) -> io::Result<Answer> {
-    let fd = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
+    if !follow {
+        let at = place.anchor(path)?;
+        let (folder, name, flags) = (at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW);
+        match what {
+            Attributes::Mode(_) => return Err(Errno::NOTSUP.into()),
+            Attributes::Owner(user, group) => {
+                let (user, group) = (owner(user, Uid::from_raw), owner(group, Gid::from_raw));
+                chownat(folder, name, user, group, flags)?;
+            }
+            Attributes::Times(times) => utimensat(folder, name, &timestamps(times), flags)?,
+        }
+        return Ok(());
+    }
+    let found = place.find(path)?;
+    match what {
+        Attributes::Mode(mode) => {
+            chmodat(CWD, link_to(&found), Mode::from_raw_mode(mode), AtFlags::empty())?;
+        }
+        Attributes::Owner(user, group) => {
+            let (user, group) = (owner(user, Uid::from_raw), owner(group, Gid::from_raw));
+            chownat(&found, c"", user, group, AtFlags::EMPTY_PATH)?;
+        }
+        Attributes::Times(times) => {
+            utimensat(CWD, link_to(&found), &timestamps(times), AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+fn owner<T>(id: u32, from_raw: impl Fn(u32) -> T) -> Option<T> {
+    (id != u32::MAX).then(|| from_raw(id))
+}
+
+const fn timestamps([accessed, accessed_nsec, modified, modified_nsec]: [i64; 4]) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: accessed, tv_nsec: accessed_nsec },
+        last_modification: Timespec { tv_sec: modified, tv_nsec: modified_nsec },
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_lossless,
+    clippy::allow_attributes,
+    reason = "the widths of these fields differ between platforms"
+)]
+fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
+    let found = fstatfs(fd)?;
+    let words = [
+        found.f_bsize as u64,
+        found.f_blocks as u64,
+        found.f_bfree as u64,
+        found.f_bavail as u64,
+        found.f_files as u64,
+        found.f_ffree as u64,
+        found.f_namelen as u64,
+        found.f_type as u64,
+    ];
+    Ok(Answer::counted(words.iter().flat_map(|word| word.to_le_bytes()).collect()))
+}
+
+/// The names of a folder from the `skip`-th on, as many as fit into `room` bytes: a letter for the
+/// type (`f` file, `d` folder, `l` link, `o` other), the name, and a NUL each.
+fn read_dir(place: &Place, path: &CStr, skip: u64, room: usize) -> io::Result<Answer> {
+    let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
+    let hides = place.is_root(path);
     let mut bytes = Vec::new();
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     for entry in Dir::new(fd)?.skip(skip) {
         let entry = entry?;
-        let name = entry.file_name().to_bytes_with_nul();
-        if bytes.len() + name.len() > room {
+        let name = entry.file_name();
+        if bytes.len() + 1 + name.to_bytes_with_nul().len() > room {
             break;
         }
-        bytes.extend_from_slice(name);
+        // A hidden name is counted like the others, by its end alone.
+        if !hides || name.to_bytes() != OWN_FOLDER.as_bytes() {
+            bytes.push(match entry.file_type() {
+                FileType::RegularFile => b'f',
+                FileType::Directory => b'd',
+                FileType::Symlink => b'l',
+                _ => b'o',
+            });
+            bytes.extend_from_slice(name.to_bytes());
+        }
+        bytes.push(0);
     }
-    Ok(Answer { value: bytes.len() as u64, bytes })
+    Ok(Answer::counted(bytes))
 }
 
 /// Where an engine thread leaves what does not fit a completion.

@@ -11,13 +11,16 @@ use wire::{FileFlags, PathPair, Request};
 use crate::{
     core::Core,
     file::{Log, Origin},
-    names::{NameCall, OpenCall, Status},
+    names::{Attributes, NameCall, OpenCall, Status},
     registration,
     session::{Session, Ticket},
     settle,
     storage::Storage,
     verdict::{Verdict, errno},
 };
+
+/// Seconds and nanoseconds of two times.
+const TIMES_LEN: u32 = 4 * 8;
 
 /// A checked request.
 pub(crate) enum Call {
@@ -74,6 +77,20 @@ pub(crate) fn check<S: Storage>(
             let (text, name) = pair(paths)?;
             NameCall::Symlink { text: terminated(text)?, name: absolute(name)? }
         }
+        Request::ReadLink { path_len } => NameCall::ReadLink { path: path(path_len)? },
+        Request::SetMode { path_len, mode, .. } => {
+            NameCall::Set { path: path(path_len)?, follow: true, what: Attributes::Mode(mode) }
+        }
+        Request::SetOwner { path_len, user, group, follow, .. } => {
+            NameCall::Set { path: path(path_len)?, follow, what: Attributes::Owner(user, group) }
+        }
+        Request::SetTimes { path_len, follow, .. } => {
+            let what = times_of(session, lane, path_len)?;
+            NameCall::Set { path: path(path_len)?, follow, what }
+        }
+        Request::Access { path_len, mode } => NameCall::Access { path: path(path_len)?, mode },
+        Request::FileSystem { path_len } => NameCall::FileSystem { path: path(path_len)? },
+        Request::Mirror { path_len } => NameCall::Mirror { path: path(path_len)? },
         _ => return Err(Errno::NOSYS),
     }))
 }
@@ -93,6 +110,23 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
     }
 }
 
+/// The times that lie `at` bytes into the lane's buffer.
+pub(crate) fn times_of<S: Storage>(
+    session: &Session<S>,
+    lane: usize,
+    at: u32,
+) -> Result<Attributes, Errno> {
+    let bytes = copy_of(session, lane, at, TIMES_LEN)?;
+    times(&bytes).ok_or(Errno::FAULT)
+}
+
+/// Four words as times.
+pub(crate) fn times(bytes: &[u8]) -> Option<Attributes> {
+    let mut words = bytes.chunks_exact(size_of::<i64>());
+    let mut next = || words.next()?.first_chunk().map(|word| i64::from_le_bytes(*word));
+    Some(Attributes::Times([next()?, next()?, next()?, next()?]))
+}
+
 /// Puts an answer into the lane's buffer.
 pub(crate) fn put<S: Storage>(ticket: &Ticket<S>, bytes: &[u8]) {
     copy::copy_in(ticket.session.segment.lane_buffer(ticket.lane), bytes);
@@ -108,7 +142,8 @@ async fn open_into<S: Storage>(
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     settle_path(core, &open.path, true).await;
     let file = core.storage.open(open).await.map_err(|error| errno(&error))?;
-    let status = core.storage.status(&file).map_err(|error| errno(&error))?;
+    let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
+    put(ticket, &status.bytes());
     let (session, identity) = (ticket.session.id, status.identity());
     core.node.shared().inodes.add(identity.0, identity.1);
     let origin = Origin { session, slot, flags, identity, is_ours: true };
@@ -130,7 +165,7 @@ async fn settle_path<S: Storage>(core: &Rc<Core<S>>, path: &CString, demote: boo
     let Ok(answer) = core.storage.name(call).await else {
         return; // The call itself will say why.
     };
-    match Status::identity_in(&answer.bytes) {
+    match Status::from_bytes(&answer.bytes).as_ref().map(Status::identity) {
         Some(identity) if demote => settle::settle(core, identity).await,
         Some(identity) => settle::drain_inode(core, identity).await,
         None => {}

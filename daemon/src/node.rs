@@ -43,6 +43,8 @@ pub(crate) enum Mail {
     Hear(Reply<()>),
     /// Tell every client that the daemon goes away.
     Close(Reply<()>),
+    /// Everything is drained: end the session at the server.
+    LeaveServer(Reply<()>),
     /// Say what happens.
     Report(Reply<Report>),
     /// A session has ended somewhere; sent to the first executor.

@@ -1,14 +1,11 @@
 //! The other end of a session's control socket.
 
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-    rc::Rc,
-};
+use std::{io, os::fd::OwnedFd, rc::Rc};
 
+use rustix::io::Errno;
 use wire::{FileFlags, Message, Registration};
 
-use crate::socket;
+use crate::{remote::Located, socket};
 
 /// What a client has sent.
 #[derive(Debug)]
@@ -40,8 +37,8 @@ pub(crate) struct Process {
     pub(crate) socket: Rc<OwnedFd>,
 }
 
-impl Peer<uring::File> for Process {
-    fn receive(&self) -> Incoming<uring::File> {
+impl Peer<Located> for Process {
+    fn receive(&self) -> Incoming<Located> {
         let packet = match socket::receive(&self.socket) {
             Ok(Some(packet)) => packet,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
@@ -56,16 +53,17 @@ impl Peer<uring::File> for Process {
             (Ok(Message::Doorbell), _) => Incoming::Doorbell,
             // Surplus descriptors are closed when `fds` goes.
             (Ok(Message::Register(registration)), Some(fd)) => {
-                Incoming::File(registration, uring::File::new(fd))
+                Incoming::File(registration, uring::File::new(fd).map(Located::Here))
             }
             (Ok(Message::Register(_)), None) | (Err(_), _) => Incoming::Nonsense,
         }
     }
 
     /// The message is a registration the other way round: `file` is the slot, the rest is zero.
-    fn send_file(&self, slot: u32, file: &uring::File) -> io::Result<()> {
+    fn send_file(&self, slot: u32, file: &Located) -> io::Result<()> {
+        let file = file.here().ok_or(Errno::NOTSUP)?;
         let flags = FileFlags::default();
         let message = Message::Register(Registration { file: slot, flags, log_at: 0, log_len: 0 });
-        socket::send(&self.socket, &message.encode(), &[file.as_fd()])
+        socket::send(&self.socket, &message.encode(), &[file])
     }
 }

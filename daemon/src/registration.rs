@@ -53,7 +53,7 @@ fn register<S: Storage>(
     file: S::File,
 ) -> Result<(), &'static str> {
     let Registration { file: slot, flags, log_at, log_len } = registration;
-    let status = core.storage.status(&file).map_err(|_| "descriptor without status")?;
+    let status = core.storage.identify(&file).map_err(|_| "descriptor without status")?;
     if !is_regular(&status) {
         return Err("not a regular file");
     }

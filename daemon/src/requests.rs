@@ -15,6 +15,7 @@ use crate::{
     core::{Core, Departure},
     drain::{self, write_all},
     file::{Log, OpenFile, Piece},
+    names::Attributes,
     namespace, readahead, registration,
     registry::Identity,
     session::{Session, Ticket},
@@ -120,7 +121,10 @@ fn check<S: Storage>(
         | Request::Sync { file }
         | Request::Datasync { file }
         | Request::SetPosition { file, .. }
-        | Request::Materialize { file }
+        | Request::Materialize { file, .. }
+        | Request::SetMode { file, path_len: 0, .. }
+        | Request::SetOwner { file, path_len: 0, .. }
+        | Request::SetTimes { file, path_len: 0, .. }
         | Request::FileStat { file } => file,
         _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
     };
@@ -177,16 +181,25 @@ async fn on_file<S: Storage>(
             }
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
-        Request::Materialize { .. } => {
+        Request::Materialize { at, is_copy, .. } => {
             drop(drain::drain_and_turn(core, file).await);
             let descriptor = file.descriptor()?;
-            let sent = ticket.session.peer.send_file(file.slot, &descriptor.file);
+            let stand_in = core.storage.stand_in(&descriptor.file, at, is_copy).await;
+            let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
             sent.map_err(|error| errno(&error))?;
+        }
+        Request::SetMode { mode, .. } => set(core, file, Attributes::Mode(mode)).await?,
+        Request::SetOwner { user, group, .. } => {
+            set(core, file, Attributes::Owner(user, group)).await?;
+        }
+        Request::SetTimes { .. } => {
+            set(core, file, namespace::times_of(&ticket.session, ticket.lane, 0)?).await?;
         }
         Request::FileStat { .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
-            let status = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?;
+            let status =
+                core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
             namespace::put(ticket, &status.bytes());
         }
         Request::Truncate { len, .. } => {
@@ -198,6 +211,17 @@ async fn on_file<S: Storage>(
         _ => return Err(Errno::NOSYS),
     }
     Ok(0)
+}
+
+/// Sets attributes, after what is staged.
+async fn set<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    what: Attributes,
+) -> Result<(), Errno> {
+    let _turn = drain::drain_and_turn(core, file).await;
+    let descriptor = file.descriptor()?;
+    core.storage.set(&descriptor.file, what).await.map_err(|error| errno(&error))
 }
 
 /// Reads into the arena, after what is staged, until the piece is full or the file ends.
@@ -266,7 +290,8 @@ async fn set_position<S: Storage>(
     let to = match whence {
         SEEK_SET => return u64::try_from(offset).map_err(|_| Errno::INVAL),
         SEEK_END => {
-            let status = core.storage.status(&descriptor.file).map_err(|error| errno(&error))?;
+            let status =
+                core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
             return status.size().checked_add_signed(offset).ok_or(Errno::INVAL);
         }
         SEEK_DATA => SeekFrom::Data(unsigned?),

@@ -1,6 +1,7 @@
 //! A whole daemon: sets up the node and its executors, serves, and ends in order.
 
 use std::{
+    cell::RefCell,
     fs, io,
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -13,10 +14,10 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, PollLists};
+use executor::{Class, Executor, Handle, PollLists};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use uring::{Engines, Events, SystemClock, prefer_short_turns};
+use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
     Config, Error, Summary,
@@ -28,7 +29,9 @@ use crate::{
     listener::{Attendance, Listener, Newcomer},
     mail::Mailbox,
     node::Node,
+    place,
     reactor::Reactor,
+    remote::{Client, Dial, Folder, Key, Mounts, Published, Server, Service, mounts},
     signals::Signals,
     socket, status,
     storage::Machine,
@@ -49,15 +52,19 @@ const THREADS_PER_CORE: usize = 4;
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     let fds = raise_fd_limit();
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
+    let key = config.remote.as_ref().map(|remote| Key::read(&remote.key)).transpose();
+    let key = key.map_err(Error::setup("the key file"))?;
     let place = Place::occupy(&config.folder, &job_fd)?;
     let core_count = config.cores.len().max(1);
     let admission = Admission::new(config.staging, config.memory, fds);
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), config };
+    let hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), key, config };
 
     let mut first = Seat::new(&hall, 0)?;
+    first.reach_server(&hall)?;
+    let published = first.serve_others(&hall)?;
     let others = hall.start_others(core_count)?;
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let attendance = Rc::new(Attendance::default());
@@ -79,6 +86,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     first.executor.run_until(life.live(&watched));
+    drop(published);
     for other in others {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
@@ -91,6 +99,8 @@ struct Hall {
     lists: PollLists,
     newcomers: Arc<[Mailbox<Newcomer>]>,
     job_fd: Arc<OwnedFd>,
+    /// Of the server of remote files.
+    key: Option<Key>,
     config: Config,
 }
 
@@ -120,12 +130,37 @@ impl Hall {
         Ok(threads)
     }
 
+    /// The way of one executor to the server of remote files.
+    fn server(
+        &self,
+        handle: &Handle,
+        reactor: &Reactor,
+        sockets: &Sockets,
+    ) -> Result<Option<Rc<mounts::Server>>, Error> {
+        let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
+            return Ok(None);
+        };
+        let dial = Dial { sockets: sockets.clone(), address: remote.address.clone() };
+        let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
+        let client = client.map_err(Error::setup("random numbers"))?;
+        handle.spawn(Class::Latency, Rc::clone(&client).run());
+        Ok(Some(Rc::new(mounts::Server {
+            client,
+            mounts: remote.mounts.clone(),
+            folder: self.config.folder.clone(),
+            handle: handle.clone(),
+            reactor: reactor.clone(),
+            pipes: RefCell::default(),
+        })))
+    }
+
     fn share(&self) -> Self {
         Self {
             node: Arc::clone(&self.node),
             lists: self.lists.clone(),
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
+            key: self.key.clone(),
             config: self.config.clone(),
         }
     }
@@ -134,8 +169,11 @@ impl Hall {
 /// One executor with its part of the daemon.
 struct Seat {
     executor: Executor,
-    core: Rc<Core<Machine>>,
+    core: Rc<Core<Mounts>>,
     reactor: Reactor,
+    machine: Machine,
+    sockets: Sockets,
+    server: Option<Rc<mounts::Server>>,
 }
 
 impl Seat {
@@ -154,8 +192,12 @@ impl Seat {
         let executor = Executor::join(Rc::new(SystemClock), park, bounds, &hall.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
+        let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;
         let reactor = Reactor::new(&handle, events);
-        let core = Core::new(index, handle, Machine::new(engines), Arc::clone(&hall.node));
+        let machine = Machine::new(engines);
+        let server = hall.server(&handle, &reactor, &sockets)?;
+        let mounts = Mounts::new(machine.clone(), server.clone());
+        let core = Core::new(index, handle, mounts, Arc::clone(&hall.node));
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
         let door = guest::Door {
             core: Rc::clone(&core),
@@ -164,7 +206,31 @@ impl Seat {
             job_fd: Arc::clone(&hall.job_fd),
         };
         core.handle.spawn(Class::Latency, door.open());
-        Ok(Self { executor, core, reactor })
+        Ok(Self { executor, core, reactor, machine, sockets, server })
+    }
+
+    /// Waits until the server of remote files is reached.
+    fn reach_server(&mut self, hall: &Hall) -> Result<(), Error> {
+        let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_ref()) else {
+            return Ok(());
+        };
+        let reached = self.executor.run_until(server.reach());
+        reached.map_err(|source| Error::Remote { address: remote.address.clone(), source })
+    }
+
+    /// Listens for daemons elsewhere, if that is asked for.
+    fn serve_others(&mut self, hall: &Hall) -> Result<Option<Published>, Error> {
+        let Some(serving) = &hall.config.serving else { return Ok(None) };
+        let key = Key::read_or_create(&serving.key).map_err(Error::setup("the key file"))?;
+        let place = place::Place::below(&serving.root).map_err(Error::setup("the root folder"))?;
+        let folder = Folder::create(&serving.root).map_err(Error::setup("the root folder"))?;
+        let listening = self.sockets.listen(&serving.address);
+        let listener = self.executor.run_until(listening).map_err(Error::setup("the address"))?;
+        let published = Published::write(listener.address(), serving.address_folder.as_deref());
+        let handle = &self.core.handle;
+        let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
+        handle.spawn(Class::Latency, Server::new(service, key).listen(listener));
+        published.map(Some).map_err(Error::setup("the address file"))
     }
 }
 

@@ -5,7 +5,10 @@ use std::{io, rc::Rc};
 use rustix::fs::{FileType, SeekFrom, fstat, ftruncate, seek};
 use uring::{Buffers, Engines};
 
-use crate::names::{self, Answer, NameCall, OpenCall, Status};
+use crate::{
+    names::{self, Answer, Attributes, NameCall, OpenCall, Status},
+    place::Place,
+};
 
 /// Where files are. Cheap to clone.
 ///
@@ -15,8 +18,18 @@ pub(crate) trait Storage: Clone + 'static {
     /// An open file. Closed when the last clone and the last operation on it are gone.
     type File: Clone + 'static;
 
-    /// Type, identity, and size of an open file. Does not wait for a device.
-    fn status(&self, file: &Self::File) -> io::Result<Status>;
+    /// Type and identity of a file that a client handed over. Does not wait for a device.
+    fn identify(&self, file: &Self::File) -> io::Result<Status>;
+
+    /// Type, identity, and size of an open file.
+    async fn status(&self, file: &Self::File) -> io::Result<Status>;
+
+    /// Sets attributes of an open file.
+    async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
+
+    /// What may stand for the file at a client, its position at `at`: itself, or if it is elsewhere
+    /// a copy to read, or a pipe that is written to it.
+    async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
 
     /// Reads at `at`; 0 at the end of the file.
     async fn read(&self, file: &Self::File, at: u64, into: Buffers) -> io::Result<usize>;
@@ -42,6 +55,9 @@ pub(crate) trait Storage: Clone + 'static {
     /// Executes a call on names.
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
 
+    /// Waits until everything is where it belongs; nothing is asked afterwards.
+    async fn leave(&self);
+
     /// How I/O is executed, for people.
     fn describe(&self) -> String;
 }
@@ -50,19 +66,49 @@ pub(crate) trait Storage: Clone + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     engines: Rc<Engines>,
+    place: Place,
 }
 
 impl Machine {
     pub(crate) fn new(engines: Engines) -> Self {
-        Self { engines: Rc::new(engines) }
+        Self { engines: Rc::new(engines), place: Place::Machine }
+    }
+
+    /// The same machine, with its names looked up in `place`.
+    pub(crate) fn at(&self, place: Place) -> Self {
+        Self { engines: Rc::clone(&self.engines), place }
+    }
+
+    /// Runs a blocking function on an engine thread.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let slot = names::Shared::default();
+        let filled = slot.clone();
+        self.engines.call(move || filled.fill(call()?)).await?;
+        slot.take()
     }
 }
 
 impl Storage for Machine {
     type File = uring::File;
 
-    fn status(&self, file: &uring::File) -> io::Result<Status> {
+    fn identify(&self, file: &uring::File) -> io::Result<Status> {
         Ok(Status::from(&fstat(file)?))
+    }
+
+    async fn status(&self, file: &uring::File) -> io::Result<Status> {
+        self.identify(file)
+    }
+
+    async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
+        let file = file.clone();
+        self.call(move || what.apply(file.fd())).await
+    }
+
+    async fn stand_in(&self, file: &uring::File, _: u64, _: bool) -> io::Result<uring::File> {
+        Ok(file.clone())
     }
 
     async fn read(&self, file: &uring::File, at: u64, into: Buffers) -> io::Result<usize> {
@@ -83,28 +129,25 @@ impl Storage for Machine {
 
     async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
         let file = file.clone();
-        let call = move || Ok(ftruncate(&file, len).map(|()| 0)?);
-        self.engines.call(call).await.map(drop)
+        self.call(move || Ok(ftruncate(&file, len)?)).await
     }
 
     async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
         let file = file.clone();
-        self.engines.call(move || Ok(seek(&file, to)?)).await
+        self.call(move || Ok(seek(&file, to)?)).await
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<uring::File> {
-        let slot = names::Shared::default();
-        let opened = slot.clone();
-        self.engines.call(move || opened.fill(names::open(&call)?)).await?;
-        slot.take()
+        let place = self.place.clone();
+        self.call(move || names::open(&place, &call)).await
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        let slot = names::Shared::default();
-        let answered = slot.clone();
-        self.engines.call(move || answered.fill(names::execute(&call)?)).await?;
-        slot.take()
+        let place = self.place.clone();
+        self.call(move || names::execute(&place, &call)).await
     }
+
+    async fn leave(&self) {}
 
     fn describe(&self) -> String {
         self.engines.describe()

@@ -1,7 +1,9 @@
 //! What holds for any bytes a peer sends: used by the fuzz targets and, from seeded bytes, by the
 //! tests of `wire`.
 
-use wire::{ENTRY_WORDS, Entry, Greeting, MESSAGE_LEN, Message, Request, Welcome};
+use wire::{
+    ENTRY_WORDS, Entry, FRAME_LEN_MAX, Frame, Greeting, MESSAGE_LEN, Message, Request, Welcome,
+};
 
 /// Decoding an entry is total, and a request means the same after another trip.
 pub(crate) fn entry(data: &[u8]) {
@@ -32,5 +34,18 @@ pub(crate) fn message(data: &[u8]) {
     }
     if let Ok(message) = message {
         assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+}
+
+/// Parsing a stream of frames is total, never goes past the end, and is undone by encoding.
+pub(crate) fn frames(data: &[u8]) {
+    let mut rest = data;
+    while let Ok(Some((frame, len))) = Frame::parse(rest) {
+        assert!((16..=FRAME_LEN_MAX.min(rest.len())).contains(&len));
+        let head = frame.head();
+        let again = [head.bytes(), frame.payload()].concat();
+        assert_eq!(again.len(), len);
+        assert_eq!(Frame::parse(&again), Ok(Some((frame, len))));
+        rest = rest.get(len..).unwrap_or_default();
     }
 }

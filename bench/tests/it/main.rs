@@ -1,5 +1,7 @@
 //! The program `kakehi-bench` from outside: its command line, and the worker it starts.
 
+mod rpc;
+
 use std::{
     io::Write as _,
     path::Path,
@@ -34,6 +36,8 @@ fn a_wrong_argument_is_one_line_and_code_2() {
         &["fly"],
         &["delegate", "--fast"],
         &["delegate", "--dir", "/nowhere"],
+        &["rpc", "--transport", "x"],
+        &["file", "--dir", "/nowhere"],
         &["tasks", "--dir", "/nowhere"],
     ] {
         let output = bench().args(arguments).output().expect("starts");

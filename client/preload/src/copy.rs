@@ -1,6 +1,6 @@
 //! Calls by which the kernel moves bytes between descriptors, or does what only it knows.
 
-use client::Reason;
+use client::{Errno, Reason};
 use libc::{c_int, c_uint, c_ulong, iovec, off_t, size_t, ssize_t};
 
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
 
 interpose! {
     fn sendfile|sendfile64(out: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
+        if is_remote(from, out) {
+            return answer(Err::<isize, _>(Errno::INVAL));
+        }
         before(from, !at.is_null(), out);
         answer(moved(out, blocking!(SYS_sendfile, out, from, at, len)))
     }
@@ -22,6 +25,9 @@ interpose! {
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
+        if is_remote(from, out) {
+            return answer(Err::<isize, _>(Errno::INVAL));
+        }
         before(from, !from_at.is_null(), out);
         answer(moved(out, blocking!(SYS_splice, from, from_at, out, out_at, len, flags)))
     }
@@ -30,6 +36,9 @@ interpose! {
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
+        if is_remote(from, out) {
+            return answer(Err::<isize, _>(Errno::INVAL));
+        }
         before(from, !from_at.is_null(), out);
         answer(moved(out, blocking!(SYS_copy_file_range, from, from_at, out, out_at, len, flags)))
     }
@@ -46,6 +55,11 @@ interpose! {
     fn vmsplice(fd: c_int, buffers: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
         answer(blocking!(SYS_vmsplice, fd, buffers, count, flags))
     }
+}
+
+/// Whether the kernel has no such file; a program then reads and writes by itself.
+fn is_remote(from: c_int, out: c_int) -> bool {
+    client().is_some_and(|client| client.is_remote_file(from) || client.is_remote_file(out))
 }
 
 /// The kernel reads one file, at a place of its own or at the file position, and writes the other.

@@ -172,12 +172,12 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             kernel()
         }
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-            lock::before(client, fd);
+            lock::before(client, fd)?;
             // SAFETY: the caller vouches for the argument. Waiting for a lock can be cancelled.
             number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?)
         }
         libc::F_GETLK | libc::F_OFD_GETLK => {
-            lock::before(client, fd);
+            lock::before(client, fd)?;
             kernel()
         }
         libc::F_SETLEASE => {

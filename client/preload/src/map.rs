@@ -1,7 +1,8 @@
 //! Mapping files.
 
-use client::Reason;
+use client::{Errno, Reason};
 use libc::{c_int, c_void, off_t, size_t};
+use rustix::fd::{AsRawFd, OwnedFd};
 
 use crate::{
     descriptor::is_writable,
@@ -15,9 +16,17 @@ interpose! {
     fn mmap|mmap64(
         hint: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t,
     ) -> *mut c_void {
-        if flags & libc::MAP_ANONYMOUS == 0 {
+        let copy = match copy_of(fd, protection, flags) {
+            Ok(copy) => copy,
+            Err(errno) => {
+                set(errno);
+                return libc::MAP_FAILED;
+            }
+        };
+        if flags & libc::MAP_ANONYMOUS == 0 && copy.is_none() {
             before(fd);
         }
+        let fd = copy.as_ref().map_or(fd, AsRawFd::as_raw_fd);
         match kernel!(SYS_mmap, hint, len, protection, flags, fd, at) {
             Ok(address) => core::ptr::with_exposed_provenance_mut(Word::word(address)),
             Err(errno) => {
@@ -26,6 +35,19 @@ interpose! {
             }
         }
     }
+}
+
+/// What to map in the place of a remote file: a copy of what is in it now. One that is written
+/// through the mapping cannot be had.
+fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>, Errno> {
+    let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
+        return Ok(None);
+    };
+    let is_shared = flags & libc::MAP_PRIVATE == 0;
+    if is_shared && protection & libc::PROT_WRITE != 0 && client.is_remote_file(fd) {
+        return Err(Errno::NODEV);
+    }
+    client.copy_to_map(fd).transpose()
 }
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is

@@ -7,6 +7,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    paths::resolved,
     start::{client, text},
 };
 
@@ -65,11 +66,11 @@ interpose! {
     }
 
     fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-        answer(symlink_at(target, AT_FDCWD, path))
+        answer(resolved(AT_FDCWD, path, |path| symlink_at(target, AT_FDCWD, path)))
     }
 
     fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
-        answer(symlink_at(target, dir, path))
+        answer(resolved(dir, path, |path| symlink_at(target, dir, path)))
     }
 }
 
@@ -80,6 +81,18 @@ type Name = (c_int, *const c_char);
 ///
 /// Names are null or C strings.
 unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { remove_at_named(dir, path, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`remove_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn remove_at_named(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
@@ -94,6 +107,18 @@ unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
 ///
 /// Names are null or C strings.
 unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { make_dir_at_named(dir, path, mode) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`make_dir_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn make_dir_at_named(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if let Some(done) = client.make_dir(dir, name, mode) {
@@ -108,6 +133,20 @@ unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome 
 ///
 /// Names are null or C strings.
 unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |old, new| unsafe { rename_at_named((from.0, old), (to.0, new), flags) };
+    // SAFETY: as the caller promises.
+    let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(from.0, from.1, with_old) }
+}
+
+/// As [`rename_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn rename_at_named(from: Name, to: Name, flags: c_uint) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     let old = unsafe { text(from.1) };
     // SAFETY: the caller promises null or a C string.
@@ -125,6 +164,20 @@ unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
 ///
 /// Names are null or C strings.
 unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |old, new| unsafe { link_at_named((from.0, old), (to.0, new), flags) };
+    // SAFETY: as the caller promises.
+    let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(from.0, from.1, with_old) }
+}
+
+/// As [`link_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn link_at_named(from: Name, to: Name, flags: c_int) -> Outcome {
     // SAFETY: the caller promises null or a C string.
     let old = unsafe { text(from.1) };
     // SAFETY: the caller promises null or a C string.

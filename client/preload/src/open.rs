@@ -9,6 +9,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
+    paths::resolved,
     start::{client, text},
 };
 
@@ -36,6 +37,23 @@ interpose! {
 ///
 /// `path` is null or a C string.
 pub(crate) unsafe fn open_at(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> Outcome<c_int> {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { open_at_named(dir, path, flags, mode) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`open_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn open_at_named(
     dir: c_int,
     path: *const c_char,
     flags: c_int,

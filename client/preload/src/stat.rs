@@ -9,6 +9,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    paths::resolved,
     start::{client, text},
 };
 
@@ -60,6 +61,23 @@ interpose! {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`stat_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn stat_at_named(
+    dir: c_int,
+    path: *const c_char,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> Outcome {
     // SAFETY: as the caller promises.
     let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
     let Some(client) = client() else { return ask() };
@@ -87,8 +105,18 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
         unsafe { out.write(plain(&status?)) };
         return Ok(0);
     }
-    // SAFETY: called after success, when the kernel has filled it in.
-    settled(client, ask, || unsafe { file_of(out) })
+    let found = ask()?;
+    // SAFETY: the kernel has filled it in.
+    if unsafe { (*out).st_mode } & libc::S_IFMT == libc::S_IFDIR {
+        if let Some(status) = client.stat_folder(fd) {
+            // SAFETY: the program gives room for the answer.
+            unsafe { out.write(plain(&status?)) };
+        }
+        return Ok(found);
+    }
+    // SAFETY: the kernel has filled it in.
+    let (device, inode) = unsafe { file_of(out) };
+    if client.settle(device, inode) { ask() } else { Ok(found) }
 }
 
 /// As `statx(2)`.
@@ -97,6 +125,24 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn statx_at(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut libc::statx,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { statx_at_named(dir, path, flags, mask, out) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`statx_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn statx_at_named(
     dir: c_int,
     path: *const c_char,
     flags: c_int,
@@ -168,7 +214,7 @@ unsafe fn delegated(
                 _ => Some(first),
             }
         }
-        _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir),
+        _ if flags & AT_EMPTY_PATH != 0 => client.stat(dir).or_else(|| client.stat_folder(dir)),
         _ => None,
     }
 }

@@ -38,6 +38,9 @@ interpose! {
 
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int {
         drain(fd);
+        if is_placeholder(fd) {
+            return 0; // The server writes by itself; a sync waits for that.
+        }
         answer(kernel!(SYS_sync_file_range, fd, at, len, flags))
     }
 
@@ -53,11 +56,17 @@ interpose! {
 
     fn fallocate|fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
         drain(fd);
+        if is_placeholder(fd) {
+            return answer(Err::<c_int, _>(Errno::OPNOTSUPP));
+        }
         answer(kernel!(SYS_fallocate, fd, mode, at, len))
     }
 
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
         drain(fd);
+        if is_placeholder(fd) {
+            return code(Err(Errno::OPNOTSUPP));
+        }
         match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
             Err(Errno::OPNOTSUPP) => {

@@ -8,7 +8,7 @@ use rustix::{
 };
 use wire::{Reason, Request};
 
-use crate::{config::Config, process::Process, rules::AbsolutePath, table::Entry};
+use crate::{config::Config, file::OpenFile, process::Process, table::Entry};
 
 /// What a process does with its own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
@@ -46,7 +46,7 @@ pub struct Status {
 }
 
 /// The process's connection to its daemon, and what it knows of its open files.
-pub struct Client(Process);
+pub struct Client(pub(crate) Process);
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -264,7 +264,7 @@ impl Client {
     /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
     pub fn drain(&'static self, fd: RawFd) {
         let is_placeholder =
-            |(_, file): (_, shm::Guard<'_, crate::file::OpenFile>)| file.placeholder;
+            |(_, file): (_, shm::Guard<'_, OpenFile>)| file.placeholder && !file.is_remote;
         if self.0.locked_fd(fd).is_some_and(is_placeholder) {
             self.0.leave(fd, Reason::Unsupported);
         }
@@ -334,20 +334,23 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        let absolute = self.0.delegated_path(dir, path)?;
-        self.0.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes())
+        let (absolute, is_remote) = self.0.delegated_path(dir, path)?;
+        let answer = self.0.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes());
+        answer.or(is_remote.then_some(Err(io::Errno::IO)))
     }
 
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
     pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         let (_, file) = self.0.locked_fd(fd)?;
         let slot = file.link.filter(|_| file.placeholder).map(|link| link.slot);
+        let is_remote = file.is_remote;
         drop(file);
         let Some(file) = slot else {
             self.0.drain(fd);
             return None;
         };
-        self.0.status(|_| Request::FileStat { file }, &[])
+        let answer = self.0.status(|_| Request::FileStat { file }, &[]);
+        answer.or(is_remote.then_some(Err(io::Errno::IO)))
     }
 
     /// As `truncate(2)`.
@@ -376,15 +379,21 @@ impl Client {
         to: (RawFd, &CStr),
         flags: u32,
     ) -> Option<io::Result<()>> {
+        if self.0.crosses(from, to) {
+            return Some(Err(io::Errno::XDEV));
+        }
         let to = self.0.delegated_path(to.0, to.1)?;
-        let from = AbsolutePath::new(self.0.host, from.0, from.1)?;
+        let from = self.0.absolute(from.0, from.1)?;
         self.0.about_paths(from.bytes(), &to, |paths| Request::Rename { paths, flags })
     }
 
     /// As `linkat(2)` without flags.
     pub fn link(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> Option<io::Result<()>> {
+        if self.0.crosses(from, to) {
+            return Some(Err(io::Errno::XDEV));
+        }
         let to = self.0.delegated_path(to.0, to.1)?;
-        let from = AbsolutePath::new(self.0.host, from.0, from.1)?;
+        let from = self.0.absolute(from.0, from.1)?;
         self.0.about_paths(from.bytes(), &to, |paths| Request::Link { paths })
     }
 

@@ -11,6 +11,7 @@ const RULES_MAX: usize = 4096;
 pub struct Config {
     folder: Text<FOLDER_MAX>,
     rules: Text<RULES_MAX>,
+    has_remote: bool,
     pub(crate) synchronous: bool,
     pub(crate) disabled: bool,
     pub(crate) fence_timeout: Duration,
@@ -74,6 +75,7 @@ impl Config {
         Self {
             folder: Text::new(),
             rules: Text::new(),
+            has_remote: false,
             synchronous: false,
             disabled: false,
             fence_timeout: Duration::from_secs(30),
@@ -90,7 +92,11 @@ impl Config {
         let wrong = SettingError(setting);
         match setting {
             Setting::Socket => self.folder.set(value).ok_or(wrong)?,
-            Setting::Rules => self.rules.set(value).ok_or(wrong)?,
+            Setting::Rules => {
+                self.rules.set(value).ok_or(wrong)?;
+                let mut rules = value.split(|byte| *byte == b';');
+                self.has_remote = rules.any(|rule| rule.ends_with(b"=remote"));
+            }
             Setting::Sync => self.synchronous = is_on(value),
             Setting::Disable => self.disabled = is_on(value),
             Setting::FenceTimeout => {
@@ -103,6 +109,11 @@ impl Config {
 
     pub(crate) fn folder(&self) -> &[u8] {
         self.folder.get()
+    }
+
+    /// Whether any path is remote.
+    pub(crate) fn has_remote(&self) -> bool {
+        self.has_remote
     }
 
     pub(crate) fn rules(&self) -> &[u8] {

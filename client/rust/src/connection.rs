@@ -156,11 +156,16 @@ impl Connection {
         }
     }
 
-    /// Has the daemon send its descriptor of a file over the control socket.
-    pub(crate) fn materialize(&self, file: u32) -> Result<io::Result<OwnedFd>, Lost> {
+    /// Has the daemon send a descriptor for a file over the control socket: see the request.
+    pub(crate) fn materialize(
+        &self,
+        file: u32,
+        at: u64,
+        is_copy: bool,
+    ) -> Result<io::Result<OwnedFd>, Lost> {
         // One at a time: whoever reads the socket gets whatever descriptor comes next.
         let Ok(_turn) = self.materializing.lock() else { return Ok(Err(Errno::DEADLK)) };
-        if let Err(errno) = self.call(Request::Materialize { file })? {
+        if let Err(errno) = self.call(Request::Materialize { file, at, is_copy })? {
             return Ok(Err(errno));
         }
         let mut bytes = [0; MESSAGE_LEN];

@@ -26,8 +26,8 @@ use crate::{
 const WINDOW: u64 = 1 << 20;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
-/// Words of a file's status in a lane buffer.
-const STATUS_WORDS: usize = 16;
+/// Bytes of a file's status in a lane buffer.
+pub(crate) const STATUS_LEN: usize = 16 * size_of::<u64>();
 
 impl Process {
     /// Opens a file at the daemon; `None`: open it without.
@@ -74,7 +74,7 @@ impl Process {
         let shared = connection.session.shared().file(slot as usize)?;
         shared.reset();
         let mode = mode.difference(current_umask());
-        let absolute = AbsolutePath::new(self.host, dir, path)?;
+        let absolute = self.absolute(dir, path)?;
         let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
             file: slot,
             flags: flags.bits(),
@@ -200,36 +200,62 @@ impl Process {
         path: &CStr,
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<()>> {
-        let absolute = self.delegated_path(dir, path)?;
-        let answer = with_path(self.connection()?, absolute.bytes(), request).ok()?;
-        Some(answer.map(drop))
+        let (absolute, is_remote) = self.delegated_path(dir, path)?;
+        let connection = self.connection();
+        let answer = connection.and_then(|c| with_path(c, absolute.bytes(), request).ok());
+        answer.map(|answer| answer.map(drop)).or(is_remote.then_some(Err(Errno::IO)))
     }
 
     /// Sends a request about two paths, if a rule delegates the second.
     pub(crate) fn about_paths(
         &'static self,
         from: &[u8],
-        to: &AbsolutePath,
+        (to, is_remote): &(AbsolutePath, bool),
+        request: impl FnOnce(PathPair) -> Request,
+    ) -> Option<io::Result<()>> {
+        let done = self.about_both(from, to.bytes(), request);
+        done.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    fn about_both(
+        &'static self,
+        from: &[u8],
+        to: &[u8],
         request: impl FnOnce(PathPair) -> Request,
     ) -> Option<io::Result<()>> {
         let paths = PathPair {
             from_len: u32::try_from(from.len()).ok()?,
-            to_len: u32::try_from(to.bytes().len()).ok()?,
+            to_len: u32::try_from(to.len()).ok()?,
         };
         let mut lane = self.connection()?.lane().ok()?;
         let (first, rest) = lane.buffer().split_at_checked(from.len())?;
         copy_in(first, from);
-        copy_in(rest.get(..to.bytes().len())?, to.bytes());
+        copy_in(rest.get(..to.len())?, to);
         Some(lane.call(request(paths)).ok()?.map(drop))
     }
 
-    /// The absolute form of a path that a rule delegates.
-    pub(crate) fn delegated_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        let rules = self.active()?.rules();
-        if rules.is_empty() || policy_of(rules, self.host, dir, path) != Policy::Delegate {
-            return None;
+    /// The absolute form of a path that a rule delegates, and whether it is remote.
+    pub(crate) fn delegated_path(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+    ) -> Option<(AbsolutePath, bool)> {
+        let config = self.active().filter(|config| !config.rules().is_empty())?;
+        match policy_of(config, self.host, dir, path) {
+            Policy::Delegate => Some((self.absolute(dir, path)?, false)),
+            Policy::Remote => Some((self.absolute(dir, path)?, true)),
+            Policy::Pass | Policy::Hybrid => None,
         }
-        AbsolutePath::new(self.host, dir, path)
+    }
+
+    /// Whether one of two paths is remote and the other is not.
+    pub(crate) fn crosses(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> bool {
+        let is_remote = |(dir, path)| self.remote_path(dir, path).is_some();
+        self.active().is_some_and(|config| config.has_remote()) && is_remote(from) != is_remote(to)
+    }
+
+    pub(crate) fn absolute(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        AbsolutePath::new(self.active()?, self.host, dir, path)
     }
 
     pub(crate) fn status(
@@ -242,7 +268,7 @@ impl Process {
         match lane.call(request(u32::try_from(path.len()).ok()?)).ok()? {
             Err(errno) => Some(Err(errno)),
             Ok(_) => {
-                let mut bytes = [0; STATUS_WORDS * size_of::<u64>()];
+                let mut bytes = [0; STATUS_LEN];
                 copy_out(&mut bytes, lane.buffer());
                 Some(Ok(decode_status(&bytes)))
             }
@@ -373,7 +399,7 @@ pub(crate) fn current_umask() -> Mode {
 }
 
 /// The words of a status: see `docs/protocol.md`, section 5.
-fn decode_status(bytes: &[u8]) -> Status {
+pub(crate) fn decode_status(bytes: &[u8]) -> Status {
     let mut words = bytes.chunks_exact(size_of::<u64>()).map(|chunk| {
         let mut word = [0; size_of::<u64>()];
         word.copy_from_slice(chunk);

@@ -60,6 +60,8 @@ pub(crate) struct OpenFile {
     pub(crate) log: Option<Log>,
     /// The descriptor is an `O_PATH` placeholder: policy `delegate`.
     pub(crate) placeholder: bool,
+    /// There is no such file on this node: policy `remote`.
+    pub(crate) is_remote: bool,
     /// `O_*` bits the program opened it with.
     pub(crate) flags: u32,
     pub(crate) window: Option<Window>,
@@ -128,6 +130,7 @@ impl OpenFile {
         link: None,
         log: None,
         placeholder: false,
+        is_remote: false,
         flags: 0,
         window: None,
         owed: None,

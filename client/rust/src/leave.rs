@@ -46,6 +46,9 @@ impl Process {
 
     pub(crate) fn lock(&'static self, fd: RawFd) {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        if file.is_remote {
+            return; // There is nothing here to lock: the kernel says so.
+        }
         if file.placeholder {
             // The lock belongs to the descriptor, so there has to be a real one.
             self.leave_file(fd, entry, &mut file, Reason::Unsupported);
@@ -68,13 +71,24 @@ impl Process {
     ) {
         self.release_window(file);
         if let Some(link) = file.link.filter(|_| file.placeholder) {
-            match self.materialize(fd, file, link) {
+            let real = if file.is_remote {
+                self.drain_file(fd, entry, file);
+                self.stand_in(entry, link, !file.access.writable)
+            } else {
+                self.materialize(fd, file, link)
+            };
+            match real {
                 Ok(real) => self.replace_numbers(fd, &real),
                 Err(errno) => file.owed = Some(errno),
             }
             file.placeholder = false;
         }
-        self.unlink(entry, file, fd);
+        if file.is_remote && file.link.is_some_and(|link| !link.connection.is_lost()) {
+            // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
+            entry.is_staged.store(false, Ordering::Release);
+        } else {
+            self.unlink(entry, file, fd);
+        }
         self.fall_back(file, reason);
     }
 
@@ -98,7 +112,7 @@ impl Process {
 
     /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
     fn materialize(&'static self, fd: RawFd, file: &OpenFile, link: Link) -> io::Result<OwnedFd> {
-        if let Ok(Ok(real)) = link.connection.materialize(link.slot) {
+        if let Ok(Ok(real)) = link.connection.materialize(link.slot, 0, false) {
             return Ok(real);
         }
         staging::reopen(fd, file)
@@ -128,7 +142,9 @@ impl Process {
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some((entry, mut file)) = self.locked(id) else { continue };
             // The position is shared from now on, so the kernel has to keep it.
-            if file.access.writable || file.link.is_some() {
+            if self.stays_over_fork(fd, &file) {
+                self.drain_file(fd, entry, &mut file);
+            } else if file.access.writable || file.link.is_some() {
                 self.leave_file(fd, entry, &mut file, Reason::Forked);
             }
         }
@@ -176,7 +192,7 @@ impl Process {
         }
         self.each_linked(|fd, entry, file| {
             self.release_window(file);
-            if file.placeholder {
+            if file.placeholder && (file.access.writable || !file.is_remote) {
                 self.leave_file(fd, entry, file, Reason::Exiting);
             } else {
                 self.unlink(entry, file, fd);

@@ -29,9 +29,16 @@ impl Process {
     ) -> io::Result<RawFd> {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
         let config = self.active().filter(|_| !self.is_exiting());
-        let policy = config.map(|config| policy_of(config.rules(), self.host, dir, path));
+        let policy = config.map(|config| policy_of(config, self.host, dir, path));
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
+        }
+        if policy == Some(Policy::Remote) {
+            let opened = self.open_remote(dir, path, flags, mode);
+            if let Ok(fd @ ..=STREAMS_MAX) = opened {
+                self.leave(fd, Reason::PassedOn);
+            }
+            return opened;
         }
         if policy == Some(Policy::Delegate) {
             if let Some(opened) = self.open_delegated(dir, path, flags, mode) {

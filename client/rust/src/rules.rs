@@ -8,10 +8,12 @@ use core::ffi::CStr;
 
 use rustix::{fd::RawFd, fs};
 
-use crate::client::Host;
+use crate::{client::Host, config::Config, remote::without_mirror};
 
 const PATH_MAX: usize = 4096;
 const CURRENT_FOLDER: RawFd = -100;
+/// Where the daemon keeps mirrors, in the job's folder.
+pub(crate) const MIRROR: &[u8] = b"/mirror";
 
 /// What happens to the calls on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +24,21 @@ pub(crate) enum Policy {
     Hybrid,
     /// The daemon opens the file; everything is delegated.
     Delegate,
+    /// As `Delegate`, and this node has no such file.
+    Remote,
 }
 
 /// An absolute path in place, without `.` and `..`.
 pub(crate) struct AbsolutePath {
     bytes: [u8; PATH_MAX],
     len: usize,
+    /// It starts in a mirror.
+    is_mirrored: bool,
 }
 
 /// The policy for `path`, which is relative to `dir`.
-pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
+pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
+    let rules = config.rules();
     let bytes = path.to_bytes();
     if is_kernels(bytes) {
         return Policy::Pass;
@@ -39,7 +46,7 @@ pub(crate) fn policy_of(rules: &[u8], host: &dyn Host, dir: RawFd, path: &CStr) 
     if rules.is_empty() {
         return Policy::Hybrid;
     }
-    let Some(path) = AbsolutePath::new(host, dir, path) else { return Policy::Hybrid };
+    let Some(path) = AbsolutePath::new(config, host, dir, path) else { return Policy::Hybrid };
     match_rules(rules, path.bytes())
 }
 
@@ -58,6 +65,7 @@ fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
         return match policy.get(1..) {
             Some(b"pass") => Policy::Pass,
             Some(b"delegate") => Policy::Delegate,
+            Some(b"remote") => Policy::Remote,
             _ => Policy::Hybrid,
         };
     }
@@ -114,8 +122,9 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
 
 impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
-    pub(crate) fn new(host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0 };
+    /// A path into a mirror is the remote one.
+    pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
+        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
@@ -133,6 +142,11 @@ impl AbsolutePath {
                 }
             }
         }
+        let known = without_mirror(config.folder(), this.bytes()).len();
+        if known < this.len {
+            this.bytes.copy_within(this.len - known..this.len, 0);
+            (this.len, this.is_mirrored) = (known, true);
+        }
         Some(this)
     }
 
@@ -142,6 +156,10 @@ impl AbsolutePath {
             None | Some([]) => b"/",
             Some(bytes) => bytes,
         }
+    }
+
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.is_mirrored
     }
 
     fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {

@@ -15,7 +15,7 @@ use shm::copy;
 use uring::Buffers;
 
 use crate::{
-    names::{Answer, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, NameCall, OpenCall, Status},
     storage::Storage,
 };
 
@@ -101,12 +101,24 @@ impl SimStorage {
 impl Storage for SimStorage {
     type File = Rc<Open>;
 
-    fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
+    fn identify(&self, file: &Rc<Open>) -> io::Result<Status> {
         let files = self.disk.files.borrow();
         let size = files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64);
         let mut words = [0; crate::names::STATUS_WORDS];
         (words[0], words[1], words[2], words[7]) = (DEVICE, file.inode, REGULAR, size);
         Ok(Status(words))
+    }
+
+    async fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
+        self.identify(file)
+    }
+
+    async fn set(&self, _: &Rc<Open>, _: Attributes) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn stand_in(&self, file: &Rc<Open>, _: u64, _: bool) -> io::Result<Rc<Open>> {
+        Ok(Rc::clone(file))
     }
 
     async fn read(&self, file: &Rc<Open>, at: u64, into: Buffers) -> io::Result<usize> {
@@ -144,7 +156,7 @@ impl Storage for SimStorage {
 
     async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
         self.pause().await;
-        let size = self.status(file)?.size();
+        let size = self.identify(file)?.size();
         let left = usize::try_from(size.saturating_sub(at)).unwrap();
         Ok(left.min(len))
     }
@@ -164,6 +176,8 @@ impl Storage for SimStorage {
     async fn name(&self, _: NameCall) -> io::Result<Answer> {
         Err(Errno::NOSYS.into())
     }
+
+    async fn leave(&self) {}
 
     fn describe(&self) -> String {
         "simulation".to_owned()

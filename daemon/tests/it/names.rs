@@ -49,9 +49,9 @@ fn names_are_made_found_and_removed() {
     let len = path(&daemon, &client, "dir");
     let used = client.ask(Request::ReadDir { path_len: len, skip: 0 }).expect("a folder");
     let names = client.buffer(LANE, usize::try_from(used).unwrap());
-    let mut names: Vec<&[u8]> = names.split(|byte| *byte == 0).filter(|n| n.len() == 1).collect();
+    let mut names: Vec<&[u8]> = names.split(|byte| *byte == 0).filter(|n| n.len() == 2).collect();
     names.sort_unstable();
-    assert_eq!(names, [b".", b"b", b"c"]);
+    assert_eq!(names, [b"d.", b"fb", b"fc"]);
     path(&daemon, &client, "dir");
     assert_eq!(client.ask(Request::ReadDir { path_len: len, skip: 4 }), Ok(0));
 
@@ -107,7 +107,7 @@ fn opened_file_takes_a_log_and_gives_its_descriptor() {
     client.stage_all(2, 0, b"by name");
     assert_eq!(client.ask(Request::FileStat { file: 2 }), Ok(0));
     assert_eq!(client.buffer(LANE, 128)[56], 7, "what is staged counts");
-    assert_eq!(client.ask(Request::Materialize { file: 2 }), Ok(0));
+    assert_eq!(client.ask(Request::Materialize { file: 2, at: 0, is_copy: false }), Ok(0));
     let (_, fds) = crate::client::receive(&client.socket);
     assert_eq!(rustix::fs::fstat(&fds[0]).expect("open").st_size, 7);
     assert_eq!(client.ask(Request::Close { file: 2 }), Ok(0));

@@ -12,13 +12,13 @@
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
 
-use executor::{Armed, Handle, Notify, Source};
+use executor::{Armed, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refused, Token},
     file::{File, Kind},
     inline::Inline,
-    memory::Buffers,
+    memory::{Buffers, Memory},
     operation::Operation,
     parker::Events,
     ring::Ring,
@@ -26,6 +26,9 @@ use crate::{
     threads::Threads,
     waiting::Waiting,
 };
+
+/// Most operations in flight on all engines, but for detached ones: as many as fit in each.
+const IN_FLIGHT_MAX: u64 = 1024;
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +60,9 @@ pub struct Engines(Rc<Inner>);
 struct Inner {
     state: RefCell<State>,
     waiting: Waiting,
-    /// Signalled when completions made room in an engine.
+    /// The right to have an operation in flight, given out in order of asking.
+    slots: Credits,
+    /// Signalled when completions made room in an engine that detached operations had filled.
     room: Notify,
     handle: Handle,
 }
@@ -112,6 +117,7 @@ impl Engines {
         let engines = Self(Rc::new(Inner {
             state: RefCell::new(state),
             waiting: Waiting::default(),
+            slots: Credits::new(IN_FLIGHT_MAX),
             room: Notify::new(),
             handle: handle.clone(),
         }));
@@ -193,6 +199,19 @@ impl Engines {
         self.run(None, Operation::Call(Box::new(call))).await
     }
 
+    /// Has io_uring pin `memory`: operations on one buffer in it are cheaper from now on. Does
+    /// nothing without io_uring.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Ring::register`]; operations then work as before.
+    pub fn register(&self, memory: Arc<dyn Memory>) -> io::Result<()> {
+        match &mut self.0.state.borrow_mut().ring {
+            Ok(ring) => ring.register(memory),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Which engines are used and why, on one line for people.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -220,6 +239,7 @@ impl Engines {
 
     /// Submits `operation`, waiting for room, and waits for its completion.
     async fn run(&self, file: Option<&File>, mut operation: Operation) -> io::Result<u64> {
+        let _slot = self.0.slots.take(1).await;
         loop {
             let completion = self.0.waiting.open();
             let room = self.0.room.notified();

@@ -17,7 +17,7 @@ use crate::{
 /// Most bytes one inline call moves: about 60 us of copying.
 pub const INLINE_LEN_MAX: usize = 256 * 1024;
 
-const FINISHED_MAX: usize = 256;
+const FINISHED_MAX: usize = 1024;
 
 /// Plain system calls on the executor's thread.
 #[derive(Debug)]

@@ -1,9 +1,13 @@
-//! File operations for an executor: io_uring where it runs without a kernel worker, plain system
-//! calls on the spot where they are faster, engine threads for the rest.
+//! File operations and stream sockets for an executor.
 //!
-//! [`Engines`] chooses by file and operation. An [`Operation`] owns its buffers and its descriptor
-//! until its completion is reaped: dropping a future detaches the operation and frees nothing.
-//! io_uring absent or forbidden is normal; everything then runs on threads.
+//! Files: io_uring where it runs without a kernel worker, plain system calls on the spot where they
+//! are faster, engine threads for the rest. [`Engines`] chooses by file and operation. An
+//! [`Operation`] owns its buffers and its descriptor until its completion is reaped: dropping a
+//! future detaches the operation and frees nothing. io_uring absent or forbidden is normal;
+//! everything then runs on threads.
+//!
+//! Sockets: [`Sockets`] listens and connects, a [`Stream`] moves bytes; see there for what keeps a
+//! peer that always sends from starving the rest.
 
 mod crowd;
 mod engine;
@@ -11,9 +15,11 @@ mod engines;
 mod file;
 mod inline;
 mod memory;
+mod net;
 mod operation;
 mod parker;
 mod plain;
+mod pool;
 mod ring;
 mod slice;
 mod slow;
@@ -25,8 +31,13 @@ pub use engines::{Choice, Counters, Engines};
 pub use file::File;
 pub use inline::{INLINE_LEN_MAX, Inline};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+pub use net::{
+    Address, Frame, FrameError, Frames, Grants, InvalidAddress, Listener, Receiver, SOCKET_LEN_MAX,
+    Sender, Sockets, Stream,
+};
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};
+pub use pool::Pool;
 pub use ring::Ring;
 pub use slice::prefer_short_turns;
 pub use threads::Threads;

@@ -11,7 +11,7 @@
 //! another process. What they hold is theirs to order; nothing here reads it.
 
 use std::{
-    fmt, iter,
+    fmt, iter, ptr,
     sync::{Arc, atomic::AtomicU8},
 };
 
@@ -52,6 +52,41 @@ impl Buffer {
     #[must_use]
     pub fn prefix(&self, len: usize) -> Self {
         Self { memory: Arc::clone(&self.memory), at: self.at, len: self.len.min(len) }
+    }
+
+    /// All but the first `at` bytes; none when there are fewer.
+    #[must_use]
+    pub fn suffix(&self, at: usize) -> Self {
+        let at = at.min(self.len);
+        Self { memory: Arc::clone(&self.memory), at: self.at + at, len: self.len - at }
+    }
+
+    /// Copies as many bytes as fit from `from` to the start of this buffer.
+    ///
+    /// Whoever else changes either meanwhile decides what is copied.
+    pub fn copy_from(&self, from: &Self) {
+        let (to, from) = (self.bytes(), from.bytes());
+        let len = to.len().min(from.len());
+        // SAFETY: both hold `len` bytes that may change under shared references; `copy` allows
+        // them to overlap.
+        unsafe { ptr::copy(from.as_ptr().cast::<u8>(), to.as_ptr().cast_mut().cast::<u8>(), len) }
+    }
+
+    /// Copies `bytes` to the start of this buffer, as many as fit.
+    pub fn store(&self, bytes: &[u8]) {
+        let to = self.bytes();
+        let len = to.len().min(bytes.len());
+        // SAFETY: both hold `len` bytes; those written may change under shared references, and
+        // `bytes` cannot be among them, being borrowed as bytes that do not change.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr().cast_mut().cast(), len) }
+    }
+
+    /// Copies the start of this buffer to `into`, as many bytes as fit.
+    pub fn load(&self, into: &mut [u8]) {
+        let from = self.bytes();
+        let len = from.len().min(into.len());
+        // SAFETY: both hold `len` bytes, and `into` is borrowed alone.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
     }
 
     /// Length in bytes.

@@ -11,17 +11,24 @@ extern crate std;
 
 mod counter;
 mod entry;
+mod frame;
 mod greeting;
+mod kind;
 mod phase;
 mod request;
 
 pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
+pub use frame::{
+    Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX, NONCE_LEN,
+    PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN,
+};
 pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
+pub use kind::Kind;
 pub use phase::{Phase, Reply};
-pub use request::{Kind, PathPair, Request};
+pub use request::{PathPair, Request};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one.
 pub const VERSION: u32 = 1;

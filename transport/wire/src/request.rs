@@ -1,118 +1,9 @@
 //! The requests a lane carries, and how each lies in an entry (`docs/protocol.md`, section 3).
-//!
-//! The first eight kinds are those of the 2012 paper's Table 3. All of them are asynchronous, that
-//! is answered twice (ACKNOWLEDGED, then COMPLETED), but for set-position, which is answered once.
 
-use crate::entry::{Entry, Invalid};
-
-/// What a request asks for, as it is numbered on the wire.
-///
-/// Retired numbers stay reserved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "each kind is described at its `Request`")]
-pub enum Kind {
-    Open = 1,
-    Close = 2,
-    Read = 3,
-    Write = 4,
-    FlushAll = 5,
-    Sync = 6,
-    Datasync = 7,
-    SetPosition = 8,
-    Flush = 9,
-    Attach = 10,
-    Settle = 11,
-    Fetch = 12,
-    Materialize = 13,
-    Stat = 14,
-    Truncate = 15,
-    Unlink = 16,
-    Rename = 17,
-    MakeDir = 18,
-    RemoveDir = 19,
-    ReadDir = 20,
-    Link = 21,
-    Symlink = 22,
-    FileStat = 23,
-    Nothing = 24,
-}
-
-impl Kind {
-    /// Every kind, in wire order.
-    pub const ALL: [Self; 24] = [
-        Self::Open,
-        Self::Close,
-        Self::Read,
-        Self::Write,
-        Self::FlushAll,
-        Self::Sync,
-        Self::Datasync,
-        Self::SetPosition,
-        Self::Flush,
-        Self::Attach,
-        Self::Settle,
-        Self::Fetch,
-        Self::Materialize,
-        Self::Stat,
-        Self::Truncate,
-        Self::Unlink,
-        Self::Rename,
-        Self::MakeDir,
-        Self::RemoveDir,
-        Self::ReadDir,
-        Self::Link,
-        Self::Symlink,
-        Self::FileStat,
-        Self::Nothing,
-    ];
-
-    /// The kind numbered `number` on the wire.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid::Kind`] when no kind has that number.
-    pub fn from_wire(number: u8) -> Result<Self, Invalid> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == number).ok_or(Invalid::Kind(number))
-    }
-
-    /// Whether the daemon answers ACKNOWLEDGED before COMPLETED.
-    #[must_use]
-    pub const fn is_acknowledged(self) -> bool {
-        !matches!(self, Self::SetPosition | Self::Attach | Self::Nothing)
-    }
-
-    /// The name used in statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Close => "close",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::FlushAll => "flush_all",
-            Self::Sync => "fsync",
-            Self::Datasync => "fdatasync",
-            Self::SetPosition => "set_position",
-            Self::Flush => "flush",
-            Self::Attach => "attach",
-            Self::Settle => "settle",
-            Self::Fetch => "fetch",
-            Self::Materialize => "materialize",
-            Self::Stat => "stat",
-            Self::Truncate => "truncate",
-            Self::Unlink => "unlink",
-            Self::Rename => "rename",
-            Self::MakeDir => "mkdir",
-            Self::RemoveDir => "rmdir",
-            Self::ReadDir => "readdir",
-            Self::Link => "link",
-            Self::Symlink => "symlink",
-            Self::FileStat => "fstat",
-            Self::Nothing => "nothing",
-        }
-    }
-}
+use crate::{
+    entry::{Entry, Invalid},
+    kind::Kind,
+};
 
 /// Two paths one after the other in the lane's buffer, lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,10 +114,15 @@ pub enum Request {
         /// Bytes somebody waits for.
         len: u32,
     },
-    /// Drains the file and sends its descriptor over the control socket.
+    /// Drains the file and sends a descriptor that can stand for it over the control socket: the
+    /// daemon's own, or for a remote file a copy to read, or a pipe that is written to the file.
     Materialize {
         /// Slot.
         file: u32,
+        /// The file position in bytes; 2^64-1: the end.
+        at: u64,
+        /// Whether a copy to read is wanted, whatever the file was opened for.
+        is_copy: bool,
     },
     /// Puts the `struct stat` of a path into the lane's buffer.
     Stat {
@@ -291,6 +187,63 @@ pub enum Request {
         /// Text of the link, and its name.
         paths: PathPair,
     },
+    /// Puts the text of a symbolic link into the lane's buffer; completes with its length.
+    ReadLink {
+        /// Length of the path.
+        path_len: u32,
+    },
+    /// Sets the permission bits: of the file in slot `file`, or of the path when `path_len` is not
+    /// zero.
+    SetMode {
+        /// Slot, when there is no path.
+        file: u32,
+        /// Length of the path, or zero.
+        path_len: u32,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Sets owner and group, of a slot or a path as `SetMode`; 2^32-1 leaves one as it is.
+    SetOwner {
+        /// Slot, when there is no path.
+        file: u32,
+        /// Length of the path, or zero.
+        path_len: u32,
+        /// User id.
+        user: u32,
+        /// Group id.
+        group: u32,
+        /// Whether a final symbolic link is followed.
+        follow: bool,
+    },
+    /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
+    /// lie seconds and nanoseconds of both, 8 bytes each; nanoseconds as in `utimensat(2)`.
+    SetTimes {
+        /// Slot, when there is no path.
+        file: u32,
+        /// Length of the path, or zero.
+        path_len: u32,
+        /// Whether a final symbolic link is followed.
+        follow: bool,
+    },
+    /// Asks what may be done with a path: `mode` as in `access(2)`.
+    Access {
+        /// Length of the path.
+        path_len: u32,
+        /// `R_OK`, `W_OK`, `X_OK`.
+        mode: u32,
+    },
+    /// Puts eight words about a path's file system into the lane's buffer: block size, blocks,
+    /// free blocks, blocks free to anybody, inodes, free inodes, longest name, type.
+    FileSystem {
+        /// Length of the path.
+        path_len: u32,
+    },
+    /// Makes a local folder that has the names of a remote one, and puts its path into the lane's
+    /// buffer; completes with the length of that.
+    Mirror {
+        /// Length of the path.
+        path_len: u32,
+    },
     /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
     Nothing,
 }
@@ -324,6 +277,13 @@ impl Request {
             Self::Link { .. } => Kind::Link,
             Self::Symlink { .. } => Kind::Symlink,
             Self::Nothing => Kind::Nothing,
+            Self::ReadLink { .. } => Kind::ReadLink,
+            Self::SetMode { .. } => Kind::SetMode,
+            Self::SetOwner { .. } => Kind::SetOwner,
+            Self::SetTimes { .. } => Kind::SetTimes,
+            Self::Access { .. } => Kind::Access,
+            Self::FileSystem { .. } => Kind::FileSystem,
+            Self::Mirror { .. } => Kind::Mirror,
         }
     }
 
@@ -338,8 +298,10 @@ impl Request {
             Self::Close { file }
             | Self::Sync { file }
             | Self::Datasync { file }
-            | Self::Materialize { file }
             | Self::FileStat { file } => entry.set_file(file),
+            Self::Materialize { file, at, is_copy } => {
+                entry.set_file(file).set_a(at).set_b(u64::from(is_copy))
+            }
             Self::Read { file, at, len, arena_at } | Self::Write { file, at, len, arena_at } => {
                 entry.set_file(file).set_len(len).set_a(at).set_b(arena_at)
             }
@@ -359,7 +321,22 @@ impl Request {
             Self::Truncate { file, path_len, len } => {
                 entry.set_file(file).set_len(path_len).set_a(len)
             }
-            Self::Unlink { path_len } | Self::RemoveDir { path_len } => entry.set_len(path_len),
+            Self::Unlink { path_len }
+            | Self::RemoveDir { path_len }
+            | Self::ReadLink { path_len }
+            | Self::FileSystem { path_len }
+            | Self::Mirror { path_len } => entry.set_len(path_len),
+            Self::SetMode { file, path_len, mode } => {
+                entry.set_file(file).set_len(path_len).set_pair(mode, 0)
+            }
+            Self::SetOwner { file, path_len, user, group, follow } => {
+                let entry = entry.set_file(file).set_len(path_len);
+                entry.set_pair(user, group).set_b(u64::from(follow))
+            }
+            Self::SetTimes { file, path_len, follow } => {
+                entry.set_file(file).set_len(path_len).set_b(u64::from(follow))
+            }
+            Self::Access { path_len, mode } => entry.set_len(path_len).set_pair(mode, 0),
             Self::Rename { paths, flags } => {
                 entry.set_pair(paths.from_len, paths.to_len).set_len(flags)
             }
@@ -382,6 +359,7 @@ impl Request {
         let (file, len) = (entry.file(), entry.len());
         let (first, second) = entry.pair();
         let paths = PathPair { from_len: first, to_len: second };
+        let is_set = entry.b() != 0;
         Ok(match Kind::from_wire(entry.kind())? {
             Kind::Open => Self::Open { file, flags: first, mode: second, path_len: len },
             Kind::Close => Self::Close { file },
@@ -395,7 +373,7 @@ impl Request {
             Kind::Attach => Self::Attach { file, arena_at: entry.a(), len: entry.b() },
             Kind::Settle => Self::Settle { device: entry.a(), inode: entry.b(), demote: len != 0 },
             Kind::Fetch => Self::Fetch { file, at: entry.a(), len },
-            Kind::Materialize => Self::Materialize { file },
+            Kind::Materialize => Self::Materialize { file, at: entry.a(), is_copy: is_set },
             Kind::Stat => Self::Stat { path_len: len, follow: first != 0 },
             Kind::FileStat => Self::FileStat { file },
             Kind::Truncate => Self::Truncate { file, path_len: len, len: entry.a() },
@@ -407,6 +385,15 @@ impl Request {
             Kind::Link => Self::Link { paths },
             Kind::Symlink => Self::Symlink { paths },
             Kind::Nothing => Self::Nothing,
+            Kind::ReadLink => Self::ReadLink { path_len: len },
+            Kind::SetMode => Self::SetMode { file, path_len: len, mode: first },
+            Kind::SetOwner => {
+                Self::SetOwner { file, path_len: len, user: first, group: second, follow: is_set }
+            }
+            Kind::SetTimes => Self::SetTimes { file, path_len: len, follow: is_set },
+            Kind::Access => Self::Access { path_len: len, mode: first },
+            Kind::FileSystem => Self::FileSystem { path_len: len },
+            Kind::Mirror => Self::Mirror { path_len: len },
         })
     }
 }
@@ -422,51 +409,5 @@ const fn signed(word: u64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_request_survives_its_entry() {
-        let paths = PathPair { from_len: 7, to_len: 9 };
-        let all = [
-            Request::Open { file: 3, flags: 0o1101, mode: 0o644, path_len: 12 },
-            Request::Close { file: 255 },
-            Request::Read { file: 1, at: 1 << 40, len: 65536, arena_at: 8192 },
-            Request::Write { file: 2, at: u64::MAX, len: 1, arena_at: 0 },
-            Request::FlushAll,
-            Request::Sync { file: 4 },
-            Request::Datasync { file: 5 },
-            Request::SetPosition { file: 6, offset: -9, whence: 2 },
-            Request::Flush { file: 7, upto: 77 },
-            Request::Attach { file: 8, arena_at: 4096, len: 65536 },
-            Request::Settle { device: 9, inode: 10, demote: true },
-            Request::Fetch { file: 11, at: 12, len: 13 },
-            Request::Materialize { file: 14 },
-            Request::Stat { path_len: 15, follow: true },
-            Request::FileStat { file: 16 },
-            Request::Truncate { file: 17, path_len: 0, len: 18 },
-            Request::Unlink { path_len: 19 },
-            Request::Rename { paths, flags: 1 },
-            Request::MakeDir { path_len: 20, mode: 0o755 },
-            Request::RemoveDir { path_len: 21 },
-            Request::ReadDir { path_len: 22, skip: 23 },
-            Request::Link { paths },
-            Request::Symlink { paths },
-            Request::Nothing,
-        ];
-        assert_eq!(all.len(), Kind::ALL.len());
-        for (seq, request) in (1..).zip(all) {
-            let entry = request.encode(seq);
-            assert_eq!(entry.seq(), seq);
-            assert_eq!(Request::decode(&entry), Ok(request));
-        }
-    }
-
-    #[test]
-    fn unknown_kinds_are_refused_by_number() {
-        for number in (0..=255).filter(|n| !(1..=24).contains(n)) {
-            let entry = Entry::new(1, number);
-            assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
-        }
-    }
-}
+#[path = "request_tests.rs"]
+mod tests;

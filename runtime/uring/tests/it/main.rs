@@ -4,6 +4,8 @@ mod dropped;
 mod engines;
 mod errors;
 mod forbidden;
+mod frames;
 mod memory;
 mod parker;
+mod sockets;
 mod support;

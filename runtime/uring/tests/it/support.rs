@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use executor::{Config, Executor, Handle, Sleep};
-use uring::{Buffer, Choice, Engines, Events, File, Heap, SystemClock};
+use executor::{Clock, Config, Executor, Handle, Sleep};
+use uring::{Buffer, Choice, Engines, Events, File, Heap, Sockets, SystemClock};
 
 /// Every way to choose engines.
 pub(crate) const CHOICES: [Choice; 3] = [Choice::Auto, Choice::Uring, Choice::Threads];
@@ -25,15 +25,26 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Core {
     pub(crate) executor: Executor,
     pub(crate) engines: Engines,
+    events: Events,
 }
 
 impl Core {
     pub(crate) fn new(choice: Choice, thread_count: usize) -> Self {
+        Self::with_clock(Rc::new(SystemClock), choice, thread_count)
+    }
+
+    /// With a clock that stands still, slices end by their number of polls alone.
+    pub(crate) fn with_clock(clock: Rc<dyn Clock>, choice: Choice, thread_count: usize) -> Self {
         let events = Events::new().expect("epoll");
         let parker = Box::new(events.parker());
-        let executor = Executor::new(Rc::new(SystemClock), parker, Config::default());
+        let executor = Executor::new(clock, parker, Config::default());
         let engines = Engines::new(&executor.handle(), choice, thread_count, &events);
-        Self { executor, engines }
+        Self { executor, engines, events }
+    }
+
+    /// Sockets of this core.
+    pub(crate) fn sockets(&self) -> Sockets {
+        Sockets::new(&self.executor.handle(), &self.events, &self.engines).expect("epoll")
     }
 
     /// One that gives everything to io_uring; `None` where that is forbidden.

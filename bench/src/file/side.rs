@@ -1,0 +1,241 @@
+//! The process that reads or writes a file: one thread, past the page cache where the file system
+//! can, each call a whole block of the file.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use anyhow::{Context as _, bail};
+use executor::{Class, Config, Executor, Idle, Notify};
+use fastrand::Rng;
+use uring::{Choice, Engines, Events, File, Pool, SystemClock, prefer_short_turns};
+
+use crate::{
+    meter::{Meter, Sample},
+    speaker::{Speaker, say},
+    worker::pin,
+};
+
+const PAGE: usize = 4096;
+const SEED: u64 = 0x66_69_6c_65;
+
+/// What executes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Engine {
+    /// What the daemon would choose.
+    Auto,
+    /// io_uring.
+    Uring,
+    /// A few threads of blocking calls.
+    Threads,
+    /// One blocking call after the other.
+    Psync,
+}
+
+/// Reads or writes a file, for kakehi-bench itself.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    #[arg(long)]
+    pub(crate) engine: Engine,
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Blocks in no order, instead of one after the other.
+    #[arg(long)]
+    pub(crate) random: bool,
+    /// Bytes of a call.
+    #[arg(long)]
+    pub(crate) size: usize,
+    /// Calls in all.
+    #[arg(long)]
+    pub(crate) count: u64,
+    /// Calls at a time.
+    #[arg(long)]
+    pub(crate) depth: usize,
+    /// Length of the file; after its end comes its start.
+    #[arg(long)]
+    pub(crate) span: u64,
+    #[arg(long)]
+    pub(crate) path: PathBuf,
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+impl Args {
+    /// Has another process do it.
+    ///
+    /// # Errors
+    ///
+    /// A text that says why there is no sample.
+    pub(crate) fn run(&self) -> Result<Sample, String> {
+        let sample = Speaker::start(&self.words(), self.count * self.size as u64)
+            .and_then(|mut speaker| speaker.sample());
+        sample.map_err(|why| format!("{why:#}"))
+    }
+
+    fn words(&self) -> Vec<String> {
+        let mut words = vec!["file-side".to_owned()];
+        let values = [
+            ("--engine", crate::rpc::name(self.engine)),
+            ("--size", self.size.to_string()),
+            ("--count", self.count.to_string()),
+            ("--depth", self.depth.to_string()),
+            ("--span", self.span.to_string()),
+            ("--path", self.path.display().to_string()),
+        ];
+        words.extend(values.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+        words.extend(self.write.then(|| "--write".to_owned()));
+        words.extend(self.random.then(|| "--random".to_owned()));
+        words
+            .extend(self.core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
+        words
+    }
+}
+
+/// Does what it is told, and says what it took.
+pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
+    pin(args.core)?;
+    let file = open(&args.path, args.write)?;
+    let choice = match args.engine {
+        Engine::Psync => return say(one_after_the_other(args, &file)?),
+        Engine::Auto => Choice::Auto,
+        Engine::Uring => Choice::Uring,
+        Engine::Threads => Choice::Threads,
+    };
+    // As the daemon does. A kernel that knows no such turns is measured without.
+    prefer_short_turns().ok();
+    let events = Events::new()?;
+    let config = Config { idle: Idle::Park, ..Config::default() };
+    let mut executor = Executor::new(Rc::new(SystemClock), Box::new(events.parker()), config);
+    let handle = executor.handle();
+    let engines = Engines::new(&handle, choice, 4, &events);
+    let pool = Pool::new(args.size, args.depth);
+    engines.register(pool.memory()).context("registered buffers")?;
+    let calls = Rc::new(Calls {
+        engines,
+        pool,
+        file: File::new(OwnedFd::from(file))?,
+        blocks: RefCell::new(Blocks::new(args)),
+        is_write: args.write,
+        left: Cell::new(args.count),
+        failure: Cell::new(None),
+        news: Notify::new(),
+        meter: Meter::new(args.count),
+    });
+    calls.meter.start();
+    for _ in 0..args.depth {
+        handle.spawn(Class::Latency, Rc::clone(&calls).go_on());
+    }
+    executor.run_until(calls.news.until(|| calls.left.get() == 0));
+    match calls.failure.take() {
+        Some(why) => bail!(why),
+        None => say(calls.meter.sample()),
+    }
+}
+
+/// Opens a file past the page cache.
+pub(crate) fn open(path: &Path, is_write: bool) -> anyhow::Result<fs::File> {
+    let mut options = fs::File::options();
+    options.read(!is_write).write(is_write).custom_flags(libc::O_DIRECT);
+    options.open(path).with_context(|| path.display().to_string())
+}
+
+/// Where each call goes.
+struct Blocks {
+    next: u64,
+    count: u64,
+    order: Option<Rng>,
+    size: u64,
+    /// Of the file.
+    block_count: u64,
+}
+
+impl Blocks {
+    fn new(args: &Args) -> Self {
+        let size = args.size as u64;
+        let order = args.random.then(|| Rng::with_seed(SEED));
+        Self { next: 0, count: args.count, order, size, block_count: args.span / size }
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.next == self.count {
+            return None;
+        }
+        self.next += 1;
+        let block = match &mut self.order {
+            Some(rng) => rng.u64(..self.block_count),
+            None => (self.next - 1) % self.block_count,
+        };
+        Some(block * self.size)
+    }
+}
+
+/// What the tasks share that each keep one call going.
+struct Calls {
+    engines: Engines,
+    pool: Pool,
+    file: File,
+    blocks: RefCell<Blocks>,
+    is_write: bool,
+    left: Cell<u64>,
+    failure: Cell<Option<String>>,
+    news: Notify,
+    meter: Meter,
+}
+
+impl Calls {
+    async fn go_on(self: Rc<Self>) {
+        let buffer = self.pool.take().await;
+        loop {
+            let Some(block) = self.blocks.borrow_mut().next() else { return };
+            let (mut at, mut rest) = (block, buffer.clone());
+            while !rest.is_empty() {
+                let part = rest.clone().into();
+                let moved = match self.is_write {
+                    true => self.engines.write(&self.file, at, part).await,
+                    false => self.engines.read(&self.file, at, part).await,
+                };
+                match moved {
+                    Ok(len @ 1..) => (at, rest) = (at + len as u64, rest.suffix(len)),
+                    Ok(_) => return self.fail("the file is too short".to_owned()),
+                    Err(why) => return self.fail(why.to_string()),
+                }
+            }
+            self.left.set(self.left.get() - 1);
+            if self.left.get() == 0 {
+                self.news.notify_all();
+            }
+        }
+    }
+
+    fn fail(&self, why: String) {
+        self.failure.set(Some(why));
+        self.left.set(0);
+        self.news.notify_all();
+    }
+}
+
+fn one_after_the_other(args: &Args, file: &fs::File) -> anyhow::Result<Sample> {
+    let mut space = vec![0; args.size + PAGE];
+    let start = space.as_ptr().align_offset(PAGE);
+    let buffer = space.get_mut(start..start + args.size).unwrap_or_default();
+    let meter = Meter::new(args.count);
+    meter.start();
+    for block in Blocks::new(args) {
+        match args.write {
+            true => file.write_all_at(buffer, block)?,
+            false => file.read_exact_at(buffer, block)?,
+        }
+    }
+    Ok(meter.sample())
+}

@@ -1,0 +1,71 @@
+//! fio, which knows nothing of this project, does the same to the same file.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+/// One thread of fio, past the page cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fio {
+    /// `read`, `write`, `randread` or `randwrite`.
+    pub(crate) pattern: &'static str,
+    pub(crate) engine: &'static str,
+    /// Bytes of a call.
+    pub(crate) size: usize,
+    /// Calls in all.
+    pub(crate) count: u64,
+    pub(crate) depth: u32,
+    /// Length of the file.
+    pub(crate) span: u64,
+    pub(crate) core: Option<usize>,
+}
+
+/// What fio says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// MB/s.
+    pub(crate) rate: f64,
+    /// CPU seconds a second.
+    pub(crate) cpu: f64,
+}
+
+impl Fio {
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// A text that says why there is no result.
+    pub(crate) fn run(&self, path: &Path) -> Result<Found, String> {
+        self.find(path).map_err(|why| format!("fio: {why:#}"))
+    }
+
+    fn find(&self, path: &Path) -> anyhow::Result<Found> {
+        let mut command = Command::new("fio");
+        command.args(["--name=bench", "--direct=1", "--thread=1", "--output-format=json"]);
+        command.args(["--overwrite=1", "--norandommap=1", "--randrepeat=1"]);
+        command.arg(format!("--rw={}", self.pattern)).arg(format!("--ioengine={}", self.engine));
+        command.arg(format!("--filename={}", path.display()));
+        command.arg(format!("--bs={}", self.size)).arg(format!("--size={}", self.span));
+        command.arg(format!("--io_size={}", self.count * self.size as u64));
+        command.arg(format!("--iodepth={}", self.depth));
+        if self.engine == "io_uring" {
+            command.args(["--registerfiles=1", "--fixedbufs=1"]);
+        }
+        if let Some(core) = self.core {
+            command.arg(format!("--cpus_allowed={core}"));
+        }
+        let output = command.output()?;
+        let why = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}", why.trim());
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let job = report.pointer("/jobs/0").context("a job")?;
+        let number = |path: &str| job.pointer(path).and_then(Value::as_f64).context("a number");
+        let side = if self.pattern.ends_with("read") { "/read" } else { "/write" };
+        // The rate that fio reports is rounded; its time is in milliseconds.
+        let millis = number(&format!("{side}/runtime"))?.max(1.0);
+        let rate = number(&format!("{side}/io_bytes"))? / millis / 1e3;
+        let cpu = (number("/usr_cpu")? + number("/sys_cpu")?) / 100.0;
+        Ok(Found { rate, cpu })
+    }
+}

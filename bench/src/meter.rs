@@ -1,0 +1,119 @@
+//! What a run took: time, CPU time of the whole process, memory.
+
+use std::{
+    cell::Cell,
+    fmt, fs,
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Measures from the first packet to the last.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    count: u64,
+    start: Cell<Option<(Instant, Duration)>>,
+    /// At a tenth of the run.
+    early_rss: Cell<u64>,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) wall_ns: u64,
+    pub(crate) cpu_ns: u64,
+    /// Growth of resident memory from a tenth of the run to its end, bytes.
+    pub(crate) growth: u64,
+    /// Packets of the connection that sent most by those of the one that sent least, thousandths.
+    pub(crate) unfairness: u64,
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wall_ns, cpu_ns, growth, unfairness } = self;
+        write!(f, "{wall_ns} {cpu_ns} {growth} {unfairness}")
+    }
+}
+
+impl FromStr for Sample {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> anyhow::Result<Self> {
+        let mut numbers = line.split(' ').map(str::parse);
+        let mut next = || numbers.next().context("four numbers")?.context("a number");
+        Ok(Self { wall_ns: next()?, cpu_ns: next()?, growth: next()?, unfairness: next()? })
+    }
+}
+
+impl Meter {
+    /// For a run of `count` packets.
+    pub(crate) fn new(count: u64) -> Self {
+        Self { count, start: Cell::new(None), early_rss: Cell::new(0) }
+    }
+
+    /// Starts the clock at the first call.
+    pub(crate) fn start(&self) {
+        if self.start.get().is_none() {
+            self.start.set(Some((Instant::now(), cpu_time())));
+        }
+    }
+
+    /// Notes that `served` packets are served.
+    pub(crate) fn served(&self, served: u64) {
+        if served == self.count.div_ceil(10) {
+            self.early_rss.set(rss());
+        }
+    }
+
+    /// What it took so far.
+    pub(crate) fn sample(&self) -> Sample {
+        let (start, cpu) = self.start.get().unwrap_or((Instant::now(), cpu_time()));
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Sample {
+            wall_ns: nanos(start.elapsed()),
+            cpu_ns: nanos(cpu_time().saturating_sub(cpu)),
+            growth: rss().saturating_sub(self.early_rss.get()),
+            unfairness: 1000,
+        }
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Resident memory of this process, bytes.
+fn rss() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_survive_the_pipe() {
+        let sample: Sample = "1 2 3 4".parse().expect("a sample");
+        assert_eq!((sample.wall_ns, sample.cpu_ns), (1, 2));
+        assert_eq!((sample.growth, sample.unfairness), (3, 4));
+        assert_eq!(sample.to_string(), "1 2 3 4");
+        for line in ["", "1 2", "1 2 3 x"] {
+            assert!(line.parse::<Sample>().is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_touched_after_a_tenth_of_a_run_is_growth() {
+        let meter = Meter::new(10);
+        meter.start();
+        meter.served(1);
+        let touched = vec![1_u8; 8 << 20];
+        assert!(meter.sample().growth >= touched.len() as u64 / 2);
+    }
+}

@@ -1,0 +1,144 @@
+//! `kakehi-bench rpc`: a client streams packets to a server that writes them, after chapter 3 of
+//! the 2024 thesis; what its one thread reaches, against what network and storage allow.
+//!
+//! The server does three things: `request` receives packets and drops them, `file` writes without a
+//! network, `integrated` does both. From their times follows what one thread can reach at best:
+//!
+//! `limit = min(file, request, 1 / (CPU time of request + CPU time of file))`
+//!
+//! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
+//! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
+//! faster. `psync` is a server of one thread and blocking calls; `glommio` serves as the thesis did
+//! (a task per packet, all awaited before more are taken in), `tokio` with `spawn_blocking`,
+//! `compio` with a task per packet.
+//!
+//! The file is there before, in its whole length, and is written over and over from its start,
+//! past the page cache where the file system can. All programs speak `packet`. A round runs every
+//! program once, each in processes of its own, client and server on a core each. Where they wait,
+//! they sleep: CPU times are of work alone, and the rates need a machine with nothing else to do.
+//!
+//! `connections` lets many clients share the credits of 1024 packets. Besides the buffers of its
+//! packets, a client costs the server 64 KiB, for what is received ahead.
+
+mod cells;
+mod client;
+mod crowds;
+mod packet;
+#[cfg(feature = "peers")]
+mod peers;
+mod psync;
+mod run;
+mod server;
+pub(crate) mod side;
+
+pub(crate) use self::run::name;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    files::{self, Places},
+    machine::{self, Cores, Machine},
+    report::Report,
+};
+
+/// When the last case of `--quick` begins.
+const QUICK: Duration = Duration::from_secs(45);
+
+/// Measures a server that receives and writes in one thread, against network and storage alone.
+///
+/// Ratios are our rate by the other's: more than 1 is faster. Exit status: 0, also when a case was
+/// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Ends within a minute: fewer rounds, less data a run.
+    #[arg(long)]
+    quick: bool,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Folder for the file that is written.
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
+    dir: PathBuf,
+    /// What carries the packets.
+    #[arg(long, default_value = "tcp")]
+    transport: Transport,
+    /// Also writes the JSON to results/DATE-MACHINE/rpc.json below the current folder.
+    #[arg(long)]
+    save: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Transport {
+    Tcp,
+    Ucx,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    rounds: usize,
+    /// Bytes a run moves: in packets of less than 32 KiB, and in others.
+    volumes: [u64; 2],
+    /// Length of the file.
+    span: u64,
+    /// Depths that fio tries: in packets of less than 32 KiB, and in others.
+    depths: [&'static [u32]; 2],
+    /// No case is begun after this.
+    end: Option<Instant>,
+}
+
+impl Effort {
+    /// The whole bench moves a thirty-second of what the thesis did.
+    fn of(args: &Args) -> Self {
+        if args.quick {
+            let end = Some(Instant::now() + QUICK);
+            let (volumes, span) = ([64 << 20, 128 << 20], 256 << 20);
+            let depths: [&[u32]; 2] = [&[64], &[16]];
+            Self { rounds: 3, volumes, span, depths, end }
+        } else {
+            let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
+            Self { rounds: 5, volumes: [1 << 30, 4 << 30], span: 1 << 30, depths, end: None }
+        }
+    }
+
+    fn volume(&self, size: usize) -> u64 {
+        Self::by_size(self.volumes, size)
+    }
+
+    fn depths(&self, size: usize) -> &'static [u32] {
+        Self::by_size(self.depths, size)
+    }
+
+    fn by_size<T>([small, large]: [T; 2], size: usize) -> T {
+        if size < 32 << 10 { small } else { large }
+    }
+
+    /// Whether no further case is begun.
+    fn is_used_up(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// Runs the bench and prints what it found.
+pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
+    let cores = Cores::find();
+    let effort = Effort::of(args);
+    let mut machine = Machine::find(cores);
+    for (name, folder) in [("dir", &*args.dir), ("memory", files::MEMORY.as_ref())] {
+        machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
+    }
+    machine.idle = "park";
+    let (rows, ratios) = (Vec::new(), Vec::new());
+    let mut report = Report { bench: "rpc", machine, rounds: effort.rounds, rows, ratios };
+    match args.transport {
+        Transport::Tcp => {
+            let places = Places::create(&args.dir, effort.span)?;
+            cells::measure(&effort, &places, cores, &mut report);
+        }
+        Transport::Ucx => cells::skip(&mut report, "this build has no UCX transport"),
+    }
+    report.publish(args.json, args.save)
+}

@@ -1,0 +1,30 @@
+//! What crosses between client and server, in every program compared.
+//!
+//! A packet is an offset in the file, 8 bytes, and as many bytes as the run says. The answer is a
+//! number of credits, 8 bytes: at first what may be on the way, then one for every packet served.
+//! All numbers are little-endian.
+
+/// Length of an offset, and of an answer.
+pub(crate) const NUMBER_LEN: usize = 8;
+
+/// One run: who serves what.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// Bytes of data in a packet.
+    pub(crate) size: usize,
+    /// Packets in all.
+    pub(crate) count: u64,
+    /// Packets on the way or being served, in all.
+    pub(crate) depth: u32,
+    /// Connections, which share the packets evenly.
+    pub(crate) clients: u32,
+    /// Length of the file, over and over again written from its start.
+    pub(crate) span: u64,
+}
+
+impl Run {
+    /// Where packet `number` goes.
+    pub(crate) fn offset(&self, number: u64) -> u64 {
+        (number * self.size as u64) % self.span
+    }
+}

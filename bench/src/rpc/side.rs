@@ -1,0 +1,146 @@
+//! The two processes of a run, as they are started.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use anyhow::Context as _;
+#[cfg(not(feature = "peers"))]
+use anyhow::bail;
+use executor::{Config, Executor, Idle};
+use uring::{Address, Choice, Engines, Events, File, Sockets, SystemClock, prefer_short_turns};
+
+#[cfg(feature = "peers")]
+use super::peers;
+use super::{
+    client,
+    packet::Run,
+    psync,
+    server::{Part, Server},
+};
+use crate::{file::side::open, meter::Sample, speaker::say, worker::pin};
+
+/// What serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Program {
+    /// The runtime of this project.
+    Kakehi,
+    /// One thread of blocking calls.
+    Psync,
+    /// The thesis's way.
+    Glommio,
+    /// Writes on a pool of threads.
+    Tokio,
+    /// A task per packet.
+    Compio,
+}
+
+impl Program {
+    /// Whether this build can run it.
+    pub(crate) fn is_built(self) -> bool {
+        cfg!(feature = "peers") || matches!(self, Self::Kakehi | Self::Psync)
+    }
+}
+
+/// Why a peer does not serve.
+pub(crate) const WITHOUT_PEERS: &str = "built without peers: 'make bench' builds with them";
+
+/// A run, as both processes are told.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[arg(long)]
+    pub(crate) size: usize,
+    #[arg(long)]
+    pub(crate) count: u64,
+    #[arg(long)]
+    pub(crate) depth: u32,
+    #[arg(long)]
+    pub(crate) clients: u32,
+    #[arg(long)]
+    pub(crate) span: u64,
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+/// Serves one run, for kakehi-bench itself.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ServerArgs {
+    #[arg(long)]
+    program: Program,
+    #[arg(long)]
+    part: Part,
+    #[arg(long)]
+    path: PathBuf,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Sends the packets of one run, for kakehi-bench itself.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClientArgs {
+    #[arg(long)]
+    address: Address,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl RunArgs {
+    fn run(&self) -> Run {
+        let Self { size, count, depth, clients, span, .. } = *self;
+        Run { size, count, depth, clients, span }
+    }
+}
+
+/// Says where it listens on its first line, and what the run took on its second.
+pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<()> {
+    pin(args.run.core)?;
+    let run = args.run.run();
+    let sample = match args.program {
+        Program::Kakehi => serve_ours(args.part, &args.path, run),
+        Program::Psync => psync::serve(args.part, &args.path, &run),
+        #[cfg(feature = "peers")]
+        Program::Glommio => peers::glommio::serve(&args.path, &run),
+        #[cfg(feature = "peers")]
+        Program::Tokio => peers::tokio::serve(&args.path, &run),
+        #[cfg(feature = "peers")]
+        Program::Compio => peers::compio::serve(&args.path, &run),
+        #[cfg(not(feature = "peers"))]
+        Program::Glommio | Program::Tokio | Program::Compio => bail!(WITHOUT_PEERS),
+    }?;
+    say(sample)
+}
+
+/// Ends when every packet is served.
+pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
+    pin(args.run.core)?;
+    let (mut executor, _, sockets) = set_up()?;
+    let handle = executor.handle();
+    executor.run_until(client::send_all(&handle, &sockets, &args.address, args.run.run()))
+}
+
+fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
+    let (mut executor, engines, sockets) = set_up()?;
+    let file = match part {
+        Part::Request | Part::Network => None,
+        Part::Integrated => Some(File::new(OwnedFd::from(open(path, true)?))?),
+    };
+    let server = Server::new(&executor.handle(), &engines, file, run)?;
+    let address = "tcp://127.0.0.1:0".parse().context("an address")?;
+    let listener = executor.run_until(sockets.listen(&address))?;
+    say(listener.address())?;
+    executor.run_until(server.serve(listener))
+}
+
+fn set_up() -> anyhow::Result<(Executor, Engines, Sockets)> {
+    // As the daemon does. A kernel that knows no such turns is measured without.
+    prefer_short_turns().ok();
+    let events = Events::new()?;
+    // What a thread waits is then not counted as its CPU time.
+    let config = Config { idle: Idle::Park, ..Config::default() };
+    let executor = Executor::new(Rc::new(SystemClock), Box::new(events.parker()), config);
+    let engines = Engines::new(&executor.handle(), Choice::Auto, 2, &events);
+    let sockets = Sockets::new(&executor.handle(), &events, &engines)?;
+    Ok((executor, engines, sockets))
+}

@@ -1,0 +1,67 @@
+//! A process of this program that says on its standard output how its run went.
+
+use std::{
+    env,
+    io::{self, BufRead as _, BufReader, Write as _},
+    process::{ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{meter::Sample, process::Process};
+
+/// The slowest that is waited for, bytes a second, after a while that starting may take.
+const RATE_MIN: u64 = 8 << 20;
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// Runs beside this process, and ends with this value at the latest.
+pub(crate) struct Speaker {
+    process: Process,
+    lines: BufReader<ChildStdout>,
+    end: Instant,
+}
+
+impl Speaker {
+    /// Starts this program with these words, to move `volume` bytes.
+    pub(crate) fn start(words: &[String], volume: u64) -> anyhow::Result<Self> {
+        let mut command = Command::new(env::current_exe()?);
+        command.env_clear().args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take();
+        let process = Process(child);
+        let lines = BufReader::new(stdout.context("a pipe")?);
+        let end = Instant::now() + START_MAX + Duration::from_secs(volume / RATE_MIN);
+        Ok(Self { process, lines, end })
+    }
+
+    /// What the run took, which is its last line.
+    pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
+        self.line()?.parse()
+    }
+
+    /// The next line; when it does not come in time, the process is killed.
+    pub(crate) fn line(&mut self) -> anyhow::Result<String> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
+        if poll(&mut fds, Timespec::try_from(left).ok().as_ref())? == 0 {
+            self.kill();
+        }
+        let mut line = String::new();
+        ensure!(self.lines.read_line(&mut line)? > 0, "a process ended early");
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
+/// Tells the process that started this one.
+pub(crate) fn say(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    Ok(stdout.flush()?)
+}

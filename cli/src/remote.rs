@@ -1,0 +1,183 @@
+//! Remote folders: which server has which, and what this node serves to others.
+
+use std::{
+    fmt, fs,
+    path::{Component, Path, PathBuf},
+    str::FromStr,
+};
+
+use crate::{
+    config::Config,
+    failure::{Code, Failure},
+    settings::{Policy, Rule, Rules},
+};
+
+/// Characters that mean something in a list of maps or in a rule.
+const RESERVED: [char; 4] = ['*', '?', ';', '='];
+
+/// A server's address, as `tcp://HOST:PORT` or `unix://PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url(pub(crate) daemon::Address);
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("'{text}' is not tcp://HOST:PORT or unix://PATH");
+        text.parse().map(Self).map_err(wrong)
+    }
+}
+
+/// Local folders whose files are those of a server; written `LOCAL=REMOTE`, `;` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Maps(pub(crate) Vec<(PathBuf, PathBuf)>);
+
+impl fmt::Display for Maps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (local, remote)) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ";" })?;
+            write!(f, "{}={}", local.display(), remote.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Maps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split(Rules::SEPARATOR).filter(|part| !part.is_empty());
+        let map = |part: &str| {
+            let (local, remote) = part
+                .split_once('=')
+                .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
+                .ok_or_else(|| format!("'{part}' is not LOCAL=REMOTE, for example 'out=/run1'"))?;
+            if local.contains(RESERVED) || remote.contains(RESERVED) {
+                return Err(format!("'{part}' has one of * ? ; = in a folder's name"));
+            }
+            Ok((PathBuf::from(local), PathBuf::from(remote)))
+        };
+        parts.map(map).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Maps {
+    /// The maps with absolute local folders, starting at `folder`, without `.` and `..`; the one
+    /// that a local folder's links lead to besides, since programs may use either name.
+    pub(crate) fn starting_at(self, folder: &Path) -> Self {
+        let mut maps = Vec::new();
+        for (local, remote) in self.0 {
+            let local = plain(&folder.join(local));
+            let real = fs::canonicalize(&local).unwrap_or_else(|_| local.clone());
+            if real != local && !real.to_string_lossy().contains(RESERVED) {
+                maps.push((real, remote.clone()));
+            }
+            maps.push((local, remote));
+        }
+        maps.dedup();
+        Self(maps)
+    }
+
+    /// Puts the rules for these folders before the others.
+    pub(crate) fn rules(&self, others: Rules) -> Rules {
+        let mut rules = Vec::new();
+        for (local, _) in &self.0 {
+            for glob in [local.display().to_string(), format!("{}/**", local.display())] {
+                rules.push(Rule { glob, policy: Policy::Remote });
+            }
+        }
+        // A run within a run has them from the outer one.
+        rules.extend(others.0.into_iter().filter(|rule| rule.policy != Policy::Remote));
+        Rules(rules)
+    }
+
+    /// Makes the local folders that are missing. They stay empty.
+    pub(crate) fn create(&self) -> Result<(), Failure> {
+        for (local, _) in &self.0 {
+            fs::create_dir_all(local).map_err(|why| {
+                let advice = "map a folder that can be made";
+                Failure::new(Code::Ours, local.display(), why, advice)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What the daemon has to know of its server; `None` without one.
+///
+/// # Errors
+///
+/// `Usage` when only a part of it is given.
+pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure> {
+    let Some(Url(address)) = config.remote.clone() else {
+        if config.maps.0.is_empty() {
+            return Ok(None);
+        }
+        return Err(incomplete("--map needs --remote URL"));
+    };
+    let key = config.key.clone().ok_or_else(|| incomplete("--remote needs --key FILE"))?;
+    if config.maps.0.is_empty() {
+        return Err(incomplete("--remote needs --map LOCAL=REMOTE"));
+    }
+    let mount = |(local, remote): &(PathBuf, PathBuf)| daemon::Mount {
+        local: local.clone(),
+        remote: remote.clone(),
+    };
+    let mounts = config.maps.0.iter().map(mount).collect();
+    Ok(Some(daemon::Remote { address, key, mounts, timeout: config.remote_timeout.0 }))
+}
+
+/// Settings that only make sense together.
+pub(crate) fn incomplete(what: &str) -> Failure {
+    Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
+}
+
+/// Without `.` and `..`, by name alone: as the client library sees paths.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_print_as_they_parse() {
+        for text in ["out=/run1", "/a/b=c;d=e"] {
+            assert_eq!(text.parse::<Maps>().expect("maps").to_string(), text);
+        }
+        for text in ["out", "=a", "a=", "a*=b", "a=b=c"] {
+            assert!(text.parse::<Maps>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn local_folders_are_absolute_and_plain() {
+        let maps: Maps = "../no-such/./out=/run".parse().expect("maps");
+        let maps = maps.starting_at(Path::new("/nowhere/here"));
+        assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run");
+    }
+
+    #[test]
+    fn mapped_folders_come_before_every_rule_and_once() {
+        let maps: Maps = "/out=/run".parse().expect("maps");
+        let others: Rules = "/**=delegate".parse().expect("rules");
+        let rules = maps.rules(others);
+        assert_eq!(rules.to_string(), "/out=remote;/out/**=remote;/**=delegate");
+        assert_eq!(maps.rules(rules.clone()), rules);
+    }
+}

@@ -1,0 +1,217 @@
+//! Calls on folders: listing them, entering them, asking where one is.
+//!
+//! A remote folder is listed and entered by way of its mirror, a real local folder; where the kernel
+//! would name the mirror, the program is told the name it knows.
+
+use core::{ffi::CStr, mem::MaybeUninit};
+
+use client::{Errno, Path};
+use libc::{AT_FDCWD, c_char, c_int, c_void, size_t};
+
+use crate::{
+    errno::{answer, set},
+    interpose::{interpose, next},
+    kernel::{Outcome, kernel},
+    paths::remote,
+    start::{client, text},
+};
+
+interpose! {
+    fn opendir(path: *const c_char) -> *mut c_void {
+        let mut space = [0; 4096];
+        match mirrored(path, &mut space) {
+            Ok(path) => next!(opendir(path => *const c_char) -> *mut c_void),
+            Err(errno) => {
+                set(errno);
+                core::ptr::null_mut()
+            }
+        }
+    }
+
+    fn scandir|scandir64(
+        path: *const c_char, list: *mut c_void, filter: *const c_void, compare: *const c_void,
+    ) -> c_int {
+        let mut space = [0; 4096];
+        match mirrored(path, &mut space) {
+            Ok(path) => next!(
+                scandir(
+                    path => *const c_char, list => *mut c_void, filter => *const c_void,
+                    compare => *const c_void,
+                ) -> c_int
+            ),
+            Err(errno) => answer(Err::<c_int, _>(errno)),
+        }
+    }
+
+    fn chdir(path: *const c_char) -> c_int {
+        let mut space = [0; 4096];
+        match mirrored(path, &mut space) {
+            Ok(path) => answer(kernel!(SYS_chdir, path)),
+            Err(errno) => answer(Err::<c_int, _>(errno)),
+        }
+    }
+
+    fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
+        let found = next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char);
+        known(found)
+    }
+
+    fn get_current_dir_name() -> *mut c_char {
+        known(next!(get_current_dir_name() -> *mut c_char))
+    }
+
+    fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+        match remote(AT_FDCWD, path) {
+            Some(_) => real_path(path, resolved),
+            None => known(next!(
+                realpath(path => *const c_char, resolved => *mut c_char) -> *mut c_char
+            )),
+        }
+    }
+
+    fn __realpath_chk(
+        path: *const c_char, resolved: *mut c_char, _room: size_t,
+    ) -> *mut c_char {
+        realpath(path, resolved)
+    }
+
+    fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+        realpath(path, core::ptr::null_mut())
+    }
+
+    fn statfs|statfs64(path: *const c_char, out: *mut libc::statfs) -> c_int {
+        match file_system(path) {
+            None => answer(kernel!(SYS_statfs, path, out)),
+            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
+            Some(Ok(words)) => {
+                out.write(plain(words));
+                0
+            }
+        }
+    }
+
+    fn statvfs|statvfs64(path: *const c_char, out: *mut libc::statvfs) -> c_int {
+        match file_system(path) {
+            None => next!(statvfs(path => *const c_char, out => *mut libc::statvfs) -> c_int),
+            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
+            Some(Ok(words)) => {
+                out.write(virtual_plain(words));
+                0
+            }
+        }
+    }
+}
+
+/// The path to give to libc or the kernel: a remote folder's mirror, or the path itself.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn mirrored(path: *const c_char, space: &mut Path) -> Outcome<*const c_char> {
+    // SAFETY: as the caller promises.
+    let name = unsafe { text(path) };
+    // SAFETY: as the caller promises.
+    match unsafe { remote(AT_FDCWD, path) } {
+        None => match client().zip(name) {
+            Some((client, name)) if client.may_lead_out(name) => {
+                Ok(client.outside(AT_FDCWD, name, space).map_or(path, CStr::as_ptr))
+            }
+            _ => Ok(path),
+        },
+        Some((client, name)) => match client.mirror(name, space) {
+            Some(mirror) => mirror.map(CStr::as_ptr),
+            None => Ok(path),
+        },
+    }
+}
+
+/// Puts the name that the program knows in the place of a mirror's.
+///
+/// # Safety
+///
+/// `path` is null or a C string that may be changed.
+unsafe fn known(path: *mut c_char) -> *mut c_char {
+    if path.is_null() {
+        return path;
+    }
+    if let Some(client) = client() {
+        // SAFETY: not null, so a C string.
+        let found = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
+        let skip = found.len() - client.known_path(found).len();
+        let len = found.len() - skip;
+        // SAFETY: the string is longer than what is skipped.
+        let start = unsafe { path.add(skip) };
+        // SAFETY: both lie in the string, the NUL included.
+        unsafe { start.copy_to(path, len) };
+    }
+    path
+}
+
+/// As `realpath(3)` of a remote name. Links on the way are the server's to follow, below its root,
+/// so the name without `.` and `..` is what there is to know here.
+///
+/// # Safety
+///
+/// `path` is a C string, `resolved` null or with room for 4096 bytes.
+unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+    let mut space = [0; 4096];
+    // SAFETY: as the caller promises.
+    let found = unsafe { remote(AT_FDCWD, path) }.ok_or(Errno::NOENT).and_then(|(client, name)| {
+        client.access(AT_FDCWD, name, 0).unwrap_or(Ok(()))?;
+        client.absolute(AT_FDCWD, name, &mut space)
+    });
+    match found {
+        Err(errno) => {
+            set(errno);
+            core::ptr::null_mut()
+        }
+        // SAFETY: a C string.
+        Ok(found) if resolved.is_null() => unsafe { libc::strdup(found.as_ptr()) },
+        Ok(found) => {
+            let bytes = found.to_bytes_with_nul();
+            // SAFETY: the caller gives room for the longest path.
+            unsafe { bytes.as_ptr().copy_to_nonoverlapping(resolved.cast(), bytes.len()) };
+            resolved
+        }
+    }
+}
+
+/// What the server says of its file system; `None` when the name is not remote.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn file_system(path: *const c_char) -> Option<Outcome<[u64; 8]>> {
+    // SAFETY: as the caller promises.
+    let (client, name) = unsafe { remote(AT_FDCWD, path) }?;
+    client.file_system(AT_FDCWD, name)
+}
+
+fn plain(
+    [block_size, blocks, free, available, files, files_free, name_len, kind]: [u64; 8],
+) -> libc::statfs {
+    // SAFETY: integers all through.
+    let mut out: libc::statfs = unsafe { MaybeUninit::zeroed().assume_init() };
+    out.f_bsize = word(block_size);
+    out.f_frsize = word(block_size);
+    (out.f_blocks, out.f_bfree, out.f_bavail) = (blocks, free, available);
+    (out.f_files, out.f_ffree) = (files, files_free);
+    (out.f_namelen, out.f_type) = (word(name_len), word(kind));
+    out
+}
+
+fn virtual_plain(
+    [block_size, blocks, free, available, files, files_free, name_len, _]: [u64; 8],
+) -> libc::statvfs {
+    // SAFETY: integers all through.
+    let mut out: libc::statvfs = unsafe { MaybeUninit::zeroed().assume_init() };
+    (out.f_bsize, out.f_frsize) = (block_size, block_size);
+    (out.f_blocks, out.f_bfree, out.f_bavail) = (blocks, free, available);
+    (out.f_files, out.f_ffree, out.f_favail) = (files, files_free, files_free);
+    out.f_namemax = name_len;
+    out
+}
+
+fn word(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,399 @@
+//! Calls on names that the kernel makes by itself for local files: attributes, links, permissions.
+//! Where a name is remote they are the server's to make.
+
+use client::{Client, Errno};
+use libc::{
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_void, gid_t, mode_t, size_t, ssize_t, timespec,
+    timeval, uid_t,
+};
+
+use crate::{
+    bits::unsigned,
+    errno::{Value, answer},
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    start::{client, text},
+};
+
+interpose! {
+    fn access(path: *const c_char, mode: c_int) -> c_int {
+        answer(access_at(AT_FDCWD, path, mode, 0))
+    }
+
+    fn eaccess|euidaccess(path: *const c_char, mode: c_int) -> c_int {
+        answer(access_at(AT_FDCWD, path, mode, libc::AT_EACCESS))
+    }
+
+    fn faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        answer(access_at(dir, path, mode, flags))
+    }
+
+    fn readlink(path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t {
+        answer(read_link_at(AT_FDCWD, path, buffer, len))
+    }
+
+    fn readlinkat(dir: c_int, path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t {
+        answer(read_link_at(dir, path, buffer, len))
+    }
+
+    fn __readlink_chk(
+        path: *const c_char, buffer: *mut c_char, len: size_t, _room: size_t,
+    ) -> ssize_t {
+        answer(read_link_at(AT_FDCWD, path, buffer, len))
+    }
+
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int {
+        answer(set_mode_at(AT_FDCWD, path, mode))
+    }
+
+    fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
+        match remote(dir, path) {
+            Some(_) if flags & AT_SYMLINK_NOFOLLOW != 0 => answer(Err::<c_int, _>(Errno::NOTSUP)),
+            _ => answer(set_mode_at(dir, path, mode)),
+        }
+    }
+
+    fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
+        answer(set_owner_at(AT_FDCWD, path, (user, group), 0))
+    }
+
+    fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
+        answer(set_owner_at(AT_FDCWD, path, (user, group), AT_SYMLINK_NOFOLLOW))
+    }
+
+    fn fchownat(
+        dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int,
+    ) -> c_int {
+        answer(set_owner_at(dir, path, (user, group), flags))
+    }
+
+    fn utimensat(
+        dir: c_int, path: *const c_char, times: *const timespec, flags: c_int,
+    ) -> c_int {
+        answer(set_times_at(dir, path, times, flags))
+    }
+
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int {
+        answer(set_times_of(path, times, 0))
+    }
+
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
+        answer(set_times_of(path, times, AT_SYMLINK_NOFOLLOW))
+    }
+
+    fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int {
+        let both = |times: &libc::utimbuf| [times.actime, times.modtime];
+        let seconds = times.as_ref().map(both);
+        let times = seconds.map(|both| both.map(|tv_sec| timespec { tv_sec, tv_nsec: 0 }));
+        let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
+        answer(set_times_at(AT_FDCWD, path, times, 0))
+    }
+
+    fn getxattr(
+        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
+    ) -> ssize_t {
+        answer(unless_remote(path, || kernel!(SYS_getxattr, path, name, value, len)))
+    }
+
+    fn lgetxattr(
+        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
+    ) -> ssize_t {
+        answer(unless_remote(path, || kernel!(SYS_lgetxattr, path, name, value, len)))
+    }
+
+    fn listxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
+        answer(unless_remote(path, || kernel!(SYS_listxattr, path, list, len)))
+    }
+
+    fn llistxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
+        answer(unless_remote(path, || kernel!(SYS_llistxattr, path, list, len)))
+    }
+
+    fn setxattr(
+        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
+    ) -> c_int {
+        answer(unless_remote(path, || kernel!(SYS_setxattr, path, name, value, len, flags)))
+    }
+
+    fn lsetxattr(
+        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
+    ) -> c_int {
+        answer(unless_remote(path, || kernel!(SYS_lsetxattr, path, name, value, len, flags)))
+    }
+
+    fn mknod(path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
+        answer(unless_remote(path, || kernel!(SYS_mknodat, AT_FDCWD, path, mode, device)))
+    }
+
+    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
+        let mode = mode | libc::S_IFIFO;
+        answer(unless_remote(path, || kernel!(SYS_mknodat, AT_FDCWD, path, mode, 0_u64)))
+    }
+}
+
+/// The client, when the name is remote.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+pub(crate) unsafe fn remote<'a>(
+    dir: c_int,
+    path: *const c_char,
+) -> Option<(&'static Client, &'a core::ffi::CStr)> {
+    let client = client()?;
+    // SAFETY: as the caller promises.
+    let path = unsafe { text(path) }?;
+    client.is_remote(dir, path).then_some((client, path))
+}
+
+/// Gives `call` the name as it has to be told to the client and the kernel: one that leads out of a
+/// remote folder by `..` would else start at the folder's mirror.
+///
+/// # Safety
+///
+/// `path` is null or a C string; so is what `call` gets.
+pub(crate) unsafe fn resolved<T>(
+    dir: c_int,
+    path: *const c_char,
+    call: impl FnOnce(*const c_char) -> T,
+) -> T {
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if client.may_lead_out(name) {
+            let mut space = [0; 4096];
+            if let Some(outside) = client.outside(dir, name, &mut space) {
+                return call(outside.as_ptr());
+            }
+        }
+    }
+    call(path)
+}
+
+/// Servers keep no extended attributes and no special files.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn unless_remote(path: *const c_char, ask: impl FnOnce() -> Outcome) -> Outcome {
+    // SAFETY: as the caller promises.
+    match unsafe { remote(AT_FDCWD, path) } {
+        Some(_) => Err(Errno::NOTSUP),
+        None => ask(),
+    }
+}
+
+/// As `faccessat(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { access_at_named(dir, path, mode, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`access_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn access_at_named(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if let Some(done) = client.access(dir, name, unsigned(mode)) {
+            return done.map(|()| 0);
+        }
+    }
+    match flags {
+        // SAFETY: the program's own call.
+        0 => unsafe { kernel!(SYS_faccessat, dir, path, mode) },
+        // SAFETY: the program's own call.
+        _ => unsafe { kernel!(SYS_faccessat2, dir, path, mode, flags) },
+    }
+}
+
+/// As `readlinkat(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string; there is room for `len` bytes at `buffer`.
+unsafe fn read_link_at(
+    dir: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    len: size_t,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { read_link_at_named(dir, path, buffer, len) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`read_link_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn read_link_at_named(
+    dir: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    len: size_t,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let Some((client, name)) = unsafe { remote(dir, path) } {
+        let mut link = [0; 4096];
+        if let Some(found) = client.read_link(dir, name, &mut link) {
+            let found = found?.min(len);
+            // SAFETY: the program gives room for so many bytes.
+            unsafe { link.as_ptr().copy_to_nonoverlapping(buffer.cast(), found) };
+            return Ok(found.value());
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
+}
+
+/// As `fchmodat(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_mode_at_named(dir, path, mode) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_mode_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_mode_at_named(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        if let Some(done) = client.set_mode(dir, name, mode) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_fchmodat, dir, path, mode) }
+}
+
+/// As `fchownat(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn set_owner_at(
+    dir: c_int,
+    path: *const c_char,
+    ids: (uid_t, gid_t),
+    flags: c_int,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_owner_at_named(dir, path, ids, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_owner_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_owner_at_named(
+    dir: c_int,
+    path: *const c_char,
+    ids: (uid_t, gid_t),
+    flags: c_int,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+        if let Some(done) = client.set_owner(dir, name, ids, follow) {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
+}
+
+/// As `utimensat(2)`; a null path means the open file `dir`.
+///
+/// # Safety
+///
+/// `path` is null or a C string, `times` null or two times.
+pub(crate) unsafe fn set_times_at(
+    dir: c_int,
+    path: *const c_char,
+    times: *const timespec,
+    flags: c_int,
+) -> Outcome {
+    // SAFETY: as the caller promises; every path is a C string.
+    let call = |path| unsafe { set_times_at_named(dir, path, times, flags) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }
+}
+
+/// As [`set_times_at`], for a name that is told as it is.
+///
+/// # Safety
+///
+/// The same.
+unsafe fn set_times_at_named(
+    dir: c_int,
+    path: *const c_char,
+    times: *const timespec,
+    flags: c_int,
+) -> Outcome {
+    if let Some(client) = client() {
+        // SAFETY: as the caller promises.
+        let words = unsafe { words(times) };
+        // SAFETY: as the caller promises.
+        let done = match unsafe { text(path) } {
+            None => client.set_times_of(dir, words),
+            Some(name) => client.set_times(dir, name, words, flags & AT_SYMLINK_NOFOLLOW == 0),
+        };
+        if let Some(done) = done {
+            return done.map(|()| 0);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
+}
+
+/// As `utimes(2)`.
+///
+/// # Safety
+///
+/// `path` is null or a C string, `times` null or two times.
+unsafe fn set_times_of(path: *const c_char, times: *const timeval, flags: c_int) -> Outcome {
+    if times.is_null() {
+        // SAFETY: as the caller promises.
+        return unsafe { set_times_at(AT_FDCWD, path, core::ptr::null(), flags) };
+    }
+    // SAFETY: as the caller promises.
+    let times = unsafe { times.cast::<[timeval; 2]>().read() };
+    let times = times.map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
+    // SAFETY: as the caller promises; there are two times.
+    unsafe { set_times_at(AT_FDCWD, path, times.as_ptr(), flags) }
+}
+
+/// Two times as the client takes them; null means now.
+///
+/// # Safety
+///
+/// `times` is null or points to two times.
+pub(crate) unsafe fn words(times: *const timespec) -> [i64; 4] {
+    if times.is_null() {
+        return [0, libc::UTIME_NOW, 0, libc::UTIME_NOW];
+    }
+    // SAFETY: as the caller promises.
+    let [accessed, modified] = unsafe { times.cast::<[timespec; 2]>().read() };
+    [accessed.tv_sec, accessed.tv_nsec, modified.tv_sec, modified.tv_nsec]
+}

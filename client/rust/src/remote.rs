@@ -1,0 +1,476 @@
+//! Policy `remote`: files that are elsewhere. As `delegate`, but nothing here may be left to the
+//! kernel, which has no such file.
+//!
+//! A remote open file has an unlinked, sealed memory file for a placeholder. A remote folder is
+//! opened as its *mirror*, a local folder that the daemon gives the same names: a real descriptor,
+//! for `readdir`, `fchdir`, and `openat`. A path that leads into a mirror means the remote one, so
+//! a current folder or an open folder serves every name below it, in child processes too.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fd::{IntoRawFd, OwnedFd, RawFd},
+    fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
+    io::{self, Errno, FdFlags},
+};
+use shm::copy::{copy_in, copy_out};
+use wire::{Counter, Request};
+
+use crate::{
+    client::{Client, Status},
+    connection::Lane,
+    delegate::{STATUS_LEN, current_umask, decode_status},
+    file::{self, FileEntry, Link, OpenFile},
+    process::Process,
+    rules::{AbsolutePath, MIRROR, Policy, link_of, policy_of},
+    table::Entry,
+};
+
+const PATH_MAX: usize = 4096;
+/// Words that describe a file system.
+const FILE_SYSTEM_WORDS: usize = 8;
+
+/// A path for the kernel, with its NUL.
+pub type Path = [u8; PATH_MAX];
+
+impl Process {
+    /// The absolute form of a path that is remote.
+    pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        let config = self.active().filter(|config| config.has_remote())?;
+        if policy_of(config, self.host, dir, path) != Policy::Remote {
+            return None;
+        }
+        AbsolutePath::new(config, self.host, dir, path)
+    }
+
+    /// Opens a remote file or folder.
+    pub(crate) fn open_remote(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        flags: OFlags,
+        mode: Mode,
+    ) -> io::Result<RawFd> {
+        let path = self.remote_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
+        if flags.contains(OFlags::TMPFILE) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if flags.contains(OFlags::DIRECTORY) {
+            return self.open_folder(&path, flags);
+        }
+        if flags.contains(OFlags::PATH) {
+            return self.open_folder(&path, flags).map_err(|_| Errno::NOTSUP);
+        }
+        let connection = self.connection().ok_or(Errno::IO)?;
+        let slot = connection.slots.lock().ok().and_then(|mut slots| slots.take());
+        let slot = slot.ok_or(Errno::MFILE)?;
+        let opened = self.open_file(slot, &path, flags - OFlags::DIRECT, mode);
+        if opened.is_err() {
+            if let Ok(mut slots) = connection.slots.lock() {
+                slots.give(slot);
+            }
+        }
+        match opened {
+            // Not a regular file: a folder can be opened to be read.
+            Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
+                self.open_folder(&path, flags).map_err(|_| Errno::NOTSUP)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_file(
+        &'static self,
+        slot: u32,
+        path: &AbsolutePath,
+        flags: OFlags,
+        mode: Mode,
+    ) -> io::Result<RawFd> {
+        let connection = self.connection().ok_or(Errno::IO)?;
+        let shared = connection.session.shared().file(slot as usize).ok_or(Errno::MFILE)?;
+        shared.reset();
+        let mode = mode.difference(current_umask()).bits();
+        let mut lane = connection.lane().map_err(|_| Errno::IO)?;
+        let path_len = put(&lane, path.bytes(), &[])?;
+        let request = Request::Open { file: slot, flags: flags.bits(), mode, path_len };
+        lane.call(request).map_err(|_| Errno::IO)??;
+        let status = status_in(&lane);
+        drop(lane);
+        let added = placeholder(flags).and_then(|fd| {
+            let mut file = file::fresh(status.device, status.inode, flags);
+            let link = Link { connection, slot, shared, is_counted: false };
+            (file.placeholder, file.is_remote, file.link) = (true, true, Some(link));
+            let id = self.files.add(file).ok_or(Errno::MFILE)?;
+            Ok((fd.into_raw_fd(), id))
+        });
+        let (fd, id) = match added {
+            Ok(added) => added,
+            Err(errno) => {
+                let closed = connection.call(Request::Close { file: slot });
+                return Err(if closed.is_ok() { errno } else { Errno::IO });
+            }
+        };
+        if let Some(entry) = self.files.get(id) {
+            entry.position.store(0, core::sync::atomic::Ordering::Relaxed);
+            entry.is_staged.store(true, core::sync::atomic::Ordering::Release);
+        }
+        self.table.set(fd, Entry::File(id));
+        self.count(Counter::Files, 1);
+        Ok(fd)
+    }
+
+    /// Opens the mirror of a remote folder.
+    fn open_folder(&'static self, path: &AbsolutePath, flags: OFlags) -> io::Result<RawFd> {
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
+            return Err(Errno::ISDIR);
+        }
+        let mut mirror = [0; PATH_MAX];
+        let mirror = self.mirror(path, &mut mirror)?;
+        let fd = fs::openat(CWD, mirror, flags - OFlags::NOFOLLOW, Mode::empty())?.into_raw_fd();
+        self.table.take(fd);
+        self.table.set(fd, Entry::Foreign);
+        Ok(fd)
+    }
+
+    /// Has the daemon make the mirror of a remote folder, and returns its path.
+    fn mirror<'a>(
+        &'static self,
+        path: &AbsolutePath,
+        mirror: &'a mut Path,
+    ) -> io::Result<&'a CStr> {
+        let mut lane = self.remote_lane()?;
+        let path_len = put(&lane, path.bytes(), &[])?;
+        let len = lane.call(Request::Mirror { path_len }).map_err(|_| Errno::IO)??;
+        let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
+        let room = mirror.get_mut(..len).filter(|_| len < PATH_MAX).ok_or(Errno::NAMETOOLONG)?;
+        copy_out(room, lane.buffer());
+        CStr::from_bytes_until_nul(mirror).map_err(|_| Errno::INVAL)
+    }
+
+    fn remote_lane(&'static self) -> io::Result<Lane<'static>> {
+        self.connection().ok_or(Errno::IO)?.lane().map_err(|_| Errno::IO)
+    }
+
+    /// Sends a request about a remote path, with `extra` bytes behind it; the answer's bytes are in
+    /// the lane.
+    fn about_remote(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<(u64, Lane<'static>)>> {
+        let path = self.remote_path(dir, path)?;
+        Some(self.remote_lane().and_then(|mut lane| {
+            let path_len = put(&lane, path.bytes(), extra)?;
+            let value = lane.call(request(path_len)).map_err(|_| Errno::IO)??;
+            Ok((value, lane))
+        }))
+    }
+
+    /// Sends a request about a remote open file.
+    fn about_remote_file(
+        &'static self,
+        fd: RawFd,
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<()>> {
+        let (_, file) = self.locked_fd(fd)?;
+        let slot = file.link.filter(|_| file.is_remote)?.slot;
+        drop(file);
+        Some(self.remote_lane().and_then(|mut lane| {
+            put(&lane, &[], extra)?;
+            lane.call(request(slot)).map_err(|_| Errno::IO)?.map(drop)
+        }))
+    }
+
+    /// Before a fork: whether an open file can stay as it is. The parent goes on with it; a child
+    /// that does more than execute another program finds that it cannot use it.
+    pub(crate) fn stays_over_fork(&self, fd: RawFd, file: &OpenFile) -> bool {
+        let flags = io::fcntl_getfd(self.borrow(fd));
+        file.is_remote && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+    }
+
+    /// A descriptor that stands for a remote file: see [`Request::Materialize`].
+    pub(crate) fn stand_in(
+        &'static self,
+        entry: &FileEntry,
+        link: Link,
+        is_copy: bool,
+    ) -> io::Result<OwnedFd> {
+        let at = entry.position.load(core::sync::atomic::Ordering::Relaxed);
+        link.connection.materialize(link.slot, at, is_copy).map_err(|_| Errno::IO)?
+    }
+}
+
+/// Calls on remote files and folders; `None`: it is not remote, the caller asks the kernel.
+impl Client {
+    /// As `readlinkat(2)`.
+    pub fn read_link(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        text: &mut [u8],
+    ) -> Option<io::Result<usize>> {
+        let answer =
+            self.0.about_remote(dir, path, &[], |path_len| Request::ReadLink { path_len })?;
+        Some(answer.map(|(len, lane)| {
+            let len = usize::try_from(len).unwrap_or(usize::MAX).min(text.len());
+            copy_out(text.get_mut(..len).unwrap_or_default(), lane.buffer())
+        }))
+    }
+
+    /// As `faccessat(2)`.
+    pub fn access(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
+        let request = |path_len| Request::Access { path_len, mode };
+        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+    }
+
+    /// As `fchmodat(2)` without flags.
+    pub fn set_mode(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
+        let request = |path_len| Request::SetMode { file: 0, path_len, mode };
+        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+    }
+
+    /// As `fchownat(2)`; 2^32-1 leaves an id as it is.
+    pub fn set_owner(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        (user, group): (u32, u32),
+        follow: bool,
+    ) -> Option<io::Result<()>> {
+        let request = |path_len| Request::SetOwner { file: 0, path_len, user, group, follow };
+        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+    }
+
+    /// As `utimensat(2)`: seconds and nanoseconds of access, then of modification.
+    pub fn set_times(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        times: [i64; 4],
+        follow: bool,
+    ) -> Option<io::Result<()>> {
+        let request = |path_len| Request::SetTimes { file: 0, path_len, follow };
+        let times = times.map(i64::to_le_bytes);
+        Some(self.0.about_remote(dir, path, times.as_flattened(), request)?.map(drop))
+    }
+
+    /// As `fchmod(2)`.
+    pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
+        let request = |file| Request::SetMode { file, path_len: 0, mode };
+        let done = self.0.about_remote_file(fd, &[], request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            self.set_mode(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?, mode)
+        })
+    }
+
+    /// As `fchown(2)`.
+    pub fn set_owner_of(
+        &'static self,
+        fd: RawFd,
+        (user, group): (u32, u32),
+    ) -> Option<io::Result<()>> {
+        let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
+        let done = self.0.about_remote_file(fd, &[], request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            let path = self.0.path_of_mirror(fd, &mut path)?;
+            self.set_owner(CURRENT_FOLDER, path, (user, group), true)
+        })
+    }
+
+    /// As `futimens(2)`.
+    pub fn set_times_of(&'static self, fd: RawFd, times: [i64; 4]) -> Option<io::Result<()>> {
+        let bytes = times.map(i64::to_le_bytes);
+        let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
+        let done = self.0.about_remote_file(fd, bytes.as_flattened(), request);
+        done.or_else(|| {
+            let mut path = [0; PATH_MAX];
+            let path = self.0.path_of_mirror(fd, &mut path)?;
+            self.set_times(CURRENT_FOLDER, path, times, true)
+        })
+    }
+
+    /// As `statfs(2)`: block size, blocks, free blocks, blocks free to anybody, inodes, free
+    /// inodes, longest name, type.
+    pub fn file_system(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+        let request = |path_len| Request::FileSystem { path_len };
+        Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| {
+            let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
+            copy_out(&mut bytes, lane.buffer());
+            let mut words = bytes.chunks_exact(size_of::<u64>());
+            core::array::from_fn(|_| {
+                let word = words.next().and_then(<[u8]>::first_chunk);
+                word.map_or(0, |word| u64::from_le_bytes(*word))
+            })
+        }))
+    }
+
+    /// A local folder with the names of a remote one, for calls that take names only: its path.
+    pub fn mirror<'a>(
+        &'static self,
+        path: &CStr,
+        mirror: &'a mut Path,
+    ) -> Option<io::Result<&'a CStr>> {
+        let path = self.0.remote_path(CURRENT_FOLDER, path)?;
+        Some(self.0.mirror(&path, mirror))
+    }
+
+    /// The path that the program knows for what the kernel calls `path`: that of a remote folder
+    /// for its mirror's.
+    #[must_use]
+    pub fn known_path<'a>(&'static self, path: &'a [u8]) -> &'a [u8] {
+        let folder = self.0.active().map_or(&[][..], |config| config.folder());
+        without_mirror(folder, path)
+    }
+
+    /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel would
+    /// start at the mirror. `None`: the path as it is.
+    pub fn outside<'a>(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        space: &'a mut Path,
+    ) -> Option<&'a CStr> {
+        let absolute = self.0.absolute(dir, path)?;
+        if !absolute.is_mirrored() || self.is_remote(dir, path) {
+            return None;
+        }
+        terminated(&absolute, space).ok()
+    }
+
+    /// Whether [`outside`](Self::outside) has to be asked.
+    #[must_use]
+    pub fn may_lead_out(&'static self, path: &CStr) -> bool {
+        let path = path.to_bytes();
+        self.0.active().is_some_and(|config| config.has_remote())
+            && !path.starts_with(b"/")
+            && path.split(|byte| *byte == b'/').any(|part| part == b"..")
+    }
+
+    /// A remote path in full, without `.` and `..`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: it is not remote. `ENAMETOOLONG`.
+    pub fn absolute<'a>(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        space: &'a mut Path,
+    ) -> io::Result<&'a CStr> {
+        terminated(&self.0.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
+    }
+
+    /// Whether a path is remote.
+    #[must_use]
+    pub fn is_remote(&'static self, dir: RawFd, path: &CStr) -> bool {
+        self.0.remote_path(dir, path).is_some()
+    }
+
+    /// Whether an open file is remote.
+    #[must_use]
+    pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
+        self.0.active().is_some_and(|config| config.has_remote())
+            && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
+    }
+
+    /// As `fstat(2)` of an open folder that is a mirror.
+    pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        let mut path = [0; PATH_MAX];
+        let path = self.0.path_of_mirror(fd, &mut path)?;
+        self.stat_path(CURRENT_FOLDER, path, true)
+    }
+
+    /// A descriptor to map a remote file with: a copy of what is in it now.
+    pub fn copy_to_map(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
+        let (entry, file) = self.0.locked_fd(fd)?;
+        let link = file.link.filter(|_| file.is_remote)?;
+        drop(file);
+        self.0.drain(fd);
+        Some(self.0.stand_in(entry, link, true))
+    }
+}
+
+impl Process {
+    /// The remote path of a descriptor that is a mirror.
+    fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
+        let config = self.active().filter(|config| config.has_remote())?;
+        let mut name = [0; 32];
+        let link = link_of(fd, &mut name)?;
+        let mirrored = fs::readlinkat_raw(CWD, link, &mut space[..]).ok()?;
+        let known = without_mirror(config.folder(), space.get(..mirrored)?).len();
+        if known == mirrored {
+            return None;
+        }
+        space.copy_within(mirrored - known..mirrored, 0);
+        *space.get_mut(known)? = 0;
+        CStr::from_bytes_until_nul(space).ok()
+    }
+}
+
+/// `path` without the folder of mirrors before it.
+pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
+    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
+    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
+}
+
+/// What the program's number refers to: nothing that can be read or written.
+fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
+    let memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
+    let mut name = [0; 32];
+    let link = link_of(rustix::fd::AsRawFd::as_raw_fd(&memory), &mut name).ok_or(Errno::BADF)?;
+    let flags = OFlags::PATH | flags.intersection(OFlags::CLOEXEC);
+    fs::openat(CWD, link, flags, Mode::empty())
+}
+
+/// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.
+fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
+    let (head, rest) = lane.buffer().split_at_checked(path.len()).ok_or(Errno::NAMETOOLONG)?;
+    copy_in(head, path);
+    copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);
+    u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
+}
+
+/// A path as a C string in `space`.
+fn terminated<'a>(path: &AbsolutePath, space: &'a mut Path) -> io::Result<&'a CStr> {
+    let bytes = path.bytes();
+    space.get_mut(..bytes.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(bytes);
+    *space.get_mut(bytes.len()).ok_or(Errno::NAMETOOLONG)? = 0;
+    CStr::from_bytes_until_nul(space).map_err(|_| Errno::INVAL)
+}
+
+fn status_in(lane: &Lane<'_>) -> Status {
+    let mut bytes = [0; STATUS_LEN];
+    copy_out(&mut bytes, lane.buffer());
+    decode_status(&bytes)
+}
+
+const CURRENT_FOLDER: RawFd = -100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_are_known_by_their_remote_names() {
+        let folder = b"/tmp/kakehi-0/7";
+        for (path, known) in [
+            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
+            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
+            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
+            ("/data", "/data"),
+        ] {
+            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
+        }
+        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
+    }
+}

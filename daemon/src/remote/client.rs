@@ -1,0 +1,497 @@
+//! A daemon's way to its server: requests that are sent, and sent again until they are answered.
+//!
+//! A request is kept until its reply has come. When the connection breaks, another one is made, with
+//! growing pauses, and everything unanswered is sent again in the order it was first sent. A request
+//! that must not happen twice names a record, in which the server finds that it has happened. When
+//! there has been no connection for the timeout, every request fails with `EIO`, for good: what was
+//! sent last may or may not have happened.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::{Class, Credits, Handle, Instant, Notify};
+use rustix::{fs::OFlags, io::Errno};
+use wire::{Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
+
+use super::{
+    channel::{Inbox, Outbox, Receive, Transmit},
+    handshake::{fails_at, first, greet, is_refusal},
+    key::{Key, random},
+    ledger::RECORDS,
+    server::{BUFFERS, REQUESTS},
+};
+use crate::{names::Status, verdict::verdict};
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// One attempt to connect and greet.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// Between two questions whether the server is there.
+const BEAT: Duration = Duration::from_secs(1);
+/// Beats without a byte from the server, after which the connection is given up.
+const SILENT_BEATS_MAX: u32 = 5;
+/// Bytes of requests that may wait for the stream before more are encoded.
+const UNSENT_LEN_MAX: usize = 256 << 10;
+
+/// Where connections come from, as an input.
+pub(crate) trait Network: 'static {
+    type Receiver: Receive;
+    type Sender: Transmit;
+
+    /// Connects to the server.
+    async fn connect(&self) -> io::Result<(Self::Receiver, Self::Sender)>;
+}
+
+/// A daemon's session at its server.
+pub(crate) struct Client<N> {
+    handle: Handle,
+    network: N,
+    key: Key,
+    session: [u8; SESSION_LEN],
+    timeout: Duration,
+    requests: Credits,
+    buffers: Credits,
+    records: Credits,
+    state: RefCell<State>,
+    /// A server was started anew, and does not have all the files yet.
+    must_reopen: Cell<bool>,
+    /// Signalled when something is to be sent, and when the state of the connection has changed.
+    news: Notify,
+    /// Signalled when a request was answered or the session has ended.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    pending: BTreeMap<u64, Rc<Pending>>,
+    /// Of these, those that this connection has not sent.
+    unsent: VecDeque<u64>,
+    next_id: u64,
+    free_records: BTreeSet<u32>,
+    files: HashMap<u32, Opened>,
+    next_handle: u32,
+    is_connected: bool,
+    /// The session is to end, and has.
+    is_leaving: bool,
+    has_left: bool,
+    /// Why everything fails from now on.
+    dead: Option<String>,
+}
+
+/// A request that is not answered.
+struct Pending {
+    request: Request,
+    record: Option<u32>,
+    payload: Vec<u8>,
+    reply: RefCell<Option<(u64, Vec<u8>)>>,
+    answered: Notify,
+}
+
+/// A file that the server has open for this session, so that it can be opened again.
+struct Opened {
+    path: Vec<u8>,
+    flags: u32,
+    identity: (u64, u64),
+    /// It could not be opened again, or is another file by now.
+    is_stale: bool,
+}
+
+impl<N: Network> Client<N> {
+    /// A client without a connection; [`run`](Self::run) makes them.
+    ///
+    /// # Errors
+    ///
+    /// The machine has no random numbers.
+    pub(crate) fn new(
+        handle: Handle,
+        network: N,
+        key: Key,
+        timeout: Duration,
+    ) -> io::Result<Rc<Self>> {
+        let state = State {
+            free_records: (0..RECORDS).collect(),
+            next_id: 1,
+            next_handle: 1,
+            ..State::default()
+        };
+        Ok(Rc::new(Self {
+            handle,
+            network,
+            key,
+            session: random()?,
+            timeout,
+            requests: Credits::new(u64::from(REQUESTS)),
+            buffers: Credits::new(u64::from(BUFFERS)),
+            records: Credits::new(u64::from(RECORDS)),
+            state: RefCell::new(state),
+            must_reopen: Cell::new(false),
+            news: Notify::new(),
+            idle: Notify::new(),
+        }))
+    }
+
+    /// Waits until there is a connection.
+    ///
+    /// # Errors
+    ///
+    /// Why there will be none.
+    pub(crate) async fn connected(&self) -> io::Result<()> {
+        let is_decided = || {
+            let state = self.state.borrow();
+            state.is_connected || state.dead.is_some()
+        };
+        self.news.until(is_decided).await;
+        match &self.state.borrow().dead {
+            Some(why) => Err(io::Error::other(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a request and waits for its reply: its value and its payload.
+    ///
+    /// # Errors
+    ///
+    /// What the server says; `EIO` when it could not be reached for the timeout.
+    pub(crate) async fn call(
+        &self,
+        request: Request,
+        payload: Vec<u8>,
+        is_once: bool,
+    ) -> io::Result<(u64, Vec<u8>)> {
+        let _record = if is_once { Some(self.records.take(1).await) } else { None };
+        let _request = self.requests.take(1).await;
+        let moved = match request {
+            Request::Read { len, .. } => len as usize,
+            _ => payload.len(),
+        };
+        let _buffer = if moved > INLINE_LEN_MAX { Some(self.buffers.take(1).await) } else { None };
+        let (id, pending) = self.post(request, payload, is_once)?;
+        let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
+        pending.answered.until(is_over).await;
+        let mut state = self.state.borrow_mut();
+        state.pending.remove(&id);
+        state.free_records.extend(pending.record);
+        self.idle.notify_all();
+        let (value, payload) = pending.reply.take().ok_or(Errno::IO)?;
+        Ok((verdict(value)?, payload))
+    }
+
+    fn post(
+        &self,
+        request: Request,
+        payload: Vec<u8>,
+        is_once: bool,
+    ) -> io::Result<(u64, Rc<Pending>)> {
+        let mut state = self.state.borrow_mut();
+        if state.dead.is_some() {
+            return Err(Errno::IO.into());
+        }
+        // There is one for every credit.
+        let record = if is_once { state.free_records.pop_first() } else { None };
+        let (reply, answered) = (RefCell::default(), Notify::new());
+        let pending = Rc::new(Pending { request, record, payload, reply, answered });
+        let id = state.next_id;
+        state.next_id += 1;
+        state.pending.insert(id, Rc::clone(&pending));
+        state.unsent.push_back(id);
+        drop(state);
+        self.news.notify_all();
+        Ok((id, pending))
+    }
+
+    /// Waits until everything is answered, and ends the session.
+    pub(crate) async fn leave(&self) {
+        let is_quiet = || {
+            let state = self.state.borrow();
+            state.pending.is_empty() || state.dead.is_some()
+        };
+        self.idle.until(is_quiet).await;
+        self.state.borrow_mut().is_leaving = true;
+        self.news.notify_all();
+        let is_gone = || {
+            let state = self.state.borrow();
+            state.has_left || state.dead.is_some() || !state.is_connected
+        };
+        self.idle.until(is_gone).await;
+    }
+
+    // ---- open files
+
+    /// A handle that no file has.
+    pub(crate) fn new_handle(&self) -> u32 {
+        let mut state = self.state.borrow_mut();
+        loop {
+            let handle = state.next_handle;
+            state.next_handle = handle.wrapping_add(1);
+            if !state.files.contains_key(&handle) {
+                return handle;
+            }
+        }
+    }
+
+    /// Whether the server could not open the file again.
+    pub(crate) fn is_stale(&self, handle: u32) -> bool {
+        self.state.borrow().files.get(&handle).is_some_and(|opened| opened.is_stale)
+    }
+
+    /// Closes a file, without waiting for that.
+    pub(crate) fn close(self: &Rc<Self>, handle: u32) {
+        let client = Rc::clone(self);
+        self.handle.spawn(Class::Latency, async move {
+            let closed = client.call(Request::Close { file: handle }, Vec::new(), false).await;
+            client.state.borrow_mut().files.remove(&handle);
+            if let Err(error) = closed {
+                tracing::debug!("a remote file could not be closed: {error}");
+            }
+        });
+    }
+
+    // ---- the connection
+
+    /// Keeps a connection until the client is given up, or has said goodbye.
+    pub(crate) async fn run(self: Rc<Self>) {
+        let broken_at = Cell::new(self.handle.now());
+        let mut pause = PAUSE_MIN;
+        loop {
+            let error = match self.attempt(&broken_at).await {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            let (was_connected, is_leaving) = {
+                let state = self.state.borrow();
+                (state.is_connected, state.is_leaving)
+            };
+            if is_leaving {
+                self.state.borrow_mut().has_left = true;
+                return self.idle.notify_all();
+            }
+            if was_connected {
+                tracing::warn!("the connection to the server broke: {error}");
+                self.state.borrow_mut().is_connected = false;
+                broken_at.set(self.handle.now());
+                pause = PAUSE_MIN;
+            }
+            if is_refusal(&error) || self.handle.now() >= broken_at.get() + self.timeout {
+                return self.die(&error);
+            }
+            self.handle.sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    /// Connects and serves until the connection breaks.
+    async fn attempt(&self, broken_at: &Cell<Instant>) -> io::Result<()> {
+        let end = (broken_at.get() + self.timeout).min(self.handle.now() + ATTEMPT_MAX);
+        let (receiver, mut sender) =
+            first(self.network.connect(), fails_at(&self.handle, end)).await?;
+        let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+        let serve = async {
+            let greeted = async {
+                let welcome = greet(&self.key, self.session, &mut inbox, &outbox).await?;
+                if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
+                    let why = "the server grants less than this version needs";
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
+                self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
+                if self.must_reopen.get() {
+                    self.reopen(&mut inbox, &outbox).await?;
+                    self.must_reopen.set(false);
+                }
+                Ok(())
+            };
+            first(greeted, fails_at(&self.handle, end)).await?;
+            self.begin();
+            let heard = Cell::new(true);
+            let read = self.read(&mut inbox, &heard);
+            first(read, first(self.write(&outbox), self.beat(&outbox, &heard))).await
+        };
+        first(serve, outbox.pump(&mut sender)).await
+    }
+
+    /// A connection is there: everything unanswered is to be sent.
+    fn begin(&self) {
+        let mut state = self.state.borrow_mut();
+        let is_unanswered =
+            |(id, pending): (&u64, &Rc<Pending>)| pending.reply.borrow().is_none().then_some(*id);
+        state.unsent = state.pending.iter().filter_map(is_unanswered).collect();
+        state.is_connected = true;
+        drop(state);
+        self.news.notify_all();
+    }
+
+    /// Sends what is unsent, and a goodbye when nothing is and the session is to end.
+    async fn write(&self, outbox: &Outbox) -> io::Result<()> {
+        loop {
+            let is_due = || {
+                let state = self.state.borrow();
+                state.is_leaving || !state.unsent.is_empty()
+            };
+            self.news.until(is_due).await;
+            outbox.shrink(UNSENT_LEN_MAX).await;
+            if !self.send_next(outbox) {
+                outbox.push(Frame::Goodbye);
+                // The server closes the connection.
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn send_next(&self, outbox: &Outbox) -> bool {
+        let mut state = self.state.borrow_mut();
+        let Some(id) = state.unsent.pop_front() else { return false };
+        if let Some(pending) = state.pending.get(&id) {
+            let Pending { request, record, payload, .. } = &**pending;
+            let (request, record) = (*request, *record);
+            outbox.push(Frame::Request { id, record, request, payload });
+        }
+        true
+    }
+
+    async fn read<R: Receive>(&self, inbox: &mut Inbox<R>, heard: &Cell<bool>) -> io::Result<()> {
+        loop {
+            let len = inbox.fill().await?;
+            heard.set(true);
+            match inbox.frame() {
+                Some(Frame::Reply { id, value, payload }) => self.answered(id, value, payload),
+                Some(Frame::Pong) => {}
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+            inbox.consume(len);
+        }
+    }
+
+    /// Takes a reply. One that nobody waits for was answered on an earlier connection.
+    fn answered(&self, id: u64, value: u64, payload: &[u8]) {
+        let mut state = self.state.borrow_mut();
+        let pending = state.pending.get(&id).cloned();
+        if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
+            state.note(&pending, value, payload);
+            drop(state);
+            pending.reply.replace(Some((value, payload.to_owned())));
+            pending.answered.notify_all();
+        }
+    }
+
+    /// Asks every now and then whether the server is there, and gives up when it is silent.
+    async fn beat(&self, outbox: &Outbox, heard: &Cell<bool>) -> io::Result<()> {
+        let mut silent = 0;
+        loop {
+            self.handle.sleep(BEAT).await;
+            silent = if heard.take() { 0 } else { silent + 1 };
+            if silent >= SILENT_BEATS_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            // A stream that takes nothing is asked already.
+            outbox.ping();
+        }
+    }
+
+    /// Has a server that was started anew open the files of the session.
+    async fn reopen<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+        let mut handles: Vec<u32> = self.state.borrow().files.keys().copied().collect();
+        handles.sort_unstable();
+        for handle in handles {
+            let (flags, identity) = match self.state.borrow().files.get(&handle) {
+                Some(opened) if !opened.is_stale => (opened.flags & !once.bits(), opened.identity),
+                _ => continue,
+            };
+            let mut is_found = false;
+            for path in self.names_of(handle) {
+                let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
+                let open = Request::Open { file: handle, flags, mode: 0, path_len };
+                let found = ask(inbox, outbox, open, &path).await?;
+                is_found = found.is_some_and(|status| status.identity() == identity);
+                if is_found {
+                    break;
+                }
+                ask(inbox, outbox, Request::Close { file: handle }, &[]).await?;
+            }
+            let mut state = self.state.borrow_mut();
+            if let Some(opened) = state.files.get_mut(&handle).filter(|_| !is_found) {
+                tracing::warn!("a remote file is gone: {}", opened.path.escape_ascii());
+                opened.is_stale = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an open file may be: under its name, or under what a rename has made of it whose
+    /// answer was lost.
+    fn names_of(&self, handle: u32) -> Vec<Vec<u8>> {
+        let state = self.state.borrow();
+        let Some(opened) = state.files.get(&handle) else { return Vec::new() };
+        let mut names = vec![opened.path.clone()];
+        for pending in state.pending.values() {
+            let Request::Rename { paths, .. } = pending.request else { continue };
+            let both = pending.payload.split_at_checked(paths.from_len as usize);
+            let renamed =
+                both.zip(names.last()).and_then(|((from, to), name)| moved(name, from, to));
+            names.extend(renamed);
+        }
+        names
+    }
+
+    /// Everything fails from now on.
+    fn die(&self, error: &io::Error) {
+        tracing::error!("the server is given up: {error}; remote files fail with EIO from now on");
+        let mut state = self.state.borrow_mut();
+        state.dead = Some(error.to_string());
+        let pending: Vec<_> = state.pending.values().cloned().collect();
+        drop(state);
+        pending.iter().for_each(|pending| pending.answered.notify_all());
+        self.news.notify_all();
+        self.idle.notify_all();
+    }
+}
+
+impl State {
+    /// Keeps up with which files the server has open, and where. At once when the answer comes: the
+    /// connection may break before whoever asked has run.
+    fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
+        match pending.request {
+            _ if verdict(value).is_err() => {}
+            Request::Open { file, flags, .. } => {
+                let Some(status) = Status::from_bytes(payload) else { return };
+                let (path, identity) = (pending.payload.clone(), status.identity());
+                self.files.insert(file, Opened { path, flags, identity, is_stale: false });
+            }
+            Request::Rename { paths, .. } => {
+                let both = pending.payload.split_at_checked(paths.from_len as usize);
+                for opened in self.files.values_mut() {
+                    let path = both.and_then(|(from, to)| moved(&opened.path, from, to));
+                    opened.path = path.unwrap_or_else(|| std::mem::take(&mut opened.path));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a name becomes when `from` becomes `to`.
+fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+    let rest = name.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
+    Some([to, rest].concat())
+}
+
+/// Asks something between the greeting and all other requests; the answer's status, if it has one.
+async fn ask<R: Receive>(
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+    request: Request,
+    payload: &[u8],
+) -> io::Result<Option<Status>> {
+    outbox.push(Frame::Request { id: 0, record: None, request, payload });
+    let len = inbox.fill().await?;
+    let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let status = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
+    inbox.consume(len);
+    Ok(status)
+}

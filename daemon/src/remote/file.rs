@@ -1,0 +1,287 @@
+//! The calls of a daemon on remote names and remote open files.
+
+use std::{ffi::CString, io, pin::Pin, rc::Rc, task::Poll};
+
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use shm::copy::{copy_in, copy_out};
+use uring::{Buffer, Buffers};
+use wire::{PIECE_LEN_MAX, PathPair, Request};
+
+use super::{
+    client::{Client, Network},
+    decode::{has_effect, is_exclusive},
+};
+use crate::names::{Answer, Attributes, NameCall, OpenCall, Status};
+
+/// Marks the device numbers of a server, so that they are nobody's here.
+const DEVICE_MARK: u64 = 1 << 62;
+
+/// A file that the server has open. Closed there when this is dropped.
+pub(crate) struct RemoteFile<N: Network> {
+    client: Rc<Client<N>>,
+    handle: u32,
+    appends: bool,
+}
+
+impl<N: Network> Drop for RemoteFile<N> {
+    fn drop(&mut self) {
+        self.client.close(self.handle);
+    }
+}
+
+impl<N: Network> RemoteFile<N> {
+    /// Opens a file; the path starts at the server's root.
+    pub(crate) async fn open(client: &Rc<Client<N>>, call: OpenCall) -> io::Result<Rc<Self>> {
+        let (handle, path) = (client.new_handle(), call.path.to_bytes());
+        let request = Request::Open {
+            file: handle,
+            flags: call.flags,
+            mode: call.mode,
+            path_len: len_of(path)?,
+        };
+        let answered = client.call(request, path.to_vec(), is_exclusive(&call)).await?;
+        Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
+        let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
+        Ok(Rc::new(Self { client: Rc::clone(client), handle, appends }))
+    }
+
+    /// Reads until `into` is full or the file ends, in pieces that are under way together.
+    pub(crate) async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
+        let reads = pieces(into, at).map(|(at, piece)| async move {
+            let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+            let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
+            let (_, bytes) = self.call(request, Vec::new()).await?;
+            Ok((copy_in(piece.bytes(), &bytes), piece.len()))
+        });
+        contiguous(together(reads).await)
+    }
+
+    /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
+    /// opened to append, one after the other.
+    pub(crate) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
+        if self.appends {
+            let mut done = 0;
+            for (_, piece) in pieces(from, 0) {
+                match self.write_piece(0, &piece).await {
+                    Ok(len) => done += len,
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => break,
+                }
+            }
+            return Ok(done);
+        }
+        let writes = pieces(from, at).map(|(at, piece)| async move {
+            Ok((self.write_piece(at, &piece).await?, piece.len()))
+        });
+        contiguous(together(writes).await)
+    }
+
+    async fn write_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
+        let mut bytes = vec![0; piece.len()];
+        copy_out(&mut bytes, piece.bytes());
+        let len = len_of(&bytes)?;
+        let request = Request::Write { file: self.handle, at, len, arena_at: 0 };
+        let written = self.client.call(request, bytes, self.appends).await;
+        let (written, _) = written.map_err(|error| self.stale(error))?;
+        Ok(usize::try_from(written).unwrap_or(usize::MAX).min(piece.len()))
+    }
+
+    pub(crate) async fn status(&self) -> io::Result<Status> {
+        let (_, bytes) = self.call(Request::FileStat { file: self.handle }, Vec::new()).await?;
+        Ok(marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?))
+    }
+
+    pub(crate) async fn sync(&self, data_only: bool) -> io::Result<()> {
+        let file = self.handle;
+        let request = if data_only { Request::Datasync { file } } else { Request::Sync { file } };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
+        let request = Request::Truncate { file: self.handle, path_len: 0, len };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    pub(crate) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
+        let (offset, whence) = match to {
+            SeekFrom::Data(offset) => (offset, 3),
+            SeekFrom::Hole(offset) => (offset, 4),
+            _ => return Err(Errno::INVAL.into()),
+        };
+        let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let request = Request::SetPosition { file: self.handle, offset, whence };
+        Ok(self.call(request, Vec::new()).await?.0)
+    }
+
+    pub(crate) async fn set(&self, what: Attributes) -> io::Result<()> {
+        let (request, payload) = set_request(self.handle, &[], true, what)?;
+        self.call(request, payload).await.map(drop)
+    }
+
+    async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<(u64, Vec<u8>)> {
+        self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
+    }
+
+    /// A handle that the server does not know because the file was gone when it was started anew.
+    fn stale(&self, error: io::Error) -> io::Error {
+        if self.client.is_stale(self.handle) { Errno::STALE.into() } else { error }
+    }
+}
+
+/// Executes a call on names; paths start at the server's root.
+pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::Result<Answer> {
+    let (request, payload) = encode(&call)?;
+    let (value, mut bytes) = client.call(request, payload, has_effect(&call)).await?;
+    if let NameCall::Stat { .. } = call {
+        bytes = marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?).bytes();
+    }
+    Ok(Answer { value, bytes })
+}
+
+fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
+    let one =
+        |path: &CString| Ok::<_, io::Error>((len_of(path.to_bytes())?, path.to_bytes().to_vec()));
+    let two = |from: &CString, to: &CString| {
+        let paths = PathPair { from_len: len_of(from.to_bytes())?, to_len: len_of(to.to_bytes())? };
+        Ok::<_, io::Error>((paths, [from.to_bytes(), to.to_bytes()].concat()))
+    };
+    Ok(match call {
+        NameCall::Stat { path, follow } => {
+            let (path_len, payload) = one(path)?;
+            (Request::Stat { path_len, follow: *follow }, payload)
+        }
+        NameCall::Truncate { path, len } => {
+            let (path_len, payload) = one(path)?;
+            (Request::Truncate { file: 0, path_len, len: *len }, payload)
+        }
+        NameCall::Unlink { path } => {
+            let (path_len, payload) = one(path)?;
+            (Request::Unlink { path_len }, payload)
+        }
+        NameCall::MakeDir { path, mode } => {
+            let (path_len, payload) = one(path)?;
+            (Request::MakeDir { path_len, mode: *mode }, payload)
+        }
+        NameCall::RemoveDir { path } => {
+            let (path_len, payload) = one(path)?;
+            (Request::RemoveDir { path_len }, payload)
+        }
+        NameCall::ReadDir { path, skip, .. } => {
+            let (path_len, payload) = one(path)?;
+            (Request::ReadDir { path_len, skip: *skip }, payload)
+        }
+        NameCall::ReadLink { path } => {
+            let (path_len, payload) = one(path)?;
+            (Request::ReadLink { path_len }, payload)
+        }
+        NameCall::Access { path, mode } => {
+            let (path_len, payload) = one(path)?;
+            (Request::Access { path_len, mode: *mode }, payload)
+        }
+        NameCall::FileSystem { path } => {
+            let (path_len, payload) = one(path)?;
+            (Request::FileSystem { path_len }, payload)
+        }
+        NameCall::Rename { from, to, flags } => {
+            let (paths, payload) = two(from, to)?;
+            (Request::Rename { paths, flags: *flags }, payload)
+        }
+        NameCall::Link { from, to } => {
+            let (paths, payload) = two(from, to)?;
+            (Request::Link { paths }, payload)
+        }
+        NameCall::Symlink { text, name } => {
+            let (paths, payload) = two(text, name)?;
+            (Request::Symlink { paths }, payload)
+        }
+        NameCall::Set { path, follow, what } => set_request(0, path.to_bytes(), *follow, *what)?,
+        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
+    })
+}
+
+/// The request that sets attributes: of a path, or of a handle when there is none.
+fn set_request(
+    file: u32,
+    path: &[u8],
+    follow: bool,
+    what: Attributes,
+) -> io::Result<(Request, Vec<u8>)> {
+    let (path_len, mut payload) = (len_of(path)?, path.to_vec());
+    let request = match what {
+        // There is no mode of a link to set.
+        Attributes::Mode(_) if !follow => return Err(Errno::NOTSUP.into()),
+        Attributes::Mode(mode) => Request::SetMode { file, path_len, mode },
+        Attributes::Owner(user, group) => Request::SetOwner { file, path_len, user, group, follow },
+        Attributes::Times(times) => {
+            payload.extend(times.iter().flat_map(|word| word.to_le_bytes()));
+            Request::SetTimes { file, path_len, follow }
+        }
+    };
+    Ok((request, payload))
+}
+
+fn marked(mut status: Status) -> Status {
+    let (device, _) = status.identity();
+    status.0[0] = device | DEVICE_MARK;
+    status
+}
+
+fn len_of(bytes: &[u8]) -> io::Result<u32> {
+    u32::try_from(bytes.len()).map_err(|_| Errno::NAMETOOLONG.into())
+}
+
+/// The pieces of a transfer, with their places in the file.
+fn pieces(buffers: &Buffers, at: u64) -> impl Iterator<Item = (u64, Buffer)> + use<> {
+    let mut at = at;
+    let mut pieces = Vec::new();
+    for buffer in buffers.as_slice() {
+        let mut rest = buffer.clone();
+        while !rest.is_empty() {
+            let piece = rest.prefix(PIECE_LEN_MAX);
+            rest = rest.suffix(piece.len());
+            let len = piece.len() as u64;
+            pieces.push((at, piece));
+            at = at.saturating_add(len);
+        }
+    }
+    pieces.into_iter()
+}
+
+/// Bytes moved up to the first piece that was not moved whole, of those that came to anything.
+fn contiguous(results: Vec<io::Result<(usize, usize)>>) -> io::Result<usize> {
+    let mut done = 0;
+    for result in results {
+        match result {
+            Ok((len, wanted)) => {
+                done += len;
+                if len < wanted {
+                    break;
+                }
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Waits for all of some futures, which run side by side; results in their order.
+async fn together<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<(Pin<Box<_>>, Option<T>)> =
+        futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_done = true;
+        for (future, result) in running.iter_mut().filter(|(_, result)| result.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => *result = Some(value),
+                Poll::Pending => is_done = false,
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, result)| result).collect()
+}

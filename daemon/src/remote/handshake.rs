@@ -1,0 +1,114 @@
+//! How both sides of a connection prove the job key before anything else is said.
+
+use std::{io, pin::pin, task::Poll};
+
+use executor::{Handle, Instant, Notify};
+use wire::{Challenge, Frame, Proof, RemoteWelcome, SESSION_LEN, VERSION};
+
+use super::{
+    channel::{Inbox, Outbox, Receive},
+    key::{Key, Prover, Transcript, random},
+};
+
+/// Why a connection is of no use, as an I/O error; the text says what to do.
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Whether trying again is of no use.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// The client's side. Returns what the server grants.
+pub(crate) async fn greet<R: Receive>(
+    key: &Key,
+    session: [u8; SESSION_LEN],
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+) -> io::Result<RemoteWelcome> {
+    let client_nonce = random()?;
+    outbox.push(Frame::hello(session, client_nonce));
+    let len = inbox.fill().await?;
+    let Some(Frame::Challenge(challenge)) = inbox.frame() else {
+        return Err(refused("what answered is no server of this version"));
+    };
+    let Challenge { version, nonce: server_nonce, tag } = challenge;
+    if version != VERSION {
+        return Err(refused("the server speaks another version"));
+    }
+    let said = Transcript { version, session, client_nonce, server_nonce };
+    if !key.accepts(Prover::Server, &said, &tag) {
+        return Err(refused("the server does not have this job's key"));
+    }
+    inbox.consume(len);
+    outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));
+    let len = match inbox.fill().await {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(refused("the server lets this client not in"));
+        }
+        filled => filled?,
+    };
+    let Some(Frame::Welcome(welcome)) = inbox.frame() else {
+        return Err(refused("what answered is no server of this version"));
+    };
+    inbox.consume(len);
+    Ok(welcome)
+}
+
+/// The server's side, up to its welcome. Returns the session of a client that has the key.
+pub(crate) async fn challenge<R: Receive>(
+    key: &Key,
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+) -> io::Result<[u8; SESSION_LEN]> {
+    let len = inbox.fill().await?;
+    let Some(Frame::Hello(hello)) = inbox.frame() else {
+        return Err(refused("no hello"));
+    };
+    let server_nonce = random()?;
+    let (version, session) = (VERSION, hello.session);
+    let said = Transcript { version, session, client_nonce: hello.nonce, server_nonce };
+    // The answer to another version says ours, and that it comes from the right server.
+    let tag = key.tag(Prover::Server, &said);
+    outbox.push(Frame::Challenge(Challenge { version, nonce: server_nonce, tag }));
+    inbox.consume(len);
+    if hello.version != VERSION {
+        return Err(refused("the client speaks another version"));
+    }
+    let len = inbox.fill().await?;
+    let Some(Frame::Proof(proof)) = inbox.frame() else {
+        return Err(refused("no proof"));
+    };
+    if !key.accepts(Prover::Client, &said, &proof.tag) {
+        return Err(refused("the client does not have this job's key"));
+    }
+    inbox.consume(len);
+    Ok(session)
+}
+
+/// Waits for the first of two futures; the other is dropped.
+pub(crate) async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    std::future::poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(value),
+        Poll::Pending => other.as_mut().poll(context),
+    })
+    .await
+}
+
+/// Waits until `end`, then says that it took too long.
+pub(crate) async fn fails_at<T>(handle: &Handle, end: Instant) -> io::Result<T> {
+    handle.sleep_until(end).await;
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Waits for a condition, then gives `error`.
+pub(crate) async fn fails_when<T>(
+    news: &Notify,
+    condition: impl FnMut() -> bool,
+    error: io::ErrorKind,
+) -> io::Result<T> {
+    news.until(condition).await;
+    Err(error.into())
+}

@@ -1,0 +1,220 @@
+//! What a server remembers of requests that must not happen twice: one small file per session.
+//!
+//! A record is written before its request is executed (*begun*) and again when it is answered
+//! (*done*). Records are 64 bytes in fixed places, so a record never crosses a page, and the kernel
+//! copies a page's part whole: a server that is killed leaves the old record or the new one. They
+//! are not synced: they protect from the death of the server, not of its node.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use wire::SESSION_LEN;
+
+use super::key::hex;
+use crate::place::OWN_FOLDER;
+
+/// Requests of a session that may be recorded at a time.
+pub(crate) const RECORDS: u32 = 64;
+const WORDS: usize = 8;
+const RECORD_LEN: usize = WORDS * size_of::<u64>();
+/// Ledgers of sessions that have not written for so long are removed: nobody replays any more.
+const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Stands in the last word, with all others, so that a torn or foreign record is none.
+const SEAL: u64 = 0x6b61_6b65_6869_7265;
+
+const BEGUN: u64 = 1;
+const DONE: u64 = 2;
+
+/// One request that must not happen twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The request's.
+    pub(crate) id: u64,
+    pub(crate) state: State,
+    pub(crate) before: Before,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Begun,
+    /// Answered with this value.
+    Done(u64),
+}
+
+/// What stood there before it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Size of a file that is appended to.
+    pub(crate) size: u64,
+    /// Device and inode of the name; zeros when there was none.
+    pub(crate) identity: (u64, u64),
+}
+
+impl Record {
+    fn encode(&self) -> [u8; RECORD_LEN] {
+        let (state, value) = match self.state {
+            State::Begun => (BEGUN, 0),
+            State::Done(value) => (DONE, value),
+        };
+        let Before { size, identity: (device, inode) } = self.before;
+        let words = [self.id, state, value, size, device, inode, 0];
+        let seal = words.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word);
+        let mut bytes = [0; RECORD_LEN];
+        let chunks = bytes.chunks_exact_mut(size_of::<u64>());
+        for (chunk, word) in chunks.zip(words.into_iter().chain([seal])) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
+        let mut words = [0; WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+            *word = u64::from_le_bytes(*chunk.first_chunk()?);
+        }
+        let [id, state, value, size, device, inode, zero, seal] = words;
+        let summed = [id, state, value, size, device, inode, zero];
+        if seal != summed.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word) {
+            return None;
+        }
+        let state = match state {
+            BEGUN => State::Begun,
+            DONE => State::Done(value),
+            _ => return None,
+        };
+        Some(Self { id, state, before: Before { size, identity: (device, inode) } })
+    }
+}
+
+/// Where a session's records outlive the server, as an input.
+pub(crate) trait Ledger: 'static {
+    /// The records there are.
+    fn load(&self) -> io::Result<Vec<Option<Record>>>;
+
+    /// Writes a record into its place.
+    fn write(&self, slot: u32, record: &Record) -> io::Result<()>;
+}
+
+/// Where ledgers are kept, as an input.
+pub(crate) trait Shelf: 'static {
+    /// The ledger of a session, made if there is none.
+    fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>>;
+
+    /// Removes the ledger of a session that is over.
+    fn remove(&self, session: &[u8; SESSION_LEN]);
+}
+
+/// The server's own folder in its root.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder below `root`, and removes what very old sessions have left.
+    pub(crate) fn create(root: &Path) -> io::Result<Self> {
+        let folder = root.join(OWN_FOLDER);
+        match rustix::fs::mkdir(&folder, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !fs::symlink_metadata(&folder)?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let now = SystemTime::now();
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let age = entry.metadata()?.modified().ok().and_then(|at| now.duration_since(at).ok());
+            if age.is_some_and(|age| age > AGE_MAX) {
+                fs::remove_file(entry.path()).ok(); // Another server may have been here first.
+            }
+        }
+        Ok(Self(folder))
+    }
+
+    fn path(&self, session: &[u8; SESSION_LEN]) -> PathBuf {
+        self.0.join(hex(session))
+    }
+}
+
+impl Shelf for Folder {
+    fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = openat(CWD, self.path(session), flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Box::new(LedgerFile(fd)))
+    }
+
+    fn remove(&self, session: &[u8; SESSION_LEN]) {
+        fs::remove_file(self.path(session)).ok(); // A session without records may have none.
+    }
+}
+
+struct LedgerFile(OwnedFd);
+
+impl Ledger for LedgerFile {
+    fn load(&self) -> io::Result<Vec<Option<Record>>> {
+        (0..RECORDS)
+            .map(|slot| {
+                let mut bytes = [0; RECORD_LEN];
+                let len = rustix::io::pread(self.0.as_fd(), &mut bytes, place(slot))?;
+                Ok(if len == RECORD_LEN { Record::decode(&bytes) } else { None })
+            })
+            .collect()
+    }
+
+    fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
+        let bytes = record.encode();
+        let len =
+            rustix::io::retry_on_intr(|| rustix::io::pwrite(self.0.as_fd(), &bytes, place(slot)))?;
+        if len == RECORD_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+}
+
+const fn place(slot: u32) -> u64 {
+    slot as u64 * RECORD_LEN as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: [u8; SESSION_LEN] = [5; SESSION_LEN];
+
+    #[test]
+    fn records_are_found_again_by_the_next_server() {
+        let root = tempfile::tempdir().expect("folder");
+        let before = Before { size: 1 << 40, identity: (8, 42) };
+        let begun = Record { id: 7, state: State::Begun, before };
+        let done = Record { id: 9, state: State::Done(u64::MAX - 16), before };
+        let folder = Folder::create(root.path()).expect("made");
+        let ledger = folder.open(&SESSION).expect("made");
+        ledger.write(0, &begun).expect("written");
+        ledger.write(RECORDS - 1, &done).expect("written");
+
+        let ledger = Folder::create(root.path()).and_then(|next| next.open(&SESSION));
+        let records = ledger.and_then(|ledger| ledger.load()).expect("read");
+        assert_eq!(records.len(), RECORDS as usize);
+        assert_eq!(records[0], Some(begun));
+        assert_eq!(records[RECORDS as usize - 1], Some(done));
+        assert!(records[1..RECORDS as usize - 1].iter().all(Option::is_none));
+
+        folder.remove(&SESSION);
+        let records = folder.open(&SESSION).and_then(|ledger| ledger.load()).expect("read");
+        assert!(records.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_record_with_any_bit_changed_is_none() {
+        let record = Record { id: 7, state: State::Done(3), before: Before::default() };
+        let bytes = record.encode();
+        for bit in 0..RECORD_LEN * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Record::decode(&changed), None, "bit {bit}");
+        }
+    }
+}

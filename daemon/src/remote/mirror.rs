@@ -1,0 +1,174 @@
+//! Local folders that have the names of remote ones.
+//!
+//! A program that lists a remote folder, or makes it its current folder, needs a real descriptor of
+//! a real folder: it gets one of a *mirror*, a folder in the job's own with the same names and
+//! types, and with nothing in them. Calls on names below it come to the daemon like all others; so
+//! nothing but the list of names is ever read from it.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs, io,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+/// The folder of all mirrors, in the job's folder.
+pub(crate) const FOLDER: &str = "mirror";
+/// What a link in a mirror leads to: its text is asked of the server.
+const NOWHERE: &str = "/nonexistent/kakehi";
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Folder,
+    Link,
+}
+
+/// Where the mirror of a folder is.
+pub(crate) fn path(job: &Path, folder: &[u8]) -> PathBuf {
+    let relative = folder.strip_prefix(b"/").unwrap_or(folder);
+    job.join(FOLDER).join(OsStr::from_bytes(relative))
+}
+
+/// Makes `mirror` have the names in `listing`, as a request for names gives them.
+///
+/// Names that stay are not touched, so whoever reads the folder meanwhile misses none of them.
+///
+/// # Errors
+///
+/// Those of making and removing files.
+pub(crate) fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
+    make_folder(mirror)?;
+    let mut wanted = names(listing);
+    for entry in fs::read_dir(mirror)? {
+        let entry = entry?;
+        let found = entry.file_type()?;
+        let kind = if found.is_dir() {
+            Kind::Folder
+        } else if found.is_symlink() {
+            Kind::Link
+        } else {
+            Kind::File
+        };
+        match wanted.remove(entry.file_name().as_bytes()) {
+            Some(same) if same == kind => {}
+            other => {
+                remove(&entry.path(), kind)?;
+                if let Some(kind) = other {
+                    make(&entry.path(), kind)?;
+                }
+            }
+        }
+    }
+    for (name, kind) in wanted {
+        make(&mirror.join(OsStr::from_bytes(name)), kind)?;
+    }
+    Ok(())
+}
+
+/// A remote folder was renamed: its mirror goes along, for programs that are in it.
+pub(crate) fn rename(from: &Path, to: &Path) {
+    if from.is_dir() {
+        remove(to, Kind::Folder).or_else(|_| remove(to, Kind::File)).ok(); // Most often none.
+        fs::rename(from, to).ok(); // There may be no mirror of the folder it goes to.
+    }
+}
+
+fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
+    let entries = listing.split(|byte| *byte == 0).filter_map(|entry| entry.split_first());
+    let kind = |letter: &u8| match letter {
+        b'd' => Kind::Folder,
+        b'l' => Kind::Link,
+        _ => Kind::File,
+    };
+    // A name with a slash is none: no server may write outside the mirror.
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
+    let entries = entries.filter(|(_, name)| is_name(name));
+    entries.map(|(letter, name)| (name, kind(letter))).collect()
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn make(path: &Path, kind: Kind) -> io::Result<()> {
+    let made = match kind {
+        Kind::Folder => fs::DirBuilder::new().mode(0o700).create(path),
+        Kind::Link => symlink(NOWHERE, path),
+        Kind::File => {
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create_new(true).mode(0o400).open(path).map(drop)
+        }
+    };
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn remove(path: &Path, kind: Kind) -> io::Result<()> {
+    let removed = match kind {
+        Kind::Folder => fs::remove_dir_all(path),
+        Kind::File | Kind::Link => fs::remove_file(path),
+    };
+    match removed {
+        // Another core mirrors the same folder.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(folder: &Path) -> Vec<(String, bool)> {
+        let entries = fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry"));
+        let mut found: Vec<_> = entries
+            .map(|entry| {
+                let is_folder = entry.file_type().expect("type").is_dir();
+                (entry.file_name().into_string().expect("UTF-8"), is_folder)
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn mirror_follows_its_folder() {
+        let job = tempfile::tempdir().expect("folder");
+        let mirror = path(job.path(), b"/data/run");
+        refresh(&mirror, b"d.\0d..\0fa\0dsub\0llink\0").expect("made");
+        let entry = |name: &str, is_folder| (name.to_owned(), is_folder);
+        assert_eq!(found(&mirror), [entry("a", false), entry("link", false), entry("sub", true)]);
+
+        fs::write(mirror.join("sub/inner"), "").expect("file");
+        refresh(&mirror, b"fsub\0da\0").expect("changed");
+        assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
+    }
+
+    #[test]
+    fn mirror_goes_along_when_its_folder_is_renamed() {
+        let job = tempfile::tempdir().expect("folder");
+        let (old, new) = (path(job.path(), b"/data/old"), path(job.path(), b"/data/new"));
+        refresh(&old, b"fa\0").expect("made");
+        refresh(&new, b"").expect("made");
+        rename(&old, &new);
+        assert_eq!(found(&new), [("a".to_owned(), false)]);
+        assert!(!old.exists());
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_mirror() {
+        let job = tempfile::tempdir().expect("folder");
+        let mirror = path(job.path(), b"/data");
+        refresh(&mirror, b"f../out\0f/abs\0f..\0ffine\0").expect("made");
+        assert_eq!(found(&mirror), [("fine".to_owned(), false)]);
+        assert_eq!(found(job.path()), [("mirror".to_owned(), true)]);
+    }
+}

@@ -1,0 +1,418 @@
+//! All files a daemon serves: those of its machine, and those of a server below mapped folders.
+
+use std::{
+    cell::RefCell,
+    ffi::CString,
+    fs, io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use executor::Handle;
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use uring::{Address, Buffers, Receiver, Sender, Sockets};
+
+use super::{
+    client::{Client, Network},
+    file::{self, RemoteFile},
+    mirror,
+    pipe::Pipe,
+};
+use crate::{
+    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    reactor::Reactor,
+    storage::{Machine, Storage},
+};
+
+/// One attempt to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a copy that are read at a time.
+const COPY_LEN: usize = 1 << 20;
+
+/// Connects to a server's address.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial {
+    pub(crate) sockets: Sockets,
+    pub(crate) address: Address,
+}
+
+impl Network for Dial {
+    type Receiver = Receiver;
+    type Sender = Sender;
+
+    async fn connect(&self) -> io::Result<(Receiver, Sender)> {
+        Ok(self.sockets.connect(&self.address, CONNECT_MAX).await?.split())
+    }
+}
+
+/// A local folder below which files are those of a folder below the server's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Absolute, without `.` and `..`.
+    pub local: PathBuf,
+    /// From the server's root.
+    pub remote: PathBuf,
+}
+
+/// The files of this machine and of a server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Mounts {
+    machine: Machine,
+    server: Option<Rc<Server>>,
+}
+
+/// The way to a server.
+pub(crate) struct Server {
+    pub(crate) client: Rc<Client<Dial>>,
+    pub(crate) mounts: Vec<Mount>,
+    /// The job's folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) handle: Handle,
+    pub(crate) reactor: Reactor,
+    pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
+}
+
+/// An open file.
+#[derive(Clone)]
+pub(crate) enum Located {
+    Here(uring::File),
+    There(Rc<RemoteFile<Dial>>),
+}
+
+impl Located {
+    /// The file's descriptor, if it has one on this machine.
+    pub(crate) fn here(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Here(file) => Some(file.as_fd()),
+            Self::There(_) => None,
+        }
+    }
+}
+
+impl Mounts {
+    pub(crate) fn new(machine: Machine, server: Option<Rc<Server>>) -> Self {
+        Self { machine, server }
+    }
+
+    /// Has everything that programs have written to pipes at the server.
+    async fn settle(&self) {
+        if let Some(server) = &self.server {
+            server.settle().await;
+        }
+    }
+
+    /// The server that has a path, and the path from its root.
+    fn find(&self, path: &CString) -> Option<(&Rc<Server>, CString)> {
+        let server = self.server.as_ref()?;
+        server.remote_path(path).map(|remote| (server, remote))
+    }
+
+    /// A call on names with its paths from the server's root; `None` when it is about this machine.
+    fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Server>, NameCall)>> {
+        let mut call = call.clone();
+        let paths: [Option<&mut CString>; 2] = match &mut call {
+            NameCall::Stat { path, .. }
+            | NameCall::Truncate { path, .. }
+            | NameCall::Unlink { path }
+            | NameCall::MakeDir { path, .. }
+            | NameCall::RemoveDir { path }
+            | NameCall::ReadDir { path, .. }
+            | NameCall::ReadLink { path }
+            | NameCall::Set { path, .. }
+            | NameCall::Access { path, .. }
+            | NameCall::FileSystem { path }
+            | NameCall::Mirror { path }
+            | NameCall::Symlink { name: path, .. } => [Some(path), None],
+            NameCall::Rename { from, to, .. } | NameCall::Link { from, to } => {
+                [Some(from), Some(to)]
+            }
+        };
+        let (mut there, mut count) = (None, 0);
+        for path in paths.into_iter().flatten() {
+            let moved = self.find(path);
+            if count > 0 && moved.is_some() != there.is_some() {
+                return Err(Errno::XDEV.into());
+            }
+            count += 1;
+            if let Some((server, remote)) = moved {
+                *path = remote;
+                there = Some(server);
+            }
+        }
+        Ok(there.map(|server| (server, call)))
+    }
+}
+
+impl Server {
+    /// Waits until the server is reached, and makes the folders there that are mapped.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no server, or no such folder.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        self.client.connected().await?;
+        for mount in &self.mounts {
+            let mut made = PathBuf::from("/");
+            for part in &mount.remote {
+                made.push(part);
+                let path = CString::new(made.as_os_str().as_bytes())?;
+                let call = NameCall::MakeDir { path, mode: 0o777 };
+                match file::name(&self.client, call).await {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The path from the server's root of a path below a mapped folder. The longest map wins.
+    fn remote_path(&self, path: &CString) -> Option<CString> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+        let below = |mount: &&Mount| path.starts_with(&mount.local);
+        let longest = self.mounts.iter().filter(below).max_by_key(|m| m.local.as_os_str().len())?;
+        let rest = path.strip_prefix(&longest.local).ok()?;
+        let mut remote = b"/".to_vec();
+        for part in longest.remote.components().chain(rest.components()) {
+            if let std::path::Component::Normal(name) = part {
+                if remote != b"/" {
+                    remote.push(b'/');
+                }
+                remote.extend_from_slice(name.as_bytes());
+            }
+        }
+        CString::new(remote).ok()
+    }
+
+    /// Has everything that programs have written to pipes at the server.
+    async fn settle(&self) {
+        let pipes: Vec<_> = {
+            let mut pipes = self.pipes.borrow_mut();
+            pipes.retain(|pipe| pipe.strong_count() > 0);
+            pipes.iter().filter_map(Weak::upgrade).collect()
+        };
+        for pipe in pipes {
+            pipe.settle().await;
+        }
+    }
+
+    /// A local folder with the names of a remote one.
+    async fn mirror(
+        &self,
+        machine: &Machine,
+        local: &CString,
+        remote: CString,
+    ) -> io::Result<Answer> {
+        let mut listing = Vec::new();
+        let mut skip = 0;
+        loop {
+            let path = remote.clone();
+            let call = NameCall::ReadDir { path, skip, room: 0 };
+            let part = file::name(&self.client, call).await?.bytes;
+            if part.is_empty() {
+                break;
+            }
+            skip += part.iter().filter(|byte| **byte == 0).count() as u64;
+            listing.extend(part);
+        }
+        let mirror = mirror::path(&self.folder, local.to_bytes());
+        let path = mirror.as_os_str().as_bytes().to_vec();
+        machine.call(move || mirror::refresh(&mirror, &listing)).await?;
+        Ok(Answer::counted(path))
+    }
+
+    /// A local copy of a remote file, opened to be read, its position at `at`.
+    async fn copy(
+        &self,
+        machine: &Machine,
+        remote: &RemoteFile<Dial>,
+        at: u64,
+    ) -> io::Result<uring::File> {
+        let folder = self.folder.clone();
+        let made = machine.call(move || uring::File::new(unnamed(&folder)?)).await?;
+        let buffer = uring::Heap::buffer(COPY_LEN);
+        let mut end = 0;
+        loop {
+            let len = remote.read(end, &buffer.clone().into()).await?;
+            if len == 0 {
+                break;
+            }
+            let mut done = 0;
+            while done < len {
+                let rest = buffer.prefix(len).suffix(done);
+                match machine.write(&made, end + done as u64, rest.into()).await? {
+                    0 => return Err(Errno::IO.into()),
+                    written => done += written,
+                }
+            }
+            end += len as u64;
+        }
+        let at = if at == u64::MAX { end } else { at };
+        machine.call(move || uring::File::new(reopened(&made, at)?)).await
+    }
+}
+
+/// A file without a name.
+fn unnamed(folder: &Path) -> io::Result<std::os::fd::OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    match rustix::fs::open(folder, flags, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            Ok(rustix::fs::memfd_create("kakehi", rustix::fs::MemfdFlags::CLOEXEC)?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// The same file, to be read from `at` on.
+fn reopened(file: &uring::File, at: u64) -> io::Result<std::os::fd::OwnedFd> {
+    let link = crate::place::link_to(file.fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(link, flags, rustix::fs::Mode::empty())?;
+    rustix::fs::seek(&fd, SeekFrom::Start(at))?;
+    Ok(fd)
+}
+
+impl Storage for Mounts {
+    type File = Located;
+
+    fn identify(&self, file: &Located) -> io::Result<Status> {
+        match file {
+            Located::Here(file) => self.machine.identify(file),
+            Located::There(_) => Err(Errno::NOTSUP.into()),
+        }
+    }
+
+    async fn status(&self, file: &Located) -> io::Result<Status> {
+        match file {
+            Located::Here(file) => self.machine.status(file).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.status().await
+            }
+        }
+    }
+
+    async fn read(&self, file: &Located, at: u64, into: Buffers) -> io::Result<usize> {
+        match file {
+            Located::Here(file) => self.machine.read(file, at, into).await,
+            Located::There(file) => file.read(at, &into).await,
+        }
+    }
+
+    async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
+        match file {
+            Located::Here(file) => self.machine.write(file, at, from).await,
+            Located::There(file) => file.write(at, &from).await,
+        }
+    }
+
+    async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
+        match file {
+            Located::Here(file) => self.machine.sync(file, data_only).await,
+            Located::There(file) => file.sync(data_only).await,
+        }
+    }
+
+    async fn fetch(&self, file: &Located, at: u64, len: usize) -> io::Result<usize> {
+        match file {
+            Located::Here(file) => self.machine.fetch(file, at, len).await,
+            // There is no page cache here to fetch it into.
+            Located::There(_) => Ok(0),
+        }
+    }
+
+    async fn truncate(&self, file: &Located, len: u64) -> io::Result<()> {
+        match file {
+            Located::Here(file) => self.machine.truncate(file, len).await,
+            Located::There(file) => file.truncate(len).await,
+        }
+    }
+
+    async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
+        match file {
+            Located::Here(file) => self.machine.seek(file, to).await,
+            Located::There(file) => file.seek(to).await,
+        }
+    }
+
+    async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
+        match file {
+            Located::Here(file) => self.machine.set(file, what).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.set(what).await
+            }
+        }
+    }
+
+    async fn stand_in(&self, file: &Located, at: u64, is_copy: bool) -> io::Result<Located> {
+        let (Located::There(remote), Some(server)) = (file, &self.server) else {
+            return Ok(file.clone());
+        };
+        if is_copy {
+            return server.copy(&self.machine, remote, at).await.map(Located::Here);
+        }
+        let (handle, reactor) = (&server.handle, &server.reactor);
+        let (pipe, end) = Pipe::start(handle, reactor, Rc::clone(remote), at)?;
+        server.pipes.borrow_mut().push(pipe);
+        uring::File::new(end).map(Located::Here)
+    }
+
+    async fn open(&self, mut call: OpenCall) -> io::Result<Located> {
+        let Some((server, remote)) = self.find(&call.path) else {
+            return self.machine.open(call).await.map(Located::Here);
+        };
+        server.settle().await;
+        call.path = remote;
+        RemoteFile::open(&server.client, call).await.map(Located::There)
+    }
+
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        let Some((server, moved)) = self.moved(&call)? else {
+            return self.machine.name(call).await;
+        };
+        server.settle().await;
+        match (call, moved) {
+            (NameCall::Mirror { path: local }, NameCall::Mirror { path: remote }) => {
+                server.mirror(&self.machine, &local, remote).await
+            }
+            // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
+            (NameCall::ReadDir { .. }, _) => Err(Errno::NOTSUP.into()),
+            (NameCall::Rename { from, to, .. }, moved) => {
+                let answer = file::name(&server.client, moved).await?;
+                let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
+                let (from, to) = (mirror(&from), mirror(&to));
+                let rename = move || {
+                    mirror::rename(&from, &to);
+                    Ok(())
+                };
+                self.machine.call(rename).await?;
+                Ok(answer)
+            }
+            (_, moved) => file::name(&server.client, moved).await,
+        }
+    }
+
+    async fn leave(&self) {
+        if let Some(server) = &self.server {
+            server.settle().await;
+            server.client.leave().await;
+            fs::remove_dir_all(server.folder.join(mirror::FOLDER)).ok(); // There may be none.
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.machine.describe()
+    }
+}

@@ -1,0 +1,121 @@
+//! Pipes that stand for remote files in programs the client library does not see into.
+//!
+//! The standard output of a program is written by its C library past every wrapper, and a program
+//! may be handed an open file by another. What has to be a real descriptor to write to is therefore
+//! a pipe, and the daemon writes what comes out of it to the file. A look at the file, or at any
+//! remote name, first has everything written that was in a pipe by then: so a shell that waited for
+//! a command finds what the command wrote.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    os::fd::OwnedFd,
+    rc::{Rc, Weak},
+};
+
+use executor::{Class, Handle, Notify};
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
+};
+use shm::copy::copy_in;
+use uring::Heap;
+
+use super::{file::RemoteFile, mounts::Dial};
+use crate::reactor::{Reactor, Watch};
+
+const CAPACITY: usize = 1 << 20;
+const READ_LEN: usize = 256 << 10;
+
+/// The daemon's end of a pipe.
+pub(crate) struct Pipe {
+    reading: Rc<OwnedFd>,
+    file: RefCell<Option<Rc<RemoteFile<Dial>>>>,
+    at: Cell<u64>,
+    /// Times somebody asked that the pipe be emptied, and which of them have been answered.
+    asked: Cell<u64>,
+    emptied: Cell<u64>,
+    news: Notify,
+    progress: Notify,
+}
+
+impl Pipe {
+    /// A pipe into `file` from `at` on, and the end to write to.
+    pub(crate) fn start(
+        handle: &Handle,
+        reactor: &Reactor,
+        file: Rc<RemoteFile<Dial>>,
+        at: u64,
+    ) -> io::Result<(Weak<Self>, OwnedFd)> {
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&reading, true)?;
+        fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
+        let pipe = Rc::new(Self {
+            reading: Rc::new(reading),
+            file: RefCell::new(Some(file)),
+            at: Cell::new(at),
+            asked: Cell::new(0),
+            emptied: Cell::new(0),
+            news: Notify::new(),
+            progress: Notify::new(),
+        });
+        let watch = reactor.watch(Rc::clone(&pipe.reading), &pipe.news)?;
+        let weak = Rc::downgrade(&pipe);
+        handle.spawn(Class::Latency, pipe.run(watch));
+        Ok((weak, writing))
+    }
+
+    /// Has everything that is in the pipe now in the file.
+    pub(crate) async fn settle(&self) {
+        self.asked.set(self.asked.get() + 1);
+        let asked = self.asked.get();
+        self.news.notify_all();
+        self.progress.until(|| self.emptied.get() >= asked).await;
+    }
+
+    /// Writes what comes, until the last writer is gone.
+    async fn run(self: Rc<Self>, watch: Watch) {
+        let mut bytes = vec![0; READ_LEN];
+        loop {
+            let asked = self.asked.get();
+            match rustix::io::read(&*self.reading, &mut bytes) {
+                Ok(0) => break,
+                Ok(len) => {
+                    if let Err(error) = self.write(bytes.get(..len).unwrap_or_default()).await {
+                        // The writers learn it by the pipe being closed.
+                        tracing::error!("what a program wrote to a pipe is lost: {error}");
+                        break;
+                    }
+                }
+                Err(Errno::AGAIN) => {
+                    self.emptied.set(asked);
+                    self.progress.notify_all();
+                    let is_asked = || self.asked.get() > asked;
+                    self.news.until(|| watch.take_ready() || is_asked()).await;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        self.file.borrow_mut().take();
+        self.emptied.set(u64::MAX);
+        self.progress.notify_all();
+    }
+
+    async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(file) = self.file.borrow().clone() else { return Ok(()) };
+        let buffer = Heap::buffer(bytes.len());
+        copy_in(buffer.bytes(), bytes);
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.write(self.at.get(), &buffer.suffix(done).into()).await? {
+                0 => return Err(Errno::IO.into()),
+                len => {
+                    done += len;
+                    self.at.set(self.at.get().saturating_add(len as u64));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! The server's side of connections: who may come in, what a client may have under way, and what
+//! becomes of a client that does not keep to it.
+//!
+//! # Bounds
+//!
+//! A connection may be greeting for [`GREETING_TIME_MAX`]. Afterwards a client has at most the
+//! granted requests unanswered, of which at most the granted buffers are larger than
+//! [`INLINE_LEN_MAX`]; one more and it is cut off. Replies that it does not take are bounded by
+//! not reading on. A client that is silent for [`SILENCE_MAX`] is taken for gone.
+
+use std::{cell::Cell, io, rc::Rc, time::Duration};
+
+use executor::Class;
+use uring::Listener;
+use wire::{Frame, INLINE_LEN_MAX, RemoteWelcome, Request};
+
+use super::{
+    channel::{Inbox, Outbox, Receive, Transmit},
+    decode::Job,
+    handshake::{challenge, fails_at, fails_when, first},
+    key::Key,
+    service::{Service, Session},
+};
+use crate::{storage::Storage, verdict::value};
+
+/// Requests that a client may have unanswered.
+pub(crate) const REQUESTS: u32 = 64;
+/// Of these, how many may move more than [`INLINE_LEN_MAX`] bytes.
+pub(crate) const BUFFERS: u32 = 32;
+/// Connections at a time, those that are greeting included.
+const CONNECTIONS_MAX: usize = 1024;
+const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
+/// Clients say something every second.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of replies that may wait before nothing more is read.
+const UNSENT_LEN_MAX: usize = 1 << 20;
+/// Pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A server at one address.
+pub(crate) struct Server<S: Storage> {
+    pub(crate) service: Rc<Service<S>>,
+    pub(crate) key: Key,
+    connections: Cell<usize>,
+}
+
+impl<S: Storage> Server<S> {
+    pub(crate) fn new(service: Rc<Service<S>>, key: Key) -> Rc<Self> {
+        Rc::new(Self { service, key, connections: Cell::new(0) })
+    }
+
+    /// Accepts connections for ever.
+    pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener) {
+        loop {
+            match listener.accept().await {
+                Ok(stream) => {
+                    let (receiver, sender) = stream.split();
+                    self.meet(receiver, sender);
+                }
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    self.service.handle.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a connection, unless there are too many.
+    pub(crate) fn meet(self: &Rc<Self>, receiver: impl Receive, mut sender: impl Transmit) {
+        if self.connections.get() >= CONNECTIONS_MAX {
+            return; // Dropped, and so closed.
+        }
+        self.connections.set(self.connections.get() + 1);
+        let server = Rc::clone(self);
+        self.service.handle.spawn(Class::Latency, async move {
+            let outbox = Outbox::default();
+            let served = server.serve(Inbox::new(receiver), &outbox);
+            if let Err(error) = first(served, outbox.pump(&mut sender)).await {
+                tracing::info!("a remote client is gone: {error}");
+            }
+            server.connections.set(server.connections.get() - 1);
+        });
+    }
+
+    async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+        let handle = &self.service.handle;
+        let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
+        let name = first(challenge(&self.key, &mut inbox, outbox), too_late).await?;
+        let (session, number, is_known) = self.service.enter(name).await?;
+        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known };
+        outbox.push(Frame::Welcome(welcome));
+        let connection = Connection {
+            server: self,
+            session: &session,
+            number,
+            outbox,
+            credits: Rc::new(Credits::default()),
+        };
+        let is_over = || session.connection.get() != number;
+        let replaced = fails_when(&session.changed, is_over, io::ErrorKind::ConnectionAborted);
+        let outcome = first(connection.read(&mut inbox), replaced).await;
+        self.service.leave(&session, number);
+        outcome
+    }
+}
+
+/// What a client has under way.
+#[derive(Default)]
+struct Credits {
+    requests: Cell<u32>,
+    buffers: Cell<u32>,
+}
+
+struct Connection<'a, S: Storage> {
+    server: &'a Server<S>,
+    session: &'a Rc<Session<S>>,
+    number: u64,
+    outbox: &'a Outbox,
+    credits: Rc<Credits>,
+}
+
+impl<S: Storage> Connection<'_, S> {
+    /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
+    async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
+        let handle = &self.server.service.handle;
+        loop {
+            self.outbox.shrink(UNSENT_LEN_MAX).await;
+            let silence = fails_at(handle, handle.now() + SILENCE_MAX);
+            let len = first(inbox.fill(), silence).await?;
+            match inbox.frame() {
+                Some(Frame::Request { id, record, request, payload }) => {
+                    let payload = Rc::from(payload);
+                    self.take(Job { id, record, request, payload })?;
+                }
+                Some(Frame::Ping) => self.outbox.owe_pong(),
+                Some(Frame::Goodbye) => {
+                    self.server.service.end(self.session);
+                    return Ok(());
+                }
+                _ => return Err(broken("a frame that no client sends")),
+            }
+            inbox.consume(len);
+        }
+    }
+
+    /// Starts a request that the client has a credit for.
+    fn take(&self, job: Job) -> io::Result<()> {
+        let is_large = moved(&job) > INLINE_LEN_MAX;
+        let credits = Rc::clone(&self.credits);
+        credits.requests.set(credits.requests.get() + 1);
+        credits.buffers.set(credits.buffers.get() + u32::from(is_large));
+        if credits.requests.get() > REQUESTS || credits.buffers.get() > BUFFERS {
+            return Err(broken("a request without credit"));
+        }
+        let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
+        self.server.service.start(self.session, job, move |id, answer| {
+            credits.requests.set(credits.requests.get() - 1);
+            credits.buffers.set(credits.buffers.get() - u32::from(is_large));
+            if session.connection.get() != number {
+                return; // It will be asked again on the connection that came after.
+            }
+            match &answer {
+                Ok((value, payload)) => outbox.push(Frame::Reply { id, value: *value, payload }),
+                Err(error) => {
+                    let value = value(Err(*error));
+                    outbox.push(Frame::Reply { id, value, payload: &[] });
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Bytes of payload that a request or its reply may have.
+fn moved(job: &Job) -> usize {
+    match job.request {
+        Request::Read { len, .. } => len as usize,
+        _ => job.payload.len(),
+    }
+}
+
+fn broken(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

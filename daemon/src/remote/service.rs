@@ -1,0 +1,428 @@
+//! What a server does for its clients: sessions that outlive connections, and their requests.
+//!
+//! A session is on one connection at a time. A later one ends the earlier, and is welcomed only once
+//! nothing of the earlier is under way: else a write that was replayed could be overtaken by its
+//! older self.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::{Class, Handle, Instant, Notify};
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use shm::copy::{copy_in, copy_out};
+use uring::Heap;
+use wire::{PIECE_LEN_MAX, Request, SESSION_LEN};
+
+use super::{
+    decode::{Asked, Job},
+    effects::{self, Effect, Outcome},
+    ledger::{Before, Ledger, RECORDS, Record, Shelf, State},
+};
+use crate::{
+    names::{Attributes, NameCall, OpenCall},
+    namespace::times,
+    storage::Storage,
+    verdict::{self, errno},
+};
+
+/// Sessions that a server has at a time, on a connection or waiting for one.
+const SESSIONS_MAX: usize = 1024;
+/// Files that a session has open at a time.
+const FILES_MAX: usize = 4096;
+/// How long a session without a connection keeps its files.
+const KEEP: Duration = Duration::from_secs(600);
+
+/// What a server has, whoever asks.
+pub(crate) struct Service<S: Storage> {
+    pub(crate) handle: Handle,
+    storage: S,
+    shelf: Box<dyn Shelf>,
+    sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
+    /// Files that are being appended to, by device and inode.
+    appending: RefCell<HashSet<(u64, u64)>>,
+    appended: Notify,
+}
+
+/// One client, over all its connections.
+pub(crate) struct Session<S: Storage> {
+    name: [u8; SESSION_LEN],
+    files: RefCell<HashMap<u32, Open<S>>>,
+    ledger: Box<dyn Ledger>,
+    records: RefCell<Vec<Option<Record>>>,
+    /// Counts connections: requests of an earlier one are not answered.
+    pub(crate) connection: Cell<u64>,
+    /// Requests under way.
+    pub(crate) busy: Cell<u32>,
+    /// Signalled when one of these has changed.
+    pub(crate) changed: Notify,
+    left_at: Cell<Option<Instant>>,
+}
+
+struct Open<S: Storage> {
+    file: S::File,
+    appends: bool,
+    identity: (u64, u64),
+}
+
+impl<S: Storage> Clone for Open<S> {
+    fn clone(&self) -> Self {
+        Self { file: self.file.clone(), ..*self }
+    }
+}
+
+/// The value and the payload of a reply.
+pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
+
+impl<S: Storage> Service<S> {
+    pub(crate) fn new(handle: Handle, storage: S, shelf: Box<dyn Shelf>) -> Rc<Self> {
+        Rc::new(Self {
+            handle,
+            storage,
+            shelf,
+            sessions: RefCell::default(),
+            appending: RefCell::default(),
+            appended: Notify::new(),
+        })
+    }
+
+    /// Sessions there are.
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.borrow().len()
+    }
+
+    /// The session of this name, and whether it still has its files; ended on any earlier
+    /// connection, with nothing of that under way.
+    pub(crate) async fn enter(
+        &self,
+        name: [u8; SESSION_LEN],
+    ) -> io::Result<(Rc<Session<S>>, u64, bool)> {
+        self.forget_old();
+        let known = self.sessions.borrow().get(&name).cloned();
+        let is_known = known.is_some();
+        let session = match known {
+            Some(session) => session,
+            None if self.session_count() >= SESSIONS_MAX => {
+                return Err(io::Error::other("no session is left"));
+            }
+            None => {
+                let session = Rc::new(Session::new(name, self.shelf.open(&name)?)?);
+                self.sessions.borrow_mut().insert(name, Rc::clone(&session));
+                session
+            }
+        };
+        let connection = session.connection.get() + 1;
+        session.connection.set(connection);
+        session.left_at.set(None);
+        session.changed.notify_all();
+        session.changed.until(|| session.busy.get() == 0).await;
+        Ok((session, connection, is_known))
+    }
+
+    /// The connection is over; the session waits for the next one.
+    pub(crate) fn leave(&self, session: &Session<S>, connection: u64) {
+        if session.connection.get() == connection {
+            session.left_at.set(Some(self.handle.now()));
+        }
+    }
+
+    /// The session is over.
+    pub(crate) fn end(&self, session: &Session<S>) {
+        self.sessions.borrow_mut().remove(&session.name);
+        self.shelf.remove(&session.name);
+    }
+
+    fn forget_old(&self) {
+        let now = self.handle.now();
+        let is_kept = |session: &Rc<Session<S>>| {
+            session.left_at.get().is_none_or(|at| now < at + KEEP || session.busy.get() > 0)
+        };
+        self.sessions.borrow_mut().retain(|_, session| is_kept(session));
+    }
+
+    /// Executes a request; `answer` gets what it has come to.
+    pub(crate) fn start(
+        self: &Rc<Self>,
+        session: &Rc<Session<S>>,
+        job: Job,
+        answer: impl FnOnce(u64, Answer) + 'static,
+    ) {
+        session.busy.set(session.busy.get() + 1);
+        let (service, session) = (Rc::clone(self), Rc::clone(session));
+        self.handle.spawn(Class::Latency, async move {
+            let id = job.id;
+            let done = service.execute(&session, job).await;
+            answer(id, done);
+            session.busy.set(session.busy.get() - 1);
+            session.changed.notify_all();
+        });
+    }
+
+    async fn execute(&self, session: &Session<S>, job: Job) -> Answer {
+        let asked = job.asked()?;
+        let mut effect = asked.effect();
+        if let (Asked::OnFile(handle), Request::Write { .. }) = (&asked, job.request) {
+            let open = session.file(*handle)?;
+            if open.appends {
+                let data = Rc::clone(&job.payload);
+                effect = Some(Effect::Append { file: open.file, identity: open.identity, data });
+            }
+        }
+        let handle = match asked {
+            Asked::Open(handle, _) => handle,
+            _ => 0,
+        };
+        if let Some(effect) = effect {
+            // Without a record it might happen twice.
+            let slot = job.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
+            return self.once(session, (slot, job.id), effect, handle).await;
+        }
+        match asked {
+            Asked::Open(handle, call) => self.open(session, handle, call).await,
+            Asked::Close(handle) => {
+                session.files.borrow_mut().remove(&handle);
+                Ok((0, Vec::new()))
+            }
+            Asked::OnFile(handle) => {
+                let open = session.file(handle)?;
+                self.on_file(&open, &job).await.map_err(|error| errno(&error))
+            }
+            Asked::Name(call) => self.name(call).await,
+            Asked::Nothing => Ok((0, Vec::new())),
+        }
+    }
+
+    async fn name(&self, call: NameCall) -> Answer {
+        let answer = self.storage.name(call).await.map_err(|error| errno(&error))?;
+        Ok((answer.value, answer.bytes))
+    }
+
+    /// Executes a request that must not happen twice.
+    async fn once(
+        &self,
+        session: &Session<S>,
+        (slot, id): (u32, u64),
+        effect: Effect<S::File>,
+        handle: u32,
+    ) -> Answer {
+        let io = |error: io::Error| errno(&error);
+        let _turn = self.turn(&effect).await;
+        let mut there = 0;
+        let before = match session.record(slot).filter(|record| record.id == id) {
+            Some(Record { state: State::Done(value), .. }) => {
+                return self.again(session, value, effect, handle).await;
+            }
+            Some(Record { state: State::Begun, before, .. }) => {
+                match effects::resolve(&self.storage, &effect, before).await.map_err(io)? {
+                    Outcome::NotDone => {}
+                    Outcome::Partly(len) => there = len,
+                    Outcome::Done => {
+                        let value = effect.len();
+                        session.keep(slot, id, State::Done(value), before).map_err(io)?;
+                        return self.again(session, value, effect, handle).await;
+                    }
+                    Outcome::Unknown => {
+                        tracing::warn!("the outcome of a request is unknown: {effect}");
+                        return Err(Errno::IO);
+                    }
+                }
+                before
+            }
+            None => effects::observe(&self.storage, &effect).await.map_err(io)?,
+        };
+        session.keep(slot, id, State::Begun, before).map_err(io)?;
+        let answer = match &effect {
+            Effect::Append { file, data, .. } => self.append(file, data, before.size, there).await,
+            Effect::Create(call) => self.open(session, handle, call.clone()).await,
+            Effect::Name(call) => self.name(call.clone()).await,
+        };
+        let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
+        session.keep(slot, id, State::Done(value), before).map_err(io)?;
+        answer
+    }
+
+    /// The answer to a request that was done before.
+    async fn again(
+        &self,
+        session: &Session<S>,
+        value: u64,
+        effect: Effect<S::File>,
+        handle: u32,
+    ) -> Answer {
+        let value = verdict::verdict(value)?;
+        if let Effect::Create(mut call) = effect {
+            let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+            call.flags &= !once.bits();
+            return self.open(session, handle, call).await;
+        }
+        Ok((value, Vec::new()))
+    }
+
+    /// The right to append to a file; others wait, so that its size tells what was done.
+    async fn turn(&self, effect: &Effect<S::File>) -> Option<Turn<'_>> {
+        let Effect::Append { identity, .. } = *effect else { return None };
+        self.appended.until(|| !self.appending.borrow().contains(&identity)).await;
+        self.appending.borrow_mut().insert(identity);
+        Some(Turn { appending: &self.appending, appended: &self.appended, identity })
+    }
+
+    /// Appends what is missing of `data`, of which `skip` bytes are there.
+    async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
+        let mut done = usize::try_from(skip).unwrap_or(usize::MAX);
+        let buffer = Heap::buffer(data.len());
+        copy_in(buffer.bytes(), data);
+        while done < data.len() {
+            let at = size + done as u64;
+            match self.storage.write(file, at, buffer.suffix(done).into()).await {
+                Ok(len) if len > 0 => done += len,
+                Ok(_) if done == 0 => return Err(Errno::IO),
+                Err(error) if done == 0 => return Err(errno(&error)),
+                _ => break,
+            }
+        }
+        Ok((done as u64, Vec::new()))
+    }
+
+    async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
+        let io = |error: io::Error| errno(&error);
+        let known = session.files.borrow().get(&handle).cloned();
+        if let Some(open) = known {
+            // Replayed: it was opened before the answer was lost.
+            return Ok((0, self.storage.status(&open.file).await.map_err(io)?.bytes()));
+        }
+        if session.files.borrow().len() >= FILES_MAX {
+            return Err(Errno::MFILE);
+        }
+        let flags = OFlags::from_bits_retain(call.flags);
+        let file = self.open_readable(call).await.map_err(io)?;
+        let status = self.storage.status(&file).await.map_err(io)?;
+        let appends = flags.contains(OFlags::APPEND);
+        let open = Open { file, appends, identity: status.identity() };
+        session.files.borrow_mut().insert(handle, open);
+        Ok((0, status.bytes()))
+    }
+
+    /// Opens a file; one to append to so that it can be seen what was appended.
+    async fn open_readable(&self, call: OpenCall) -> io::Result<S::File> {
+        let flags = OFlags::from_bits_retain(call.flags);
+        if !flags.contains(OFlags::APPEND) || flags & OFlags::RWMODE != OFlags::WRONLY {
+            return self.storage.open(call).await;
+        }
+        let readable = OpenCall {
+            flags: flags.difference(OFlags::RWMODE).union(OFlags::RDWR).bits(),
+            ..call.clone()
+        };
+        match self.storage.open(readable).await {
+            Err(error) if errno(&error) == Errno::ACCESS => self.storage.open(call).await,
+            opened => opened,
+        }
+    }
+
+    async fn on_file(&self, open: &Open<S>, job: &Job) -> io::Result<(u64, Vec<u8>)> {
+        let (storage, file) = (&self.storage, &open.file);
+        match job.request {
+            Request::Read { at, len, .. } => {
+                let buffer = Heap::buffer((len as usize).min(PIECE_LEN_MAX));
+                let len = storage.read(file, at, buffer.clone().into()).await?;
+                let mut bytes = vec![0; len];
+                copy_out(&mut bytes, buffer.bytes());
+                return Ok((len as u64, bytes));
+            }
+            Request::Write { at, .. } => return self.write(open, at, &job.payload).await,
+            Request::Sync { .. } => storage.sync(file, false).await?,
+            Request::Datasync { .. } => storage.sync(file, true).await?,
+            Request::SetPosition { offset, whence, .. } => {
+                let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+                let to = match whence {
+                    3 => SeekFrom::Data(offset),
+                    4 => SeekFrom::Hole(offset),
+                    _ => return Err(Errno::INVAL.into()),
+                };
+                return Ok((storage.seek(file, to).await?, Vec::new()));
+            }
+            Request::FileStat { .. } => return Ok((0, storage.status(file).await?.bytes())),
+            Request::Truncate { len, .. } => storage.truncate(file, len).await?,
+            Request::SetMode { mode, .. } => storage.set(file, Attributes::Mode(mode)).await?,
+            Request::SetOwner { user, group, .. } => {
+                storage.set(file, Attributes::Owner(user, group)).await?;
+            }
+            Request::SetTimes { .. } => {
+                storage.set(file, times(&job.payload).ok_or(Errno::INVAL)?).await?;
+            }
+            _ => return Err(Errno::NOSYS.into()),
+        }
+        Ok((0, Vec::new()))
+    }
+
+    async fn write(&self, open: &Open<S>, at: u64, data: &[u8]) -> io::Result<(u64, Vec<u8>)> {
+        at.checked_add(data.len() as u64)
+            .filter(|end| i64::try_from(*end).is_ok())
+            .ok_or(Errno::FBIG)?;
+        let buffer = Heap::buffer(data.len());
+        copy_in(buffer.bytes(), data);
+        let mut done = 0;
+        while done < data.len() {
+            let rest = buffer.suffix(done).into();
+            match self.storage.write(&open.file, at + done as u64, rest).await {
+                Ok(len) if len > 0 => done += len,
+                Ok(_) if done == 0 => return Err(Errno::IO.into()),
+                Err(error) if done == 0 => return Err(error),
+                _ => break,
+            }
+        }
+        Ok((done as u64, Vec::new()))
+    }
+}
+
+struct Turn<'a> {
+    appending: &'a RefCell<HashSet<(u64, u64)>>,
+    appended: &'a Notify,
+    identity: (u64, u64),
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.appending.borrow_mut().remove(&self.identity);
+        self.appended.notify_all();
+    }
+}
+
+impl<S: Storage> Session<S> {
+    fn new(name: [u8; SESSION_LEN], ledger: Box<dyn Ledger>) -> io::Result<Self> {
+        Ok(Self {
+            name,
+            files: RefCell::default(),
+            records: RefCell::new(ledger.load()?),
+            ledger,
+            connection: Cell::new(0),
+            busy: Cell::new(0),
+            changed: Notify::new(),
+            left_at: Cell::new(None),
+        })
+    }
+
+    fn file(&self, handle: u32) -> Result<Open<S>, Errno> {
+        self.files.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    fn record(&self, slot: u32) -> Option<Record> {
+        self.records.borrow().get(slot as usize).copied().flatten()
+    }
+
+    /// Writes a record down before anything else is done.
+    fn keep(&self, slot: u32, id: u64, state: State, before: Before) -> io::Result<()> {
+        let record = Record { id, state, before };
+        self.ledger.write(slot, &record)?;
+        if let Some(place) = self.records.borrow_mut().get_mut(slot as usize) {
+            *place = Some(record);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Files, folders, and records that outlive the server, and stop obeying one that was killed.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashMap},
+    ffi::CStr,
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::Handle;
+use fastrand::Rng;
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+};
+use shm::copy::{copy_in, copy_out};
+use uring::Buffers;
+use wire::SESSION_LEN;
+
+use crate::{
+    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    remote::ledger::{Ledger, RECORDS, Record, Shelf},
+    storage::Storage,
+};
+
+const LATENCY_MAX_US: u64 = 60;
+const REGULAR: u64 = 0o100_644;
+
+/// What a server's node has.
+#[derive(Default)]
+pub(super) struct Disk {
+    names: RefCell<BTreeMap<Vec<u8>, u64>>,
+    content: RefCell<HashMap<u64, Vec<u8>>>,
+    next_inode: Cell<u64>,
+    ledgers: RefCell<HashMap<[u8; SESSION_LEN], Vec<Option<Record>>>>,
+    /// Counts servers; the last one lives while it is odd.
+    life: Cell<u64>,
+}
+
+impl Disk {
+    pub(super) fn begin_life(&self) -> u64 {
+        self.life.set(self.life.get() | 1);
+        self.life.get()
+    }
+
+    pub(super) fn end_life(&self) {
+        self.life.set(self.life.get() + 1);
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.names.borrow().contains_key(name.as_bytes())
+    }
+
+    pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let inode = *self.names.borrow().get(name.as_bytes())?;
+        self.content.borrow().get(&inode).cloned()
+    }
+
+    fn make(&self, path: &CStr) -> u64 {
+        let inode = self.next_inode.get() + 1;
+        self.next_inode.set(inode);
+        self.names.borrow_mut().insert(path.to_bytes().to_vec(), inode);
+        self.content.borrow_mut().insert(inode, Vec::new());
+        inode
+    }
+
+    fn find(&self, path: &CStr) -> Option<u64> {
+        self.names.borrow().get(path.to_bytes()).copied()
+    }
+
+    fn status(&self, inode: u64) -> Status {
+        let size = self.content.borrow().get(&inode).map_or(0, |bytes| bytes.len() as u64);
+        let mut status = Status::default();
+        (status.0[0], status.0[1], status.0[2], status.0[7]) = (7, inode, REGULAR, size);
+        status
+    }
+
+    fn execute(&self, call: &NameCall) -> Result<Answer, Errno> {
+        match call {
+            NameCall::Stat { path, .. } => {
+                let bytes = self.status(self.find(path).ok_or(Errno::NOENT)?).bytes();
+                return Ok(Answer { value: 0, bytes });
+            }
+            NameCall::Unlink { path } => {
+                self.names.borrow_mut().remove(path.to_bytes()).ok_or(Errno::NOENT)?;
+            }
+            NameCall::Rename { from, to, .. } => {
+                let inode = self.names.borrow_mut().remove(from.to_bytes());
+                let inode = inode.ok_or(Errno::NOENT)?;
+                self.names.borrow_mut().insert(to.to_bytes().to_vec(), inode);
+            }
+            NameCall::MakeDir { path, .. } => {
+                if self.find(path).is_some() {
+                    return Err(Errno::EXIST);
+                }
+                self.make(path);
+            }
+            _ => return Err(Errno::NOSYS),
+        }
+        Ok(Answer::default())
+    }
+}
+
+/// The disk as one server sees it.
+#[derive(Clone)]
+pub(super) struct SimDisk {
+    pub(super) disk: Rc<Disk>,
+    pub(super) handle: Handle,
+    pub(super) rng: Rc<RefCell<Rng>>,
+    pub(super) life: u64,
+}
+
+impl SimDisk {
+    /// Takes a while; a server that is killed meanwhile never goes on.
+    async fn pause(&self) {
+        let us = self.rng.borrow_mut().u64(0..LATENCY_MAX_US);
+        self.handle.sleep(Duration::from_micros(us)).await;
+        if self.disk.life.get() != self.life {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn put(&self, inode: u64, at: usize, bytes: &[u8]) {
+        let mut content = self.disk.content.borrow_mut();
+        let stored = content.entry(inode).or_default();
+        if stored.len() < at + bytes.len() {
+            stored.resize(at + bytes.len(), 0);
+        }
+        stored[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Storage for SimDisk {
+    /// Inode, and whether it was opened to append.
+    type File = (u64, bool);
+
+    fn identify(&self, file: &(u64, bool)) -> io::Result<Status> {
+        Ok(self.disk.status(file.0))
+    }
+
+    async fn status(&self, file: &(u64, bool)) -> io::Result<Status> {
+        self.pause().await;
+        self.identify(file)
+    }
+
+    async fn set(&self, _: &(u64, bool), _: Attributes) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn stand_in(&self, file: &(u64, bool), _: u64, _: bool) -> io::Result<(u64, bool)> {
+        Ok(*file)
+    }
+
+    async fn read(&self, file: &(u64, bool), at: u64, into: Buffers) -> io::Result<usize> {
+        self.pause().await;
+        let content = self.disk.content.borrow();
+        let stored = content.get(&file.0).ok_or(Errno::IO)?;
+        let rest = stored.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        Ok(copy_in(into.as_slice()[0].bytes(), rest))
+    }
+
+    async fn write(&self, file: &(u64, bool), at: u64, from: Buffers) -> io::Result<usize> {
+        self.pause().await;
+        let mut bytes = vec![0; from.len()];
+        copy_out(&mut bytes, from.as_slice()[0].bytes());
+        let size = usize::try_from(self.disk.status(file.0).size()).unwrap();
+        let at = if file.1 { size } else { usize::try_from(at).unwrap() };
+        // A write can be cut where a server is killed, and can be short.
+        let part = self.rng.borrow_mut().usize(1..=bytes.len());
+        self.put(file.0, at, &bytes[..part]);
+        self.pause().await;
+        if self.rng.borrow_mut().u32(0..4) == 0 {
+            return Ok(part);
+        }
+        self.put(file.0, at + part, &bytes[part..]);
+        self.pause().await;
+        Ok(bytes.len())
+    }
+
+    async fn sync(&self, _: &(u64, bool), _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn fetch(&self, _: &(u64, bool), _: u64, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    async fn truncate(&self, _: &(u64, bool), _: u64) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn seek(&self, _: &(u64, bool), _: SeekFrom) -> io::Result<u64> {
+        Err(Errno::NOSYS.into())
+    }
+
+    async fn open(&self, call: OpenCall) -> io::Result<(u64, bool)> {
+        self.pause().await;
+        let flags = OFlags::from_bits_retain(call.flags);
+        let found = self.disk.find(&call.path);
+        let inode = match found {
+            Some(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => {
+                return Err(Errno::EXIST.into());
+            }
+            Some(inode) => inode,
+            None if flags.contains(OFlags::CREATE) => self.disk.make(&call.path),
+            None => return Err(Errno::NOENT.into()),
+        };
+        self.pause().await;
+        Ok((inode, flags.contains(OFlags::APPEND)))
+    }
+
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        self.pause().await;
+        let answer = self.disk.execute(&call);
+        self.pause().await;
+        Ok(answer?)
+    }
+
+    async fn leave(&self) {}
+
+    fn describe(&self) -> String {
+        "simulation".to_owned()
+    }
+}
+
+/// The ledgers as one server sees them.
+pub(super) struct SimShelf {
+    pub(super) disk: Rc<Disk>,
+    pub(super) life: u64,
+}
+
+impl Shelf for SimShelf {
+    fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
+        let (disk, session) = (Rc::clone(&self.disk), *session);
+        Ok(Box::new(SimLedger { disk, session, life: self.life }))
+    }
+
+    fn remove(&self, session: &[u8; SESSION_LEN]) {
+        self.disk.ledgers.borrow_mut().remove(session);
+    }
+}
+
+struct SimLedger {
+    disk: Rc<Disk>,
+    session: [u8; SESSION_LEN],
+    life: u64,
+}
+
+impl Ledger for SimLedger {
+    fn load(&self) -> io::Result<Vec<Option<Record>>> {
+        let ledgers = self.disk.ledgers.borrow();
+        Ok(ledgers.get(&self.session).cloned().unwrap_or(vec![None; RECORDS as usize]))
+    }
+
+    fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
+        assert_eq!(self.disk.life.get(), self.life, "a dead server writes");
+        let mut ledgers = self.disk.ledgers.borrow_mut();
+        let ledger = ledgers.entry(self.session).or_insert(vec![None; RECORDS as usize]);
+        ledger[slot as usize] = Some(*record);
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! A network that takes its time and can be cut.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::{Handle, Notify};
+use fastrand::Rng;
+use shm::copy::{copy_in, copy_out};
+use uring::{Buffer, Buffers};
+
+use crate::{
+    remote::{
+        channel::{Receive, Transmit},
+        client::Network,
+        server::Server,
+    },
+    storage::Storage,
+};
+
+const LATENCY_MAX_US: u64 = 300;
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Line {
+    bytes: RefCell<VecDeque<u8>>,
+    is_cut: Cell<bool>,
+    news: Notify,
+}
+
+/// The network, with the server that can be reached through it.
+pub(super) struct SimNetwork<S: Storage>(Rc<State<S>>);
+
+struct State<S: Storage> {
+    handle: Handle,
+    rng: Rc<RefCell<Rng>>,
+    server: RefCell<Option<Rc<Server<S>>>>,
+    lines: RefCell<Vec<Rc<Line>>>,
+}
+
+impl<S: Storage> Clone for SimNetwork<S> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<S: Storage> SimNetwork<S> {
+    pub(super) fn new(handle: Handle, rng: Rc<RefCell<Rng>>) -> Self {
+        Self(Rc::new(State { handle, rng, server: RefCell::default(), lines: RefCell::default() }))
+    }
+
+    pub(super) fn set_server(&self, server: Option<Rc<Server<S>>>) {
+        self.0.server.replace(server);
+    }
+
+    /// Breaks every connection; what is on the way is lost.
+    pub(super) fn cut(&self) {
+        for line in self.0.lines.take() {
+            line.is_cut.set(true);
+            line.bytes.borrow_mut().clear();
+            line.news.notify_all();
+        }
+    }
+
+    fn end(&self, line: &Rc<Line>) -> End {
+        let (handle, rng) = (self.0.handle.clone(), Rc::clone(&self.0.rng));
+        End { line: Rc::clone(line), handle, rng }
+    }
+}
+
+impl<S: Storage> Network for SimNetwork<S> {
+    type Receiver = End;
+    type Sender = End;
+
+    async fn connect(&self) -> io::Result<(End, End)> {
+        let server = self.0.server.borrow().clone();
+        let server = server.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (there, back) = (Rc::new(Line::default()), Rc::new(Line::default()));
+        self.0.lines.borrow_mut().extend([Rc::clone(&there), Rc::clone(&back)]);
+        server.meet(self.end(&there), self.end(&back));
+        Ok((self.end(&back), self.end(&there)))
+    }
+}
+
+/// One end of a direction; the direction breaks when either goes.
+pub(super) struct End {
+    line: Rc<Line>,
+    handle: Handle,
+    rng: Rc<RefCell<Rng>>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.line.is_cut.set(true);
+        self.line.news.notify_all();
+    }
+}
+
+impl Receive for End {
+    async fn receive(&mut self, into: &Buffers) -> io::Result<usize> {
+        let line = Rc::clone(&self.line);
+        line.news.until(|| line.is_cut.get() || !line.bytes.borrow().is_empty()).await;
+        let mut bytes = line.bytes.borrow_mut();
+        if bytes.is_empty() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        // Streams have no borders: any part of what is there may come.
+        let len = self.rng.borrow_mut().usize(1..=bytes.len().min(into.len()));
+        let part: Vec<u8> = bytes.drain(..len).collect();
+        let first = into.as_slice().first().expect("one buffer");
+        Ok(copy_in(first.bytes(), &part))
+    }
+}
+
+impl Transmit for End {
+    async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()> {
+        let us = self.rng.borrow_mut().u64(0..LATENCY_MAX_US);
+        self.handle.sleep(Duration::from_micros(us)).await;
+        for buffer in from {
+            if self.line.is_cut.get() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let mut bytes = vec![0; buffer.len()];
+            copy_out(&mut bytes, buffer.bytes());
+            self.line.bytes.borrow_mut().extend(bytes);
+            self.line.news.notify_all();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! What is set on every TCP connection, and how a dead peer is noticed.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+    set_tcp_user_timeout,
+};
+
+/// The kernel counts keep-alive times in seconds.
+const PROBE_PERIOD_MIN: Duration = Duration::from_secs(1);
+
+/// Probes a silent peer may miss.
+const PROBES_MISSED_MAX: u32 = 3;
+
+/// Sends small messages at once: who batches them is the sender, not the kernel.
+pub(crate) fn set_no_delay(socket: impl AsFd) -> io::Result<()> {
+    Ok(set_tcp_nodelay(socket, true)?)
+}
+
+/// Breaks the connection when the peer's machine has not answered for `silence_max`.
+///
+/// A silent connection is probed every quarter of that time, or every second if that is longer.
+pub(crate) fn set_silence_max(socket: impl AsFd, silence_max: Duration) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let period = (silence_max / (PROBES_MISSED_MAX + 1)).max(PROBE_PERIOD_MIN);
+    set_tcp_keepidle(socket, period)?;
+    set_tcp_keepintvl(socket, period)?;
+    set_tcp_keepcnt(socket, PROBES_MISSED_MAX)?;
+    set_socket_keepalive(socket, true)?;
+    // For what was sent and not acknowledged, where no probe is sent.
+    let millis = u32::try_from(silence_max.as_millis()).unwrap_or(u32::MAX);
+    Ok(set_tcp_user_timeout(socket, millis)?)
+}

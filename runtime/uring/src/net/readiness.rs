@@ -1,0 +1,261 @@
+//! Which sockets are ready, and which tasks wait for them.
+//!
+//! Every socket is in one epoll set, edge-triggered, and remembers what it was told: a side is
+//! ready until a call says otherwise. The set itself is a descriptor that wakes the executor.
+
+use std::{
+    cell::{Cell, RefCell},
+    io, mem,
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use executor::{Armed, Handle, Source};
+use rustix::event::{
+    Timespec,
+    epoll::{self, CreateFlags, EventData, EventFlags},
+};
+use slab::Slab;
+
+use super::call::SOCKET_LEN_MAX;
+use crate::parker::Events;
+
+/// Events taken out of one look at most.
+const LOOK_LEN: usize = 64;
+
+/// Calls a side may make between two visits.
+pub(crate) const CALLS_MAX: u32 = 16;
+
+/// The sockets of one executor.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    sockets: RefCell<Slab<Rc<Readiness>>>,
+    /// Visits by the executor so far.
+    visits: Cell<u64>,
+    /// Tasks that had their share since the last visit, and want more.
+    again: RefCell<Vec<Waker>>,
+}
+
+/// What is known of one socket.
+#[derive(Debug)]
+struct Readiness {
+    receive: Side,
+    send: Side,
+}
+
+#[derive(Debug)]
+struct Side {
+    /// A call may succeed.
+    is_ready: Cell<bool>,
+    /// The other end is gone: ready for good.
+    is_closed: Cell<bool>,
+    /// The one task that waits; of an earlier one that gave up, at worst, it is woken once more.
+    waiting: RefCell<Option<Waker>>,
+    /// What it has used up since the last visit.
+    used: Cell<Used>,
+}
+
+/// Calls and bytes of one side since a visit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Which visit.
+    visit: u64,
+    calls: u32,
+    len: usize,
+}
+
+/// A direction of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Also of a listener.
+    Receive,
+    /// Also of a connection being made.
+    Send,
+}
+
+impl Poller {
+    /// A set without sockets, on the poll list of `handle`'s executor, which parks in `events`.
+    pub(crate) fn new(handle: &Handle, events: &Events) -> io::Result<Rc<Self>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        events.add_wake_fd(&epoll)?;
+        let (sockets, again) = (RefCell::default(), RefCell::default());
+        let poller = Rc::new(Self { epoll, sockets, visits: Cell::default(), again });
+        handle.add_source(Box::new(Visits(Rc::clone(&poller))));
+        Ok(poller)
+    }
+
+    /// Takes a non-blocking socket in.
+    pub(crate) fn add(self: &Rc<Self>, fd: OwnedFd) -> io::Result<Socket> {
+        let readiness = Rc::new(Readiness { receive: Side::new(), send: Side::new() });
+        let key = self.sockets.borrow_mut().insert(Rc::clone(&readiness));
+        let socket = Socket { poller: Rc::clone(self), readiness, key, fd };
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, &socket.fd, EventData::new_u64(key as u64), flags)?;
+        Ok(socket)
+    }
+
+    /// Asks the kernel for up to `limit` sockets that became ready; returns how many there were.
+    fn look(&self, limit: usize) -> usize {
+        let mut space = [MaybeUninit::<epoll::Event>::uninit(); LOOK_LEN];
+        let limit = limit.min(LOOK_LEN);
+        let Some(space) = space.get_mut(..limit) else { return 0 };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An interrupted look is an empty one; no other error can happen to this descriptor.
+        let Ok((found, _)) = epoll::wait(&self.epoll, space, Some(&now)) else { return 0 };
+        let sockets = self.sockets.borrow();
+        let mut count = 0;
+        for event in found {
+            count += 1;
+            let key = usize::try_from(event.data.u64()).ok();
+            if let Some(readiness) = key.and_then(|key| sockets.get(key)) {
+                readiness.hear(event.flags);
+            }
+        }
+        count
+    }
+}
+
+impl Readiness {
+    fn hear(&self, flags: EventFlags) {
+        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        let sends_no_more = broken || flags.contains(EventFlags::RDHUP);
+        self.receive.hear(flags.contains(EventFlags::IN), sends_no_more);
+        self.send.hear(flags.contains(EventFlags::OUT), broken);
+    }
+}
+
+impl Side {
+    /// A new socket may be ready: the first call tells.
+    fn new() -> Self {
+        Self {
+            is_ready: Cell::new(true),
+            is_closed: Cell::new(false),
+            waiting: RefCell::new(None),
+            used: Cell::default(),
+        }
+    }
+
+    fn hear(&self, is_ready: bool, is_closed: bool) {
+        self.is_closed.set(self.is_closed.get() || is_closed);
+        if is_ready || is_closed {
+            self.is_ready.set(true);
+            if let Some(waker) = self.waiting.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// What it has used up since this visit.
+    fn used(&self, visit: u64) -> Used {
+        let used = self.used.get();
+        if used.visit == visit { used } else { Used { visit, ..Used::default() } }
+    }
+
+    fn wait(&self, context: &Context<'_>) {
+        *self.waiting.borrow_mut() = Some(context.waker().clone());
+    }
+}
+
+/// A socket of a [`Poller`]. Closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    poller: Rc<Poller>,
+    readiness: Rc<Readiness>,
+    key: usize,
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Makes a call when the side is ready and has not used up its share since the last visit.
+    ///
+    /// One task a side may wait.
+    pub(crate) fn poll_call<T>(
+        &self,
+        direction: Direction,
+        context: &Context<'_>,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        let side = self.side(direction);
+        let used = side.used(self.poller.visits.get());
+        if used.calls >= CALLS_MAX || used.len >= SOCKET_LEN_MAX {
+            self.poller.again.borrow_mut().push(context.waker().clone());
+            return Poll::Pending;
+        }
+        if !side.is_ready.get() {
+            side.wait(context);
+            return Poll::Pending;
+        }
+        side.used.set(Used { calls: used.calls + 1, ..used });
+        match call(self.fd.as_fd()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                side.is_ready.set(false);
+                side.wait(context);
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// Notes how many bytes the last call moved.
+    pub(crate) fn moved(&self, direction: Direction, len: usize) {
+        let side = self.side(direction);
+        let used = side.used.get();
+        side.used.set(Used { len: used.len + len, ..used });
+    }
+
+    /// Notes that the next call would block unless something is heard meanwhile.
+    pub(crate) fn exhausted(&self, direction: Direction) {
+        let side = self.side(direction);
+        side.is_ready.set(side.is_closed.get());
+    }
+
+    /// Where it was added.
+    pub(crate) fn poller(&self) -> &Rc<Poller> {
+        &self.poller
+    }
+
+    fn side(&self, direction: Direction) -> &Side {
+        match direction {
+            Direction::Receive => &self.readiness.receive,
+            Direction::Send => &self.readiness.send,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Without this, a duplicate of the descriptor would go on being reported. It fails for a
+        // socket that could not be added.
+        epoll::delete(&self.poller.epoll, &self.fd).ok();
+        self.poller.sockets.borrow_mut().remove(self.key);
+    }
+}
+
+/// The sockets on the poll list.
+struct Visits(Rc<Poller>);
+
+impl Source for Visits {
+    fn poll(&mut self, budget: usize) -> usize {
+        let poller = &self.0;
+        poller.visits.set(poller.visits.get() + 1);
+        let again = mem::take(&mut *poller.again.borrow_mut());
+        again.into_iter().for_each(Waker::wake);
+        if poller.sockets.borrow().is_empty() { 0 } else { poller.look(budget) }
+    }
+
+    /// What the last look left, or came after it, ends the park.
+    fn arm(&mut self) -> Armed {
+        if self.0.again.borrow().is_empty() { Armed::Waits } else { Armed::Busy }
+    }
+
+    fn disarm(&mut self) {}
+}

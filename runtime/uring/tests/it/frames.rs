@@ -1,0 +1,205 @@
+//! Admission: buffers as permits, frames within what was granted.
+
+use std::{cell::Cell, io, pin::pin, rc::Rc};
+
+use executor::Class;
+use fastrand::Rng;
+use rustix::pipe::{PipeFlags, pipe_with};
+use uring::{Buffer, Choice, File, FrameError, Frames, Grants, Pool, Sender, Stream};
+
+use crate::{
+    sockets::{Net, pattern},
+    support::{Core, buffer, content, dirs, open, poll},
+};
+
+const HEAD: usize = 8;
+
+/// The peer's end, and frames of ours with these credits.
+fn frames(net: &mut Net, pool: &Pool, credits: u32) -> (Stream, Frames<HEAD>, Sender) {
+    let mut listener = net.tcp_listener();
+    let [peer, ours] = net.pair(&mut listener);
+    let (receiver, sender) = ours.split();
+    let frames = Frames::new(receiver, pool.clone());
+    frames.grants().add(credits);
+    (peer, frames, sender)
+}
+
+/// A head that tells its body's length, and the body.
+fn frame(body: &[u8]) -> Vec<Buffer> {
+    vec![buffer(&(body.len() as u64).to_le_bytes()), buffer(body)]
+}
+
+fn body_len(head: &[u8; HEAD]) -> Option<usize> {
+    usize::try_from(u64::from_le_bytes(*head)).ok()
+}
+
+/// All bodies until the stream ends.
+async fn bodies(frames: &mut Frames<HEAD>, grants: Grants) -> Result<Vec<Vec<u8>>, FrameError> {
+    let mut all = Vec::new();
+    while let Some(frame) = frames.next(body_len).await? {
+        grants.add(1);
+        all.push(frame.body.map(|body| content(&body)).unwrap_or_default());
+    }
+    Ok(all)
+}
+
+#[test]
+fn frames_of_every_length_arrive_whole_however_they_are_cut() {
+    let mut rng = Rng::with_seed(7);
+    let mut net = Net::new();
+    let pool = Pool::new(300_000, 2);
+    for _ in 0..20 {
+        let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1000);
+        let lens = [0, 1, 100, 4096, 16_384, 16_385, 70_000, 300_000];
+        let sent: Vec<_> = (0..rng.usize(1..30)).map(|_| pattern(lens[rng.usize(..8)])).collect();
+        let stream: Vec<u8> =
+            sent.iter().flat_map(|body| frame(body)).flat_map(|part| content(&part)).collect();
+        let mut cuts: Vec<_> = (0..rng.usize(..20)).map(|_| rng.usize(..=stream.len())).collect();
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        let parts: Vec<_> = cuts.windows(2).map(|cut| buffer(&stream[cut[0]..cut[1]])).collect();
+        net.core.executor.handle().spawn(Class::Latency, async move {
+            for part in parts {
+                peer.send_all(vec![part]).await.expect("no error");
+            }
+        });
+        let grants = frames.grants();
+        let received = net.core.run(bodies(&mut frames, grants)).expect("no error");
+        assert!(received == sent);
+    }
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn a_peer_that_sends_without_credit_is_cut_off() {
+    let mut net = Net::new();
+    let pool = Pool::new(16, 4);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 2);
+    let error = net.core.run(async {
+        for _ in 0..3 {
+            peer.send_all(frame(b"abc")).await.expect("sent");
+        }
+        frames.next(body_len).await.expect("a credit");
+        frames.next(body_len).await.expect("a credit");
+        frames.next(body_len).await
+    });
+    assert!(matches!(error, Err(FrameError::NoCredit)), "{error:?}");
+    assert_eq!(pool.available(), 4);
+    // Though the other half is still there. What it sent and nobody read makes it a reset.
+    let end = net.core.run(peer.receive(&buffer(b"-").into()));
+    assert!(end.is_err() || end.is_ok_and(|len| len == 0));
+}
+
+#[test]
+fn a_body_longer_than_a_buffer_or_a_senseless_head_ends_the_stream() {
+    let mut net = Net::new();
+    for (head, body_len) in [(17_u64, body_len as fn(&[u8; HEAD]) -> _), (1, |_| None)] {
+        let pool = Pool::new(16, 1);
+        let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1);
+        let error = net.core.run(async {
+            peer.send_all(vec![buffer(&head.to_le_bytes())]).await.expect("sent");
+            frames.next(body_len).await
+        });
+        assert!(matches!(error, Err(FrameError::BadHead)), "{error:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_within_a_frame_is_broken() {
+    let mut net = Net::new();
+    let whole: Vec<u8> = frame(&[1; 20_000]).iter().flat_map(content).collect();
+    for len in [1, HEAD - 1, HEAD, HEAD + 1, 19_000] {
+        let pool = Pool::new(20_000, 1);
+        let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1);
+        let error = net.core.run(async {
+            peer.send_all(vec![buffer(&whole[..len])]).await.expect("sent");
+            drop(peer);
+            frames.next(body_len).await
+        });
+        let Err(FrameError::Broken(error)) = error else { panic!("{error:?}") };
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{len}");
+        assert_eq!(pool.available(), 1);
+    }
+}
+
+/// Pressure reaches the sender: with every buffer held, nothing more is taken in.
+#[test]
+fn a_frame_waits_for_a_buffer() {
+    let mut net = Net::new();
+    let pool = Pool::new(16, 1);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 2);
+    let (taken, held) = (Rc::new(Cell::new(0)), pool.try_take());
+    assert!(pool.try_take().is_none());
+    let count = Rc::clone(&taken);
+    net.core.executor.handle().spawn(Class::Latency, async move {
+        while let Ok(Some(_)) = frames.next(body_len).await {
+            count.set(count.get() + 1);
+        }
+    });
+    net.core.run(peer.send_all(frame(b"a"))).expect("sent");
+    net.core.turn_a_while();
+    assert_eq!(taken.get(), 0);
+
+    drop(held);
+
+    net.core.turn_until(|| taken.get() == 1);
+}
+
+#[test]
+fn buffers_are_reused_last_in_first_out_and_never_while_a_clone_is_held() {
+    let pool = Pool::new(5000, 3);
+    let [first, second] = [(); 2].map(|()| pool.try_take().expect("free"));
+    let address = |buffer: &Buffer| buffer.bytes().as_ptr();
+    assert_eq!(address(&first).align_offset(4096), 0);
+    assert_eq!(address(&second).align_offset(4096), 0);
+    let (used, clone) = (address(&second), second.suffix(10));
+    drop(second);
+    assert_eq!(pool.available(), 1);
+
+    drop(clone);
+
+    assert_eq!(address(&pool.try_take().expect("free")), used);
+    assert_eq!(first.len(), 5000);
+}
+
+/// A read in flight owns its permit: dropping the future must not hand the buffer out again.
+#[test]
+fn dropped_read_keeps_its_permit() {
+    let Some(mut core) = Core::with_ring() else { return };
+    let pool = Pool::new(4096, 1);
+    core.engines.register(pool.memory()).expect("below every limit");
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    let file = File::new(read).expect("a descriptor");
+    {
+        let permit = pool.try_take().expect("free");
+        assert!(poll(pin!(core.engines.read(&file, 0, permit.into()))).is_pending());
+    }
+    core.turn_a_while();
+    assert_eq!(pool.available(), 0);
+
+    drop(write);
+
+    core.turn_until(|| pool.available() == 1);
+}
+
+#[test]
+fn registered_buffers_are_written_and_read_like_others() {
+    for choice in [Choice::Auto, Choice::Uring, Choice::Threads] {
+        for dir in dirs() {
+            let mut core = Core::new(choice, 1);
+            let pool = Pool::new(8192, 2);
+            core.engines.register(pool.memory()).expect("below every limit");
+            let engines = core.engines.clone();
+            let file = open(&dir, "registered").expect("a file");
+            let [from, into] = [(); 2].map(|()| pool.try_take().expect("free"));
+            from.store(&pattern(8192));
+            let done = core.run(async {
+                let written = engines.write(&file, 0, from.prefix(5000).into()).await?;
+                let read = engines.read(&file, 1000, into.suffix(100).into()).await?;
+                io::Result::Ok((written, read))
+            });
+            assert_eq!(done.expect("no error"), (5000, 4000));
+            assert_eq!(content(&into)[100..4100], pattern(8192)[1000..5000]);
+        }
+    }
+}

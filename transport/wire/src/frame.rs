@@ -1,0 +1,434 @@
+//! Frames between a daemon and a remote server, over any stream of bytes (`docs/protocol.md`,
+//! section 8): a header that says how much follows, then a handshake message, a request, or a reply.
+//!
+//! # Trust
+//!
+//! [`Frame::parse`] is total. It looks at no byte beyond the frame, refuses a length before that
+//! much has been received, and hands out a request only when its payload has the length that the
+//! request asks for: the bound on what a receiver has to hold is [`FRAME_LEN_MAX`].
+
+use crate::{
+    VERSION,
+    entry::{ENTRY_WORDS, Entry, Invalid},
+    request::Request,
+};
+
+/// Length of a frame's header in bytes.
+pub const HEADER_LEN: usize = 16;
+/// Most bytes that one request reads or writes.
+pub const PIECE_LEN_MAX: usize = 64 << 10;
+/// Payload up to this length, bytes, needs no buffer credit.
+pub const INLINE_LEN_MAX: usize = 8 << 10;
+/// Length of the longest frame in bytes.
+pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
+/// Length of a session's name in bytes.
+pub const SESSION_LEN: usize = 16;
+/// Length of a nonce in bytes.
+pub const NONCE_LEN: usize = 32;
+/// Length of a proof of the job key in bytes.
+pub const TAG_LEN: usize = 32;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x02");
+const WORD_LEN: usize = 8;
+/// Record slot and entry, before the payload.
+const REQUEST_LEN: usize = WORD_LEN + ENTRY_WORDS * WORD_LEN;
+const HELLO_LEN: usize = 2 * WORD_LEN + SESSION_LEN + NONCE_LEN;
+const CHALLENGE_LEN: usize = 2 * WORD_LEN + NONCE_LEN + TAG_LEN;
+const HEAD_LEN_MAX: usize = HEADER_LEN + CHALLENGE_LEN;
+const _: () = assert!(CHALLENGE_LEN >= REQUEST_LEN && CHALLENGE_LEN >= HELLO_LEN);
+/// What lies behind the path of a request for times.
+const TIMES_LEN: usize = 4 * WORD_LEN;
+
+/// The first message of a connection, from the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Protocol version spoken; see [`VERSION`].
+    pub version: u32,
+    /// Name of the session, the same at every connection of it.
+    pub session: [u8; SESSION_LEN],
+    /// Never used before.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+/// The server's answer to [`Hello`]: it knows the job key, and asks for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    /// The version the server speaks.
+    pub version: u32,
+    /// Never used before.
+    pub nonce: [u8; NONCE_LEN],
+    /// The server's proof.
+    pub tag: [u8; TAG_LEN],
+}
+
+/// The client's answer to [`Challenge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The client's proof.
+    pub tag: [u8; TAG_LEN],
+}
+
+/// The server lets the client in and grants credits; every reply returns those of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteWelcome {
+    /// Requests that may be unanswered at a time.
+    pub requests: u32,
+    /// Of these, how many may read or write more than [`INLINE_LEN_MAX`] bytes.
+    pub buffers: u32,
+    /// Whether the server still has the files that the session has open.
+    pub is_known: bool,
+}
+
+/// One frame, its payload borrowed from the bytes it was parsed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// See [`Hello`].
+    Hello(Hello),
+    /// See [`Challenge`].
+    Challenge(Challenge),
+    /// See [`Proof`].
+    Proof(Proof),
+    /// See [`RemoteWelcome`].
+    Welcome(RemoteWelcome),
+    /// A request; `file` is a handle that the client chose.
+    Request {
+        /// Chosen by the client, increasing; the reply carries it.
+        id: u64,
+        /// Where the server records that it was done: a slot that no unanswered request uses.
+        record: Option<u32>,
+        /// What is asked.
+        request: Request,
+        /// Paths, or the bytes to write.
+        payload: &'a [u8],
+    },
+    /// What a request has come to.
+    Reply {
+        /// The request's.
+        id: u64,
+        /// A count, or a negated errno.
+        value: u64,
+        /// Bytes read, or what else was asked for.
+        payload: &'a [u8],
+    },
+    /// Asks whether the peer is there.
+    Ping,
+    /// It is.
+    Pong,
+    /// The session is over: its files are closed and its records removed.
+    Goodbye,
+}
+
+/// The start of an encoded frame; the payload follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; HEAD_LEN_MAX],
+    len: usize,
+}
+
+const HELLO: u32 = 1;
+const CHALLENGE: u32 = 2;
+const PROOF: u32 = 3;
+const WELCOME: u32 = 4;
+const REQUEST: u32 = 5;
+const REPLY: u32 = 6;
+const PING: u32 = 7;
+const PONG: u32 = 8;
+const GOODBYE: u32 = 9;
+
+impl<'a> Frame<'a> {
+    /// The first frame in `bytes` and its length in bytes; `None` when more has to be received.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] when what is there cannot become a frame; the stream is of no use then.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Invalid> {
+        let mut header = Reader(bytes);
+        let (Some(len), Some(kind), Some(id)) = (header.half(), header.half(), header.word())
+        else {
+            return Ok(None);
+        };
+        let (shortest, longest) = match kind {
+            HELLO => (HELLO_LEN, HELLO_LEN),
+            CHALLENGE => (CHALLENGE_LEN, CHALLENGE_LEN),
+            PROOF => (TAG_LEN, TAG_LEN),
+            WELCOME => (2 * WORD_LEN, 2 * WORD_LEN),
+            REQUEST => (REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
+            REPLY => (WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
+            PING | PONG | GOODBYE => (0, 0),
+            _ => return Err(Invalid::Message(kind)),
+        };
+        let len = usize::try_from(len).map_err(|_| Invalid::Length(usize::MAX))?;
+        if !(shortest..=longest).contains(&len) {
+            return Err(Invalid::Length(len));
+        }
+        let Some(body) = bytes.get(HEADER_LEN..HEADER_LEN + len) else { return Ok(None) };
+        let frame = Self::of(kind, id, Reader(body)).ok_or(Invalid::Length(len))??;
+        Ok(Some((frame, HEADER_LEN + len)))
+    }
+
+    /// `None`: the body is too short, which the caller has excluded.
+    fn of(kind: u32, id: u64, mut body: Reader<'a>) -> Option<Result<Self, Invalid>> {
+        let greets = matches!(kind, HELLO | CHALLENGE);
+        if greets && body.word()? != MAGIC {
+            return Some(Err(Invalid::Magic));
+        }
+        Some(Ok(match kind {
+            HELLO => {
+                let version = narrow(body.word()?);
+                Self::Hello(Hello { version, session: body.array()?, nonce: body.array()? })
+            }
+            CHALLENGE => {
+                let version = narrow(body.word()?);
+                Self::Challenge(Challenge { version, nonce: body.array()?, tag: body.array()? })
+            }
+            PROOF => Self::Proof(Proof { tag: body.array()? }),
+            WELCOME => {
+                let (requests, buffers) = (body.half()?, body.half()?);
+                let is_known = body.word()? != 0;
+                Self::Welcome(RemoteWelcome { requests, buffers, is_known })
+            }
+            REQUEST => return request(id, body),
+            REPLY => Self::Reply { id, value: body.word()?, payload: body.0 },
+            PING => Self::Ping,
+            PONG => Self::Pong,
+            _ => Self::Goodbye,
+        }))
+    }
+
+    /// The frame without its payload, encoded.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: HEADER_LEN };
+        let (kind, id) = match *self {
+            Self::Hello(hello) => {
+                head.words(&[MAGIC, u64::from(hello.version)]);
+                head.put(&hello.session);
+                head.put(&hello.nonce);
+                (HELLO, 0)
+            }
+            Self::Challenge(challenge) => {
+                head.words(&[MAGIC, u64::from(challenge.version)]);
+                head.put(&challenge.nonce);
+                head.put(&challenge.tag);
+                (CHALLENGE, 0)
+            }
+            Self::Proof(proof) => {
+                head.put(&proof.tag);
+                (PROOF, 0)
+            }
+            Self::Welcome(welcome) => {
+                let credits = u64::from(welcome.requests) | u64::from(welcome.buffers) << 32;
+                head.words(&[credits, u64::from(welcome.is_known)]);
+                (WELCOME, 0)
+            }
+            Self::Request { id, record, request, .. } => {
+                head.words(&[record.map_or(0, |slot| u64::from(slot) + 1)]);
+                head.words(&request.encode(0).0);
+                (REQUEST, id)
+            }
+            Self::Reply { id, value, .. } => {
+                head.words(&[value]);
+                (REPLY, id)
+            }
+            Self::Ping => (PING, 0),
+            Self::Pong => (PONG, 0),
+            Self::Goodbye => (GOODBYE, 0),
+        };
+        let body_len = head.len - HEADER_LEN + self.payload().len();
+        head.len_and_kind(u32::try_from(body_len).unwrap_or(u32::MAX), kind, id);
+        head
+    }
+
+    /// What follows the head.
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        match self {
+            Self::Request { payload, .. } | Self::Reply { payload, .. } => payload,
+            _ => &[],
+        }
+    }
+
+    /// A hello in this version.
+    #[must_use]
+    pub const fn hello(session: [u8; SESSION_LEN], nonce: [u8; NONCE_LEN]) -> Self {
+        Self::Hello(Hello { version: VERSION, session, nonce })
+    }
+}
+
+/// A request whose payload has the length it asks for.
+fn request(id: u64, mut body: Reader<'_>) -> Option<Result<Frame<'_>, Invalid>> {
+    let record = body.word()?;
+    let mut entry = Entry([0; ENTRY_WORDS]);
+    for word in &mut entry.0 {
+        *word = body.word()?;
+    }
+    let payload = body.0;
+    let request = match Request::decode(&entry) {
+        Ok(request) => request,
+        Err(invalid) => return Some(Err(invalid)),
+    };
+    let Some(payload_len) = payload_len(&request) else {
+        return Some(Err(Invalid::Kind(entry.kind())));
+    };
+    if payload_len != payload.len() as u64 {
+        return Some(Err(Invalid::Length(payload.len())));
+    }
+    let record = record.checked_sub(1).map(narrow);
+    Some(Ok(Frame::Request { id, record, request, payload }))
+}
+
+/// Length of the payload that a request comes with; `None` when it never leaves its node.
+fn payload_len(request: &Request) -> Option<u64> {
+    let one = |len: u32| Some(u64::from(len));
+    match *request {
+        Request::Open { path_len, .. }
+        | Request::Stat { path_len, .. }
+        | Request::Truncate { path_len, .. }
+        | Request::Unlink { path_len }
+        | Request::MakeDir { path_len, .. }
+        | Request::RemoveDir { path_len }
+        | Request::ReadDir { path_len, .. }
+        | Request::ReadLink { path_len }
+        | Request::SetMode { path_len, .. }
+        | Request::SetOwner { path_len, .. }
+        | Request::Access { path_len, .. }
+        | Request::FileSystem { path_len } => one(path_len),
+        Request::SetTimes { path_len, .. } => Some(u64::from(path_len) + TIMES_LEN as u64),
+        Request::Rename { paths, .. } | Request::Link { paths } | Request::Symlink { paths } => {
+            Some(u64::from(paths.from_len) + u64::from(paths.to_len))
+        }
+        Request::Write { len, .. } => one(len),
+        Request::Read { len, .. } if len as usize <= PIECE_LEN_MAX => Some(0),
+        Request::Close { .. }
+        | Request::Sync { .. }
+        | Request::Datasync { .. }
+        | Request::SetPosition { .. }
+        | Request::FileStat { .. }
+        | Request::Nothing => Some(0),
+        _ => None,
+    }
+}
+
+fn narrow(word: u64) -> u32 {
+    u32::try_from(word).unwrap_or(u32::MAX)
+}
+
+impl Head {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let rest = self.bytes.get_mut(self.len..).unwrap_or_default();
+        rest.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        self.len += bytes.len();
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.put(&word.to_le_bytes()));
+    }
+
+    fn len_and_kind(&mut self, len: u32, kind: u32, id: u64) {
+        let body_at = core::mem::replace(&mut self.len, 0);
+        self.words(&[u64::from(len) | u64::from(kind) << 32, id]);
+        self.len = body_at;
+    }
+}
+
+/// Takes bytes off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn half(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn encoded(frame: Frame<'_>) -> Vec<u8> {
+        [frame.head().bytes(), frame.payload()].concat()
+    }
+
+    fn all() -> Vec<Frame<'static>> {
+        let challenge = Challenge { version: 7, nonce: [3; NONCE_LEN], tag: [4; TAG_LEN] };
+        let write = Request::Write { file: 3, at: 1 << 40, len: 5, arena_at: 0 };
+        let rename =
+            Request::Rename { paths: crate::PathPair { from_len: 2, to_len: 3 }, flags: 1 };
+        [
+            Frame::hello([1; SESSION_LEN], [2; NONCE_LEN]),
+            Frame::Challenge(challenge),
+            Frame::Proof(Proof { tag: [5; TAG_LEN] }),
+            Frame::Welcome(RemoteWelcome { requests: 64, buffers: 16, is_known: true }),
+            Frame::Request { id: 9, record: None, request: write, payload: b"bytes" },
+            Frame::Request { id: 10, record: Some(0), request: rename, payload: b"a/b/c" },
+            Frame::Reply { id: 9, value: 5, payload: b"" },
+            Frame::Reply { id: u64::MAX, value: 3, payload: b"abc" },
+            Frame::Ping,
+            Frame::Pong,
+            Frame::Goodbye,
+        ]
+        .to_vec()
+    }
+
+    #[test]
+    fn every_frame_survives_the_way_and_takes_no_byte_of_the_next() {
+        for frame in all() {
+            let bytes = encoded(frame);
+            let followed = [&bytes[..], b"next"].concat();
+            assert_eq!(Frame::parse(&followed), Ok(Some((frame, bytes.len()))));
+        }
+    }
+
+    #[test]
+    fn every_prefix_waits_for_more() {
+        for frame in all() {
+            let bytes = encoded(frame);
+            for len in 0..bytes.len() {
+                assert_eq!(Frame::parse(&bytes[..len]), Ok(None), "{frame:?} cut to {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_no_frame_has_is_refused_before_it_is_received() {
+        for (kind, len) in [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31)] {
+            let header = [u64::from(len) | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
+            let parsed = Frame::parse(header.as_flattened());
+            assert_eq!(parsed, Err(Invalid::Length(len as usize)));
+        }
+    }
+
+    #[test]
+    fn a_payload_of_another_length_than_the_request_says_is_refused() {
+        let request = Request::Write { file: 0, at: 0, len: 6, arena_at: 0 };
+        let frame = Frame::Request { id: 1, record: None, request, payload: b"bytes" };
+        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Length(5)));
+        let request = Request::Read { file: 0, at: 0, len: 1 << 20, arena_at: 0 };
+        let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
+        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(3)));
+    }
+
+    #[test]
+    fn what_stays_on_its_node_is_refused() {
+        let request = Request::Flush { file: 0, upto: 1 };
+        let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
+        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(9)));
+    }
+}

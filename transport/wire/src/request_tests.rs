@@ -1,0 +1,55 @@
+//! Requests survive their entries.
+
+use super::*;
+
+#[test]
+fn every_request_survives_its_entry() {
+    let paths = PathPair { from_len: 7, to_len: 9 };
+    let all = [
+        Request::Open { file: 3, flags: 0o1101, mode: 0o644, path_len: 12 },
+        Request::Close { file: 255 },
+        Request::Read { file: 1, at: 1 << 40, len: 65536, arena_at: 8192 },
+        Request::Write { file: 2, at: u64::MAX, len: 1, arena_at: 0 },
+        Request::FlushAll,
+        Request::Sync { file: 4 },
+        Request::Datasync { file: 5 },
+        Request::SetPosition { file: 6, offset: -9, whence: 2 },
+        Request::Flush { file: 7, upto: 77 },
+        Request::Attach { file: 8, arena_at: 4096, len: 65536 },
+        Request::Settle { device: 9, inode: 10, demote: true },
+        Request::Fetch { file: 11, at: 12, len: 13 },
+        Request::Materialize { file: 14, at: 99, is_copy: true },
+        Request::Stat { path_len: 15, follow: true },
+        Request::FileStat { file: 16 },
+        Request::Truncate { file: 17, path_len: 0, len: 18 },
+        Request::Unlink { path_len: 19 },
+        Request::Rename { paths, flags: 1 },
+        Request::MakeDir { path_len: 20, mode: 0o755 },
+        Request::RemoveDir { path_len: 21 },
+        Request::ReadDir { path_len: 22, skip: 23 },
+        Request::Link { paths },
+        Request::Symlink { paths },
+        Request::Nothing,
+        Request::ReadLink { path_len: 24 },
+        Request::SetMode { file: 25, path_len: 0, mode: 0o750 },
+        Request::SetOwner { file: 0, path_len: 26, user: 1, group: u32::MAX, follow: true },
+        Request::SetTimes { file: 27, path_len: 0, follow: false },
+        Request::Access { path_len: 28, mode: 4 },
+        Request::FileSystem { path_len: 29 },
+        Request::Mirror { path_len: 30 },
+    ];
+    assert_eq!(all.len(), Kind::ALL.len());
+    for (seq, request) in (1..).zip(all) {
+        let entry = request.encode(seq);
+        assert_eq!(entry.seq(), seq);
+        assert_eq!(Request::decode(&entry), Ok(request));
+    }
+}
+
+#[test]
+fn unknown_kinds_are_refused_by_number() {
+    for number in (0..=255).filter(|n| !(1..=31).contains(n)) {
+        let entry = Entry::new(1, number);
+        assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
+    }
+}
