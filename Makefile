@@ -70,6 +70,7 @@ soak: build
 bench: build
 	$(CARGO) build --release -p bench --features peers
 	target/release/kakehi bench delegate
+	target/release/kakehi bench idle
 	target/release/kakehi bench file
 	target/release/kakehi bench rpc
 

@@ -3,7 +3,7 @@
 //! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
 //! `delegate`. They take turns, round by round, on one core; the daemon has another.
 //!
-//! Under `hybrid` the daemon parks when idle, which is the default. Under `delegate` it spins, as
+//! Under `hybrid` the daemon parks when idle. Under `delegate` it spins, as
 //! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
 //! cases that end in `/spin` and `/park`.
 //!
@@ -92,8 +92,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(places::MEMORY))] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
-    let (rows, ratios) = (Vec::new(), Vec::new());
-    let mut report = Report { bench: "delegate", machine, rounds: spin.rounds, rows, ratios };
+    let mut report = Report::new("delegate", machine, spin.rounds);
     let places = Places::create(&args.dir)?;
 
     let parts = parts::measure(spin.rounds, cores);
@@ -102,9 +101,12 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let spinning = bench.round_trip(spin, 500);
     bench.cells(&mut report, spin, &cells::under_a_spinning_daemon());
     drop(bench);
+    let mut bench = Bench::start(Idle::Poll, &places, cores);
+    let polled = bench.round_trip(spin, 500);
+    drop(bench);
     let mut bench = Bench::start(Idle::Park, &places, cores);
     let parked = bench.round_trip(park, 20);
-    parts::report(&mut report, &parts, spinning, parked);
+    parts::report(&mut report, &parts, spinning, [("poll-idle", polled), ("park", parked)]);
     bench.burst(&mut report, park);
     bench.programs(&mut report, park);
     bench.cells(&mut report, park, &cells::under_a_parking_daemon());

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     env,
-    fs::Permissions,
+    fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,6 +14,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -36,6 +37,15 @@ impl Daemon {
     /// Starts a daemon with this idle policy, on this core if one is named. It answers when this
     /// returns.
     pub(crate) fn start(idle: &str, core: Option<usize>) -> anyhow::Result<Self> {
+        Self::start_with(idle, core, &[])
+    }
+
+    /// As [`start`](Self::start), with these variables in its environment.
+    pub(crate) fn start_with(
+        idle: &str,
+        core: Option<usize>,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
         let folder = tempfile::Builder::new()
             .prefix("kakehi-bench-")
@@ -43,6 +53,7 @@ impl Daemon {
             .tempdir()?;
         let mut command = command(&program, &folder);
         command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
+        command.envs(variables.iter().copied());
         if let Some(core) = core {
             command.arg("--cores").arg(core.to_string());
         }
@@ -56,6 +67,29 @@ impl Daemon {
             ensure!(start.elapsed() < PATIENCE, "the daemon does not answer: {why:#}");
         }
         Ok(daemon)
+    }
+
+    /// Stops the process until it is to [resume](Self::resume).
+    pub(crate) fn pause(&self) {
+        self.process.send(Signal::STOP);
+    }
+
+    /// Lets a stopped process go on.
+    pub(crate) fn resume(&self) {
+        self.process.send(Signal::CONT);
+    }
+
+    /// CPU time the process has used, all threads together.
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let tasks = format!("/proc/{}/task", self.process.0.id());
+        let mut nanos = 0;
+        for task in fs::read_dir(tasks)? {
+            // On the run queue, waiting, and turns: the first in nanoseconds of CPU time.
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            let used = text.split(' ').next().context("three numbers")?;
+            nanos += used.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanos))
     }
 
     /// Folder of the socket.
@@ -91,6 +125,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.process.ask_to_end();
+        // One that is stopped takes the signal once it goes on.
+        self.resume();
     }
 }
 

@@ -6,6 +6,7 @@ mod delegate;
 mod file;
 mod files;
 mod fio;
+mod idle;
 mod job;
 mod kakehi;
 mod machine;
@@ -38,6 +39,7 @@ struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Bench {
     Delegate(delegate::Args),
+    Idle(idle::Args),
     File(file::Args),
     Rpc(rpc::Args),
     Tasks(tasks::Args),
@@ -45,6 +47,8 @@ enum Bench {
     Activate(tasks::activate::Args),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    Storm(idle::storm::Args),
     #[command(hide = true)]
     FileSide(file::side::Args),
     #[command(hide = true)]
@@ -77,6 +81,8 @@ fn main() -> ExitCode {
 fn start(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
+        Bench::Idle(args) => idle::idle(args),
+        Bench::Storm(args) => idle::storm::storm(args),
         Bench::File(args) => file::file(args),
         Bench::FileSide(args) => file::side::work(args),
         Bench::Rpc(args) => rpc::rpc(args),

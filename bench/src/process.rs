@@ -16,8 +16,13 @@ pub(crate) struct Process(pub(crate) Child);
 impl Process {
     /// Sends `SIGTERM`.
     pub(crate) fn ask_to_end(&self) {
+        self.send(Signal::TERM);
+    }
+
+    /// Sends a signal.
+    pub(crate) fn send(&self, signal: Signal) {
         // One that has ended already is fine too; it has not been waited for: the id is its own.
-        kill_process(Pid::from_child(&self.0), Signal::TERM).ok();
+        kill_process(Pid::from_child(&self.0), signal).ok();
     }
 
     /// Sends `SIGKILL`.

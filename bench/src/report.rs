@@ -40,6 +40,11 @@ pub(crate) struct Ratio {
 }
 
 impl Report {
+    /// A report without rows.
+    pub(crate) fn new(bench: &'static str, machine: Machine, rounds: usize) -> Self {
+        Self { bench, machine, rounds, rows: Vec::new(), ratios: Vec::new() }
+    }
+
     /// Adds a row; an `Err` says why there is no value.
     pub(crate) fn row(
         &mut self,
@@ -73,13 +78,24 @@ impl Report {
     /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
     /// the current folder.
     pub(crate) fn publish(&self, as_json: bool, save: bool) -> anyhow::Result<()> {
+        self.publish_as(self.bench, as_json, save, "")
+    }
+
+    /// As [`publish`](Self::publish), kept under `name`, and with `more` below the table.
+    pub(crate) fn publish_as(
+        &self,
+        name: &str,
+        as_json: bool,
+        save: bool,
+        more: &str,
+    ) -> anyhow::Result<()> {
         let json = serde_json::to_string_pretty(self)? + "\n";
         if save {
             let folder = Path::new("results").join(self.machine.folder());
             fs::create_dir_all(&folder)?;
-            fs::write(folder.join(self.bench).with_extension("json"), &json)?;
+            fs::write(folder.join(name).with_extension("json"), &json)?;
         }
-        let text = if as_json { json } else { self.to_string() };
+        let text = if as_json { json } else { format!("{self}{more}") };
         match io::stdout().write_all(text.as_bytes()) {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
             _ => Ok(()),

@@ -31,6 +31,9 @@ const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
 const STAGING: Size = Size(32 << 20);
 const DIRECT: Size = Size(256 << 10);
+/// Settings of the daemon that no flag of `serve` names.
+const NO_FLAG: [&str; 5] = ["quiet", "staging", "memory", "log", "remote_timeout"];
+const QUIET: Span = Span(Duration::from_secs(1));
 const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
 const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
 /// The share of the memory this job may use that staging may use.
@@ -88,7 +91,7 @@ pub(crate) struct Flags {
     /// `**` crosses folders, a relative GLOB starts at the current folder.
     #[arg(long = "rule", value_name = "GLOB=POLICY")]
     rules: Vec<String>,
-    /// What an idle daemon core does: interrupt, park, or spin.
+    /// What an idle daemon core does: interrupt, park, spin, or poll-idle.
     #[arg(long, value_name = "POLICY")]
     idle: Option<String>,
     /// How the daemon executes file I/O: auto, uring, or threads.
@@ -175,6 +178,7 @@ pub(crate) struct Config {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) job: Option<String>,
     pub(crate) idle: Idle,
+    pub(crate) quiet: Span,
     pub(crate) engine: Engine,
     pub(crate) cores: Option<Cores>,
     pub(crate) staging: Size,
@@ -223,10 +227,7 @@ impl Config {
 
     /// The settings that have no flag, as variables.
     pub(crate) fn daemon_variables(&self) -> Vec<(String, String)> {
-        let rows = self
-            .rows
-            .iter()
-            .filter(|row| ["staging", "memory", "log", "remote_timeout"].contains(&row.name));
+        let rows = self.rows.iter().filter(|row| NO_FLAG.contains(&row.name));
         rows.filter_map(|row| Some((row.variable(), row.value.clone()?))).collect()
     }
 
@@ -248,7 +249,8 @@ impl Config {
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
             job: rows.take_optional("job", Ok)?,
-            idle: rows.take("idle", Idle::Park)?,
+            idle: rows.take("idle", Idle::Poll)?,
+            quiet: rows.take("quiet", QUIET)?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,
             staging: rows.take("staging", STAGING)?,

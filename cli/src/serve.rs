@@ -56,6 +56,7 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),
+        quiet: config.quiet.0,
         engine: config.engine.into(),
         cores: config.daemon_cores(),
         staging: config.staging.0,

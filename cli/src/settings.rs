@@ -10,10 +10,11 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 18] = [
+pub(crate) const SETTINGS: [(&str, &str); 19] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
-    ("idle", "what an idle daemon core does: interrupt, park, spin"),
+    ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
+    ("quiet", "how long nothing must have happened before poll-idle parks the last core"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
@@ -66,6 +67,8 @@ words! {
         Park = "park",
         /// Polls on, on a core of its own.
         Spin = "spin",
+        /// Polls while nobody else wants the core.
+        Poll = "poll-idle",
     }
 }
 
@@ -141,6 +144,7 @@ impl From<Idle> for daemon::Idle {
             Idle::Interrupt => Self::Interrupt,
             Idle::Park => Self::Park,
             Idle::Spin => Self::Spin,
+            Idle::Poll => Self::PollIdle,
         }
     }
 }

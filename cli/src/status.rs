@@ -61,11 +61,20 @@ fn text(status: &Value) -> String {
         let count = |name: &str| number_of(core, name).unwrap_or(0);
         let name =
             number_of(core, "core").map_or("any core".to_owned(), |core| format!("core {core}"));
+        let share = |name: &str| core.get(name).and_then(Value::as_f64).unwrap_or(0.0) * 100.0;
         text += &format!(
-            "{name}: {}, {} turns, {} parks\n",
+            "{name}: {}, {} turns, {} parks\n\
+             {name}: working {:.1} %, polling {:.1} %, parked {:.1} %, gave way {} times\n\
+             {name}: events found by polling {}, by doorbell {}\n",
             text_of(core, "engine"),
             count("turns"),
             count("parks"),
+            share("working"),
+            share("polling"),
+            share("parked"),
+            count("gave_way"),
+            count("polled_events"),
+            count("doorbell_events"),
         );
     }
     text

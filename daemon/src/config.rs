@@ -14,6 +14,8 @@ pub struct Config {
     pub folder: PathBuf,
     /// What an executor does when nothing is ready.
     pub idle: Idle,
+    /// Under poll-idle, how long nothing must have happened before the last executor parks too.
+    pub quiet: Duration,
     /// How file I/O is executed.
     pub engine: Choice,
     /// Cores to serve on, one executor pinned to each; empty: one executor, not pinned.
@@ -64,7 +66,8 @@ impl Config {
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
-            idle: Idle::default(),
+            idle: Idle::PollIdle,
+            quiet: Duration::from_secs(1),
             engine: Choice::default(),
             cores: Vec::new(),
             staging: 64 << 20,

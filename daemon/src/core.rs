@@ -7,12 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use executor::{Class, Handle, Idle, Notify};
+use executor::{Class, Handle, Idle, Notify, Registration};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use crate::{
     drain::{self, Queue},
     file::OpenFile,
+    lanes::Doorstep,
     mail::lock,
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
@@ -27,6 +28,7 @@ pub(crate) struct Core<S: Storage> {
     pub(crate) handle: Handle,
     pub(crate) storage: S,
     pub(crate) node: Arc<Node>,
+    _doorstep: Registration,
     sessions: RefCell<Vec<Option<Rc<Session<S>>>>>,
     /// Signalled on the first executor when a session has ended, on whichever.
     pub(crate) departed: Notify,
@@ -65,11 +67,18 @@ impl fmt::Display for Departure {
 
 impl<S: Storage> Core<S> {
     pub(crate) fn new(index: usize, handle: Handle, storage: S, node: Arc<Node>) -> Rc<Self> {
+        let doorstep = Doorstep {
+            node: Arc::clone(&node),
+            core: index,
+            rings_always: handle.idle() == Idle::Interrupt,
+        };
+        let doorstep = handle.poll_lists().bind(index, Arc::new(doorstep));
         let core = Self {
             index,
             handle,
             storage,
             node,
+            _doorstep: doorstep,
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
             departed: Notify::new(),
             queue: RefCell::default(),
@@ -85,7 +94,7 @@ impl<S: Storage> Core<S> {
 
     /// Where clients of this executor say that they are ready.
     pub(crate) fn board(&self) -> Option<&Board> {
-        self.node.shared().boards.get(self.index)
+        self.node.board(self.index)
     }
 
     /// Whether clients are rung for every completion, and ring for every request.
@@ -217,16 +226,7 @@ impl<S: Storage> Core<S> {
         let mut totals = Totals::default();
         sessions.iter().for_each(|session| totals.add(&session.count_up()));
         let files = sessions.iter().flat_map(|session| session.files());
-        let core = CoreReport {
-            core: self.index,
-            engine: self.storage.describe(),
-            sessions: sessions.len(),
-            turns: counters.turns,
-            idle_turns: counters.idle_turns,
-            parks: counters.parks,
-            latency_polls: counters.latency_polls,
-            throughput_polls: counters.throughput_polls,
-        };
+        let core = CoreReport::new(self.index, self.storage.describe(), sessions.len(), &counters);
         let staged_bytes = files.map(|file| file.staged().min(file.log().len)).sum();
         Report { core, totals, staged_bytes }
     }

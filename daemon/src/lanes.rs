@@ -4,13 +4,14 @@
 //! many entries as it has slots; a lane that may have more waits for its next turn behind the
 //! others.
 
-use std::{collections::VecDeque, rc::Rc, time::Duration};
+use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Idle, Source};
-use shm::{LANES, lane::SLOTS};
+use executor::{Armed, Attendant, Found, SharedSource, Source};
+use shm::{Board, LANES, lane::SLOTS};
 
 use crate::{
     core::{Core, Departure},
+    node::Node,
     pace, requests,
     seldom::Seldom,
     session::Session,
@@ -98,17 +99,37 @@ impl<S: Storage> Source for Lanes<S> {
         events
     }
 
+    /// New bits on the board are the [`Doorstep`]'s affair.
     fn arm(&mut self) -> Armed {
-        let Some(board) = self.core.board() else { return Armed::Waits };
-        if self.core.handle.idle() != Idle::Interrupt {
-            board.parked.announce();
-        }
-        if board.is_ready() || !self.ready.is_empty() { Armed::Busy } else { Armed::Waits }
+        if self.ready.is_empty() { Armed::Waits } else { Armed::Busy }
     }
 
-    fn disarm(&mut self) {
-        if let (false, Some(board)) = (self.core.rings_always(), self.core.board()) {
-            board.parked.withdraw();
+    fn disarm(&mut self) {}
+}
+
+/// One executor's board on its poll list: any core may look at it, and have its executor woken.
+pub(crate) struct Doorstep {
+    pub(crate) node: Arc<Node>,
+    /// Index of the executor.
+    pub(crate) core: usize,
+    /// Clients ring for every request anyway.
+    pub(crate) rings_always: bool,
+}
+
+impl SharedSource for Doorstep {
+    fn poll(&self, _budget: usize) -> Found {
+        let board = self.node.board(self.core);
+        if board.is_some_and(Board::is_ready) { Found::ForItsCore } else { Found::Handled(0) }
+    }
+
+    fn attend(&self, by: Attendant<'_>) -> Armed {
+        let Some(board) = self.node.board(self.core) else { return Armed::Waits };
+        match by {
+            _ if self.rings_always => {}
+            Attendant::ItsCore => board.parked.withdraw(),
+            Attendant::Poller => board.parked.leave_to_poller(),
+            Attendant::Nobody(_) => board.parked.announce(),
         }
+        if board.is_ready() { Armed::Busy } else { Armed::Waits }
     }
 }

@@ -1,12 +1,16 @@
 //! What the executors of a daemon share, and what they ask each other.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
+use executor::Counters;
 use serde::Serialize;
-use shm::{JobShared, Ready};
+use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::Admission,
@@ -69,6 +73,42 @@ pub(crate) struct CoreReport {
     pub(crate) parks: u64,
     pub(crate) latency_polls: u64,
     pub(crate) throughput_polls: u64,
+    /// Shares of the time since its start, together 1 but for rounding.
+    pub(crate) working: f64,
+    pub(crate) polling: f64,
+    pub(crate) parked: f64,
+    /// Events of sources by the way they were found.
+    pub(crate) polled_events: u64,
+    pub(crate) doorbell_events: u64,
+    /// Times it found something for another executor, and woke it.
+    pub(crate) handed_over: u64,
+    /// Times it ceased polling because another thread wanted its core.
+    pub(crate) gave_way: u64,
+}
+
+impl CoreReport {
+    pub(crate) fn new(core: usize, engine: String, sessions: usize, counters: &Counters) -> Self {
+        let Counters { working, polling, parked, .. } = *counters;
+        let total = (working + polling + parked).as_secs_f64().max(f64::MIN_POSITIVE);
+        let share = |time: Duration| (time.as_secs_f64() / total * 1e4).round() / 1e4;
+        Self {
+            core,
+            engine,
+            sessions,
+            turns: counters.turns,
+            idle_turns: counters.idle_turns,
+            parks: counters.parks,
+            latency_polls: counters.latency_polls,
+            throughput_polls: counters.throughput_polls,
+            working: share(working),
+            polling: share(polling),
+            parked: share(parked),
+            polled_events: counters.source_events - counters.doorbell_events,
+            doorbell_events: counters.doorbell_events,
+            handed_over: counters.handed_over,
+            gave_way: counters.gave_way,
+        }
+    }
 }
 
 impl Node {
@@ -91,6 +131,11 @@ impl Node {
     /// The ready word of a session.
     pub(crate) fn ready(&self, session: u32) -> Option<&Ready> {
         self.shared().ready.get(session as usize)
+    }
+
+    /// Where clients of executor `core` say that they are ready.
+    pub(crate) fn board(&self, core: usize) -> Option<&Board> {
+        self.shared().boards.get(core)
     }
 
     pub(crate) fn core_count(&self) -> usize {

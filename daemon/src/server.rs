@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, Handle};
+use executor::{Class, Executor, Handle, PollLists};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
@@ -59,7 +59,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     let admission = Admission::new(config.staging, config.memory, fds);
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
-    let hall = Hall { node, newcomers, job_fd: Arc::new(job_fd), key, config };
+    let lists = PollLists::new(core_count);
+    let hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), key, config };
 
     let mut first = Seat::new(&hall, 0)?;
     first.reach_server(&hall)?;
@@ -95,6 +96,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
 /// What every executor of a daemon is made from.
 struct Hall {
     node: Arc<Node>,
+    lists: PollLists,
     newcomers: Arc<[Mailbox<Newcomer>]>,
     job_fd: Arc<OwnedFd>,
     /// Of the server of remote files.
@@ -155,6 +157,7 @@ impl Hall {
     fn share(&self) -> Self {
         Self {
             node: Arc::clone(&self.node),
+            lists: self.lists.clone(),
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
             key: self.key.clone(),
@@ -184,8 +187,9 @@ impl Seat {
         prefer_short_turns().ok();
         let events = Events::new().map_err(Error::setup("an executor"))?;
         let park = Box::new(events.parker());
-        let bounds = executor::Config { idle: config.idle, ..executor::Config::default() };
-        let executor = Executor::new(Rc::new(SystemClock), park, bounds);
+        let (idle, quiet) = (config.idle, config.quiet);
+        let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
+        let executor = Executor::join(Rc::new(SystemClock), park, bounds, &hall.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
         let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;

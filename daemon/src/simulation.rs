@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, Unpark};
+use executor::{
+    Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, PollLists, Unpark,
+};
 use fastrand::Rng;
 use shm::lane::Requester;
 
@@ -101,11 +103,13 @@ impl Simulation {
         let disk =
             Rc::new(Disk { files: RefCell::default(), rng: RefCell::new(rng.fork()), fault_odds });
         let model = Rc::new(RefCell::new(Model::new(Rc::clone(&disk))));
+        let lists = PollLists::new(core_count + 1);
         let mut executors = Vec::new();
         let mut cores = Vec::new();
         for index in 0..=core_count {
             let clock: Rc<dyn Clock> = clock.clone();
-            let executor = Executor::new(clock, Box::new(NoPark), Config::default());
+            let park = Box::new(NoPark);
+            let executor = Executor::join(clock, park, Config::default(), &lists, index);
             let handle = executor.handle();
             executors.push(executor);
             if index < core_count {

@@ -157,6 +157,7 @@ fn idle_suffix(side: &str, idle: Idle) -> &'static str {
         ("delegate", Idle::Park) => "/park",
         ("delegate", Idle::Spin) | (_, Idle::Park) => "",
         (_, Idle::Spin) => "/spin",
+        (_, Idle::Poll) => "/poll-idle",
     }
 }
 

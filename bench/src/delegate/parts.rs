@@ -59,12 +59,12 @@ pub(super) fn measure(rounds: usize, cores: Option<Cores>) -> Parts {
     Parts { transfer, dispatch, call: rounds(&turn), translate: rounds(&|| Ok(translate())) }
 }
 
-/// Reports the rows, `total` and `parked` being the whole with a spinning and a parked daemon.
+/// Reports the rows, `total` being the whole with a spinning daemon, and the whole with others.
 pub(super) fn report(
     report: &mut Report,
     parts: &Parts,
     total: Result<Spread, String>,
-    parked: Result<Spread, String>,
+    others: [(&str, Result<Spread, String>); 2],
 ) {
     let Parts { transfer, dispatch, call, translate } = parts;
     let other = minus(&total, &[transfer, dispatch, call, translate]);
@@ -75,9 +75,11 @@ pub(super) fn report(
         ("call", call.clone()),
         ("translate", translate.clone()),
         ("other", other),
-        ("total/park", parked),
     ] {
         report.row(format!("overhead/{name}"), "ns", time);
+    }
+    for (idle, time) in others {
+        report.row(format!("overhead/total/{idle}"), "ns", time);
     }
 }
 

@@ -20,6 +20,7 @@ const EVERYTHING: &str = "/**=delegate";
 pub(super) enum Idle {
     Park,
     Spin,
+    Poll,
 }
 
 /// Who takes part in a case besides `native`.
@@ -50,7 +51,11 @@ impl<'a> Bench<'a> {
     /// Starts a daemon with this idle policy, and the workers. What fails is said by every case
     /// that needs it.
     pub(super) fn start(idle: Idle, places: &'a Places, cores: Option<Cores>) -> Self {
-        let name = if idle == Idle::Spin { "spin" } else { "park" };
+        let name = match idle {
+            Idle::Park => "park",
+            Idle::Spin => "spin",
+            Idle::Poll => "poll-idle",
+        };
         let daemon = Daemon::start(name, cores.map(|cores| cores.daemon));
         let daemon = daemon.map_err(|why| format!("{why:#}"));
         let core = cores.map(|cores| cores.client);

@@ -107,7 +107,7 @@ fn bad_values_name_the_setting_its_origin_and_what_is_wanted() {
     for (variable, value, wanted) in [
         ("KAKEHI_STAGING", "lots", "not a size like"),
         ("KAKEHI_FENCE_TIMEOUT", "30", "not a duration like"),
-        ("KAKEHI_IDLE", "sleep", "interrupt, park, spin"),
+        ("KAKEHI_IDLE", "sleep", "interrupt, park, spin, poll-idle"),
         ("KAKEHI_ENGINE", "turbo", "auto, uring, threads"),
         ("KAKEHI_CORES", "2-1", "not a list of cores"),
         ("KAKEHI_RULES", "/a=fast", "pass, hybrid, delegate"),

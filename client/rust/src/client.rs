@@ -68,6 +68,10 @@ impl Client {
         }
     }
 
+    pub(crate) fn process(&'static self) -> &'static Process {
+        &self.0
+    }
+
     /// Asks the daemon for nothing and waits for the answer: one round trip, connecting first if
     /// need be. For measurements.
     ///

@@ -6,8 +6,9 @@
 //!
 //! # Waiting
 //!
-//! A thread spins as long as an awake daemon usually takes, then sleeps on the lane's bell and looks
-//! every [`LOOK`] whether the daemon still lives. A daemon that does not acknowledge a request
+//! A thread looks for as long as its answers have been worth waiting for ([`Patience`]), then rings
+//! if another executor polls for its own, and sleeps on the lane's bell; every [`LOOK`] it looks
+//! whether the daemon still lives. A daemon that does not acknowledge a request
 //! within the fence timeout is given up: it is killed and its exit awaited, so that it writes
 //! nothing any more when this side begins to.
 
@@ -34,11 +35,14 @@ use wire::{
     Welcome,
 };
 
-use crate::{arena::Arena, clock::now, slots::Slots};
+use crate::{
+    arena::Arena,
+    clock::now,
+    patience::{Patience, look},
+    slots::Slots,
+};
 
 const LOOK: Duration = Duration::from_millis(100);
-/// Looks at the completion before sleeping; about as long as a wake-up takes.
-const SPINS: u32 = 2000;
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
 const SPINS_AFTER_DOORBELL: u32 = 50;
 /// Numbers below this are the program's: some close them all, some count on getting low ones.
@@ -70,6 +74,7 @@ pub(crate) struct Connection {
     executor: usize,
     lost: AtomicBool,
     fence_timeout: Duration,
+    patience: Patience,
 }
 
 /// A lane held by this thread.
@@ -103,6 +108,7 @@ impl Connection {
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
             fence_timeout,
+            patience: Patience::new(),
         })
     }
 
@@ -227,14 +233,26 @@ impl Connection {
         };
         let must_ring = ready.raise(lane, board, self.number);
         if must_ring {
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match send(&self.socket, &Message::Doorbell.encode(), flags) {
-                // A full socket has a doorbell in it already.
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => self.check_alive(),
-            }
+            self.ring();
         }
         must_ring
+    }
+
+    /// Wakes an executor that sleeps while another one polls for it, and has not come round.
+    fn ring_late(&self) {
+        let board = self.job.shared().boards.get(self.executor);
+        if board.is_some_and(|board| board.parked.must_ring_late()) {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match send(&self.socket, &Message::Doorbell.encode(), flags) {
+            // A full socket has a doorbell in it already.
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.check_alive(),
+        }
     }
 
     /// Looks whether the daemon lives; costs one system call.
@@ -298,11 +316,10 @@ impl Lane<'_> {
         let requester = &self.requester;
         let phase = || Reply::phase_of(requester.state(lane, seq), seq);
         let done = || phase() == Some(Phase::Completed);
-        for _ in 0..if woken { SPINS_AFTER_DOORBELL } else { SPINS } {
-            if done() {
-                break;
-            }
-            core::hint::spin_loop();
+        if woken {
+            look(SPINS_AFTER_DOORBELL, done);
+        } else if !connection.patience.wait(done) {
+            connection.ring_late();
         }
         let mut silent = Duration::ZERO;
         while !done() {

@@ -21,8 +21,10 @@ mod delegate;
 mod file;
 mod leave;
 mod open;
+mod patience;
 mod position;
 mod process;
+mod queue;
 mod read;
 mod remote;
 mod rules;
@@ -33,6 +35,7 @@ mod write;
 
 pub use client::{Client, Host, Status};
 pub use config::{Config, Setting, SettingError};
+pub use queue::WriteQueue;
 pub use remote::Path;
 pub use rustix::io::Errno;
 pub use wire::Reason;

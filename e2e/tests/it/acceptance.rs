@@ -80,6 +80,7 @@ fn sqlite_writes_the_same_bytes() {
 fn every_workload_writes_the_same_bytes_however_the_daemon_is_set() {
     for flags in [
         &["--idle", "spin"][..],
+        &["--idle", "park"],
         &["--idle", "interrupt", "--engine", "threads"],
         &["--engine", "uring"],
         &["--cores", "0"],

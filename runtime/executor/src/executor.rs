@@ -12,7 +12,9 @@ use std::{
 
 use crate::{
     handle::{Handle, Inner},
+    idle::{Idle, Pace, Rest},
     park::Park,
+    poll_list::{PollLists, VISITS_MAX},
     source::{Armed, Source, Sources},
     task::{Class, MAIN, Task, TaskId, Tasks},
     time::{Clock, Instant},
@@ -20,29 +22,13 @@ use crate::{
     wakes::{Ready, Wakes},
 };
 
-/// What an executor does when nothing is ready.
-///
-/// A further policy, polling while nobody else wants the core, belongs in [`Executor::run_until`]
-/// where the others are told apart: a turn stays the same under every policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Idle {
-    /// Blocks at once, and peers ring for every event: the conventional baseline of measurements.
-    ///
-    /// Here the same as [`Park`](Self::Park); the doorbells differ.
-    Interrupt,
-    /// Blocks at once; peers ring only when it does.
-    #[default]
-    Park,
-    /// Never blocks: for a core that has nothing else to do.
-    Spin,
-}
-
 /// Bounds of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// What happens when nothing is ready.
     pub idle: Idle,
+    /// How long nothing must have happened before the last executor that polls blocks too.
+    pub quiet: Duration,
     /// Most polls of latency tasks in one slice.
     pub slice_polls: u32,
     /// A slice starts no poll later than this after its start.
@@ -55,6 +41,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             idle: Idle::default(),
+            quiet: Duration::from_secs(1),
             slice_polls: 64,
             slice: Duration::from_micros(50),
             source_budget: 16,
@@ -79,6 +66,18 @@ pub struct Counters {
     pub source_events: u64,
     /// Timers that came due.
     pub timers: u64,
+    /// Source events found in the first turn after a block; all others were found by polling.
+    pub doorbell_events: u64,
+    /// Executors woken because this one found something for them.
+    pub handed_over: u64,
+    /// Times it ceased polling because another thread wanted the core.
+    pub gave_way: u64,
+    /// Time spent in turns that found something.
+    pub working: Duration,
+    /// Time spent in turns that found nothing.
+    pub polling: Duration,
+    /// Time spent blocked.
+    pub parked: Duration,
 }
 
 /// Runs tasks and sources on one thread.
@@ -91,24 +90,65 @@ pub struct Executor {
     /// The future of `run_until` was woken.
     main_woken: bool,
     counters: Counters,
+    /// Index of this executor's poll list.
+    core: usize,
+    pace: Pace,
+    is_poller: bool,
+    /// When the last turn began, or the last block ended.
+    since: Instant,
+    /// The last turn found nothing.
+    was_idle: bool,
+    /// This is the first turn after a block.
+    was_parked: bool,
+    /// Where the next visit to the sources begins, when they are too many for one turn.
+    next_source: usize,
 }
 
 impl Executor {
-    /// An executor without tasks and sources.
+    /// An executor without tasks and sources, that works alone.
     #[must_use]
     pub fn new(clock: Rc<dyn Clock>, park: Box<dyn Park>, config: Config) -> Self {
+        Self::join(clock, park, config, &PollLists::new(1), 0)
+    }
+
+    /// An executor without tasks and sources, with list `core` of these poll lists.
+    #[must_use]
+    pub fn join(
+        clock: Rc<dyn Clock>,
+        park: Box<dyn Park>,
+        config: Config,
+        lists: &PollLists,
+        core: usize,
+    ) -> Self {
+        lists.join(core, park.unparker());
         let wakes = Arc::new(Wakes::new(park.unparker()));
+        let since = clock.now();
         let inner = Rc::new(Inner {
             clock,
             wakes,
             idle: config.idle,
+            lists: lists.clone(),
             tasks: RefCell::new(Tasks::default()),
             timers: RefCell::new(Timers::default()),
             sources: RefCell::new(Sources::default()),
             counters: Cell::default(),
         });
         let (ready, counters) = (Ready::default(), Counters::default());
-        Self { inner, park, config, ready, main_woken: false, counters }
+        Self {
+            inner,
+            park,
+            config,
+            ready,
+            main_woken: false,
+            counters,
+            core,
+            pace: Pace::new(config.quiet),
+            is_poller: false,
+            since,
+            was_idle: false,
+            was_parked: false,
+            next_source: 0,
+        }
     }
 
     /// Runs turns until `future` is ready, and blocks by the idle policy when nothing is.
@@ -126,11 +166,10 @@ impl Executor {
                     return value;
                 }
             }
-            if !self.turn() {
-                match self.config.idle {
-                    Idle::Spin => hint::spin_loop(),
-                    Idle::Interrupt | Idle::Park => self.wait(),
-                }
+            if self.turn() {
+                self.go_on();
+            } else {
+                self.rest();
             }
         }
     }
@@ -141,9 +180,10 @@ impl Executor {
     /// configured budget, one poll of a throughput task.
     pub fn turn(&mut self) -> bool {
         let now = self.inner.clock.now();
+        self.account(now);
         let timers = self.fire_timers(now);
         let latency_polls = self.slice(now);
-        let source_events = self.visit_sources();
+        let source_events = self.visit_sources() + self.visit_lists();
         let throughput_polls = u64::from(self.poll_next(Class::Throughput));
 
         // A look for throughput tasks may have brought in latency tasks, woken just now.
@@ -156,6 +196,10 @@ impl Executor {
         counters.latency_polls += latency_polls;
         counters.source_events += source_events;
         counters.throughput_polls += throughput_polls;
+        if mem::take(&mut self.was_parked) {
+            counters.doorbell_events += source_events;
+        }
+        self.was_idle = idle;
         self.inner.counters.set(*counters);
         !idle
     }
@@ -200,14 +244,94 @@ impl Executor {
         polls
     }
 
-    /// Visits every source once; returns the events handled.
-    fn visit_sources(&self) -> u64 {
-        let mut events = 0;
-        self.each_source(|source| {
+    /// Visits every source once, or the next [`VISITS_MAX`] of more; returns the events handled.
+    fn visit_sources(&mut self) -> u64 {
+        let fits = self.inner.sources.borrow().count() <= VISITS_MAX;
+        let (first, mut visits, mut events) = (if fits { 0 } else { self.next_source }, 0, 0);
+        let next = self.each_source(first, |source| {
             events += source.poll(self.config.source_budget) as u64;
-            true
+            visits += 1;
+            visits < VISITS_MAX
         });
+        self.next_source = next.unwrap_or(0);
         events
+    }
+
+    /// Visits this core's poll list and, as the poller, those of all that sleep; returns the events
+    /// handled here.
+    fn visit_lists(&mut self) -> u64 {
+        let mut events = self.inner.lists.visit(self.core, self.config.source_budget);
+        if self.is_poller {
+            let round = self.inner.lists.visit_sleepers(self.config.source_budget);
+            events += round.events;
+            if round.woken > 0 {
+                // Whoever has something to do is the one to poll for everybody from now on.
+                self.counters.handed_over += round.woken;
+                self.resign();
+                self.pace.relieved();
+            }
+        }
+        events
+    }
+
+    /// After a turn that found something.
+    fn go_on(&mut self) {
+        if self.pace.worked(self.since) && self.is_poller {
+            self.resign();
+        }
+    }
+
+    /// After a turn that found nothing: blocks, or not, by the idle policy.
+    fn rest(&mut self) {
+        match self.config.idle {
+            Idle::Spin => hint::spin_loop(),
+            Idle::Interrupt | Idle::Park => self.block(),
+            Idle::PollIdle => match self.next_rest() {
+                Rest::Poll => hint::spin_loop(),
+                Rest::Offer => self.offer_core(),
+                Rest::Block => {
+                    self.resign();
+                    self.block();
+                }
+            },
+        }
+    }
+
+    fn next_rest(&mut self) -> Rest {
+        let Self { pace, inner, is_poller, core, park, .. } = self;
+        let may_poll = || {
+            *is_poller = *is_poller || inner.lists.take_office(*core);
+            *is_poller
+        };
+        pace.rested(self.since, may_poll, || park.is_crowded())
+    }
+
+    /// Lets go of the core if somebody else wants it.
+    fn offer_core(&mut self) {
+        let from = self.inner.clock.now();
+        let is_wanted = if self.park.is_crowded() {
+            self.pace.crowded(from);
+            true
+        } else {
+            self.park.give_way();
+            self.pace.yielded(from, self.inner.clock.now())
+        };
+        self.counters.gave_way += u64::from(is_wanted);
+    }
+
+    /// Polls for nobody else from now on.
+    fn resign(&mut self) {
+        if mem::take(&mut self.is_poller) {
+            self.inner.lists.resign();
+        }
+    }
+
+    /// Adds the time since the last turn to what the executor did in it.
+    fn account(&mut self, now: Instant) {
+        let time = now.saturating_since(mem::replace(&mut self.since, now));
+        let sum =
+            if self.was_idle { &mut self.counters.polling } else { &mut self.counters.working };
+        *sum += time;
     }
 
     /// Polls the next ready task of `class`; `false` when there is none.
@@ -238,36 +362,52 @@ impl Executor {
     }
 
     /// Blocks until something may be ready, unless something is ready already.
-    fn wait(&mut self) {
+    fn block(&mut self) {
         let mut waits = true;
-        self.each_source(|source| {
+        self.each_source(0, |source| {
             waits = source.arm() == Armed::Waits;
             waits
         });
         if waits && self.inner.wakes.announce_park() {
-            let next = self.inner.timers.borrow().next();
-            let timeout = next.map(|at| at.saturating_since(self.inner.clock.now()));
-            self.park.park(timeout);
+            if self.inner.lists.sleep(self.core) {
+                self.park();
+            }
             self.inner.wakes.withdraw_park();
-            self.counters.parks += 1;
         }
-        self.each_source(|source| {
+        self.each_source(0, |source| {
             source.disarm();
             true
         });
     }
 
-    /// Calls `visit` with every source, in order, until it returns `false`.
-    fn each_source(&self, mut visit: impl FnMut(&mut dyn Source) -> bool) {
-        let mut index = 0;
+    fn park(&mut self) {
+        let now = self.inner.clock.now();
+        self.account(now);
+        let next = self.inner.timers.borrow().next();
+        self.park.park(next.map(|at| at.saturating_since(now)));
+        self.inner.lists.wake(self.core);
+        let now = self.inner.clock.now();
+        self.counters.parked += now.saturating_since(mem::replace(&mut self.since, now));
+        self.counters.parks += 1;
+        self.was_parked = true;
+    }
+
+    /// Calls `visit` with every source from index `first` on, in order, until it returns `false`.
+    /// Returns the index at which it ended so; `None` at the end of the list.
+    fn each_source(
+        &self,
+        first: usize,
+        mut visit: impl FnMut(&mut dyn Source) -> bool,
+    ) -> Option<usize> {
+        let mut index = first;
         loop {
             let checked_out = self.inner.sources.borrow_mut().check_out(index);
-            let Some((id, mut source)) = checked_out else { return };
+            let (id, mut source) = checked_out?;
             let go_on = visit(&mut *source);
             let (next, removed) = self.inner.sources.borrow_mut().check_in(index, id, source);
             drop(removed); // Not while the list is borrowed: its drop may use a handle.
             if !go_on {
-                return;
+                return Some(next);
             }
             index = next;
         }
@@ -277,6 +417,7 @@ impl Executor {
 impl Drop for Executor {
     /// Drops tasks and sources, which may hold handles and would otherwise keep themselves alive.
     fn drop(&mut self) {
+        self.resign();
         loop {
             let task = self.inner.tasks.borrow_mut().pop();
             if task.is_none() {

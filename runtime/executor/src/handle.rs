@@ -11,7 +11,9 @@ use std::{
 };
 
 use crate::{
-    executor::{Counters, Idle},
+    executor::Counters,
+    idle::Idle,
+    poll_list::PollLists,
     source::{Source, SourceId, Sources},
     task::{Class, Tasks},
     time::{Clock, Instant},
@@ -28,6 +30,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Rc<dyn Clock>,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) idle: Idle,
+    pub(crate) lists: PollLists,
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) sources: RefCell<Sources>,
@@ -73,6 +76,12 @@ impl Handle {
     pub fn remove_source(&self, id: SourceId) {
         let source = self.0.sources.borrow_mut().remove(id);
         drop(source); // Not while the list is borrowed: its drop may use this handle.
+    }
+
+    /// The poll lists this executor takes part in.
+    #[must_use]
+    pub fn poll_lists(&self) -> &PollLists {
+        &self.0.lists
     }
 
     /// What the executor does when nothing is ready. Doorbells depend on it.

@@ -12,10 +12,14 @@
 mod credit;
 mod executor;
 mod handle;
+mod idle;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod notify;
 mod park;
+mod poll_list;
+#[cfg(all(test, loom))]
+mod poll_list_loom_tests;
 mod source;
 mod sync;
 mod task;
@@ -24,10 +28,12 @@ mod timers;
 mod wakes;
 
 pub use credit::{Credit, Credits, Take};
-pub use executor::{Config, Counters, Executor, Idle};
+pub use executor::{Config, Counters, Executor};
 pub use handle::{Handle, YieldNow, yield_now};
+pub use idle::Idle;
 pub use notify::{Notified, Notify};
 pub use park::{Park, Unpark};
+pub use poll_list::{Attendant, Found, PollLists, Registration, SharedSource};
 pub use source::{Armed, Source, SourceId};
 pub use task::Class;
 pub use time::{Clock, Instant, ManualClock};

@@ -10,6 +10,18 @@ pub trait Park {
     /// May return early for no reason. `None` waits without limit.
     fn park(&mut self, timeout: Option<Duration>);
 
+    /// Lets every other thread that waits for this core have it first.
+    ///
+    /// Returns when this thread runs again, at once when no other waits. Where nobody can be let
+    /// before, this does nothing.
+    fn give_way(&mut self) {}
+
+    /// Whether more threads of the machine want to run than it has cores. Where that cannot be
+    /// told, none do.
+    fn is_crowded(&mut self) -> bool {
+        false
+    }
+
     /// What ends this park from any thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
 }

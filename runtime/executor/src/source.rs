@@ -4,7 +4,8 @@ use std::fmt;
 
 /// Something on the poll list.
 ///
-/// The executor visits every source once a turn. A source wakes tasks or spawns them through a
+/// The executor visits every source once a turn, but at most 64 in one: the others of more have
+/// their turn next. A source that stands for many things finds the ready ones itself. It wakes tasks or spawns them through a
 /// handle it holds; it must not run for long, which is what `budget` is for.
 pub trait Source {
     /// Handles up to `budget` events and returns how many; 0 means nothing was ready.
@@ -64,6 +65,11 @@ impl Sources {
         self.entries.remove(index).source
     }
 
+    /// Sources on the list.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Takes the source at `index` out for a visit; `None` past the end of the list.
     pub(crate) fn check_out(&mut self, index: usize) -> Option<(SourceId, Box<dyn Source>)> {
         let entry = self.entries.get_mut(index)?;
@@ -80,7 +86,11 @@ impl Sources {
         id: SourceId,
         source: Box<dyn Source>,
     ) -> (usize, Option<Box<dyn Source>>) {
-        match self.entries.iter().position(|entry| entry.id == id) {
+        let is_it = |entry: &Entry| entry.id == id;
+        // Where it was, but for a list that it has changed itself.
+        let is_there = self.entries.get(index).is_some_and(is_it);
+        let at = if is_there { Some(index) } else { self.entries.iter().position(is_it) };
+        match at {
             Some(at) => {
                 if let Some(entry) = self.entries.get_mut(at) {
                     entry.source = Some(source);

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use crate::crowd::Crowd;
 use executor::{Clock, Instant, Park, Unpark};
 use rustix::{
     event::{
@@ -22,6 +23,7 @@ use rustix::{
         epoll::{self, CreateFlags, EventData, EventFlags},
         eventfd,
     },
+    thread::sched_yield,
     time::{ClockId, clock_gettime},
 };
 
@@ -140,7 +142,7 @@ impl Events {
     /// The way an executor blocks in this set.
     #[must_use]
     pub fn parker(&self) -> EpollParker {
-        EpollParker(self.clone())
+        EpollParker { events: self.clone(), crowd: Crowd::new() }
     }
 
     /// What ends the park from any thread.
@@ -198,17 +200,28 @@ impl Ready {
 
 /// Blocks an executor in its [`Events`].
 #[derive(Debug)]
-pub struct EpollParker(Events);
+pub struct EpollParker {
+    events: Events,
+    crowd: Option<Crowd>,
+}
 
 impl Park for EpollParker {
     fn park(&mut self, timeout: Option<Duration>) {
-        if !self.0.has_ready() {
-            self.0.wait(timeout);
+        if !self.events.has_ready() {
+            self.events.wait(timeout);
         }
     }
 
+    fn give_way(&mut self) {
+        sched_yield();
+    }
+
+    fn is_crowded(&mut self) -> bool {
+        self.crowd.as_ref().is_some_and(Crowd::is_there)
+    }
+
     fn unparker(&self) -> Arc<dyn Unpark> {
-        self.0.unparker()
+        self.events.unparker()
     }
 }
 

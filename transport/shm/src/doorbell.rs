@@ -10,9 +10,17 @@
 //! other side publishes work and then looks at the flag. A `SeqCst` fence on each side, between the
 //! two steps, makes sure that at least one of them sees the other.
 //!
-//! Only the executor leaves `AWAKE` in [`Parked`]; a client does no more than exchange `ASLEEP` for
-//! `AWAKE`. So an `AWAKE` that a client stored stands before the next `ASLEEP`, and whoever must see
-//! that one cannot take the client's for news.
+//! Only the daemon leaves `AWAKE` in [`Parked`]; a client does no more than exchange `ASLEEP` or
+//! `POLLED` for `AWAKE`. So an `AWAKE` that a client stored stands before the next `ASLEEP`, and
+//! whoever must see that one cannot take the client's for news.
+//!
+//! # While another executor polls
+//!
+//! `POLLED` says that the executor sleeps and another one looks at its board meanwhile: nobody
+//! rings. Executors agree on that among themselves, one at a time for each flag; before the other
+//! ceases to look it announces the sleep anew, and looks once more after that. It may lose its core
+//! at any time, even while it has found something. So a client that has waited for as long as an
+//! answer takes [rings all the same](Parked::must_ring_late), and wakes the executor itself.
 
 use core::time::Duration;
 
@@ -21,6 +29,7 @@ use crate::sync::{AtomicU32, Line, Ordering, fence};
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const ALWAYS: u32 = 2;
+const POLLED: u32 = 3;
 
 /// Wakes the client thread that sleeps on a lane.
 #[derive(Debug, Default)]
@@ -71,6 +80,12 @@ impl Parked {
         fence(Ordering::SeqCst);
     }
 
+    /// Says that the executor sleeps, and that another one looks for work on its behalf until it
+    /// announces or withdraws.
+    pub fn leave_to_poller(&self) {
+        self.0.0.store(POLLED, Ordering::Relaxed);
+    }
+
     /// Says that the executor is awake.
     pub fn withdraw(&self) {
         self.0.0.store(AWAKE, Ordering::Relaxed);
@@ -95,16 +110,25 @@ impl Parked {
     /// fence, a sleep that has just begun may be overlooked.
     pub(crate) fn may_ring(&self) -> bool {
         match self.0.0.load(Ordering::Relaxed) {
-            AWAKE => false,
+            ASLEEP => self.claim(ASLEEP),
             ALWAYS => true,
-            _ => self.claim(),
+            _ => false,
+        }
+    }
+
+    /// Whether the caller, who has not been answered in time, must send the doorbell message now:
+    /// the executor sleeps, and whoever polls for it has not come round.
+    pub fn must_ring_late(&self) -> bool {
+        match self.0.0.load(Ordering::Relaxed) {
+            asleep @ (ASLEEP | POLLED) => self.claim(asleep),
+            _ => false,
         }
     }
 
     /// Takes it upon the caller to wake the executor; false when another caller was first.
     #[cold]
-    fn claim(&self) -> bool {
-        match self.0.0.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed) {
+    fn claim(&self, asleep: u32) -> bool {
+        match self.0.0.compare_exchange(asleep, AWAKE, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => true,
             Err(found) => found == ALWAYS,
         }
@@ -229,6 +253,17 @@ mod tests {
         assert!(parked.must_ring());
         assert!(parked.must_ring());
     }
+
+    #[test]
+    fn one_who_waits_in_vain_rings_a_daemon_that_another_polls_for() {
+        let parked = Parked::default();
+        parked.leave_to_poller();
+        assert!(!parked.must_ring());
+        assert!(parked.must_ring_late());
+        assert!(!parked.must_ring_late(), "one ring is enough");
+        parked.always();
+        assert!(!parked.must_ring_late(), "it was rung for every request");
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -251,6 +286,28 @@ mod loom_tests {
             shared.1.store(1, Ordering::Relaxed);
             shared.0.ring();
             client.join().unwrap();
+        });
+    }
+
+    /// An executor sleeps and is polled for; the poller, which may have lost its core, announces the
+    /// sleep and looks again before it goes. A client that publishes and then waits is heard by one
+    /// of the two, or rings.
+    #[test]
+    fn work_published_while_a_poller_goes_is_heard() {
+        crate::sync::model(3, || {
+            let shared = Arc::new((Parked::default(), AtomicU32::new(0)));
+            shared.0.leave_to_poller();
+            let client = Arc::clone(&shared);
+            let client = loom::thread::spawn(move || {
+                let (parked, published) = &*client;
+                published.store(1, Ordering::Relaxed);
+                parked.must_ring()
+            });
+            let (parked, published) = &*shared;
+            parked.announce();
+            let is_heard = published.load(Ordering::Relaxed) == 1;
+            let is_rung = client.join().unwrap();
+            assert!(is_heard || is_rung);
         });
     }
 

@@ -1,0 +1,151 @@
+//! A daemon under one idle policy, and jobs that wait for it: stopped, but for their turns.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tempfile::TempDir;
+
+use super::{histogram::Histogram, storm::FILE_LEN};
+use crate::{kakehi::Daemon, process::Process};
+
+/// Longest wait for an answer beyond the time the job was given.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The files of the RAM disk, one a job: every policy's jobs write the same ones.
+pub(super) struct Disk(TempDir);
+
+impl Disk {
+    /// Files for `count` jobs, with memory behind them.
+    pub(super) fn create(dir: &Path, count: usize) -> anyhow::Result<Self> {
+        let failed = || format!("files in {}", dir.display());
+        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
+        let disk = Self(folder);
+        let bytes = vec![0x5a; usize::try_from(FILE_LEN)?];
+        for index in 0..count {
+            fs::write(disk.file(index), &bytes).with_context(failed)?;
+        }
+        Ok(disk)
+    }
+
+    fn file(&self, index: usize) -> PathBuf {
+        self.0.path().join(index.to_string())
+    }
+}
+
+/// A daemon and its jobs. The jobs end first.
+pub(super) struct Fleet {
+    jobs: Vec<Job>,
+    daemon: Daemon,
+}
+
+struct Job {
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    process: Process,
+}
+
+impl Fleet {
+    /// Starts a daemon under this policy, and jobs that can reach it; then stops the daemon.
+    pub(super) fn start(policy: &str, disk: &Disk, job_count: usize) -> anyhow::Result<Self> {
+        // The pauses between turns are no quiet time.
+        let daemon = Daemon::start_with(policy, None, &[("KAKEHI_QUIET", "1h")])?;
+        let jobs = (0..job_count).map(|index| Job::start(daemon.folder(), &disk.file(index)));
+        let mut fleet = Self { jobs: jobs.collect::<anyhow::Result<_>>()?, daemon };
+        // Everybody has connected and touched what it uses before anything is measured.
+        fleet.run(job_count, 1, Duration::from_millis(1))?;
+        fleet.run(job_count, 64, Duration::from_millis(1))?;
+        fleet.daemon.pause();
+        Ok(fleet)
+    }
+
+    /// The daemon's turn: it runs until the result is dropped.
+    pub(super) fn turn(&mut self) -> Turn<'_> {
+        self.daemon.resume();
+        Turn(self)
+    }
+
+    /// Has `job_count` jobs write for `time`, each with `depth` writes in flight.
+    fn run(&mut self, job_count: usize, depth: usize, time: Duration) -> anyhow::Result<Histogram> {
+        let order = format!("{depth} {}\n", time.as_millis());
+        let jobs = self.jobs.get_mut(..job_count).context("as many jobs as were started")?;
+        for job in &mut *jobs {
+            job.orders.write_all(order.as_bytes()).context("a job has ended")?;
+        }
+        let mut all = Histogram::default();
+        for job in jobs {
+            all.merge(&job.answer(time)?);
+        }
+        Ok(all)
+    }
+}
+
+/// A daemon that runs.
+pub(super) struct Turn<'a>(&'a mut Fleet);
+
+impl Turn<'_> {
+    /// As it says: operations completed in `time`.
+    pub(super) fn run(
+        &mut self,
+        job_count: usize,
+        depth: usize,
+        time: Duration,
+    ) -> anyhow::Result<Histogram> {
+        self.0.run(job_count, depth, time)
+    }
+
+    /// Starts what [`run`](Self::run) does, and does not wait for it.
+    pub(super) fn begin(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
+        let job = self.0.jobs.first_mut().context("a job")?;
+        job.orders.write_all(format!("{depth} {}\n", time.as_millis()).as_bytes())?;
+        Ok(())
+    }
+
+    /// Waits for what was begun.
+    pub(super) fn end(&mut self, time: Duration) -> anyhow::Result<Histogram> {
+        self.0.jobs.first_mut().context("a job")?.answer(time)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.daemon.pause();
+    }
+}
+
+impl Job {
+    fn start(socket: &Path, file: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("storm").arg("--socket").arg(socket).arg("--file").arg(file).env_clear();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (orders, answers) = (child.stdin.take(), child.stdout.take());
+        Ok(Self {
+            orders: orders.context("a pipe to the job")?,
+            answers: BufReader::new(answers.context("a pipe from the job")?),
+            process: Process(child),
+        })
+    }
+
+    fn answer(&mut self, time: Duration) -> anyhow::Result<Histogram> {
+        let patience = Timespec::try_from(PATIENCE + time).ok();
+        let mut fds = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        let answered = poll(&mut fds, patience.as_ref())?;
+        if answered == 0 {
+            self.process.kill();
+        }
+        ensure!(answered > 0, "no answer within {PATIENCE:?}");
+        let mut line = String::new();
+        ensure!(self.answers.read_line(&mut line)? > 0, "a job has ended");
+        match line.trim_end().split_once(' ') {
+            Some(("ok", histogram)) => histogram.parse(),
+            Some(("error", why)) => bail!("{why}"),
+            _ => bail!("'{line}' is no answer"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How long a thread looks for an answer before it sleeps.
+//!
+//! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the better
+//! bet, the last answers tell: one that came late doubles the bound, one that did not come
+//! halves it. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
+//! ends at once; where a core of the daemon polls, an answer comes within a microsecond or two.
+//!
+//! One bound for all threads of the process: they share its cores. It is a hint, so its updates
+//! need no order.
+
+use core::{
+    hint,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// About as long as waking a thread takes.
+const LOOKS_MAX: u32 = 2048;
+/// About as long as an answer takes that is under way.
+const LOOKS_MIN: u32 = 32;
+/// At the least bound, one wait in so many is granted the largest, to find out whether it pays.
+const TRIAL_EVERY: u32 = 64;
+
+/// The bound, as learnt so far.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    looks: AtomicU32,
+    /// Waits in a row that found nothing at the least bound.
+    vain: AtomicU32,
+}
+
+impl Patience {
+    pub(crate) const fn new() -> Self {
+        Self { looks: AtomicU32::new(LOOKS_MAX), vain: AtomicU32::new(0) }
+    }
+
+    /// Looks until `done()` holds or the bound is reached; returns whether it holds.
+    pub(crate) fn wait(&self, done: impl Fn() -> bool) -> bool {
+        let bound = self.looks.load(Ordering::Relaxed);
+        let vain = self.vain.load(Ordering::Relaxed);
+        let is_trial = vain >= TRIAL_EVERY;
+        let Some(looks) = look(if is_trial { LOOKS_MAX } else { bound }, done) else {
+            self.looks.store((bound / 2).max(LOOKS_MIN), Ordering::Relaxed);
+            let vain = if is_trial || bound > LOOKS_MIN { 0 } else { vain + 1 };
+            self.vain.store(vain, Ordering::Relaxed);
+            return false;
+        };
+        // Stores only what changes: the line is shared by all threads of the process.
+        let bound = if looks > bound / 2 { (looks * 2).clamp(bound, LOOKS_MAX) } else { bound };
+        if self.looks.load(Ordering::Relaxed) != bound {
+            self.looks.store(bound, Ordering::Relaxed);
+        }
+        if vain != 0 {
+            self.vain.store(0, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+/// Looks at most `bound` times; returns how often it looked in vain before `done()` held.
+pub(crate) fn look(bound: u32, done: impl Fn() -> bool) -> Option<u32> {
+    (0..bound).find(|_| {
+        let is_done = done();
+        if !is_done {
+            hint::spin_loop();
+        }
+        is_done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+
+    /// Waits for an answer that comes after `looks` looks; returns how often it looked.
+    fn looks_for(patience: &Patience, looks: u32) -> u32 {
+        let count = Cell::new(0);
+        patience.wait(|| {
+            count.set(count.get() + 1);
+            count.get() > looks
+        });
+        count.get()
+    }
+
+    #[test]
+    fn looking_in_vain_is_soon_given_up() {
+        let patience = Patience::new();
+        for _ in 0..10 {
+            looks_for(&patience, u32::MAX);
+        }
+        assert_eq!(looks_for(&patience, u32::MAX), LOOKS_MIN);
+    }
+
+    #[test]
+    fn answers_that_come_in_time_keep_the_bound() {
+        let patience = Patience::new();
+        for _ in 0..100 {
+            assert_eq!(looks_for(&patience, 100), 101);
+        }
+        assert_eq!(looks_for(&patience, u32::MAX), LOOKS_MAX);
+    }
+
+    #[test]
+    fn patience_comes_back_when_it_pays_again() {
+        let patience = Patience::new();
+        for _ in 0..100 {
+            looks_for(&patience, u32::MAX);
+        }
+        let waits = (0..2 * TRIAL_EVERY).take_while(|_| looks_for(&patience, 500) <= 500).count();
+        assert!(waits <= TRIAL_EVERY as usize, "{waits}");
+        assert_eq!(looks_for(&patience, 500), 501, "and stays");
+    }
+}

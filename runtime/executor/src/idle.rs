@@ -1,0 +1,234 @@
+//! What an executor does when nothing is ready.
+//!
+//! # Giving way
+//!
+//! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and every
+//! [`OFFER_EVERY`] offers its core to whoever wants it. First it looks whether more threads want to
+//! run than the machine has cores: that costs a system call. If none do, somebody may still want
+//! this very core; so it yields. When it gets the core back late, somebody did, and it has lost a
+//! time slice, milliseconds in which it served nobody. Either way it blocks at once from then on, as
+//! under [`Idle::Park`], and tries again after a pause, which grows with every slice it loses. So a
+//! computation loses microseconds, and the executor has a time slice to its credit when it is woken.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// What an executor does when nothing is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idle {
+    /// Blocks at once, and peers ring for every event: the conventional baseline of measurements.
+    ///
+    /// Here the same as [`Park`](Self::Park); the doorbells differ.
+    Interrupt,
+    /// Blocks at once; peers ring only when it does.
+    #[default]
+    Park,
+    /// Never blocks: for a core that has nothing else to do.
+    Spin,
+    /// Polls while nobody else wants the core, for every executor that sleeps, and blocks when
+    /// another one polls, when the core is wanted, and after a quiet time.
+    PollIdle,
+}
+
+/// An idle executor that is not the poller polls on for about as long as waking it would take.
+const LINGER: Duration = Duration::from_micros(50);
+/// Longest time for which another runnable thread is left without the core.
+const OFFER_EVERY: Duration = Duration::from_micros(20);
+/// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
+const WANTED: Duration = Duration::from_micros(50);
+/// First and longest pause of polling on a core that is wanted, and how it grows.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(256);
+const PAUSE_GROWTH: u32 = 4;
+/// A core that was polled for so long undisturbed is not wanted any more.
+const UNDISTURBED: Duration = Duration::from_millis(1);
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Poll,
+    /// Poll on, after everybody who wants the core.
+    Offer,
+    Block,
+}
+
+/// Decides how long an executor polls.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    quiet: Duration,
+    idle_since: Option<Instant>,
+    busy_since: Option<Instant>,
+    offered_at: Instant,
+    /// The core was wanted: no polling before this, and then only if no crowd is seen.
+    blocks_until: Option<Instant>,
+    pause: Duration,
+    /// Another core has been woken to poll.
+    is_relieved: bool,
+}
+
+impl Pace {
+    /// Polls until nothing has happened for `quiet`.
+    pub(crate) fn new(quiet: Duration) -> Self {
+        Self {
+            quiet,
+            idle_since: None,
+            busy_since: None,
+            offered_at: Instant::default(),
+            blocks_until: None,
+            pause: PAUSE_MIN,
+            is_relieved: false,
+        }
+    }
+
+    /// A turn that began at `now` found something. Returns whether work goes on for so long that
+    /// others should not count on this executor's polling for them.
+    pub(crate) fn worked(&mut self, now: Instant) -> bool {
+        (self.idle_since, self.is_relieved) = (None, false);
+        let since = *self.busy_since.get_or_insert(now);
+        now.saturating_since(since) >= LINGER
+    }
+
+    /// A turn that began at `now` found nothing. `may_poll` says whether this executor is, or has
+    /// just become, the poller; `is_crowded` whether more threads want to run than there are cores.
+    pub(crate) fn rested(
+        &mut self,
+        now: Instant,
+        may_poll: impl FnOnce() -> bool,
+        is_crowded: impl FnOnce() -> bool,
+    ) -> Rest {
+        self.busy_since = None;
+        let idle = now.saturating_since(*self.idle_since.get_or_insert(now));
+        if self.is_relieved || idle >= self.quiet || self.pauses(now, is_crowded) {
+            return Rest::Block;
+        }
+        if idle >= LINGER && !may_poll() {
+            return Rest::Block;
+        }
+        if idle >= UNDISTURBED {
+            self.pause = PAUSE_MIN;
+        }
+        if now.saturating_since(self.offered_at) < OFFER_EVERY {
+            return Rest::Poll;
+        }
+        self.offered_at = now;
+        Rest::Offer
+    }
+
+    /// More threads wanted to run at `now` than there are cores.
+    pub(crate) fn crowded(&mut self, now: Instant) {
+        self.blocks_until = Some(now + PAUSE_MIN);
+    }
+
+    /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
+    pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
+        let is_wanted = to.saturating_since(from) >= WANTED;
+        if is_wanted {
+            self.blocks_until = Some(to + self.pause);
+            self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
+        }
+        is_wanted
+    }
+
+    /// Whether it is too early to try again after the core was wanted.
+    fn pauses(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> bool {
+        let Some(until) = self.blocks_until else { return false };
+        if now < until {
+            return true;
+        }
+        self.blocks_until = is_crowded().then(|| now + PAUSE_MIN);
+        self.blocks_until.is_some()
+    }
+
+    /// Another core was woken, and polls from now on.
+    pub(crate) fn relieved(&mut self) {
+        self.is_relieved = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    #[test]
+    fn a_poller_polls_until_the_quiet_time_has_passed() {
+        let mut pace = Pace::new(Duration::from_millis(10));
+        assert_ne!(pace.rested(at(0), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(9_999), || true, || false), Rest::Block);
+        assert_eq!(pace.rested(at(10_000), || true, || false), Rest::Block);
+        pace.worked(at(10_001));
+        assert_ne!(pace.rested(at(10_002), || true, || false), Rest::Block);
+    }
+
+    #[test]
+    fn who_may_not_poll_lingers_and_blocks() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        assert_ne!(pace.rested(at(0), || false, || false), Rest::Block);
+        assert_ne!(pace.rested(at(49), || false, || false), Rest::Block);
+        assert_eq!(pace.rested(at(50), || false, || false), Rest::Block);
+    }
+
+    #[test]
+    fn the_core_is_offered_every_few_microseconds() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let offers =
+            (100..200).filter(|now| pace.rested(at(*now), || true, || false) == Rest::Offer);
+        assert_eq!(offers.count(), 5);
+    }
+
+    #[test]
+    fn a_wanted_core_is_left_for_a_pause_that_grows() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let mut now = 1_000_000;
+        for pause in [1_000, 4_000, 16_000, 64_000, 256_000, 256_000] {
+            assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
+            assert!(!pace.yielded(at(now), at(now + 49)));
+            assert!(pace.yielded(at(now), at(now + 50)));
+            now += 50;
+            assert_eq!(pace.rested(at(now), || true, || false), Rest::Block);
+            pace.worked(at(now + pause - 1));
+            assert_eq!(pace.rested(at(now + pause - 1), || true, || false), Rest::Block);
+            pace.worked(at(now + pause));
+            now += pause;
+        }
+        assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(now + 1_000), || true, || false), Rest::Block);
+        assert!(pace.yielded(at(now), at(now + 50)));
+        assert_ne!(pace.rested(at(now + 1_050), || true, || false), Rest::Block, "it began anew");
+    }
+
+    #[test]
+    fn a_crowd_prolongs_the_pause() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
+        pace.crowded(at(100));
+        assert_eq!(pace.rested(at(1_099), || true, || panic!("asked too early")), Rest::Block);
+        assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
+        assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
+        assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
+    }
+
+    #[test]
+    fn long_work_ends_an_office_and_short_work_does_not() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        assert!(!pace.worked(at(0)));
+        assert!(!pace.worked(at(49)));
+        assert!(pace.worked(at(50)));
+        pace.rested(at(60), || true, || false);
+        assert!(!pace.worked(at(70)));
+    }
+
+    #[test]
+    fn who_was_relieved_blocks_until_there_is_work() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.relieved();
+        assert_eq!(pace.rested(at(1), || true, || false), Rest::Block);
+        pace.worked(at(2));
+        assert_ne!(pace.rested(at(3), || true, || false), Rest::Block);
+    }
+}

@@ -1,0 +1,374 @@
+//! Executors that poll for each other, with real threads where it matters who runs.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    thread,
+    time::{Duration, Instant as StdInstant},
+};
+
+use executor::{
+    Armed, Attendant, Clock, Config, Executor, Found, Idle, Instant, ManualClock, Notify, Park,
+    PollLists, Registration, SharedSource, Source, Unpark,
+};
+
+use crate::support::{Log, Machine, Scripted};
+
+const AWAKE: u32 = 0;
+const POLLED: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// A mailbox that counts its visits; any core may empty it.
+#[derive(Default)]
+struct Mail {
+    waiting: AtomicU64,
+    handled: AtomicU64,
+    visits: AtomicU64,
+}
+
+impl SharedSource for Mail {
+    fn poll(&self, _budget: usize) -> Found {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        let count = self.waiting.swap(0, Ordering::AcqRel);
+        self.handled.fetch_add(count, Ordering::Relaxed);
+        Found::Handled(usize::try_from(count).expect("few"))
+    }
+
+    fn attend(&self, _by: Attendant<'_>) -> Armed {
+        let is_empty = self.waiting.load(Ordering::Acquire) == 0;
+        if is_empty { Armed::Waits } else { Armed::Busy }
+    }
+}
+
+fn boxes(lists: &PollLists, count: usize) -> Vec<(Arc<Mail>, Registration)> {
+    let add = |_| {
+        let source = Arc::new(Mail::default());
+        (source.clone(), lists.register(source))
+    };
+    (0..count).map(add).collect()
+}
+
+#[test]
+fn sources_are_spread_evenly_and_stay_so() {
+    let lists = PollLists::new(4);
+    let mut sources = boxes(&lists, 10);
+    let bound = lists.bind(3, Arc::new(Mail::default()));
+    let is_even = || {
+        let counts = lists.source_counts();
+        counts.iter().max().expect("4 lists") - counts.iter().min().expect("4 lists") <= 1
+    };
+    assert!(is_even(), "{lists:?}");
+    while sources.len() > 1 {
+        drop(sources.remove(sources.len() / 2));
+        assert!(is_even(), "{lists:?}");
+    }
+    assert_eq!(lists.source_counts().iter().sum::<usize>(), 2);
+    drop(bound);
+}
+
+#[test]
+fn a_turn_takes_as_many_visits_for_a_thousand_sources_as_for_64() {
+    for count in [1, 64, 65, if cfg!(miri) { 130 } else { 1024 }] {
+        let mut executor = Machine::default().executor(Config::default());
+        let sources = boxes(executor.handle().poll_lists(), count);
+        let logs: Vec<_> = (0..count).map(|_| Rc::new(Log::default())).collect();
+        for log in &logs {
+            executor.handle().add_source(Box::new(Scripted(log.clone())));
+        }
+        let busy = &sources[count / 2].0;
+        busy.waiting.store(1, Ordering::Relaxed);
+        let turns = count.div_ceil(64);
+        for turn in 1..=turns {
+            executor.turn();
+            let visits: u64 = sources.iter().map(|s| s.0.visits.load(Ordering::Relaxed)).sum();
+            let polls: u64 = logs.iter().map(|log| log.polls.get()).sum();
+            assert!(visits.max(polls) <= 64 * turn as u64, "{visits} and {polls} in turn {turn}");
+        }
+        assert_eq!(busy.handled.load(Ordering::Relaxed), 1, "of {count}");
+        assert!(logs.iter().all(|log| log.polls.get() >= 1), "all {count} had their turn");
+    }
+}
+
+#[test]
+fn a_withdrawn_source_is_not_visited_again() {
+    let mut executor = Machine::default().executor(Config::default());
+    let mut sources = boxes(executor.handle().poll_lists(), 3);
+    executor.turn();
+    let (source, registration) = sources.remove(1);
+    drop(registration);
+    executor.turn();
+    assert_eq!(source.visits.load(Ordering::Relaxed), 1);
+    assert_eq!(sources[0].0.visits.load(Ordering::Relaxed), 2);
+}
+
+/// Sources on a poll list, sources of the executor, and timers, each with as much to do.
+#[test]
+fn equal_demands_get_equal_shares() {
+    let machine = Machine::default();
+    let mut executor = machine.executor(Config::default());
+    let handle = executor.handle();
+    let logs: Vec<_> = (0..3).map(|_| Rc::new(Log::default())).collect();
+    for log in &logs {
+        log.ready.set(16);
+        handle.add_source(Box::new(Scripted(log.clone())));
+    }
+    let shared = boxes(handle.poll_lists(), 2);
+    let timers = Rc::new(RefCell::new(0u64));
+    let (own, sleeper) = (timers.clone(), handle.clone());
+    handle.spawn(executor::Class::Latency, async move {
+        loop {
+            sleeper.sleep(Duration::from_micros(1)).await;
+            *own.borrow_mut() += 1;
+        }
+    });
+    for _ in 0..if cfg!(miri) { 40 } else { 1000 } {
+        machine.clock.advance(Duration::from_micros(1));
+        executor.turn();
+    }
+    let mut shares = vec![*timers.borrow()];
+    shares.extend(logs.iter().map(|log| log.polls.get()));
+    shares.extend(shared.iter().map(|source| source.0.visits.load(Ordering::Relaxed)));
+    let (most, least) = (shares.iter().max(), shares.iter().min());
+    let (most, least) = (most.expect("six"), least.expect("six"));
+    assert!(*most * 4 <= *least * 5, "{shares:?}");
+}
+
+#[test]
+fn a_poller_parks_after_the_quiet_time() {
+    struct Ticking(ManualClock);
+    impl Clock for Ticking {
+        fn now(&self) -> Instant {
+            self.0.advance(Duration::from_micros(10));
+            self.0.now()
+        }
+    }
+    struct EndOfTest(Notify);
+    impl Park for EndOfTest {
+        fn park(&mut self, _timeout: Option<Duration>) {
+            self.0.notify_all();
+        }
+        fn unparker(&self) -> Arc<dyn Unpark> {
+            Arc::new(Bell::default())
+        }
+    }
+    let clock = Rc::new(Ticking(ManualClock::new()));
+    let parked = Notify::new();
+    let quiet = Duration::from_millis(if cfg!(miri) { 1 } else { 20 });
+    let config = Config { idle: Idle::PollIdle, quiet, ..Config::default() };
+    let mut executor = Executor::new(clock.clone(), Box::new(EndOfTest(parked.clone())), config);
+
+    executor.run_until(parked.notified());
+
+    let counters = executor.counters();
+    assert_eq!(counters.parks, 1);
+    assert!(counters.polling >= quiet && counters.idle_turns > 20, "{counters:?}");
+    assert!(!executor.handle().poll_lists().is_polled(), "it has resigned");
+}
+
+/// Blocks a real thread, and counts those that are blocked.
+struct ThreadPark {
+    bell: Arc<Bell>,
+    parked_count: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Bell {
+    is_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Park for ThreadPark {
+    fn park(&mut self, _timeout: Option<Duration>) {
+        self.parked_count.fetch_add(1, Ordering::AcqRel);
+        let is_rung = self.bell.is_rung.lock().expect("no panic in a holder");
+        let waited = self.bell.changed.wait_timeout_while(is_rung, DEADLINE, |rung| !*rung);
+        let (mut is_rung, timeout) = waited.expect("as above");
+        assert!(!timeout.timed_out(), "a wake-up was lost");
+        *is_rung = false;
+        self.parked_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn give_way(&mut self) {
+        thread::yield_now();
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.bell.clone()
+    }
+}
+
+impl Unpark for Bell {
+    fn unpark(&self) {
+        *self.is_rung.lock().expect("no panic in a holder") = true;
+        self.changed.notify_one();
+    }
+}
+
+struct SystemClock(StdInstant);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        let nanos = u64::try_from(self.0.elapsed().as_nanos()).expect("584 years");
+        Instant::from_nanos(nanos)
+    }
+}
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A lane of one executor, which its clients ring only when nobody polls for it.
+struct Lane {
+    published: AtomicU64,
+    handled: AtomicU64,
+    attendance: AtomicU32,
+    bell: Arc<Bell>,
+}
+
+impl Lane {
+    fn new(bell: &Arc<Bell>) -> Arc<Self> {
+        let (published, handled) = (AtomicU64::new(0), AtomicU64::new(0));
+        let attendance = AtomicU32::new(AWAKE);
+        Arc::new(Self { published, handled, attendance, bell: Arc::clone(bell) })
+    }
+
+    fn publish(&self) {
+        self.published.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        let claim =
+            self.attendance.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
+        if claim.is_ok() {
+            self.bell.unpark();
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.published.load(Ordering::Acquire) != self.handled.load(Ordering::Acquire)
+    }
+
+    #[track_caller]
+    fn wait_until_handled(&self, count: u64) {
+        let start = StdInstant::now();
+        while self.handled.load(Ordering::Acquire) < count {
+            assert!(start.elapsed() < DEADLINE, "an event was lost");
+            thread::yield_now();
+        }
+    }
+}
+
+/// The lane as a source of its own executor.
+struct OwnLane(Arc<Lane>, Notify, u64);
+
+impl Source for OwnLane {
+    fn poll(&mut self, _budget: usize) -> usize {
+        let published = self.0.published.load(Ordering::Acquire);
+        let handled = self.0.handled.swap(published, Ordering::AcqRel);
+        if published >= self.2 {
+            self.1.notify_all();
+        }
+        usize::try_from(published - handled).expect("no event is handled twice")
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Waits
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// The lane on the poll list.
+struct OnList(Arc<Lane>);
+
+impl SharedSource for OnList {
+    fn poll(&self, _budget: usize) -> Found {
+        if self.0.is_ready() { Found::ForItsCore } else { Found::Handled(0) }
+    }
+
+    fn attend(&self, by: Attendant<'_>) -> Armed {
+        let attendance = match by {
+            Attendant::ItsCore => AWAKE,
+            Attendant::Poller => POLLED,
+            Attendant::Nobody(_) => ASLEEP,
+        };
+        self.0.attendance.store(attendance, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.0.is_ready() { Armed::Busy } else { Armed::Waits }
+    }
+}
+
+/// Runs executor `core` until its lane has seen `last` events; returns the events it counted.
+fn serve(
+    lists: &PollLists,
+    core: usize,
+    lane: &Arc<Lane>,
+    parked_count: &Arc<AtomicUsize>,
+    last: u64,
+) -> u64 {
+    let park = ThreadPark { bell: lane.bell.clone(), parked_count: parked_count.clone() };
+    let quiet = Duration::from_secs(3600);
+    let config = Config { idle: Idle::PollIdle, quiet, ..Config::default() };
+    let clock = Rc::new(SystemClock(StdInstant::now()));
+    let mut executor = Executor::join(clock, Box::new(park), config, lists, core);
+    let _registration = lists.bind(core, Arc::new(OnList(lane.clone())));
+    let done = Notify::new();
+    executor.handle().add_source(Box::new(OwnLane(lane.clone(), done.clone(), last)));
+    executor.run_until(done.until(|| lane.handled.load(Ordering::Acquire) >= last));
+    executor.counters().source_events
+}
+
+/// As many executors, each with a client that waits for every answer, some with pauses in which
+/// their executor goes to sleep; in the end, while all are idle, at most one is awake.
+fn events_are_handled_once_and_one_polls_for_all(core_count: usize) {
+    let events = if cfg!(miri) { 5 } else { 2000 };
+    let lists = PollLists::new(core_count);
+    let parked_count = Arc::new(AtomicUsize::new(0));
+    let lanes: Vec<_> = (0..core_count).map(|_| Lane::new(&Arc::default())).collect();
+    thread::scope(|scope| {
+        let serve = |core, lane| serve(&lists, core, lane, &parked_count, events + 1);
+        let numbered = lanes.iter().enumerate();
+        let executors: Vec<_> =
+            numbered.map(|(core, lane)| scope.spawn(move || serve(core, lane))).collect();
+        let clients: Vec<_> = lanes
+            .iter()
+            .enumerate()
+            .map(|(index, lane)| {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(index as u64);
+                    for event in 1..=events {
+                        lane.publish();
+                        lane.wait_until_handled(event);
+                        let pause = StdInstant::now();
+                        let length = Duration::from_micros(random.u64(0..100));
+                        while random.bool() && pause.elapsed() < length {
+                            thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.join().expect("every event was handled");
+        }
+        let start = StdInstant::now();
+        while parked_count.load(Ordering::Acquire) + 1 < core_count {
+            assert!(start.elapsed() < DEADLINE, "more than one is awake while all are idle");
+            thread::yield_now();
+        }
+        lanes.iter().for_each(|lane| lane.publish());
+        for executor in executors {
+            assert_eq!(executor.join().expect("no wake-up was lost"), events + 1);
+        }
+    });
+}
+
+#[test]
+fn two_executors_handle_every_event_once_and_one_polls_for_both() {
+    events_are_handled_once_and_one_polls_for_all(2);
+}
+
+#[test]
+fn four_executors_handle_every_event_once_and_one_polls_for_all() {
+    events_are_handled_once_and_one_polls_for_all(4);
+}
