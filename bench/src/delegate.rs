@@ -55,9 +55,15 @@ pub(crate) struct Args {
     save: bool,
 }
 
+/// Time a case has for more rounds than it needs at least.
+const CASE_TIME: Duration = Duration::from_millis(250);
+/// Rounds of a case at most.
+const ROUNDS_MAX: usize = 50;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
+    /// Rounds at least; a case whose rounds are short has more of them, up to [`ROUNDS_MAX`].
     rounds: usize,
     /// Bytes a round moves at least, but where a case needs more.
     volume: usize,

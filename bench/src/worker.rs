@@ -25,6 +25,8 @@ use crate::{
 };
 
 const PAGE: usize = 4096;
+/// Pages among which a sample's buffer begins.
+const PLACES: usize = 64;
 const SEED: u64 = 0x6b61_6b65_6869;
 
 /// Runs one measurement after the other, for kakehi-bench itself.
@@ -63,12 +65,14 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self, job: &Job) -> anyhow::Result<Sample> {
-        if self.buffer.len() < job.size + PAGE {
-            self.buffer.resize(job.size + PAGE, 0);
+        let len = job.size + (PLACES + 1) * PAGE;
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
             fastrand::Rng::with_seed(SEED).fill(&mut self.buffer);
         }
-        // The speed of a copy depends on where it starts: on all sides at the start of a page.
-        let start = self.buffer.as_ptr().align_offset(PAGE);
+        // The speed of a copy depends on where it starts: on all sides at the start of a page. It
+        // depends on the page too, by a fifth for small copies: no side keeps a lucky one.
+        let start = self.buffer.as_ptr().align_offset(PAGE) + fastrand::usize(..PLACES) * PAGE;
         let buffer = self.buffer.get_mut(start..start + job.size).context("a buffer")?;
         match job.verb {
             Verb::Write | Verb::Burst => write(job, buffer),

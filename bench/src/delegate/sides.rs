@@ -1,7 +1,9 @@
 //! The three sides of every comparison, under one daemon.
 
+use std::time::Instant;
+
 use super::{
-    Effort,
+    CASE_TIME, Effort, ROUNDS_MAX,
     places::{Places, Where, remove},
 };
 use crate::{
@@ -99,8 +101,12 @@ impl<'a> Bench<'a> {
             return [(); 3].map(|()| Err(why.clone()));
         }
         let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
+        let start = Instant::now();
         // The first round is to touch buffers and fill tables.
-        for round in 0..=effort.rounds {
+        for round in 0..=ROUNDS_MAX {
+            if round > effort.rounds && start.elapsed() >= CASE_TIME {
+                break;
+            }
             let plays = [true, players.hybrid, players.delegate];
             let turns = self.sides.iter_mut().zip(&mut samples).zip(plays);
             for ((side, samples), _) in turns.filter(|(_, plays)| *plays) {

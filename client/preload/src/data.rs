@@ -54,6 +54,10 @@ interpose! {
 ///
 /// `buffer` has room for `len` bytes.
 pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let Some(read) = unsafe { read_warm(fd, buffer, len, None) } {
+        return read;
+    }
     match target(fd, buffer, len) {
         // SAFETY: as the caller promises.
         Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(returned),
@@ -87,6 +91,10 @@ pub(crate) unsafe fn read_into_at(
     len: size_t,
     at: off_t,
 ) -> Outcome {
+    // SAFETY: as the caller promises.
+    if let Some(read) = unsafe { read_warm(fd, buffer, len, Some(at)) } {
+        return read;
+    }
     match (target(fd, buffer, len), u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
@@ -118,12 +126,37 @@ pub(crate) unsafe fn write_from_at(
     }
 }
 
+/// The short way of a read, where it can be taken.
+///
+/// # Safety
+///
+/// `buffer` has room for `len` bytes.
+#[inline]
+unsafe fn read_warm(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    at: Option<off_t>,
+) -> Option<Outcome> {
+    let client = client()?;
+    let at = at.map(u64::try_from).transpose().ok()?;
+    if !is_slice(buffer, len) {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    Some(client.read_warm(fd, unsafe { room(buffer, len) }, at)?.map(returned))
+}
+
+/// Whether a slice can be made of a program's buffer.
+fn is_slice(buffer: impl Word, len: size_t) -> bool {
+    buffer.word() != 0 && isize::try_from(len).is_ok()
+}
+
 /// The client, when the call is one for it: a slice can be made of the buffer, and the number may
 /// be a regular file.
 fn target(fd: c_int, buffer: impl Word, len: size_t) -> Option<&'static Client> {
     let client = client()?;
-    let is_slice = buffer.word() != 0 && isize::try_from(len).is_ok();
-    (is_slice && !client.is_foreign(fd)).then_some(client)
+    (is_slice(buffer, len) && !client.is_foreign(fd)).then_some(client)
 }
 
 /// # Safety

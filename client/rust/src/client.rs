@@ -175,6 +175,22 @@ impl Client {
         self.0.read(fd, &mut [buffer], None)
     }
 
+    /// Reads at the file position, or `at` bytes from the start, when nothing is known to be in the
+    /// way: the short way of most reads. `None` when [`read`](Self::read) has to be asked.
+    ///
+    /// # Errors
+    ///
+    /// As `pread(2)`.
+    #[inline]
+    pub fn read_warm(
+        &'static self,
+        fd: RawFd,
+        buffer: &mut [u8],
+        at: Option<u64>,
+    ) -> Option<io::Result<usize>> {
+        self.0.read_warm(fd, buffer, at)
+    }
+
     /// Reads at `at` bytes from the start. As `pread(2)`.
     ///
     /// # Errors

@@ -29,6 +29,34 @@ const AT_POSITION: u64 = u64::MAX;
 const BATCH: usize = 64;
 
 impl Process {
+    /// Reads a fresh file whose last reads were all found cached; `None` for every other, which
+    /// [`read`](Self::read) serves. What comes before the system call counts here: a read of 4 KiB
+    /// takes half a microsecond.
+    #[inline]
+    pub(crate) fn read_warm(
+        &'static self,
+        fd: RawFd,
+        buffer: &mut [u8],
+        at: Option<u64>,
+    ) -> Option<io::Result<usize>> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        let entry = self.files.get(id)?;
+        let streak = entry.streak.load(Ordering::Relaxed);
+        if entry.is_staged.load(Ordering::Acquire) || asks(streak) {
+            return None;
+        }
+        entry.streak.store(next(streak), Ordering::Relaxed);
+        let fd = self.borrow(fd);
+        let read = match at {
+            None => io::read(fd, buffer),
+            Some(at) => io::pread(fd, buffer, at),
+        };
+        if let Ok(len) = read {
+            entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        Some(read)
+    }
+
     pub(crate) fn read(
         &'static self,
         fd: RawFd,
@@ -106,12 +134,9 @@ impl Process {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let streak = entry.streak.load(Ordering::Relaxed);
-        let asks = streak < WARM || streak % ASK_EVERY == 0;
         let [buffer] = buffers else { return self.kernel_read(fd, buffers, at) };
-        if streak == NEVER || !asks {
-            if streak != NEVER {
-                entry.streak.store((streak + 1) % (NEVER - 1), Ordering::Relaxed);
-            }
+        if !asks(streak) {
+            entry.streak.store(next(streak), Ordering::Relaxed);
             return self.kernel_read(fd, buffers, at);
         }
         let wanted = buffer.len();
@@ -124,7 +149,7 @@ impl Process {
         );
         match asked {
             Ok(len) if len == wanted => {
-                entry.streak.store((streak + 1) % (NEVER - 1), Ordering::Relaxed);
+                entry.streak.store(next(streak), Ordering::Relaxed);
                 Ok(len)
             }
             Ok(len) => {
@@ -189,6 +214,20 @@ impl Process {
             ([buffer], Some(at)) => io::pread(fd, &mut buffer[..], at),
             (buffers, at) => kernel_read_pieces(fd, buffers, at),
         }
+    }
+}
+
+/// Whether the next read finds out first if what it wants is cached.
+const fn asks(streak: u32) -> bool {
+    streak != NEVER && (streak < WARM || streak % ASK_EVERY == 0)
+}
+
+/// The streak after one more read.
+const fn next(streak: u32) -> u32 {
+    match streak {
+        NEVER => NEVER,
+        streak if streak + 1 == NEVER => WARM,
+        streak => streak + 1,
     }
 }
 
