@@ -13,7 +13,8 @@ type Settings = &'static [(&'static str, &'static str)];
 const HYBRID: Settings = &[];
 const DELEGATE: Settings = &[("KAKEHI_RULES", "/**=delegate")];
 
-/// Relative frequencies of what is done without mapping the file.
+/// Relative frequencies of what is done without mapping the file. Nothing of no length: `fsx` takes
+/// the refusal of an empty `posix_fallocate` for a file system that has none.
 const PLAIN: &str = "
     [weights]
     close_open = 1
@@ -27,6 +28,8 @@ const PLAIN: &str = "
     posix_fallocate = 1
     punch_hole = 1
     posix_fadvise = 1
+    [opsize]
+    min = 1
 ";
 /// Every operation there is.
 const ALL: &str = "
@@ -45,6 +48,8 @@ const ALL: &str = "
     sendfile = 1
     posix_fadvise = 1
     copy_file_range = 1
+    [opsize]
+    min = 1
 ";
 /// Nothing that leaves the file to the kernel.
 const DATA: &str = "

@@ -310,8 +310,7 @@ impl Executor {
     fn offer_core(&mut self) {
         let from = self.inner.clock.now();
         let is_wanted = if self.park.is_crowded() {
-            self.pace.crowded(from);
-            true
+            self.pace.crowded(from)
         } else {
             self.park.give_way();
             self.pace.yielded(from, self.inner.clock.now())

@@ -4,13 +4,14 @@
 //!
 //! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and every
 //! [`OFFER_EVERY`] offers its core to whoever wants it. First it looks whether more threads want to
-//! run than the machine has cores: that costs a system call. If none do, somebody may still want
+//! run than the machine has cores, now and at the offer before: that costs a system call, and one
+//! look alone may meet a thread that is just going to sleep. If none do, somebody may still want
 //! this very core; so it yields. When it gets the core back late, somebody did, and it has lost a
 //! time slice, milliseconds in which it served nobody. Either way it blocks at once from then on, as
 //! under [`Idle::Park`], and tries again after a pause, which grows with every slice it loses. So a
 //! computation loses microseconds, and the executor has a time slice to its credit when it is woken.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use crate::time::Instant;
 
@@ -64,6 +65,8 @@ pub(crate) struct Pace {
     /// The core was wanted: no polling before this, and then only if no crowd is seen.
     blocks_until: Option<Instant>,
     pause: Duration,
+    /// At the last offer more threads wanted to run than there are cores.
+    was_crowded: bool,
     /// Another core has been woken to poll.
     is_relieved: bool,
 }
@@ -78,6 +81,7 @@ impl Pace {
             offered_at: Instant::default(),
             blocks_until: None,
             pause: PAUSE_MIN,
+            was_crowded: false,
             is_relieved: false,
         }
     }
@@ -116,13 +120,19 @@ impl Pace {
         Rest::Offer
     }
 
-    /// More threads wanted to run at `now` than there are cores.
-    pub(crate) fn crowded(&mut self, now: Instant) {
-        self.blocks_until = Some(now + PAUSE_MIN);
+    /// More threads want to run than there are cores; returns whether that lasts, from the second
+    /// offer in a row on.
+    pub(crate) fn crowded(&mut self, now: Instant) -> bool {
+        let lasts = mem::replace(&mut self.was_crowded, true);
+        if lasts {
+            self.blocks_until = Some(now + PAUSE_MIN);
+        }
+        lasts
     }
 
     /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
     pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
+        self.was_crowded = false;
         let is_wanted = to.saturating_since(from) >= WANTED;
         if is_wanted {
             self.blocks_until = Some(to + self.pause);
@@ -137,8 +147,9 @@ impl Pace {
         if now < until {
             return true;
         }
-        self.blocks_until = is_crowded().then(|| now + PAUSE_MIN);
-        self.blocks_until.is_some()
+        self.was_crowded = is_crowded();
+        self.blocks_until = self.was_crowded.then(|| now + PAUSE_MIN);
+        self.was_crowded
     }
 
     /// Another core was woken, and polls from now on.
@@ -206,11 +217,15 @@ mod tests {
     fn a_crowd_prolongs_the_pause() {
         let mut pace = Pace::new(Duration::from_secs(1));
         pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
-        pace.crowded(at(100));
+        assert!(!pace.crowded(at(80)), "once is chance");
+        assert_ne!(pace.rested(at(80), || true, || panic!("not yet")), Rest::Block);
+        assert!(pace.crowded(at(100)));
         assert_eq!(pace.rested(at(1_099), || true, || panic!("asked too early")), Rest::Block);
         assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
         assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
         assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
+        assert!(!pace.yielded(at(2_120), at(2_121)));
+        assert!(!pace.crowded(at(2_140)), "not the one of before");
     }
 
     #[test]

@@ -1,15 +1,24 @@
 //! What ranks tell each other, as fixed-length records of little-endian integers.
 
 use crate::{
-    codec::{Fields, Order, put_u32, put_u64, signed, unsigned},
+    codec::{Fields, Order, narrow, put_u32, put_u64, signed, unsigned},
     header::Keyval,
     layout::Place,
     plan::NewTask,
     reader::Task,
 };
 
-/// Blocks whose lengths fit into one record at closing.
-pub(crate) const INLINE_BLOCKS: usize = 8;
+/// Bytes that rank 0 takes at closing, about; what does not fit costs a second exchange.
+const USED_BYTES_MAX: usize = 4 << 20;
+
+/// Blocks of a task that fit into its record at closing, with `spread` tasks on each of `ranks`.
+pub(crate) fn inline_blocks(ranks: u32, spread: usize) -> usize {
+    let tasks = narrow(ranks.into()).saturating_mul(spread).max(1);
+    (USED_BYTES_MAX / tasks / BLOCK_LEN).clamp(8, 256)
+}
+
+/// Length and checksum of a block.
+const BLOCK_LEN: usize = 12;
 
 /// A task to create, as its rank asks for it. Absent in the spare records of ranks with fewer
 /// tasks than others.
@@ -98,20 +107,23 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    pub(crate) const LEN: usize = 8 + INLINE_BLOCKS * 12;
+    /// Bytes of a task of which `inline` blocks are told.
+    pub(crate) const fn len(inline: usize) -> usize {
+        8 + inline * BLOCK_LEN
+    }
 
-    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>, inline: usize) {
         put_u64(bytes, self.block_count);
-        for block in 0..INLINE_BLOCKS {
+        for block in 0..inline {
             put_u64(bytes, self.lens.get(block).copied().unwrap_or(0));
             put_u32(bytes, self.sums.get(block).copied().unwrap_or(0));
         }
     }
 
-    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn take(bytes: &[u8], inline: usize) -> Option<Self> {
         let mut fields = Fields::little(bytes);
         let mut used = Self { block_count: fields.u64()?, ..Self::default() };
-        for _ in 0..INLINE_BLOCKS {
+        for _ in 0..inline {
             used.lens.push(fields.u64()?);
             used.sums.push(fields.u32()?);
         }
@@ -253,8 +265,17 @@ mod tests {
         assert!(Grant::take(&bytes).is_some_and(|grant| grant.by_root));
 
         bytes.clear();
-        Used::default().put(&mut bytes);
-        assert_eq!(bytes.len(), Used::LEN);
+        Used::default().put(&mut bytes, 9);
+        assert_eq!(bytes.len(), Used::len(9));
+    }
+
+    #[test]
+    fn rank_0_never_takes_much_more_than_its_share_of_memory() {
+        assert_eq!(inline_blocks(1, 0), 256);
+        for ranks in [1, 4, 64, 1000, 5000, 20_000] {
+            let taken = Used::len(inline_blocks(ranks, 3)) * 3 * narrow(ranks.into());
+            assert!(taken <= USED_BYTES_MAX + 104 * 3 * narrow(ranks.into()), "{ranks}");
+        }
     }
 
     #[test]

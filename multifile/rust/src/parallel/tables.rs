@@ -14,7 +14,7 @@ use crate::{
     finish::{CHECKSUMS_MAGIC, Tail, Usage, commit, finish, mapping_bytes},
     header::{FIXED_END, Header},
     output::{Manner, Output},
-    parallel::records::{INLINE_BLOCKS, Used},
+    parallel::records::Used,
     plan::{FilePlan, NewTask},
     storage::Storage,
     task_writer::TaskState,
@@ -51,7 +51,11 @@ impl Root {
 
     /// What the tasks of every file used, and whether that is all and little enough to be written
     /// here.
-    pub(crate) fn collect(&self, used: Vec<Vec<Used>>) -> Result<(Vec<FileUse>, bool)> {
+    pub(crate) fn collect(
+        &self,
+        used: Vec<Vec<Used>>,
+        inline: usize,
+    ) -> Result<(Vec<FileUse>, bool)> {
         let mut files: Vec<FileUse> = self
             .plans
             .iter()
@@ -68,9 +72,9 @@ impl Root {
             let tail = Tail::new(plan, file.blocks())?;
             bytes += tail.end - tail.table_at;
         }
-        let inline = files.iter().all(|file| file.blocks() <= INLINE_BLOCKS);
+        let is_told = files.iter().all(|file| file.blocks() <= inline);
         let small = self.plans.len() <= ROOT_FILES_MAX && bytes <= ROOT_BYTES_MAX;
-        Ok((files, inline && small))
+        Ok((files, is_told && small))
     }
 
     /// Completes all files: file 0 last, because it makes the set readable.
@@ -142,11 +146,11 @@ impl Usage for FileUse {
 }
 
 impl Used {
-    pub(crate) fn of(state: &TaskState) -> Self {
+    pub(crate) fn of(state: &TaskState, inline: usize) -> Self {
         Self {
             block_count: wide(state.fill.block_count()),
-            lens: state.fill.block_lens().take(INLINE_BLOCKS).collect(),
-            sums: state.sums.iter().take(INLINE_BLOCKS).copied().collect(),
+            lens: state.fill.block_lens().take(inline).collect(),
+            sums: state.sums.iter().take(inline).copied().collect(),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     packing::Packing,
     parallel::{
         exchange::exchange,
-        records::{Ask, Grant, Used},
+        records::{Ask, Grant, Used, inline_blocks},
         tables::{FileUse, Root, write_own_front, write_own_tail},
     },
     plan::{NewTask, Options, plan},
@@ -181,21 +181,22 @@ impl<S: Storage> ParWriter<S> {
     ///
     /// As [`close`](Self::close).
     pub fn close_after<G: Group>(mut self, group: &G, before: Result<()>) -> Result<()> {
+        let inline = inline_blocks(group.size(), self.spread);
         let used = before.and_then(|()| self.flush_all()).map(|()| {
             let mut bytes = Vec::new();
             for local in &self.tasks {
-                Used::of(&local.state).put(&mut bytes);
+                Used::of(&local.state, inline).put(&mut bytes, inline);
             }
             bytes
         });
         let (storage, path) = (self.storage.clone(), self.path.clone());
         let (spread, root) = (self.spread, self.root.take());
         let mut left_to_ranks = None;
-        let lens = (spread * Used::LEN, 4 + spread * OwnTail::LEN);
+        let lens = (spread * Used::len(inline), 4 + spread * OwnTail::LEN);
         let answer = exchange(group, used, lens, |used| {
             let root = root.as_ref().ok_or(Error::Poisoned)?;
             let (files, by_root) =
-                root.collect(used.iter().map(|used| take_used(used)).collect())?;
+                root.collect(used.iter().map(|used| take_used(used, inline)).collect(), inline)?;
             if by_root {
                 root.finish(&storage, &path, &files)?;
                 return Ok(vec![DONE.to_vec(); used.len()]);
@@ -351,10 +352,10 @@ fn own_tails(root: &Root, files: &[FileUse]) -> Result<Vec<Vec<u8>>> {
     Ok(answers)
 }
 
-fn take_used(bytes: &[u8]) -> Vec<Used> {
+fn take_used(bytes: &[u8], inline: usize) -> Vec<Used> {
     bytes
-        .chunks_exact(Used::LEN)
-        .filter_map(Used::take)
+        .chunks_exact(Used::len(inline))
+        .filter_map(|used| Used::take(used, inline))
         .filter(|used| used.block_count > 0)
         .collect()
 }
