@@ -33,9 +33,9 @@ const COPY_MAX: usize = 256 << 10;
 const KICK: (u64, u64) = (64 << 10, 1 << 20);
 /// Half a window drains in at most this time, or the window is halved; bytes accepted are then in
 /// the file well within the promised 10 ms, however many clients the daemon serves.
-const LATE: Duration = Duration::from_millis(2);
+const LATE: Duration = Duration::from_millis(1);
 /// Half a window that drains in less makes the window grow.
-const EARLY: Duration = Duration::from_millis(1);
+const EARLY: Duration = Duration::from_micros(500);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
