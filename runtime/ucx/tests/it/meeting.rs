@@ -28,6 +28,7 @@ fn a_connection_to_a_port_where_nobody_listens_fails() {
 }
 
 #[test]
+#[ignore = "UCX 1.13 aborts now and then when a listener refuses: an assertion in its tcp_sockcm"]
 fn connections_beyond_the_backlog_are_refused_and_the_others_with_the_listener() {
     let Some(mut core) = Core::new(&Transport::Tcp.config()) else { return };
     let listener = core.listen();
