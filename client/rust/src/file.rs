@@ -94,7 +94,7 @@ pub(crate) struct Log {
     pub(crate) at: u64,
     pub(crate) producer: Producer,
     /// Bytes that may wait in the log, a power of two: what the daemon drains in good time.
-    pub(crate) window: u64,
+    pub(crate) limit: u64,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
     /// When the daemon was last seen to live, by the coarse clock.

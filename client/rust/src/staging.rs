@@ -31,10 +31,10 @@ const LOG_SHARE: u64 = 4;
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
 const KICK: (u64, u64) = (64 << 10, 1 << 20);
-/// Half a window drains in at most this time, or the window is halved; bytes accepted are then in
-/// the file well within the promised 10 ms, however many clients the daemon serves.
+/// Half of a log's limit drains in at most this time, or the limit is halved; bytes accepted are
+/// then in the file well within the promised 10 ms, however many clients the daemon serves.
 const LATE: Duration = Duration::from_millis(1);
-/// Half a window that drains in less makes the window grow.
+/// Half of a log's limit that drains in less makes it grow.
 const EARLY: Duration = Duration::from_micros(500);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -158,7 +158,7 @@ fn watch(link: Link, log: &mut Log) {
 
 /// Accepts the first bytes of `data`; `None` when the log has no room.
 fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize> {
-    let is_full = |log: &Log| log.producer.waiting() >= log.window;
+    let is_full = |log: &Log| log.producer.waiting() >= log.limit;
     if is_full(log) {
         log.producer.refresh(link.shared);
         if is_full(log) {
@@ -191,13 +191,13 @@ fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
     flush(link, log, head - waiting / 2)?;
     let took = now().saturating_sub(began);
     // A log whose bytes are few is full of extents, and a larger one has no room for more of them.
-    if waiting < log.window {
+    if waiting < log.limit {
         return Ok(());
     }
     if took > LATE {
-        log.window = (log.window / 2).max(LOG_MIN);
+        log.limit = (log.limit / 2).max(LOG_MIN);
     } else if took < EARLY {
-        log.window = (log.window * 2).min(log.producer.capacity());
+        log.limit = (log.limit * 2).min(log.producer.capacity());
         return grow(link, log, waiting);
     }
     Ok(())
@@ -219,7 +219,7 @@ fn grow(link: Link, log: &mut Log, used: u64) -> Result<(), Lost> {
         return Ok(());
     }
     give_log(link.connection, log);
-    (log.at, log.window) = (larger.at, larger.window);
+    (log.at, log.limit) = (larger.at, larger.limit);
     log.producer.attach(len);
     Ok(())
 }
@@ -378,7 +378,7 @@ fn new_log(connection: &Connection, len: u64) -> Option<Log> {
     }
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
-    Some(Log { at, producer, window: len, kicked: 0, looked_at, dirty })
+    Some(Log { at, producer, limit: len, kicked: 0, looked_at, dirty })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

@@ -190,8 +190,8 @@ impl Process {
             return Err(errno);
         }
         let mut staged = staging::accept(link, log, data, start);
-        if self.log_len.load(Ordering::Relaxed) != log.window {
-            self.log_len.store(log.window, Ordering::Relaxed);
+        if self.log_len.load(Ordering::Relaxed) != log.limit {
+            self.log_len.store(log.limit, Ordering::Relaxed);
         }
         let waits = file.is_synchronous
             || link.shared.is_synchronous()
