@@ -1,6 +1,6 @@
 //! `kakehi run` with the kill switch, and the command line itself.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use tempfile::tempdir;
 
@@ -60,9 +60,12 @@ fn help_of_every_command_goes_to_standard_output() {
 fn bench_starts_the_program_beside_this_one() {
     let folder = tempdir().expect("temporary folder");
     let kakehi_there = folder.path().join("kakehi");
-    fs::copy(env!("CARGO_BIN_EXE_kakehi"), &kakehi_there).expect("copied");
+    // By `cp`: a file that this process writes cannot be run while a child, forked for another
+    // test at that moment, still holds it open (ETXTBSY).
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_kakehi")).arg(&kakehi_there).status();
+    assert!(copied.expect("cp starts").success());
     let start = || {
-        let mut command = std::process::Command::new(&kakehi_there);
+        let mut command = Command::new(&kakehi_there);
         command.args(["bench", "delegate", "--quick"]);
         command
     };
