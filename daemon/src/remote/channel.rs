@@ -27,10 +27,14 @@ pub(crate) trait Receive: 'static {
     /// Receives some bytes; 0 when the peer has closed.
     async fn receive(&mut self, into: &Buffers) -> io::Result<usize>;
 
-    /// The UCX worker to tell a peer that has proven the key; `None` where frames stay on the
-    /// stream.
-    fn worker(&mut self) -> io::Result<Option<Vec<u8>>> {
-        Ok(None)
+    /// Whether frames leave the stream once both sides have proven the key.
+    fn leaves_stream(&self) -> bool {
+        false
+    }
+
+    /// The address of the UCX worker at which this side then takes them.
+    fn worker(&mut self) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Has the frames leave the stream, for messages between that worker and the peer's at `to`.

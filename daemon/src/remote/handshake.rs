@@ -47,11 +47,11 @@ pub(crate) async fn greet<R: Receive>(
     }
     inbox.consume(len);
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));
-    let own = tell_worker(inbox, outbox)?;
     let mut len = let_in(inbox.fill().await)?;
     let mut there = None;
-    if own {
+    if inbox.receiver().leaves_stream() {
         there = Some(hear_worker(inbox, len)?);
+        tell_worker(inbox, outbox)?;
         len = let_in(inbox.fill().await)?;
     }
     let welcome = match inbox.frame() {
@@ -96,7 +96,8 @@ pub(crate) async fn challenge<R: Receive>(
         return Err(refused("the client does not have this job's key"));
     }
     inbox.consume(len);
-    if tell_worker(inbox, outbox)? {
+    if inbox.receiver().leaves_stream() {
+        tell_worker(inbox, outbox)?;
         let len = inbox.fill().await?;
         let there = hear_worker(inbox, len)?;
         let secrets = secrets(key, &said, (Prover::Server, Prover::Client));
@@ -105,14 +106,11 @@ pub(crate) async fn challenge<R: Receive>(
     Ok(session)
 }
 
-/// Tells the peer, who has the key, of the UCX worker of this side, if it has one.
-fn tell_worker<R: Receive>(inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<bool> {
-    // Making it fails for want of a device, or memory: trying again soon is of no use.
-    let own = inbox.receiver().worker();
-    let own = own.map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
-    let address = own.as_deref();
-    address.inspect(|address| outbox.push(Frame::Worker { address }));
-    Ok(address.is_some())
+/// Tells the peer, who has the key, of the UCX worker of this side.
+fn tell_worker<R: Receive>(inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+    let address = inbox.receiver().worker()?;
+    outbox.push(Frame::Worker { address: &address });
+    Ok(())
 }
 
 /// The peer's UCX worker, of a frame of `len` bytes.

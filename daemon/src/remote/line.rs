@@ -88,14 +88,18 @@ impl Receive for Incoming {
         }
     }
 
-    fn worker(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some(workers) = &self.workers else { return Ok(None) };
+    fn leaves_stream(&self) -> bool {
+        self.workers.is_some()
+    }
+
+    fn worker(&mut self) -> io::Result<Vec<u8>> {
+        let workers = self.workers.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let worker = self.worker.insert(workers.worker()?);
         let address = worker.worker.address().map_err(io::Error::other)?.as_bytes().to_vec();
         if address.len() > WORKER_LEN_MAX {
             return Err(io::Error::other("the address of the UCX worker is too long"));
         }
-        Ok(Some(address))
+        Ok(address)
     }
 
     fn leave_stream(&mut self, to: &[u8], secrets: Secrets, speaks: Speaks) -> io::Result<()> {
