@@ -35,8 +35,8 @@ mod server;
 pub(crate) mod side;
 mod ucx;
 
-pub(crate) use self::run::name;
 use self::packet::Transport;
+pub(crate) use self::run::name;
 
 use std::{
     path::PathBuf,

@@ -60,10 +60,11 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
-    /// The names of UCX's variables that are set.
-    pub(crate) fn ucx_variables(&self) -> Vec<String> {
-        let names = self.variables.keys().filter_map(|name| name.to_str());
-        names.filter(|name| name.starts_with("UCX_")).map(str::to_owned).collect()
+    /// What is set for UCX.
+    pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
+        let texts = self.variables.iter().filter_map(|(n, v)| Some((n.to_str()?, v.to_str()?)));
+        let ours = texts.filter(|(name, _)| name.starts_with("UCX_"));
+        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// The folders of a list like `PATH`; none when it is unset.

@@ -28,8 +28,8 @@ pub struct Config {
     pub stop_when_unattached: bool,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
-    /// Variables for UCX that the user has set, by name: the daemon leaves them to UCX.
-    pub ucx_variables: Vec<String>,
+    /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
+    pub ucx_variables: Vec<(String, String)>,
     /// The server that has the files below some folders.
     pub remote: Option<Remote>,
     /// What to serve to daemons elsewhere.

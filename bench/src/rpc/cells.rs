@@ -67,8 +67,7 @@ pub(super) fn measure(
     transport: Transport,
     report: &mut Report,
 ) {
-    let mut cells: Vec<_> =
-        SIZES.map(|size| Cell::new(effort, places, size, transport)).into();
+    let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size, transport)).into();
     let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
     let cases = (0..effort.rounds).flat_map(|_| 0..=SIZES.len());
     for index in cases {

@@ -52,7 +52,7 @@ pub(crate) async fn greet<R: Receive>(
     if inbox.receiver().leaves_stream() {
         there = Some(hear_worker(inbox, len)?);
         tell_worker(inbox, outbox)?;
-        len = let_in(inbox.fill().await)?;
+        len = inbox.fill().await?;
     }
     let welcome = match inbox.frame() {
         Some(Frame::Welcome(welcome)) => welcome,

@@ -19,8 +19,9 @@ use crate::{
 ///
 /// Messages are taken out of their buffers as they come, so few buffers serve many peers. A peer
 /// may have as many on the way as it has requests, and a ping every second.
-fn config(chosen: &[String]) -> Config {
-    let settings = Settings::default().leave_to_environment(chosen.iter().map(String::as_str));
+fn config(chosen: &[(String, String)]) -> Config {
+    let chosen = chosen.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let settings = Settings::default().leave_to_environment(chosen);
     Config {
         buffer_len: BATCH_LEN,
         put_off_max: 256,
@@ -54,7 +55,7 @@ impl Workers {
     pub(crate) fn for_client(
         handle: &Handle,
         reactor: &Reactor,
-        chosen: &[String],
+        chosen: &[(String, String)],
     ) -> Result<Self, Error> {
         let config = Rc::new(config(chosen));
         ucx::Worker::probe(&config).map_err(Error::Ucx)?;
@@ -70,7 +71,7 @@ impl Workers {
     pub(crate) fn for_server(
         handle: &Handle,
         reactor: &Reactor,
-        chosen: &[String],
+        chosen: &[(String, String)],
     ) -> Result<Self, Error> {
         let mut workers = Self::for_client(handle, reactor, chosen)?;
         workers.shared = Some(workers.worker().map_err(Error::setup("a UCX worker"))?);

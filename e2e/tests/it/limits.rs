@@ -209,6 +209,7 @@ fn write_and_verify(daemon: &Daemon, path: &Path, what: &str) {
 
 #[test]
 fn doctor_says_when_io_uring_is_forbidden() {
+    let _turn = Folder::new();
     let mut command = Command::new(program("forbid"));
     let output = run(command.arg("EPERM").arg(kakehi()).args(["doctor"]), SOON);
     let said = text(&output.stdout);

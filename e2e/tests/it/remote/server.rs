@@ -2,13 +2,18 @@
 
 use std::{
     fmt, fs,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use rustix::process::Signal;
+use rustix::{
+    fd::OwnedFd,
+    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
+    process::Signal,
+};
 
-use crate::harness::{Folder, Running, SOON, kakehi, kakehi_run, skip, succeed, wait_for};
+use crate::harness::{Folder, Running, SOON, kakehi, kakehi_run, skip, wait_for};
 
 /// What carries requests and replies.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +26,10 @@ impl Scheme {
     /// Whether this machine has it; says loudly that `what` was not tested where it has not.
     pub(crate) fn is_here(self, what: &str) -> bool {
         let Self::Ucx = self else { return true };
-        let libraries = succeed(Command::new("/sbin/ldconfig").arg("-p"), SOON);
-        let is_here = libraries.contains("libucp.so.0");
+        const LIBRARY: &[u8] = b"libucp.so.0";
+        // What the dynamic linker knows of.
+        let libraries = fs::read("/etc/ld.so.cache").unwrap_or_default();
+        let is_here = libraries.windows(LIBRARY.len()).any(|name| name == LIBRARY);
         if !is_here {
             skip(what, "no libucp.so.0: install libucx0");
         }
@@ -51,16 +58,19 @@ pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     pub(crate) port: u16,
     scheme: Scheme,
+    /// Bound, so that nobody else gets the port while the server is away.
+    _reserved: OwnedFd,
 }
 
 impl Server {
     #[track_caller]
     pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Self {
-        let (folder, port) = (folder.path().to_owned(), 0);
+        let folder = folder.path().to_owned();
+        let (port, _reserved) = reserve_port();
         fs::create_dir_all(folder.join("root")).expect("folder");
         let running = Self::launch(&folder, &scheme.url(HOST, port));
-        let mut server = Self { running, folder, port, scheme };
-        server.port = server.published();
+        let server = Self { running, folder, port, scheme, _reserved };
+        assert_eq!(server.published(), port);
         server
     }
 
@@ -113,12 +123,16 @@ impl Server {
 
     /// `kakehi run` with this server's `/job` at `local`, reached through `port`.
     pub(crate) fn run_through(&self, folder: &Folder, port: u16, scheme: Scheme) -> Command {
-        let flags = self.flags(&scheme.url(HOST, port), &folder.join("local"));
+        let flags = self.flags_at(&scheme.url(HOST, port), &folder.join("local"));
         kakehi_run(folder, &flags.each_ref().map(String::as_str))
     }
 
-    /// What makes `local` this server's `/job`, at `url`.
-    pub(crate) fn flags(&self, url: &str, local: &Path) -> [String; 6] {
+    /// What makes `local` this server's `/job`.
+    pub(crate) fn flags(&self, local: &Path) -> [String; 6] {
+        self.flags_at(&self.scheme.url(HOST, self.port), local)
+    }
+
+    fn flags_at(&self, url: &str, local: &Path) -> [String; 6] {
         let (key, map) = (self.folder.join("key"), format!("{}=/job", local.display()));
         let key = key.to_str().expect("UTF-8");
         ["--remote", url, "--key", key, "--map", &map].map(str::to_owned)
@@ -150,4 +164,14 @@ impl Server {
         let said = self.said();
         assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
     }
+}
+
+/// A port of this machine, which a server may listen at as long as the socket is not closed.
+fn reserve_port() -> (u16, OwnedFd) {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    sockopt::set_socket_reuseaddr(&socket, true).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = SocketAddrV4::try_from(getsockname(&socket).expect("bound")).expect("of IPv4");
+    (address.port(), socket)
 }

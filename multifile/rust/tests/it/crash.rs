@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::{failing::Failing, model::with_seeds};
 
 const NAME: &str = "a.sion";
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 const FOLDER_ENV: &str = "MULTIFILE_TEST_CHILD_FOLDER";
 
 /// The byte at position `at` of task `task`'s stream: never a run of equal ones, zeros included.
