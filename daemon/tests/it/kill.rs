@@ -49,8 +49,8 @@ fn daemon_process() {
     daemon::serve(Config::new(PathBuf::from(folder)), || println!("ready")).expect("no error");
 }
 
-/// Starts [`daemon_process`]; returns when it serves.
-fn start_daemon(folder: &Path) -> Child {
+/// Starts [`daemon_process`]; returns when it serves, with the rest of what it will say.
+fn start_daemon(folder: &Path) -> (Child, impl BufRead) {
     let mut process = start(folder, "kill::daemon_process");
     let mut output = BufReader::new(process.stdout.take().expect("piped"));
     let mut line = String::new();
@@ -58,13 +58,13 @@ fn start_daemon(folder: &Path) -> Child {
         line.clear();
         assert!(output.read_line(&mut line).expect("text") > 0, "the daemon has ended early");
     }
-    process
+    (process, output)
 }
 
 #[test]
 fn terminated_daemon_drains_and_leaves_in_order() {
     let dir = tempfile::TempDir::new().expect("a temporary folder");
-    let mut process = start_daemon(dir.path());
+    let (mut process, _output) = start_daemon(dir.path());
     let path = dir.path().join("file");
     let file = File::create(&path).expect("a file");
     let mut client = Client::connect(dir.path());
@@ -126,7 +126,7 @@ fn killed_client_leaves_every_accepted_byte_while_its_child_lives() {
 #[test]
 fn descriptors_and_maps_return_when_sessions_end() {
     let dir = tempfile::TempDir::new().expect("a temporary folder");
-    let mut process = start_daemon(dir.path());
+    let (mut process, _output) = start_daemon(dir.path());
     let proc = PathBuf::from(format!("/proc/{}", process.id()));
     let held = || {
         let maps = fs::read_to_string(proc.join("maps")).expect("our child");
