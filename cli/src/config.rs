@@ -62,9 +62,8 @@ impl Environment {
 
     /// What is set for UCX.
     pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
-        let texts = self.variables.iter().filter_map(|(n, v)| Some((n.to_str()?, v.to_str()?)));
-        let ours = texts.filter(|(name, _)| name.starts_with("UCX_"));
-        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let all = self.variables.iter().filter_map(|(n, v)| n.to_str().zip(v.to_str()));
+        all.filter(|(n, _)| n.starts_with("UCX_")).map(|(n, v)| (n.into(), v.into())).collect()
     }
 
     /// The folders of a list like `PATH`; none when it is unset.
