@@ -63,6 +63,9 @@ pub(crate) struct Session<S: Storage> {
     pub(crate) busy: Cell<u32>,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
+    /// Whether the client has asked for anything. Until then the welcome that called the session
+    /// new may have been lost, and with it what tells the client to open its files again.
+    has_asked: Cell<bool>,
     left_at: Cell<Option<Instant>>,
 }
 
@@ -106,7 +109,7 @@ impl<S: Storage> Service<S> {
     ) -> io::Result<(Rc<Session<S>>, u64, bool)> {
         self.forget_old();
         let known = self.sessions.borrow().get(&name).cloned();
-        let is_known = known.is_some();
+        let is_known = known.as_ref().is_some_and(|session| session.has_asked.get());
         let session = match known {
             Some(session) => session,
             None if self.session_count() >= SESSIONS_MAX => {
@@ -154,6 +157,7 @@ impl<S: Storage> Service<S> {
         job: Job,
         answer: impl FnOnce(u64, Answer) + 'static,
     ) {
+        session.has_asked.set(true);
         session.busy.set(session.busy.get() + 1);
         let (service, session) = (Rc::clone(self), Rc::clone(session));
         self.handle.spawn(Class::Latency, async move {
@@ -404,6 +408,7 @@ impl<S: Storage> Session<S> {
             connection: Cell::new(0),
             busy: Cell::new(0),
             changed: Notify::new(),
+            has_asked: Cell::new(false),
             left_at: Cell::new(None),
         })
     }

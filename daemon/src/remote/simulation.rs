@@ -31,6 +31,7 @@ use self::{
 use super::{
     channel::{Inbox, Outbox},
     client::{Client, Network as _},
+    decode::Job,
     file,
     file::RemoteFile,
     handshake::{first, greet},
@@ -85,6 +86,26 @@ fn client_without_credit_is_cut_off() {
         let outcome = outcome.take().expect("done");
         assert_eq!(outcome.is_ok(), answered, "{asked} requests: {outcome:?}");
     }
+}
+
+/// The welcome that called it new may have been lost: it is said again.
+#[test]
+fn session_is_new_until_its_client_has_asked_for_something() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let mut enter = || {
+        let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
+        let (session, _, is_known) = entered.expect("room");
+        (session, is_known)
+    };
+    let (session, is_known) = enter();
+    assert!(!is_known);
+    assert!(!enter().1);
+
+    let job = Job { id: 1, record: None, request: Request::Nothing, payload: Rc::default() };
+    service.start(&session, job, |_, _| ());
+
+    assert!(enter().1);
 }
 
 /// Sends so many requests without waiting for a reply, then waits for all of them.
@@ -185,12 +206,15 @@ impl World {
 
     /// Starts a server on what earlier ones have left.
     fn start_server(&self) {
+        self.network.set_server(Some(Server::new(self.service(), self.key.clone())));
+    }
+
+    fn service(&self) -> Rc<Service<SimDisk>> {
         let life = self.disk.begin_life();
         let (disk, handle) = (Rc::clone(&self.disk), self.handle.clone());
         let storage = SimDisk { disk, handle, rng: Rc::clone(&self.rng), life };
         let shelf = SimShelf { disk: Rc::clone(&self.disk), life };
-        let service = Service::new(self.handle.clone(), storage, Box::new(shelf));
-        self.network.set_server(Some(Server::new(service, self.key.clone())));
+        Service::new(self.handle.clone(), storage, Box::new(shelf))
     }
 
     /// Ends a server at whatever step it is: nothing of it does anything any more.
@@ -305,14 +329,15 @@ impl Program {
         let Ok(file) = self.open(&made, flags).await else { return };
         // Idempotent: written, and read back through whatever connections there were.
         let content = made.repeat(100).into_bytes();
-        assert_eq!(file.write(7, &buffers(&content)).await.ok(), Some(content.len()));
+        let written = file.write(7, &buffers(&content)).await.expect("written");
+        assert_eq!(written, content.len());
         let rename = NameCall::Rename { from: path(&made), to: path(&moved), flags: 0 };
         if self.name(rename).await.is_err() {
             return;
         }
         let found = Heap::buffer(content.len());
         let read = file.read(7, &found.clone().into()).await;
-        assert_eq!(read.ok(), Some(content.len()), "of {made}");
+        assert_eq!(read.expect("read"), content.len(), "of {made}");
         let mut bytes = vec![0; content.len()];
         shm::copy::copy_out(&mut bytes, found.bytes());
         assert_eq!(bytes, content);
