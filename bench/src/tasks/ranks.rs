@@ -1,5 +1,14 @@
 //! MPI processes: a C program of ours (`bench/mpi/tasks.c`) that the machine's `mpicc` compiles with
 //! libsion, as a site would, and that does everything without and with a multifile in turn.
+//!
+//! With more ranks than processors, what ranks do together costs milliseconds: each of them has to
+//! be given a processor before the last has spoken. `exchange` is that cost alone, a gather and a
+//! scatter of a few bytes. Opening for writing is one, closing another, opening for reading one
+//! and a half; task-local files need none. Particles are few where that is what counts.
+//!
+//! `trace` has four ranks to a physical file, as on a machine with far more ranks than servers of
+//! its file system. On one machine they wait for the lock of the inode; a file for each rank would
+//! write as fast as task-local files, and be as many.
 
 use std::{
     cell::LazyCell,
@@ -78,6 +87,9 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         trace(report, &suffix, effort, &run);
         for ranks in RANKS {
             create(report, &suffix, ranks, &run);
+            if suffix.is_empty() {
+                exchange(report, ranks, &run);
+            }
         }
     }
 }
@@ -109,6 +121,16 @@ fn create(report: &mut Report, suffix: &str, ranks: u32, run: &Run<'_>) {
     let job = Job { ranks, what: "create", number: 0, columns: 2 };
     if let Some(times) = run(&[&name], job) {
         pair(report, &name, &times, (0, 1), Unit::Ms);
+    }
+}
+
+fn exchange(report: &mut Report, ranks: u32, run: &Run<'_>) {
+    let name = format!("exchange/{ranks}ranks");
+    let job = Job { ranks, what: "exchange", number: 0, columns: 1 };
+    if let Some(times) = run(&[&name], job) {
+        let ms = times.map(|times| times.into_iter().flatten().map(|time| time * 1e3));
+        let none = || "no round was run".to_owned();
+        report.row(name, "ms", ms.and_then(|ms| Spread::of(ms).ok_or_else(none)));
     }
 }
 

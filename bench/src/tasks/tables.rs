@@ -154,11 +154,13 @@ fn collectives(place: &Place) -> anyhow::Result<[u32; 3]> {
 fn rank(group: Threads, path: &Path) -> multifile::Result<[u32; 3]> {
     let group = Counted { group, calls: Cell::new(0) };
     let rank = group.rank();
-    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 1 << 16 };
+    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 4096 };
     let options = Options::default();
     let mut writer = ParWriter::create(&group, &Disk::new(), path, task, &options)?;
     let open = group.calls.take();
-    writer.task(0)?.write(&[7; 5000])?;
+    // More blocks than fit a record are no reason for another call.
+    let blocks = if rank == 1 { 300 } else { 1 };
+    writer.task(0)?.write(&vec![7; blocks * 4096])?;
     writer.close(&group)?;
     let close = group.calls.take();
     ParReader::open(&group, &Disk::new(), path)?;

@@ -31,8 +31,4 @@ COUNTED(Allgather,
 COUNTED(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
 COUNTED(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
 
-static int counted(int before) {
-    return calls - before;
-}
-
 #endif

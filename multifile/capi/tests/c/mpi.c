@@ -307,6 +307,10 @@ static void unpack(int n, const char *name) {
     CHECK(sion_parclose_mpi(sid));
 }
 
+static int counted(int before) {
+    return calls - before;
+}
+
 static void count_calls(void) {
     for (int files = -1; files <= 2; files++) {
         int before = calls;
