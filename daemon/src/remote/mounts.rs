@@ -25,6 +25,7 @@ use super::{
     file::{self, RemoteFile},
     mirror,
     pipe::Pipe,
+    server::WINDOW_LEN,
 };
 use crate::{
     names::{Answer, Attributes, NameCall, OpenCall, Status},
@@ -49,7 +50,9 @@ impl Network for Dial {
     type Sender = Sender;
 
     async fn connect(&self) -> io::Result<(Receiver, Sender)> {
-        Ok(self.sockets.connect(&self.address, CONNECT_MAX).await?.split())
+        let stream = self.sockets.connect(&self.address, CONNECT_MAX).await?;
+        stream.set_window_min(WINDOW_LEN).ok(); // A Unix socket has none.
+        Ok(stream.split())
     }
 }
 
