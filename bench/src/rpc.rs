@@ -17,8 +17,9 @@
 //! program once, each in processes of its own, client and server on a core each. Where they wait,
 //! they sleep: CPU times are of work alone, and the rates need a machine with nothing else to do.
 //!
-//! `connections` lets many clients share the credits of 1024 packets. Besides the buffers of its
-//! packets, a client costs the server 64 KiB, for what is received ahead.
+//! `connections` lets many clients share the credits of 1024 packets, or gives each 32. Besides the
+//! buffers of its packets, a client costs the server 64 KiB, for what is received ahead, and what the row `memory`
+//! says in all.
 
 mod cells;
 mod client;
