@@ -3,7 +3,7 @@
 //! A frame is a head of fixed length and a body whose length the head tells. The peer may send as
 //! many frames as it was granted; one more, and it is cut off. So what a peer can make this side
 //! hold is bounded when its credits are, and a peer that is within them never waits for a buffer
-//! provided that no more credits are granted than the pool has buffers.
+//! provided that the pool has a buffer for every part of as many frames as credits are granted.
 //!
 //! Small bodies are copied out of what one call brought; a large one is received in its place, and
 //! one longer than a buffer in parts, so that what is done with a part finds it in the cache.
