@@ -75,11 +75,16 @@ impl Server {
         // Only now, so that all clients begin together.
         for (receiver, sender) in connections {
             let frames = Frames::new(receiver, self.pool.clone());
-            let answers = Answers::new(frames.grants(), share, self.run.size);
+            let answers = Answers::new(Some(frames.grants()), share, self.run.size);
             self.handle
                 .spawn(Class::Latency, Rc::clone(&self).receive(frames, Rc::clone(&answers)));
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
         }
+        self.sample().await
+    }
+
+    /// What the run took, once all packets are served.
+    pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
         let total = self.run.count * self.run.size as u64;
         self.news.until(|| self.stored_len.get() == total).await;
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
@@ -89,22 +94,26 @@ impl Server {
         let share = Rc::new(Cell::new(0));
         self.shares.borrow_mut().push(Rc::clone(&share));
         while let Ok(Some(frame)) = frames.next(|_| Some(self.run.size)).await {
-            self.meter.start();
             let Some(body) = frame.body else { return };
             if frame.is_last {
-                answers.received();
                 share.set(share.get() + 1);
+                answers.received();
             }
-            let at = u64::from_le_bytes(frame.head) + frame.at as u64;
-            let (this, answers) = (Rc::clone(&self), Rc::clone(&answers));
-            self.handle.start(Class::Latency, async move {
-                let len = body.len();
-                if this.store(at, body).await {
-                    this.count(len);
-                    answers.served(len);
-                }
-            });
+            self.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, &answers);
         }
+    }
+
+    /// Serves a packet, or a part of one.
+    pub(crate) fn take(self: &Rc<Self>, at: u64, body: Buffer, answers: &Rc<Answers>) {
+        self.meter.start();
+        let (this, answers) = (Rc::clone(self), Rc::clone(answers));
+        self.handle.start(Class::Latency, async move {
+            let len = body.len();
+            if this.store(at, body).await {
+                this.count(len);
+                answers.served(len);
+            }
+        });
     }
 
     /// Returns whether all bytes are where they belong. If not, the run never ends, and is given up
@@ -139,8 +148,9 @@ impl Server {
 
 /// Credits to be returned to one client, many at a time: an answer costs a system call, and what it
 /// sets off in the client another.
-struct Answers {
-    grants: Grants,
+pub(crate) struct Answers {
+    /// Of a transport that takes in no more than was granted.
+    grants: Option<Grants>,
     /// Credits to return.
     owed: Cell<u32>,
     /// Bytes of a packet.
@@ -156,14 +166,14 @@ struct Answers {
 
 impl Answers {
     /// The client starts with `share` credits, which it is told first.
-    fn new(grants: Grants, share: u32, size: usize) -> Rc<Self> {
+    pub(crate) fn new(grants: Option<Grants>, share: u32, size: usize) -> Rc<Self> {
         let (owed, stored_len, in_service) = (Cell::new(share), Cell::new(0), Cell::new(0));
         let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
         let (batch_len, news) = (share.div_ceil(BATCHES).max(least), Notify::new());
         Rc::new(Self { grants, owed, size, stored_len, in_service, batch_len, news })
     }
 
-    fn received(&self) {
+    pub(crate) fn received(&self) {
         self.in_service.set(self.in_service.get() + 1);
     }
 
@@ -184,13 +194,18 @@ impl Answers {
         owed >= self.batch_len || owed > 0 && self.in_service.get() == 0
     }
 
+    /// The credits of the next answer, once it is due.
+    pub(crate) async fn due(&self) -> u64 {
+        self.news.until(|| self.is_due()).await;
+        let count = self.owed.take();
+        self.grants.as_ref().inspect(|grants| grants.add(count));
+        count.into()
+    }
+
     async fn send(&self, mut sender: Sender) {
         let bytes = Heap::buffer(NUMBER_LEN);
         loop {
-            self.news.until(|| self.is_due()).await;
-            let count = self.owed.take();
-            self.grants.add(count);
-            bytes.store(&u64::from(count).to_le_bytes());
+            bytes.store(&self.due().await.to_le_bytes());
             if sender.send_all(vec![bytes.clone()]).await.is_err() {
                 return;
             }
