@@ -26,6 +26,7 @@ use super::{
     line::{self, Incoming, Outgoing},
     mirror,
     pipe::Pipe,
+    server::WINDOW_LEN,
     ucx::Workers,
 };
 use crate::{
@@ -54,6 +55,7 @@ impl Network for Dial {
 
     async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
         let stream = self.sockets.connect(&self.place, CONNECT_MAX).await?;
+        stream.set_window_min(WINDOW_LEN).ok(); // A Unix socket has none.
         Ok(line::halves(stream, self.workers.clone()))
     }
 }

@@ -249,7 +249,14 @@ impl Engines {
                 completion.token(),
                 &self.0.handle,
             );
-            let Err(refused) = submitted else { return completion.await };
+            let refused = match submitted {
+                Ok(None) => return completion.await,
+                Ok(Some(result)) => {
+                    completion.close();
+                    return result;
+                }
+                Err(refused) => refused,
+            };
             completion.close();
             operation = refused.operation;
             room.await;
@@ -289,6 +296,9 @@ impl Source for Completions {
     }
 }
 
+/// Of an operation that is complete when it is submitted, its result.
+type Submitted = Result<Option<io::Result<u64>>, Refused>;
+
 impl State {
     fn submit(
         &mut self,
@@ -296,36 +306,38 @@ impl State {
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Result<(), Refused> {
+    ) -> Submitted {
         let route = file.map_or(Route::Threads, |file| {
             route(self.choice, file.kind(), &operation, self.slow.contains(file.device(), handle))
         });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
-            Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
-            Route::Cached => match self.inline.submit_cached(operation, token) {
-                Some(cold) => self.submit_ring(cold, token),
-                None => {
+            Route::Cached if self.inline.is_full() => {
+                self.inline.submit(operation, token).map(|()| None)
+            }
+            Route::Cached => match self.inline.perform_cached(operation, token) {
+                Ok(len) => {
                     self.counters.inline += 1;
-                    Ok(())
+                    Ok(len.map(Ok))
                 }
+                Err(cold) => self.submit_ring(cold, token),
             },
             Route::Ring => self.submit_ring(operation, token),
             Route::Threads => self.submit_threads(operation, token),
         }
     }
 
-    fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+    fn submit_ring(&mut self, operation: Operation, token: Token) -> Submitted {
         let Ok(ring) = &mut self.ring else { return self.submit_threads(operation, token) };
         ring.submit(operation, token)?;
         self.counters.ring += 1;
-        Ok(())
+        Ok(None)
     }
 
-    fn submit_threads(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+    fn submit_threads(&mut self, operation: Operation, token: Token) -> Submitted {
         self.threads.submit(operation, token)?;
         self.counters.threads += 1;
-        Ok(())
+        Ok(None)
     }
 
     /// Performs the operation on the spot and notes a device that is slow to take it.
@@ -335,15 +347,21 @@ impl State {
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Result<(), Refused> {
+    ) -> Submitted {
         let device = file.filter(|file| file.kind() != Kind::Memory).map(File::device);
         let observed = device.map(|device| self.slow.begin(device, handle));
-        self.inline.submit(operation, token)?;
+        let result = match self.inline.perform(operation) {
+            Ok(result) => Some(result),
+            Err(operation) => {
+                self.inline.submit(operation, token)?;
+                None
+            }
+        };
         self.counters.inline += 1;
         if let Some(observed) = observed {
             self.slow.end(&observed, handle);
         }
-        Ok(())
+        Ok(result)
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
