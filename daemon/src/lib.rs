@@ -56,7 +56,7 @@ mod verdict;
 pub use config::{Config, Remote, Serving};
 pub use error::Error;
 pub use executor::Idle;
-pub use remote::Mount;
+pub use remote::{Mount, Spread};
 pub use server::serve;
 pub use statistics::Summary;
 pub use uring::{Address, Choice};
