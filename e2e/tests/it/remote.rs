@@ -16,16 +16,16 @@ use rustix::process::Signal;
 use crate::{
     harness::{
         Folder, Running, SOON, collect, kakehi, kakehi_run, pause, processes_of, program, random,
-        run, skip, succeed, text, wait_for,
+        run, succeed, text, wait_for,
     },
     proxy::Proxy,
 };
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.
-const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// A server, and where it is.
-struct Server {
+pub(crate) struct Server {
     running: Running,
     folder: PathBuf,
     port: u16,
@@ -33,7 +33,7 @@ struct Server {
 
 impl Server {
     #[track_caller]
-    fn start(folder: &Folder) -> Self {
+    pub(crate) fn start(folder: &Folder) -> Self {
         let (folder, port) = (folder.path().to_owned(), 0);
         fs::create_dir_all(folder.join("root")).expect("folder");
         let running = Self::launch(&folder, port);
@@ -88,7 +88,7 @@ impl Server {
         kakehi_run(folder, &[&remote[..], flags].concat())
     }
 
-    fn run(&self, folder: &Folder) -> Command {
+    pub(crate) fn run(&self, folder: &Folder) -> Command {
         self.run_through(folder, self.port, &[])
     }
 
@@ -108,7 +108,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.running.signal(Signal::TERM);
         let status = self.running.wait(SOON);
         let said = self.said();
@@ -117,7 +117,7 @@ impl Server {
 }
 
 /// Where programs find the server's files.
-fn local(folder: &Folder) -> PathBuf {
+pub(crate) fn local(folder: &Folder) -> PathBuf {
     folder.join("local")
 }
 
@@ -325,97 +325,10 @@ fn what_a_killed_program_had_accepted_arrives() {
     server.end();
 }
 
-#[test]
-fn two_network_namespaces_are_two_nodes() {
-    let folder = Folder::new();
-    let namespaces = match Namespaces::create() {
-        Ok(namespaces) => namespaces,
-        Err(why) => return skip("remote files between network namespaces", why),
-    };
-    fs::create_dir(folder.join("root")).expect("folder");
-    let within = |name: &str| {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", name]).arg(kakehi()).current_dir(folder.path());
-        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-        command
-    };
-    let url = format!("tcp://{}:7777", Namespaces::SERVER);
-    let mut command = within(&namespaces.server);
-    command.args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
-    let mut server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));
-    let suffix = format!(".{}", server.child.id());
-    let is_up = || {
-        let entries = fs::read_dir(folder.path()).expect("folder").flatten();
-        entries.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(&suffix))
-    };
-    assert!(wait_for(SOON, is_up), "the server did not start");
-    let mut command = within(&namespaces.client);
-    command.args(["run", "--remote", &url, "--key", "key", "--map", "local=/job", "--"]);
-    let mut program = start_rounds(&folder, &mut command, 200);
-    assert!(wait_for(SOON, || progress(&folder) > 5), "no progress");
-    namespaces.link(false);
-    pause(Duration::from_secs(3));
-    namespaces.link(true);
-    assert_eq!(program.wait(LONG).code(), Some(0));
-    check_rounds(&folder.join("root/job"), 200);
-    server.signal(Signal::TERM);
-    server.wait(SOON);
-}
-
-/// Two namespaces joined by a pair of interfaces.
-struct Namespaces {
-    server: String,
-    client: String,
-}
-
-impl Namespaces {
-    const SERVER: &str = "10.213.7.1";
-    const CLIENT: &str = "10.213.7.2";
-
-    fn create() -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("not root".to_owned());
-        }
-        let id = std::process::id();
-        let this = Self { server: format!("kakehi-s{id}"), client: format!("kakehi-c{id}") };
-        let (server, client) = (this.server.as_str(), this.client.as_str());
-        ip(&["netns", "add", server])?;
-        ip(&["netns", "add", client])?;
-        ip(&["-n", server, "link", "add", "kve0", "type", "veth", "peer", "name", "kve1"])?;
-        ip(&["-n", server, "link", "set", "kve1", "netns", client])?;
-        for (name, address, link) in
-            [(server, Self::SERVER, "kve0"), (client, Self::CLIENT, "kve1")]
-        {
-            ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", link])?;
-            ip(&["-n", name, "link", "set", link, "up"])?;
-        }
-        Ok(this)
-    }
-
-    fn link(&self, is_up: bool) {
-        let state = if is_up { "up" } else { "down" };
-        ip(&["-n", &self.client, "link", "set", "kve1", state]).expect("link");
-    }
-}
-
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for name in [&self.server, &self.client] {
-            ip(&["netns", "delete", name]).ok(); // It may never have been made.
-        }
-    }
-}
-
-fn ip(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|why| format!("ip: {why}"))?;
-    if output.status.success() { Ok(()) } else { Err(text(&output.stderr)) }
-}
-
 // ---- the program that counts
 
 #[track_caller]
-fn start_rounds(folder: &Folder, command: &mut Command, count: u32) -> Running {
+pub(crate) fn start_rounds(folder: &Folder, command: &mut Command, count: u32) -> Running {
     command.arg(program("remote")).arg(local(folder)).arg(count.to_string());
     let log = fs::File::create(folder.join("program.log")).expect("log");
     command.arg(folder.join("progress")).stdin(Stdio::null());
@@ -423,7 +336,7 @@ fn start_rounds(folder: &Folder, command: &mut Command, count: u32) -> Running {
 }
 
 /// Rounds that the program has done.
-fn progress(folder: &Folder) -> i64 {
+pub(crate) fn progress(folder: &Folder) -> i64 {
     let bytes = fs::read(folder.join("progress")).unwrap_or_default();
     bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
@@ -438,7 +351,7 @@ fn finish_rounds(folder: &Folder, server: &Server, program: &mut Running, count:
 
 /// What the program leaves: every line once and in order, every other file and folder.
 #[track_caller]
-fn check_rounds(job: &Path, count: usize) {
+pub(crate) fn check_rounds(job: &Path, count: usize) {
     let lines = fs::read_to_string(job.join("log")).expect("log");
     let numbers: Vec<usize> = lines.lines().map(|line| line.parse().expect("number")).collect();
     assert!(numbers.iter().copied().eq(0..count), "{} lines: {numbers:?}", numbers.len());
