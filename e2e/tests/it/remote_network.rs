@@ -78,7 +78,7 @@ fn survives(what: &str, rounds: u32, fault: Fault) {
     if let Err(why) = fault(&namespaces) {
         return skip(what, why);
     }
-    assert_eq!(program.wait(3 * LONG).code(), Some(0));
+    assert_eq!(program.wait(LONG).code(), Some(0));
     let count = usize::try_from(rounds).expect("a count");
     check_rounds(&folder.join("root/job"), count);
     server.signal(Signal::TERM);

@@ -3,21 +3,20 @@
 
 use std::{
     fs,
-    net::TcpListener,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::{fd::OwnedFd, process::Signal};
 
 use crate::{
     harness::{
         Folder, Running, SOON, kakehi, kakehi_run, pause, program, random, run, skip, succeed,
         text, wait_for,
     },
-    remote::{LONG, check_rounds, local, start_rounds},
+    remote::{LONG, check_rounds, local, reserve_port, start_rounds},
 };
 
 /// A server that leaves its address in `servers`, and which root it serves.
@@ -26,6 +25,8 @@ struct Gate {
     url: String,
     folder: PathBuf,
     root: String,
+    /// Bound, so that nobody else gets the port while the server is away.
+    _reserved: OwnedFd,
 }
 
 impl Gate {
@@ -34,9 +35,11 @@ impl Gate {
         fs::create_dir_all(folder.join("servers")).expect("folder");
         fs::create_dir_all(folder.join(root)).expect("root");
         let folder = folder.path().to_owned();
-        let running = Self::launch(&folder, root, "tcp://127.0.0.1:0");
-        let mut gate = Self { running, url: String::new(), folder, root: root.to_owned() };
-        gate.url = gate.published();
+        let (port, _reserved) = reserve_port();
+        let (url, root) = (format!("tcp://127.0.0.1:{port}"), root.to_owned());
+        let gate =
+            Self { running: Self::launch(&folder, &root, &url), url, folder, root, _reserved };
+        assert_eq!(gate.published(), gate.url);
         gate
     }
 
@@ -166,8 +169,8 @@ fn servers_that_are_away_are_done_without_and_named() {
     assert!(lines.contains("no server has left its address here"), "{lines}");
 
     let mut live = Gate::start(&folder, "root");
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let dead = format!("tcp://{}", port.expect("a port"));
+    let (port, _reserved) = reserve_port();
+    let dead = format!("tcp://127.0.0.1:{port}");
     fs::write(folder.join("servers/killed.1"), format!("{dead}\n")).expect("written");
     let script = "cd \"$0\"; for i in $(seq 20); do echo $i >f$i; cat f$i; done | wc -l";
     let mut command = run_over(&folder, &[]);
@@ -210,7 +213,7 @@ fn nothing_is_lost_when_one_of_two_servers_of_a_root_is_killed() {
     gates.into_iter().for_each(Gate::end);
 }
 
-/// The server dies in the middle of one client's append, and the other client's, of the same bytes,
+/// A server dies in the middle of one client's append, and the other client's, of the same bytes,
 /// comes first when it is back.
 #[test]
 fn equal_appends_of_two_clients_are_counted_once_each() {
