@@ -344,6 +344,29 @@ fn what_a_killed_program_had_accepted_arrives() {
     server.end();
 }
 
+#[test]
+#[ignore = "waits for what the server keeps a minute for a client that may come back"]
+fn client_that_is_killed_leaves_the_server_nothing_open() {
+    let folder = Folder::new();
+    let server = Server::start(&folder);
+    succeed(server.run(&folder).arg("true"), SOON);
+    let open = || {
+        let fds = fs::read_dir(format!("/proc/{}/fd", server.running.child.id()));
+        fds.expect("descriptors").count()
+    };
+    let before = open();
+    let program = start_rounds(&folder, &mut server.run(&folder), 100_000);
+    assert!(wait_for(SOON, || progress(&folder) > 3), "no progress");
+    assert!(open() > before, "nothing is open");
+    for (pid, _) in processes_of(&folder.join("local")) {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        rustix::process::kill_process(pid, Signal::KILL).ok(); // It may have ended since.
+    }
+    drop(program);
+    assert!(wait_for(LONG, || open() <= before), "{} were open, {} are", before, open());
+    server.end();
+}
+
 // ---- the program that counts
 
 #[track_caller]

@@ -287,8 +287,10 @@ mod tests {
     fn greetings_and_messages_survive_the_socket() {
         let roles = [Control::Status, Control::Drain, Control::Stop].map(Role::Control);
         for role in [Role::Client, Role::Run].into_iter().chain(roles) {
-            let greeting = Greeting { version: 9, role };
-            assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+            for rank in [None, Some(0), Some(u32::MAX)] {
+                let greeting = Greeting { version: 9, role, rank };
+                assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+            }
         }
         for session in [Ok(1023), Err(Refusal::Version), Err(Refusal::User), Err(Refusal::Full)] {
             let welcome =
