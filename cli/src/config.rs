@@ -61,6 +61,13 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
+    /// What is set for UCX.
+    pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
+        let texts = self.variables.iter().filter_map(|(n, v)| Some((n.to_str()?, v.to_str()?)));
+        let ours = texts.filter(|(name, _)| name.starts_with("UCX_"));
+        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// The folders of a list like `PATH`; none when it is unset.
     pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         self.get(name).map(|list| env::split_paths(list).collect()).unwrap_or_default()
@@ -101,8 +108,8 @@ pub(crate) struct Flags {
     /// Cores of the daemon, like 0,2-3; the program gets the others.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
-    /// Where the files of mapped folders are: tcp://HOST:PORT, unix://PATH, or the folder in which
-    /// several servers of one root have left their addresses.
+    /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
+    /// folder in which several servers of one root have left their addresses.
     #[arg(long, value_name = "URL|DIR")]
     remote: Option<String>,
     /// Which of several servers a process uses: by file (default) or by rank.

@@ -18,7 +18,7 @@ pub(crate) const SETTINGS: [(&str, &str); 20] = [
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
-    ("remote", "server of mapped folders: tcp://HOST:PORT, unix://PATH, or a folder of addresses"),
+    ("remote", "server of mapped folders: tcp://, ucx://HOST:PORT, unix://PATH; or their folder"),
     ("spread", "which of several servers a process uses: file (by path), rank (by its number)"),
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),

@@ -7,6 +7,7 @@
 //! off the stream, `decode` checks it, and `service` executes it over the same `Storage` as a daemon
 //! does. `ledger` and `effects` see to it that what must not happen twice does not.
 
+mod address;
 mod channel;
 mod client;
 mod decode;
@@ -17,6 +18,7 @@ mod group;
 mod handshake;
 mod key;
 mod ledger;
+mod line;
 mod mirror;
 pub(crate) mod mounts;
 mod opened;
@@ -26,10 +28,11 @@ mod server;
 mod service;
 #[cfg(test)]
 mod simulation;
+mod ucx;
 
-pub use group::Spread;
-pub use mounts::Mount;
+pub use {address::Address, group::Spread, mounts::Mount};
 pub(crate) use {
+    address::Carrier,
     client::Client,
     group::{Group, Member},
     key::Key,
@@ -38,4 +41,5 @@ pub(crate) use {
     published::Published,
     server::Server,
     service::Service,
+    ucx::Workers,
 };

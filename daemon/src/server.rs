@@ -17,10 +17,10 @@ use std::{
 use executor::{Class, Executor, Handle, PollLists};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use uring::{Address, Engines, Events, Sockets, SystemClock, prefer_short_turns};
+use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
-    Config, Error, Summary,
+    Address, Config, Error, Summary,
     admission::Admission,
     core::Core,
     guest,
@@ -32,7 +32,8 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service, mounts,
+        Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service,
+        Workers, mounts,
     },
     signals::Signals,
     socket, status,
@@ -143,13 +144,19 @@ impl Hall {
             return Ok(None);
         };
         let member = |address: &Address| {
-            let dial = Dial { sockets: sockets.clone(), address: address.clone() };
-            let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout)?;
+            let Address { place, carrier } = address.clone();
+            let chosen = &self.config.ucx_variables;
+            let workers = match carrier {
+                Carrier::Stream => None,
+                Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
+            };
+            let dial = Dial { sockets: sockets.clone(), place, workers };
+            let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
+            let client = client.map_err(Error::setup("random numbers"))?;
             handle.spawn(Class::Latency, Rc::clone(&client).run());
             Ok(Member { name: address.to_string(), client })
         };
-        let members: io::Result<_> = remote.addresses.iter().map(member).collect();
-        let members = members.map_err(Error::setup("random numbers"))?;
+        let members = remote.addresses.iter().map(member).collect::<Result<_, Error>>()?;
         Ok(Some(Rc::new(mounts::Server {
             group: Group::new(members, remote.spread),
             mounts: remote.mounts.clone(),
@@ -234,14 +241,23 @@ impl Seat {
         let key = Key::read_or_create(&serving.key).map_err(Error::setup("the key file"))?;
         let place = place::Place::below(&serving.root).map_err(Error::setup("the root folder"))?;
         let folder = Folder::create(&serving.root).map_err(Error::setup("the root folder"))?;
-        let listening = self.sockets.listen(&serving.address);
+        let Address { place: meeting, carrier } = &serving.address;
+        let handle = &self.core.handle;
+        let workers = match carrier {
+            Carrier::Stream => None,
+            Carrier::Ucx => {
+                Some(Workers::for_server(handle, &self.reactor, &hall.config.ucx_variables)?)
+            }
+        };
+        let listening = self.sockets.listen(meeting);
         let listener = self.executor.run_until(listening).map_err(Error::setup("the address"))?;
-        let published = Published::write(listener.address(), serving.address_folder.as_deref());
+        let address = Address { place: listener.address().clone(), carrier: *carrier };
+        let published = Published::write(&address, serving.address_folder.as_deref());
         let handle = &self.core.handle;
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
         let service = service.map_err(Error::setup("the root folder"))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        handle.spawn(Class::Latency, Server::new(service, key).listen(listener));
+        handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
         published.map(Some).map_err(Error::setup("the address file"))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{fs, io, path::Path, path::PathBuf, process};
 
-use uring::Address;
+use uring::Address as Place;
+
+use super::Address;
 
 /// A file with an address; removed when dropped.
 #[derive(Debug)]
@@ -32,12 +34,13 @@ impl Published {
 
 /// The address as other nodes know it: one that listens everywhere is at the node's name.
 fn reachable(address: &Address, node: &str) -> Address {
-    match address {
-        Address::Tcp { host, port } if matches!(&**host, "0.0.0.0" | "::") => {
-            Address::Tcp { host: node.to_owned(), port: *port }
+    let mut address = address.clone();
+    if let Place::Tcp { host, .. } = &mut address.place {
+        if matches!(&**host, "0.0.0.0" | "::") {
+            node.clone_into(host);
         }
-        other => other.clone(),
     }
+    address
 }
 
 /// Removes what an earlier server has left that was killed: nobody else listens at our address.

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::{
     harness::{Folder, Running, SOON, kakehi, pause, skip, text, wait_for},
-    remote::{LONG, check_rounds, progress, start_rounds},
+    remote::{LONG, check_rounds, progress, server::Scheme, start_rounds},
 };
 
 /// What happens to the network while the program runs.
@@ -19,16 +19,20 @@ type Fault = fn(&Namespaces) -> Result<(), String>;
 
 #[test]
 fn link_that_goes_down_and_up_costs_time_only() {
-    survives("a link that goes down", 200, |namespaces| {
-        namespaces.link(false)?;
-        pause(Duration::from_secs(3));
-        namespaces.link(true)
-    });
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        if scheme.is_here("a link that goes down") {
+            survives("a link that goes down", scheme, 200, |namespaces| {
+                namespaces.link(false)?;
+                pause(Duration::from_secs(3));
+                namespaces.link(true)
+            });
+        }
+    }
 }
 
 #[test]
 fn partition_costs_time_only() {
-    survives("a partition", 200, |namespaces| {
+    survives("a partition", Scheme::Tcp, 200, |namespaces| {
         namespaces.drop_packets("-A", &[])?;
         // Longer than the client waits for a server that says nothing.
         pause(Duration::from_secs(6));
@@ -38,7 +42,7 @@ fn partition_costs_time_only() {
 
 #[test]
 fn packets_that_are_lost_cost_time_only() {
-    survives("packet loss", 12, |namespaces| {
+    survives("packet loss", Scheme::Tcp, 12, |namespaces| {
         namespaces
             .drop_packets("-A", &["-m", "statistic", "--mode", "random", "--probability", "0.2"])
     });
@@ -46,7 +50,7 @@ fn packets_that_are_lost_cost_time_only() {
 
 /// Runs a program of so many rounds over a network that fails once it has begun.
 #[track_caller]
-fn survives(what: &str, rounds: u32, fault: Fault) {
+fn survives(what: &str, scheme: Scheme, rounds: u32, fault: Fault) {
     let folder = Folder::new();
     let namespaces = match Namespaces::create() {
         Ok(namespaces) => namespaces,
@@ -57,9 +61,11 @@ fn survives(what: &str, rounds: u32, fault: Fault) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", name]).arg(kakehi()).current_dir(folder.path());
         command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        // They share this machine's memory, which two nodes do not.
+        command.env("UCX_TLS", "tcp");
         command
     };
-    let url = format!("tcp://{}:7777", Namespaces::SERVER);
+    let url = scheme.url(Namespaces::SERVER, 7777);
     let mut command = within(&namespaces.server);
     command.args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
     let mut server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));

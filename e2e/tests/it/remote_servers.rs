@@ -16,7 +16,7 @@ use crate::{
         Folder, Running, SOON, kakehi, kakehi_run, pause, program, random, run, skip, succeed,
         text, wait_for,
     },
-    remote::{LONG, check_rounds, local, reserve_port, start_rounds},
+    remote::{LONG, check_rounds, local, server::reserve_port, start_rounds},
 };
 
 /// A server that leaves its address in `servers`, and which root it serves.

@@ -7,7 +7,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     harness::{Folder, note, program, run, text},
-    remote::{LONG, Server, local},
+    remote::{
+        LONG, local,
+        server::{Scheme, Server},
+    },
 };
 
 const RANKS: usize = 16;
@@ -22,7 +25,7 @@ const ROUNDS: usize = 3;
 #[ignore = "measures for a minute, on an idle machine"]
 fn sixteen_nodes_get_equal_shares_of_a_server() {
     let folder = Folder::alone();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, Scheme::Tcp);
     let ratio = median_ratio("16 daemons of one process", || {
         let start = starting_at();
         let ranks = (0..RANKS).map(|rank| {
@@ -42,7 +45,7 @@ fn sixteen_nodes_get_equal_shares_of_a_server() {
 #[ignore = "measures for a minute, on an idle machine"]
 fn sixteen_ranks_of_a_node_get_equal_shares_of_a_server() {
     let folder = Folder::alone();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, Scheme::Tcp);
     let ratio = median_ratio("one daemon of 16 processes", || {
         let mut command = server.run(&folder);
         let ior = program("ior").display().to_string();
