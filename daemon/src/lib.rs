@@ -56,7 +56,7 @@ mod verdict;
 pub use config::{Config, Remote, Serving};
 pub use error::Error;
 pub use executor::Idle;
-pub use remote::{Address, Mount};
+pub use remote::{Address, Mount, Spread};
 pub use server::serve;
 pub use statistics::Summary;
 pub use uring::Choice;

@@ -82,6 +82,8 @@ impl Memory for Segment {
 /// One client process.
 pub(crate) struct Session<S: Storage> {
     pub(crate) id: u32,
+    /// The client's number in its parallel job.
+    pub(crate) rank: Option<u32>,
     pub(crate) grant: Grant,
     pub(crate) segment: Arc<Segment>,
     pub(crate) peer: Box<dyn Peer<S::File>>,
@@ -101,13 +103,14 @@ pub(crate) struct Session<S: Storage> {
 
 impl<S: Storage> Session<S> {
     pub(crate) fn new(
-        id: u32,
+        (id, rank): (u32, Option<u32>),
         grant: Grant,
         segment: Arc<Segment>,
         peer: Box<dyn Peer<S::File>>,
     ) -> Self {
         Self {
             id,
+            rank,
             grant,
             segment,
             peer,
