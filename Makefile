@@ -62,9 +62,10 @@ loom:
 miri:
 	bash e2e/miri.sh $(MODELLED)
 
-# The long tests: those marked #[ignore].
+# The long tests: those marked #[ignore]. Another seed every time; a failure names it.
+soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
-	$(CARGO) test --release -p e2e -- --ignored
+	SEED=$(strip $(SEED)) $(CARGO) test --release -p e2e -- --ignored
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 bench: build

@@ -1,5 +1,6 @@
 //! The daemon in one seeded thread: its executors, its clients, storage, and time are simulated,
-//! and every interleaving follows from the seed. A failing seed is printed; `SEED=n` repeats it.
+//! and every interleaving follows from the seed. A failing seed is printed; `SEED=n` repeats it,
+//! `ROUNDS=n` takes as many seeds as wanted.
 
 mod client;
 mod model;
@@ -7,6 +8,7 @@ mod storage;
 
 use std::{
     cell::{Cell, RefCell},
+    ops::Range,
     panic::{self, AssertUnwindSafe},
     rc::Rc,
     sync::Arc,
@@ -43,15 +45,21 @@ const STAGING: u64 = 256 << 10;
 
 #[test]
 fn daemon_keeps_its_promises_under_every_seed() {
-    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it here")]
-    let chosen = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
-    for seed in chosen.map_or(0..SEEDS, |seed: u64| seed..seed + 1) {
+    for seed in seeds(SEEDS) {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run()));
         if let Err(cause) = outcome {
             eprintln!("SEED={seed}");
             panic::resume_unwind(cause);
         }
     }
+}
+
+/// The seeds of a test: `SEED=n` repeats one, `ROUNDS=n` takes as many as wanted.
+pub(crate) fn seeds(count: u64) -> Range<u64> {
+    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it here")]
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let all = 0..number("ROUNDS").unwrap_or(count);
+    number("SEED").map_or(all, |seed| seed..seed + 1)
 }
 
 /// A clock that also moves a little whenever it is read, as machines do.

@@ -93,6 +93,8 @@ git) # many small files, mapped packs, lock files, rename, helpers by fork and e
     export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
     export GIT_AUTHOR_DATE=@1700000000 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b
     export GIT_COMMITTER_DATE=@1700000000 GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+    # Which deltas a pack gets depends on who of several threads was faster.
+    export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=pack.threads GIT_CONFIG_VALUE_0=1
     sources
     $W bash -c 'set -e
         git clone -q --no-hardlinks "$1" "$0/c"

@@ -31,7 +31,7 @@ fn server(
     words: &[String],
 ) -> (Child, String, BufReader<ChildStdout>) {
     let mut command = Command::new("timeout");
-    command.args(["60", env!("CARGO_BIN_EXE_kakehi-bench")]);
+    command.args(["300", env!("CARGO_BIN_EXE_kakehi-bench")]);
     command.args(["rpc-server", "--program", program, "--part", part]).arg("--path").arg(path);
     let mut child = command.args(words).stdout(Stdio::piped()).spawn().expect("starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -98,7 +98,7 @@ fn a_client_that_sends_without_credit_is_cut_off() {
     let (mut child, address, _) = server("kakehi", "request", Path::new("/nowhere"), &words);
     let address = address.strip_prefix("tcp://").expect("an address");
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("not zero");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("not zero");
     let mut credits = [0; 8];
     stream.read_exact(&mut credits).expect("credits");
     assert_eq!(u64::from_le_bytes(credits), 2);

@@ -318,7 +318,7 @@ fn stopped(signal: &str) -> (Option<i32>, Vec<String>) {
             made.metadata().is_ok_and(|found| found.len() > 1 << 20)
         })
     };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !begun() {
         assert!(std::time::Instant::now() < deadline, "it does not begin");
         std::thread::yield_now();

@@ -26,11 +26,11 @@ impl Tools {
         Self(folder)
     }
 
-    /// A tool in `folder`, given up after a minute.
+    /// A tool in `folder`, given up after five minutes.
     fn tool(&self, folder: &Path, line: &str) -> Command {
         let mut words = line.split(' ');
         let mut command = Command::new("timeout");
-        command.arg("60").arg(self.0.path().join(words.next().expect("a name")));
+        command.arg("300").arg(self.0.path().join(words.next().expect("a name")));
         command.args(words).current_dir(folder);
         command
     }

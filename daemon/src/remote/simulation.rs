@@ -1,6 +1,6 @@
 //! A client and a server in one seeded thread: the network breaks and the server is killed at any
 //! step of anything. Storage, records, network, and time are simulated; a failing seed is printed,
-//! and `SEED=n` repeats it.
+//! and `SEED=n` repeats it, `ROUNDS=n` takes as many seeds as wanted.
 //!
 //! What is promised: a request that succeeded has happened once, one that failed at most once, and
 //! nothing that was answered is lost.
@@ -38,7 +38,10 @@ use super::{
     server::{REQUESTS, Server},
     service::Service,
 };
-use crate::names::{NameCall, OpenCall};
+use crate::{
+    names::{NameCall, OpenCall},
+    simulation::seeds,
+};
 
 const SEEDS: u64 = 50;
 /// Programs that use the client at the same time.
@@ -49,10 +52,8 @@ const TIME_MAX: Duration = Duration::from_secs(300);
 
 #[test]
 fn every_request_happens_once_under_every_seed() {
-    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it here")]
-    let chosen = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
     let mut kills = 0;
-    for seed in chosen.map_or(0..SEEDS, |seed: u64| seed..seed + 1) {
+    for seed in seeds(SEEDS) {
         match panic::catch_unwind(AssertUnwindSafe(|| World::new(seed).run())) {
             Ok(count) => kills += count,
             Err(cause) => {

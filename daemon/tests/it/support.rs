@@ -11,7 +11,7 @@ use daemon::{Choice, Config, Error, Idle, Summary, control};
 use tempfile::TempDir;
 
 /// The longest any test waits for one thing.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A daemon that serves in a folder of its own.
 pub(crate) struct Daemon {

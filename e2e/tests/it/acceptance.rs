@@ -18,7 +18,7 @@ use crate::{
     strace::Trace,
 };
 
-const TIME_MAX: Duration = Duration::from_secs(120);
+const TIME_MAX: Duration = Duration::from_secs(600);
 /// Makes every file's every operation the daemon's.
 const DELEGATE: &[&str] = &["--rule", "/**=delegate"];
 
@@ -94,6 +94,7 @@ fn every_workload_writes_the_same_bytes_however_the_daemon_is_set() {
 impl Workload {
     /// Runs natively, then once with each list of flags for `kakehi run`, and compares.
     fn compare(&self, flags: &[&[&str]]) {
+        let folder = Folder::new();
         let needs = [script(), "needs".into(), self.name.into()];
         let missing = succeed(Command::new("bash").args(needs), TIME_MAX);
         if !missing.is_empty() {
@@ -102,7 +103,6 @@ impl Workload {
         if !Trace::is_possible() {
             return skip(self.name, "no strace to count what it writes");
         }
-        let folder = Folder::new();
         let native = folder.join("native");
         let trace = Trace::new(folder.join("trace"));
         succeed(trace.command().arg("bash").args(self.arguments(&native)), TIME_MAX);

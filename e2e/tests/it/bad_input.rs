@@ -20,7 +20,7 @@ use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kakehi, program, run, skip, text, variables},
+    harness::{Daemon, Folder, SOON, kakehi, library, program, run, skip, text, variables},
 };
 
 /// An ordinary user.
@@ -48,10 +48,9 @@ fn install(folder: &Folder) -> PathBuf {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("mode");
     };
     open(folder.path());
-    let library = kakehi().parent().expect("a folder").join("../preload/libkakehi_preload.so");
     for (from, to) in [
         (kakehi(), "bin/kakehi"),
-        (library, "lib/libkakehi_preload.so"),
+        (library(), "lib/libkakehi_preload.so"),
         (program("calls"), "bin/calls"),
     ] {
         let to = folder.join(to);

@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    harness::{Daemon, Folder, SOON, note, pause, random, wait_for},
+    harness::{Daemon, Folder, SOON, kept_in_one_of, note, pause, random, wait_for},
     records::{KINDS, Kind, Writer},
 };
 
@@ -25,11 +25,12 @@ const CLIENTS: usize = 4;
 const CROWDS: usize = 4;
 /// What both processes together may take with them when they are killed at once.
 const LOSS_MAX: Duration = Duration::from_millis(10);
-/// One kill in so many may lose more, where the machine has other work and the daemon has to wait
-/// for its core. A daemon that drains too late by itself does so at every other kill.
-const ELSEWHERE: usize = 4;
+/// One kill in so many may lose more, in one try of so many, where the machine has other work and
+/// the daemon has to wait for its core. A daemon that drains too late by itself does so at every
+/// other kill.
+const ELSEWHERE: (usize, u32) = (4, 4);
 /// The same on a machine that has nothing else to do.
-const HERE: usize = 50;
+const HERE: (usize, u32) = (50, 1);
 
 #[test]
 fn killed_clients_lose_nothing_that_was_accepted() {
@@ -101,12 +102,18 @@ fn kill_clients(kills: usize, rules: &str) {
         }
         // After some rounds the daemon has what it needs for as many clients at a time.
         if round == 4 {
-            baseline = Some(settled(&daemon));
+            baseline = Some(held_by_idle(&daemon));
         }
     }
     note(format_args!("{kills} clients killed, {records} records; complete after {slowest:?}"));
     if let Some(baseline) = baseline {
-        assert_eq!(settled(&daemon), baseline, "descriptors and segments of the daemon");
+        // The last question's connection may not have gone yet.
+        let mut held = baseline;
+        let is_back = wait_for(SOON, || {
+            held = held_by_idle(&daemon);
+            held.0 <= baseline.0 && held.1 <= baseline.1
+        });
+        assert!(is_back, "{held:?} descriptors and segments of the daemon, before {baseline:?}");
     }
     let staged = daemon.status()["summary"]["bytes_staged"].as_u64();
     assert!(staged.is_some_and(|bytes| bytes > 64 * records as u64), "{:#}", daemon.status());
@@ -114,7 +121,7 @@ fn kill_clients(kills: usize, rules: &str) {
 }
 
 /// Descriptors and segments of a daemon that has no clients left.
-fn settled(daemon: &Daemon) -> (usize, usize) {
+fn held_by_idle(daemon: &Daemon) -> (usize, usize) {
     let gone = wait_for(SOON, || daemon.status()["sessions"] == 0);
     assert!(gone, "{:#}", daemon.status());
     daemon.held()
@@ -162,14 +169,35 @@ fn kill_daemon(folder: &Folder, rng: &mut fastrand::Rng, round: usize, rules: &s
     records
 }
 
-/// Kills a daemon and its clients together; one of `tolerance` may have been late.
-fn kill_both(kills: usize, clients: usize, tolerance: usize) {
+/// Kills daemons and their clients together; one kill in so many, in one of so many tries, may
+/// have lost more than it should.
+fn kill_both(kills: usize, clients: usize, (one_in, tries): (usize, u32)) {
     let folder = Folder::alone();
     let mut rng = random("killed together");
+    kept_in_one_of(tries, || {
+        let ages = ages_of_loss(&folder, &mut rng, kills, clients);
+        let (median, worst) = (ages[ages.len() / 2].0, ages[ages.len() - 1].0);
+        let old: Vec<_> = ages.iter().filter(|(age, _)| *age > LOSS_MAX).collect();
+        note(format_args!(
+            "{clients} clients and their daemon, {kills} times: oldest loss {median:?} in the \
+             median, {worst:?} at worst; of {} beyond {LOSS_MAX:?}: {old:?}",
+            ages.len()
+        ));
+        old.len() * one_in <= ages.len()
+    });
+}
+
+/// The age of the oldest loss of each client, in order.
+fn ages_of_loss(
+    folder: &Folder,
+    rng: &mut fastrand::Rng,
+    kills: usize,
+    clients: usize,
+) -> Vec<(Duration, Kind)> {
     let mut ages = Vec::new();
     for round in 0..kills {
-        let mut daemon = Daemon::start(&folder, &format!("job{round}"), &[]);
-        let mut writers = start(&folder, &daemon, &mut rng, round, (clients, 0));
+        let mut daemon = Daemon::start(folder, &format!("job{round}"), &[]);
+        let mut writers = start(folder, &daemon, rng, round, (clients, 0));
         pause(Duration::from_micros(rng.u64(20_000..60_000)));
         let killed = now();
         let mut pids: Vec<_> = writers.iter().map(|writer| writer.running.pid()).collect();
@@ -185,19 +213,14 @@ fn kill_both(kills: usize, clients: usize, tolerance: usize) {
             ages.push((Duration::from_nanos(oldest.unwrap_or(0)), writer.kind));
             writer.clear();
         }
+        fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
     }
     ages.sort();
-    let (median, worst) = (ages[ages.len() / 2].0, ages[ages.len() - 1].0);
-    let old = ages.iter().filter(|(age, _)| *age > LOSS_MAX).count();
-    note(format_args!(
-        "{clients} clients and their daemon, {kills} times: oldest loss {median:?} in the median, \
-         {worst:?} at worst, {old} of {} beyond {LOSS_MAX:?}",
-        ages.len()
-    ));
-    assert!(old * tolerance <= ages.len(), "{ages:?}");
+    ages
 }
 
-/// Starts so many clients, of every kind in turn, that write `count` records each, and waits until all of them have had something accepted.
+/// Starts so many clients, of every kind in turn, that write `count` records each, and waits until
+/// all of them have had something accepted.
 fn start(
     folder: &Folder,
     daemon: &Daemon,

@@ -209,10 +209,16 @@ fn write_and_verify(daemon: &Daemon, path: &Path, what: &str) {
 
 #[test]
 fn doctor_says_when_io_uring_is_forbidden() {
-    let mut command = Command::new(program("forbid"));
-    let output = run(command.arg("EPERM").arg(kakehi()).args(["doctor"]), SOON);
+    let folder = Folder::new();
+    let doctor = |mut command: Command| {
+        command.env("XDG_RUNTIME_DIR", folder.path()).arg("doctor");
+        command
+    };
+    let mut forbidden = Command::new(program("forbid"));
+    forbidden.arg("EPERM").arg(kakehi());
+    let output = run(&mut doctor(forbidden), SOON);
     let said = text(&output.stdout);
     assert!(said.contains("io_uring"), "{said}");
-    let plain = succeed(Command::new(kakehi()).args(["doctor"]), SOON);
+    let plain = succeed(&mut doctor(Command::new(kakehi())), SOON);
     assert_ne!(said, plain);
 }

@@ -8,15 +8,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
 };
 
 use tempfile::TempDir;
 
-use crate::harness::kakehi;
+use crate::harness::{Folder, kakehi, library, skip};
 
 /// Longest run of a program, seconds.
-const DEADLINE: &str = "60";
+const DEADLINE: &str = "300";
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +152,7 @@ with tempfile.NamedTemporaryFile(dir=".") as f: f.write(b"x"); f.flush(); print(
 
 /// Runs the command by itself, and compares every other way with that.
 fn same_in_every_way(command: &[String]) {
+    let _turn = Folder::new();
     let native = run(command, None);
     for way in Way::ALL {
         let other = run(command, Some(way));
@@ -207,6 +207,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 /// Compiles one of `e2e/programs`; returns the command that runs it.
 fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 1] {
+    let _turn = Folder::new();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = target.join(format!("{source}{}", flags.concat()));
     let status = Command::new(compiler)
@@ -221,31 +222,12 @@ fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 1] {
     [program.into_os_string().into_string().expect("UTF-8")]
 }
 
+/// Whether a program is installed; says so when it is not.
 fn has(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says what they run")]
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-/// The library: `KAKEHI_PRELOAD`, or built once.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        if let Some(given) = setting("KAKEHI_PRELOAD") {
-            return PathBuf::from(given);
-        }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "preload", "--profile", "preload"])
-            .args(["--target-dir", "target"])
-            .current_dir(&root)
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "the preload library does not build");
-        let library = root.join("target/preload/libkakehi_preload.so");
-        library.canonicalize().expect("cargo puts it there")
-    })
+    let found = Command::new(program).arg("--version").output();
+    let has = found.is_ok_and(|output| output.status.success());
+    if !has {
+        skip("a program with the preload library", format_args!("no {program}"));
+    }
+    has
 }

@@ -4,14 +4,18 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddrV4, TcpStream},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::{
+    fd::OwnedFd,
+    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
+    process::Signal,
+};
 
 use crate::{
     harness::{
@@ -22,23 +26,25 @@ use crate::{
 };
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(600);
 
 /// A server, and where it is.
 struct Server {
     running: Running,
     folder: PathBuf,
     port: u16,
+    /// Bound, so that nobody else gets the port while the server is away.
+    _reserved: OwnedFd,
 }
 
 impl Server {
     #[track_caller]
     fn start(folder: &Folder) -> Self {
-        let (folder, port) = (folder.path().to_owned(), 0);
+        let folder = folder.path().to_owned();
+        let (port, _reserved) = reserve_port();
         fs::create_dir_all(folder.join("root")).expect("folder");
-        let running = Self::launch(&folder, port);
-        let mut server = Self { running, folder, port };
-        server.port = server.published();
+        let server = Self { running: Self::launch(&folder, port), folder, port, _reserved };
+        assert_eq!(server.published(), port);
         server
     }
 
@@ -114,6 +120,16 @@ impl Server {
         let said = self.said();
         assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
     }
+}
+
+/// A port of this machine, which a server may listen at as long as the socket is not closed.
+fn reserve_port() -> (u16, OwnedFd) {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    sockopt::set_socket_reuseaddr(&socket, true).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = SocketAddrV4::try_from(getsockname(&socket).expect("bound")).expect("of IPv4");
+    (address.port(), socket)
 }
 
 /// Where programs find the server's files.
@@ -271,23 +287,26 @@ fn server_that_stands_still_is_waited_for() {
 fn server_that_stays_away_is_an_error_in_time_and_for_good() {
     let folder = Folder::new();
     let mut server = Server::start(&folder);
-    let script = "cd \"$0\"; echo one >a || exit 1; echo ready; read line; \
-        echo two >b && exit 2; cat a && exit 3; ls . && exit 4; echo local >../c || exit 5; exit 42";
+    let script = "cd \"$0\"; echo one >a || exit 1; echo begun; read line; \
+        echo two >b && exit 2; echo ended; read line; \
+        cat a && exit 3; ls . && exit 4; echo local >../c || exit 5; exit 42";
     let mut command = server.run(&folder);
-    command.env("KAKEHI_REMOTE_TIMEOUT", "1s").arg("bash").arg("-c").arg(script);
+    command.env("KAKEHI_REMOTE_TIMEOUT", "3s").args(["timeout", "300", "bash", "-c", script]);
     command.arg(local(&folder)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut program = Running::start(&mut command);
     let mut output = program.child.stdout.take().expect("piped");
     let said = collect(program.child.stderr.take().expect("piped"));
-    let mut ready = [0; 6];
-    output.read_exact(&mut ready).expect("ready");
+    let mut input = program.child.stdin.take().expect("piped");
+    let mut line = [0; 6];
+    output.read_exact(&mut line).expect("begun");
     server.running.signal(Signal::KILL);
     server.running.wait(SOON);
-    pause(Duration::from_secs(2));
+    input.write_all(b"\n").expect("input");
+    output.read_exact(&mut line).expect("ended");
     // Back too late: what was given up stays given up.
     server.running = Server::launch(&server.folder, server.port);
     server.published();
-    program.child.stdin.take().expect("piped").write_all(b"\n").expect("input");
+    input.write_all(b"\n").expect("input");
     let status = program.wait(SOON);
     let said = text(&said.join().expect("reader"));
     assert_eq!(status.code(), Some(42), "{said}");

@@ -1,6 +1,9 @@
 //! A daemon that stands still: clients wait for it, or fence it; it and they never both write.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 
@@ -12,6 +15,8 @@ use crate::{
 const RECORD_LEN: usize = 1024;
 /// Records that show that a writer goes on.
 const MORE: u64 = 1000;
+/// How long clients wait for a silent daemon before they fence it, unless they are told.
+const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[test]
 fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
@@ -19,10 +24,14 @@ fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
     let daemon = Daemon::start(&folder, "job", &[]);
     let mut writers = start(&folder, &daemon);
     daemon.running.signal(Signal::STOP);
-    pause(Duration::from_secs(5));
-    let counts: Vec<_> = writers.iter().map(Writer::count).collect();
-    pause(Duration::from_millis(100));
-    assert_eq!(writers.iter().map(Writer::count).collect::<Vec<_>>(), counts, "nobody waits");
+    let counts = || writers.iter().map(Writer::count).collect::<Vec<_>>();
+    let mut before = counts();
+    let waits = wait_for(FENCE_TIMEOUT / 3, || {
+        pause(Duration::from_secs(2));
+        let earlier = mem::replace(&mut before, counts());
+        before == earlier
+    });
+    assert!(waits, "they go on: {before:?}");
     daemon.running.signal(Signal::CONT);
     finish(&mut writers);
     let summary = daemon.status()["summary"].clone();
@@ -50,7 +59,8 @@ fn clients_fence_a_daemon_that_stays_stopped() {
         let dead = wait_for(SOON, || daemon.running.child.try_wait().expect("child").is_some());
         assert!(dead, "nobody has fenced the daemon");
         note(format_args!("fenced after {:?}", stopped.elapsed()));
-        assert!(stopped.elapsed() >= Duration::from_millis(900), "fenced too early");
+        // Somebody may have waited for a while when it was stopped.
+        assert!(stopped.elapsed() >= Duration::from_millis(500), "fenced too early");
         finish(&mut writers);
         std::fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
     }
@@ -70,10 +80,12 @@ fn start(folder: &Folder, daemon: &Daemon) -> Vec<Writer> {
 
 /// Every writer goes on, and what it was told is accepted is in its file.
 fn finish(writers: &mut [Writer]) {
-    for writer in writers {
+    for writer in &mut *writers {
         assert!(writer.reaches(writer.count() + MORE, SOON), "it does not go on");
         writer.running.signal(Signal::KILL);
         writer.running.wait(SOON);
+    }
+    for writer in writers {
         let accepted = writer.accepted();
         let mut missing = Vec::new();
         let complete = wait_for(SOON, || {

@@ -116,7 +116,7 @@ fn a_program_that_ends_hands_over_what_it_wrote() {
 fn full(name: &str) {
     let folder = TempDir::new().unwrap();
     let program = compile("faults", Build::Sanitized);
-    let script = format!("trap '' XFSZ; ulimit -f 100; exec timeout 60 \"$0\" {name}");
+    let script = format!("trap '' XFSZ; ulimit -f 100; exec timeout 300 \"$0\" {name}");
     let mut shell = Command::new("sh");
     check(shell.args(["-c", &script]).arg(program).current_dir(folder.path()));
 }

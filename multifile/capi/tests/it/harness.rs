@@ -29,7 +29,7 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
 const STATIC: [&str; 5] =
     ["-lsiongen_64", "-lsionser_64", "-lsioncom_64", "-llsioncom_64_lock_pthreads", "-lm"];
 /// Longest that a program may run.
-const DEADLINE: &str = "120";
+const DEADLINE: &str = "300";
 
 /// Where the library was installed, as a user would.
 pub(crate) fn prefix() -> &'static Path {

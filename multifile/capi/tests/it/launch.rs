@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::harness::{check, config, prefix};
 
 /// Longest that a job may run, in seconds.
-const DEADLINE: &str = "120";
+const DEADLINE: &str = "300";
 const FLAGS: [&str; 3] = ["-g", "-Wall", "-Werror"];
 const SANITIZE: &str = "-fsanitize=address";
 

@@ -23,8 +23,8 @@ const PROGRAM: Source = Source { file: "c/mpi.c", part: "mpi", shims: &["sion_mp
 const CLASSES: Source = Source { file: "c/mpi_classes.cpp", part: "mpi", shims: &["sion_mpi"] };
 const BENCH: Source =
     Source { file: "../../../bench/mpi/tasks.c", part: "mpi", shims: &["sion_mpi"] };
-/// Longest until the survivors of a dead rank are gone.
-const SOON: Duration = Duration::from_secs(60);
+/// Longest until the survivors of a dead rank are gone; less than a job that hangs may run.
+const SOON: Duration = Duration::from_secs(240);
 
 /// Runs what `jobs` name, on as many ranks as they say, one after the other in one folder.
 fn run(mpi: Mpi, link: Link, jobs: &[(u32, &str)]) -> TempDir {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::{failing::Failing, model::with_seeds};
 
 const NAME: &str = "a.sion";
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 const FOLDER_ENV: &str = "MULTIFILE_TEST_CHILD_FOLDER";
 
 /// The byte at position `at` of task `task`'s stream: never a run of equal ones, zeros included.
@@ -71,7 +71,8 @@ fn every_completed_write_survives_a_crash_at_any_write() {
 fn check(folder: &Path, completed: &[usize], attempted: &[usize], closed: bool) {
     let disk = Disk::in_folder(folder);
     let found = Repair::examine(&disk, Path::new(NAME)).unwrap();
-    assert_eq!(found.needed(), !closed);
+    // Closing may fail at its last write, a hint, when the file is complete.
+    assert!(!(closed && found.needed()));
     for (found, completed) in found.tasks().iter().zip(completed) {
         // A torn write may follow the completed ones; their length is certain all the same.
         assert_ne!(found.doubt, Doubt::Checksum);

@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::mpsc, thread, time::Duration};
 
 use multifile::{Group, Result, group::Threads};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs `rank` on `size` threads and returns what they returned, in the order of ranks. Panics if
 /// one of them is not done in time: nothing may hang.

@@ -217,7 +217,7 @@ impl Clock for SystemClock {
     }
 }
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A lane of one executor, which its clients ring only when nobody polls for it.
 struct Lane {

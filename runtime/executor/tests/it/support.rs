@@ -88,13 +88,14 @@ pub(crate) fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs `test` with many seeds, or with the one in `SEED`; a failure prints its seed.
+/// Runs `test` with many seeds, as many as `ROUNDS` says, or with the one in `SEED`; a failure
+/// prints its seed.
 pub(crate) fn seeds(count: u64, test: impl Fn(&mut fastrand::Rng)) {
     #[expect(clippy::disallowed_methods, reason = "SEED=n repeats a failed test")]
-    let chosen = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let count = if cfg!(miri) { count.div_ceil(50) } else { count };
-    let seeds = chosen.map_or(0..count, |seed: u64| seed..seed + 1);
-    for seed in seeds {
+    let all = 0..number("ROUNDS").unwrap_or(count);
+    for seed in number("SEED").map_or(all, |seed| seed..seed + 1) {
         let _repeat_with = Seed(seed);
         test(&mut fastrand::Rng::with_seed(seed));
     }

@@ -128,7 +128,7 @@ struct Bell {
 impl Park for ThreadPark {
     fn park(&mut self, _timeout: Option<Duration>) {
         let rung = self.0.rung.lock().expect("no panic in a holder");
-        let deadline = Duration::from_secs(20);
+        let deadline = Duration::from_secs(60);
         let (mut rung, timeout) =
             self.0.changed.wait_timeout_while(rung, deadline, |rung| !*rung).expect("as above");
         assert!(!timeout.timed_out(), "a wake-up was lost");

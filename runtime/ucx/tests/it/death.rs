@@ -10,8 +10,8 @@ use ucx::{Error, payload};
 
 use crate::support::{Core, IDLE, LARGE, WAYS};
 
-/// Longer than any look at peers takes; UCX's own default would be 20 s.
-const NOTICED_MAX: Duration = Duration::from_secs(10);
+/// Longer than a look at peers takes on a busy machine; UCX's own default would be 20 s and more.
+const NOTICED_MAX: Duration = Duration::from_secs(18);
 
 #[test]
 fn sends_to_a_killed_peer_end_and_so_does_the_connection() {

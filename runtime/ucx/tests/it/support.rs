@@ -22,7 +22,7 @@ use ucx::{Address, Config, Endpoint, Error, Held, Listener, Settings, Worker};
 use uring::{Events, Interest, SystemClock};
 
 /// The longest any test waits for one thing.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Length of the default receive buffers.
 pub(crate) const LARGE: usize = 1 << 20;

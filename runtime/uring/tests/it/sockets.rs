@@ -4,13 +4,15 @@ use std::{
     cell::{Cell, RefCell},
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener},
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     rc::Rc,
     time::Duration,
 };
 
 use executor::{Class, ManualClock, yield_now};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket, sockopt};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
+};
 use uring::{Address, Buffer, Buffers, Choice, Heap, Listener, Sockets, Stream};
 
 use crate::support::{Core, DEADLINE, buffer, content, open};
@@ -175,14 +177,22 @@ fn a_receive_that_is_given_up_takes_no_byte() {
     assert_eq!(got.expect("no error"), b"kept");
 }
 
+/// A socket that has a port, and its address.
+fn bound() -> (OwnedFd, Address) {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let bound = getsockname(&socket).expect("bound");
+    (socket, SocketAddr::try_from(bound).expect("an address").into())
+}
+
 #[test]
 fn nobody_listening_is_refused() {
     let mut net = Net::new();
     let sockets = net.sockets.clone();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let free: Address = taken.local_addr().expect("bound").into();
-    drop(taken);
-    let refused = net.core.run(sockets.connect(&free, DEADLINE)).expect_err("nobody listens");
+    // Bound, so that nobody else gets the port, and not listening.
+    let (_bound, address) = bound();
+    let refused = net.core.run(sockets.connect(&address, DEADLINE)).expect_err("nobody listens");
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
     let absent = Address::Unix(net.folder.path().join("absent"));
@@ -199,11 +209,8 @@ fn nobody_listening_is_refused() {
 fn a_connection_that_is_not_answered_times_out() {
     let mut net = Net::new();
     let sockets = net.sockets.clone();
-    let listening = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&listening, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let (listening, address) = bound();
     listen(&listening, 0).expect("bound");
-    let bound = getsockname(&listening).expect("bound");
-    let address = SocketAddr::try_from(bound).expect("an address").into();
     let mut connected = Vec::new();
     let error = loop {
         // Once the backlog is full, which nobody empties, the kernel drops what comes.

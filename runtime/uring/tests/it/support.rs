@@ -19,7 +19,7 @@ use uring::{Buffer, Choice, Engines, Events, File, Heap, Sockets, SystemClock};
 pub(crate) const CHOICES: [Choice; 3] = [Choice::Auto, Choice::Uring, Choice::Threads];
 
 /// The longest any test waits for one thing.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One core with its engines.
 pub(crate) struct Core {
