@@ -1,9 +1,9 @@
 //! When clients are woken for their answers.
 //!
 //! A client that has several requests in flight on a lane is woken once for those that are answered
-//! together: when nothing of the lane is left to be answered, and else [`TURNS_MAX`] turns after the
-//! first. These take a fraction of a microsecond when there is little to do, and as many slices of
-//! tasks when there is much: a wake-up costs more than most requests do.
+//! together: when nothing of the lane is left to be answered, and else [`TURNS_MAX`] turns after
+//! the first. These take a fraction of a microsecond when there is little to do, and as many slices
+//! of tasks when there is much: a wake-up costs more than most requests do.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,8 @@
 //! A registered file: the daemon's copy of its descriptor, and its staging log.
 //!
 //! Whatever changes the file holds the [`Turn`], alone but for writes that the client itself has in
-//! flight together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of it.
+//! flight together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of
+//! it.
 
 use std::{
     cell::{Cell, RefCell},
