@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod bells;
 mod config;
 pub mod control;
 mod core;
@@ -51,6 +52,7 @@ mod socket;
 mod statistics;
 mod status;
 mod storage;
+mod turns;
 mod verdict;
 
 pub use config::{Config, Remote, Serving};

@@ -2,6 +2,7 @@
 //! and every interleaving follows from the seed. A failing seed is printed; `SEED=n` repeats it,
 //! `ROUNDS=n` takes as many seeds as wanted.
 
+mod bells;
 mod client;
 mod model;
 mod storage;

@@ -300,14 +300,15 @@ impl Storage for Mounts {
     async fn read(&self, file: &Located, at: u64, into: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
-            Located::There(file) => file.read(at, &into).await,
+            // On the heap: the future of a local file stays small.
+            Located::There(file) => Box::pin(file.read(at, &into)).await,
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => file.write(at, &from).await,
+            Located::There(file) => Box::pin(file.write(at, &from)).await,
         }
     }
 

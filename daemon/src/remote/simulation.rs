@@ -23,6 +23,7 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::{Buffers, Heap};
+use wire::{Request, SESSION_LEN};
 
 use self::{
     disk::{Disk, SimDisk, SimShelf},
