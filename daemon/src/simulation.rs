@@ -65,7 +65,7 @@ pub(crate) fn seeds(count: u64) -> Range<u64> {
 
 /// A clock that also moves a little whenever it is read, as machines do.
 #[derive(Default)]
-struct SimClock(ManualClock);
+pub(crate) struct SimClock(pub(crate) ManualClock);
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {
@@ -75,7 +75,7 @@ impl Clock for SimClock {
 }
 
 /// Executors here are turned by hand and never park.
-struct NoPark;
+pub(crate) struct NoPark;
 
 impl Park for NoPark {
     fn park(&mut self, _: Option<Duration>) {}

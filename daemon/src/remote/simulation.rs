@@ -14,11 +14,10 @@ use std::{
     ffi::CString,
     panic::{self, AssertUnwindSafe},
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
-use executor::{Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, Unpark};
+use executor::{Class, Clock, Config, Executor, Handle};
 use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
@@ -40,7 +39,7 @@ use super::{
 };
 use crate::{
     names::{NameCall, OpenCall},
-    simulation::seeds,
+    simulation::{NoPark, SimClock, seeds},
 };
 
 const SEEDS: u64 = 50;
@@ -86,34 +85,6 @@ fn session_is_new_until_its_client_has_asked_for_something() {
     service.start(&session, job, |_, _| ());
 
     assert!(enter().1);
-}
-
-/// A clock that also moves a little whenever it is read, as machines do.
-#[derive(Default)]
-struct SimClock(ManualClock);
-
-impl Clock for SimClock {
-    fn now(&self) -> Instant {
-        self.0.advance(Duration::from_nanos(20));
-        self.0.now()
-    }
-}
-
-/// The executor is turned by hand and never parks.
-struct NoPark;
-
-impl Park for NoPark {
-    fn park(&mut self, _: Option<Duration>) {}
-
-    fn unparker(&self) -> Arc<dyn Unpark> {
-        Arc::new(NoUnpark)
-    }
-}
-
-struct NoUnpark;
-
-impl Unpark for NoUnpark {
-    fn unpark(&self) {}
 }
 
 struct World {
