@@ -30,9 +30,9 @@ install() {
         echo "setup: missing: $*; have root run: apt-get install --no-install-recommends $*" >&2
         exit 1
     fi
-    [ -n "${updated:-}" ] || apt-get update -q
+    [ -n "${updated:-}" ] || apt-get -o Acquire::Retries=5 update -q
     updated=1
-    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+    DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -qy --no-install-recommends "$@"
 }
 
 candidate() { # the version of package $1 that Debian offers, or nothing
@@ -54,7 +54,7 @@ rust() { # a cargo that is new enough: the one there is, Debian's, or rustup's
         rustup toolchain install stable --profile default
     else
         echo "setup: no cargo $RUST_MIN or later: installing rustup in $HOME" >&2
-        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        curl --proto '=https' --tlsv1.2 --retry 5 -sSf https://sh.rustup.rs |
             sh -s -- -y --profile default --no-modify-path
     fi
     cargo --version || {
