@@ -3,7 +3,11 @@
 //!
 //! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
 //! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
-//! and written past the page cache where the file system can. The sides take turns, round by round.
+//! and written past the page cache where the file system can. Both sides go through the same file
+//! with registered buffers, as many bytes, at random in orders of their own. They take turns, and
+//! change places from round to round: who comes second finds the caches of the host filled. Other
+//! ways to do file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and
+//! blocking calls of fio's. (epoll does not apply: a file is always ready.)
 
 pub(crate) mod side;
 
@@ -23,9 +27,12 @@ use crate::{
 
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
-/// The engines of ours that are measured, with their names in the cases.
-const ENGINES: [(Engine, &str); 3] =
-    [(Engine::Uring, "uring"), (Engine::Threads, "threads"), (Engine::Auto, "auto")];
+/// The engines of ours that are compared with fio's io_uring, with their names in the cases.
+const OURS: [(Engine, &str); 2] = [(Engine::Auto, "auto"), (Engine::Uring, "uring")];
+/// Those of ours and of fio's that stand beside.
+const OTHERS: [(Engine, &str); 2] = [(Engine::Threads, "threads"), (Engine::Psync, "psync")];
+const FIO: &str = "io_uring";
+const FIO_OTHERS: [&str; 3] = ["libaio", "posixaio", "psync"];
 const KIB: usize = 1 << 10;
 
 /// Measures one thread that reads and writes a file, by engine, size, and depth.
@@ -52,8 +59,12 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: usize,
-    sizes: &'static [usize],
-    depths: &'static [usize],
+    /// Rounds in which engines that only stand beside are measured, and up to which size.
+    others: (usize, usize),
+    /// Engines of [`OURS`]: on a disk they are the same.
+    ours_count: usize,
+    /// With depths.
+    sizes: &'static [(usize, &'static [usize])],
     /// Bytes a run moves at most, and calls it makes at most.
     volume: u64,
     count_max: u64,
@@ -69,15 +80,25 @@ impl Effort {
     fn of(args: &Args) -> Self {
         if args.quick {
             let end = Some(Instant::now() + QUICK);
-            let (sizes, depths) = (&[4 * KIB, 64 * KIB, KIB * KIB], &[1, 32]);
-            let (volume, span) = (128 << 20, 256 << 20);
-            let count_max = 8 << 10;
-            Self { rounds: 1, sizes, depths, volume, count_max, span, place_count: 1, end }
+            let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
+            let sizes: &[(_, &[_])] = &[(4 * KIB, &[32, 1]), (64 * KIB, &[32]), (KIB * KIB, &[32])];
+            let (others, ours_count, place_count) = ((1, 4 * KIB), 1, 1);
+            let rounds = 3;
+            Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }
         } else {
-            let sizes = &[KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
-            let depths = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+            const DEPTHS: &[usize] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+            let sizes = &[
+                (KIB, DEPTHS),
+                (4 * KIB, DEPTHS),
+                (16 * KIB, DEPTHS),
+                (64 * KIB, DEPTHS),
+                (256 * KIB, DEPTHS),
+                (KIB * KIB, DEPTHS),
+            ];
             let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
-            Self { rounds: 5, sizes, depths, volume, count_max, span, place_count: 2, end: None }
+            let (others, ours_count, place_count) = ((5, usize::MAX), OURS.len(), 2);
+            let (rounds, end) = (5, None);
+            Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }
         }
     }
 
@@ -99,8 +120,8 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir, effort.span)?;
     for place in places.0.iter().take(effort.place_count) {
-        for &size in effort.sizes {
-            for &depth in effort.depths {
+        for &(size, depths) in effort.sizes {
+            for &depth in depths {
                 for (is_write, random) in
                     [(true, false), (false, false), (true, true), (false, true)]
                 {
@@ -128,31 +149,60 @@ type Values = Result<Vec<[f64; 2]>, String>;
 impl Cell {
     /// Measures our engines and fio's in turn.
     fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
-        let mut ours = ENGINES.map(|_| Values::Ok(Vec::new()));
-        // A blocking call is one at a time.
-        let fio_count = if self.depth == 1 { FIO_ENGINES.len() } else { 1 };
-        let mut fios = vec![Values::Ok(Vec::new()); fio_count];
-        for _ in 0..effort.rounds {
+        let path = place.file();
+        let compared = OURS.get(..effort.ours_count).unwrap_or(&OURS);
+        let mut ours = vec![Values::Ok(Vec::new()); compared.len()];
+        let mut others = OTHERS.map(|_| Values::Ok(Vec::new()));
+        let mut fio = Values::Ok(Vec::new());
+        let mut fio_others = FIO_OTHERS.map(|_| Values::Ok(Vec::new()));
+        for round in 0..effort.rounds {
             if effort.is_used_up() {
                 break;
             }
-            for ((engine, _), values) in ENGINES.into_iter().zip(&mut ours) {
-                push(values, || self.ours(engine, effort, &place.file(), core));
+            let is_fio_first = round % 2 == 1;
+            if is_fio_first {
+                push(&mut fio, || self.fio(FIO, effort, &path, core));
             }
-            for (engine, values) in FIO_ENGINES.into_iter().zip(&mut fios) {
-                push(values, || self.fio(engine, effort, &place.file(), core));
+            for ((engine, _), values) in compared.iter().zip(&mut ours) {
+                push(values, || self.ours(*engine, effort, &path, core));
+            }
+            if !is_fio_first {
+                push(&mut fio, || self.fio(FIO, effort, &path, core));
+            }
+            if round >= effort.others.0 || self.size > effort.others.1 {
+                continue;
+            }
+            for ((engine, _), values) in OTHERS.into_iter().zip(&mut others) {
+                if self.makes_sense(engine == Engine::Psync) {
+                    push(values, || self.ours(engine, effort, &path, core));
+                }
+            }
+            for (engine, values) in FIO_OTHERS.into_iter().zip(&mut fio_others) {
+                if self.makes_sense(engine == "psync") {
+                    push(values, || self.fio(engine, effort, &path, core));
+                }
             }
         }
         let name = |engine: &str| format!("{}/{engine}{}", self.name(), place.suffix);
-        for (engine, values) in FIO_ENGINES.into_iter().zip(&fios) {
-            put(report, &name(&format!("fio_{engine}")), values);
-        }
-        let [fio, ..] = &*fios else { return };
-        for ((_, engine), values) in ENGINES.into_iter().zip(&ours) {
+        put(report, &name(&format!("fio_{FIO}")), &fio);
+        for ((_, engine), values) in compared.iter().zip(&ours) {
             put(report, &name(engine), values);
-            report.ratio(name(engine) + ":fio", ratio(values, fio, 0));
-            report.ratio(name(engine) + ":fio/cpu", ratio(values, fio, 1));
+            report.ratio(name(engine) + ":fio", ratio(values, &fio, 0));
+            report.ratio(name(engine) + ":fio/cpu", ratio(values, &fio, 1));
         }
+        let names = FIO_OTHERS.map(|engine| format!("fio_{engine}"));
+        let names = OTHERS.iter().map(|(_, engine)| *engine).chain(names.iter().map(|s| &**s));
+        for (engine, values) in names.zip(others.iter().chain(&fio_others)) {
+            if values.as_ref().is_ok_and(Vec::is_empty) {
+                continue; // Not at this depth, or not by --quick.
+            }
+            put(report, &name(engine), values);
+        }
+    }
+
+    /// A blocking call is one at a time.
+    fn makes_sense(&self, is_blocking: bool) -> bool {
+        !is_blocking || self.depth == 1
     }
 
     fn ours(
@@ -207,9 +257,6 @@ impl Cell {
         format!("{verb}/{size}/{order}/qd{}", self.depth)
     }
 }
-
-/// The first is what ratios are by.
-const FIO_ENGINES: [&str; 2] = ["io_uring", "psync"];
 
 /// Measures once more, unless it failed before.
 fn push(values: &mut Values, measure: impl FnOnce() -> Result<[f64; 2], String>) {

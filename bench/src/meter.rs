@@ -26,14 +26,16 @@ pub(crate) struct Sample {
     pub(crate) cpu_ns: u64,
     /// Growth of resident memory from a tenth of the run to its end, bytes.
     pub(crate) growth: u64,
+    /// Resident memory at the end of the run, bytes.
+    pub(crate) rss: u64,
     /// Packets of the connection that sent most by those of the one that sent least, thousandths.
     pub(crate) unfairness: u64,
 }
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wall_ns, cpu_ns, growth, unfairness } = self;
-        write!(f, "{wall_ns} {cpu_ns} {growth} {unfairness}")
+        let Self { wall_ns, cpu_ns, growth, rss, unfairness } = self;
+        write!(f, "{wall_ns} {cpu_ns} {growth} {rss} {unfairness}")
     }
 }
 
@@ -42,8 +44,9 @@ impl FromStr for Sample {
 
     fn from_str(line: &str) -> anyhow::Result<Self> {
         let mut numbers = line.split(' ').map(str::parse);
-        let mut next = || numbers.next().context("four numbers")?.context("a number");
-        Ok(Self { wall_ns: next()?, cpu_ns: next()?, growth: next()?, unfairness: next()? })
+        let mut next = || numbers.next().context("five numbers")?.context("a number");
+        let (wall_ns, cpu_ns) = (next()?, next()?);
+        Ok(Self { wall_ns, cpu_ns, growth: next()?, rss: next()?, unfairness: next()? })
     }
 }
 
@@ -70,11 +73,13 @@ impl Meter {
     /// What it took so far.
     pub(crate) fn sample(&self) -> Sample {
         let (start, cpu) = self.start.get().unwrap_or((Instant::now(), cpu_time()));
+        let rss = rss();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Sample {
             wall_ns: nanos(start.elapsed()),
             cpu_ns: nanos(cpu_time().saturating_sub(cpu)),
-            growth: rss().saturating_sub(self.early_rss.get()),
+            growth: rss.saturating_sub(self.early_rss.get()),
+            rss,
             unfairness: 1000,
         }
     }
@@ -99,10 +104,10 @@ mod tests {
 
     #[test]
     fn samples_survive_the_pipe() {
-        let sample: Sample = "1 2 3 4".parse().expect("a sample");
+        let sample: Sample = "1 2 3 4 5".parse().expect("a sample");
         assert_eq!((sample.wall_ns, sample.cpu_ns), (1, 2));
-        assert_eq!((sample.growth, sample.unfairness), (3, 4));
-        assert_eq!(sample.to_string(), "1 2 3 4");
+        assert_eq!((sample.growth, sample.rss, sample.unfairness), (3, 4, 5));
+        assert_eq!(sample.to_string(), "1 2 3 4 5");
         for line in ["", "1 2", "1 2 3 x"] {
             assert!(line.parse::<Sample>().is_err(), "{line}");
         }

@@ -39,17 +39,19 @@ const PEERS: [(Program, &str); 4] = [
 /// Of one case, one a round, or why there are none.
 pub(super) type Values<T> = Result<Vec<T>, String>;
 
-/// What was measured of one size: the same index is the same round. Rates are in MB/s.
+/// What was measured of one size.
 struct Cell {
     run: Run,
-    request: Values<Sample>,
-    network: Values<f64>,
     stored: Vec<Stored>,
 }
 
-/// What was measured of one size in one place.
+/// What was measured of one size beside one place: the same index is the same round. Rates are in
+/// MB/s. A machine's network is not the same from one second to the next, so it is measured anew
+/// beside each place.
 struct Stored {
     suffix: String,
+    request: Values<Sample>,
+    network: Values<f64>,
     file: Values<Sample>,
     integrated: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
@@ -100,31 +102,24 @@ impl Cell {
         let count = effort.volume(size) / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
         let stored = places.0.iter().map(|place| Stored::new(place, transport)).collect();
-        Self { run, request: Ok(Vec::new()), network: only_over_tcp(transport), stored }
+        Self { run, stored }
     }
 
     fn round(&mut self, effort: &Effort, places: &Places, cores: Option<Cores>) {
-        let Some(any) = places.0.first().map(Place::file) else { return };
-        let run = &self.run;
-        push(&mut self.request, || self::run(Program::Kakehi, Part::Request, run, &any, cores));
-        push(&mut self.network, || {
-            let sample = self::run(Program::Psync, Part::Network, run, &any, cores)?;
-            Ok(rate(run, &sample))
-        });
         for (place, stored) in places.0.iter().zip(&mut self.stored) {
-            stored.round(run, effort, &place.file(), cores);
+            stored.round(&self.run, effort, &place.file(), cores);
         }
     }
 
     fn report(&self, report: &mut Report) {
-        let size = size_name(self.run.size);
-        let request = rates(&self.run, &self.request);
-        let transport = name(self.run.transport);
-        report.row(format!("request/{size}/{transport}"), "MB/s", spread(&request));
-        report.row(format!("request/{size}/{transport}/cpu"), "us", self.cpu(&self.request));
-        report.row(format!("network/{size}/{transport}"), "MB/s", spread(&self.network));
+        let (size, transport) = (size_name(self.run.size), name(self.run.transport));
         for stored in &self.stored {
             let end = &stored.suffix;
+            let request = rates(&self.run, &stored.request);
+            let name = |what: &str| format!("{what}/{size}/{transport}{end}");
+            report.row(name("request"), "MB/s", spread(&request));
+            report.row(name("request") + "/cpu", "us", self.cpu(&stored.request));
+            report.row(name("network"), "MB/s", spread(&stored.network));
             let file = rates(&self.run, &stored.file);
             report.row(format!("file/{size}{end}"), "MB/s", spread(&file));
             report.row(format!("file/{size}{end}/cpu"), "us", self.cpu(&stored.file));
@@ -155,8 +150,8 @@ impl Cell {
 
     /// What one thread can reach with this network, this storage, and this CPU time.
     fn limit(&self, stored: &Stored) -> Values<f64> {
-        let (request, file) = (rates(&self.run, &self.request), rates(&self.run, &stored.file));
-        let cpu = combine(&self.request, &stored.file, |request, file| {
+        let (request, file) = (rates(&self.run, &stored.request), rates(&self.run, &stored.file));
+        let cpu = combine(&stored.request, &stored.file, |request, file| {
             rate_of(&self.run, request.cpu_ns + file.cpu_ns)
         });
         combine(&combine(&request, &file, f64::min), &cpu, f64::min)
@@ -164,9 +159,9 @@ impl Cell {
 
     /// What others reach with the storage and with the network.
     fn bound(&self, stored: &Stored) -> Values<f64> {
-        let request = rates(&self.run, &self.request);
+        let request = rates(&self.run, &stored.request);
         let network = match self.run.transport {
-            Transport::Tcp => combine(&request, &self.network, f64::min),
+            Transport::Tcp => combine(&request, &stored.network, f64::min),
             Transport::Ucx => request,
         };
         combine(&network, &stored.fio, f64::min)
@@ -182,6 +177,8 @@ impl Stored {
     fn new(place: &Place, transport: Transport) -> Self {
         Self {
             suffix: place.suffix.clone(),
+            request: Ok(Vec::new()),
+            network: only_over_tcp(transport),
             file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
@@ -192,13 +189,18 @@ impl Stored {
 
     fn round(&mut self, all: &Run, effort: &Effort, path: &Path, cores: Option<Cores>) {
         let less = Run { count: (all.count / PSYNC_PART).max(1), ..all.clone() };
+        // What a ratio is made of is measured side by side.
+        push(&mut self.request, || run(Program::Kakehi, Part::Request, all, path, cores));
+        push(&mut self.integrated, || run(Program::Kakehi, Part::Integrated, all, path, cores));
         push(&mut self.file, || {
             let &Run { size, count, span, .. } = all;
             let (depth, core) = (all.depth as usize, cores.map(|cores| cores.daemon));
             let (engine, write, random, path) = (Engine::Auto, true, false, path.to_owned());
             file::Args { engine, write, random, size, count, depth, span, path, core }.run()
         });
-        push(&mut self.integrated, || run(Program::Kakehi, Part::Integrated, all, path, cores));
+        push(&mut self.network, || {
+            Ok(rate(all, &run(Program::Psync, Part::Network, all, path, cores)?))
+        });
         for ((program, _), values) in PEERS.into_iter().zip(&mut self.peers) {
             let all = if program == Program::Psync { &less } else { all };
             push(values, || {
@@ -260,7 +262,7 @@ pub(super) fn map<T, U>(values: &Values<T>, value: impl Fn(&T) -> U) -> Values<U
 }
 
 /// Round by round.
-fn combine<T: Copy, U: Copy, V>(
+pub(super) fn combine<T: Copy, U: Copy, V>(
     one: &Values<T>,
     other: &Values<U>,
     value: impl Fn(T, U) -> V,

@@ -2,7 +2,7 @@
 
 use super::{
     Effort,
-    cells::{Values, map, push, rate, spread},
+    cells::{Values, combine, map, push, rate, spread},
     packet::{Run, Transport},
     run::run,
     server::Part,
@@ -11,9 +11,12 @@ use super::{
 use crate::{files::Places, machine::Cores, meter::Sample, report::Report};
 
 const SIZE: usize = 4 << 10;
-/// Connections; all share the same credits.
-const CLIENTS: [u32; 4] = [1, 16, 64, 256];
+/// Connections; all share the same credits,
+const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
+const MOST: u32 = 256;
 const DEPTH: u32 = 1024;
+/// or more, if these would leave a client with fewer than half of what a daemon grants.
+const SHARE_MIN: u32 = 32;
 
 /// What was measured of each number of clients: the same index is the same round.
 pub(super) struct Crowds {
@@ -32,7 +35,8 @@ impl Crowds {
     pub(super) fn round(&mut self, places: &Places, cores: Option<Cores>) {
         let Some(place) = places.0.first() else { return };
         for (clients, samples) in CLIENTS.into_iter().zip(&mut self.samples) {
-            let crowd = Run { clients, ..self.run.clone() };
+            let depth = DEPTH.max(SHARE_MIN * clients);
+            let crowd = Run { clients, depth, ..self.run.clone() };
             push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &place.file(), cores));
         }
     }
@@ -48,6 +52,11 @@ impl Crowds {
                 spread(&unfairness),
             );
         }
+        let [one, .., many] = &self.samples;
+        let memory = combine(one, many, |one, many| {
+            many.rss.saturating_sub(one.rss) as f64 / f64::from(MOST - 1)
+        });
+        report.row("connections/4KiB/tcp/memory", "B a client", spread(&memory));
         let [.., last] = &rates;
         let best = |round: usize| {
             let all = rates.iter().flatten().filter_map(|rates| rates.get(round));

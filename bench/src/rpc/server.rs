@@ -10,13 +10,15 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Handle, Notify};
-use uring::{Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, Sender};
+use uring::{Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, SOCKET_LEN_MAX, Sender};
 
 use super::packet::{NUMBER_LEN, Run};
 use crate::meter::{Meter, Sample};
 
-/// A client's credits return in so many batches.
+/// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
+/// or in fewer, of packets with so many bytes.
+const BATCH_LEN: usize = 64 << 10;
 
 /// What a run does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +39,8 @@ pub(crate) struct Server {
     /// `None`: packets are dropped.
     pub(crate) file: Option<File>,
     pub(crate) run: Run,
-    served: Cell<u64>,
+    /// Bytes written, or dropped as told.
+    stored_len: Cell<u64>,
     /// Packets of each connection.
     shares: RefCell<Vec<Rc<Cell<u64>>>>,
     news: Notify,
@@ -51,21 +54,28 @@ impl Server {
         file: Option<File>,
         run: Run,
     ) -> anyhow::Result<Rc<Self>> {
-        let pool = Pool::new(run.size, run.depth as usize);
+        let part_len = run.size.min(SOCKET_LEN_MAX);
+        let pool = Pool::new(part_len, run.depth as usize * run.size.div_ceil(part_len));
         engines.register(pool.memory()).context("registered buffers")?;
         let (handle, engines) = (handle.clone(), engines.clone());
-        let (served, shares) = (Cell::new(0), RefCell::default());
+        let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
-        Ok(Rc::new(Self { handle, engines, pool, file, run, served, shares, news, meter }))
+        Ok(Rc::new(Self { handle, engines, pool, file, run, stored_len, shares, news, meter }))
     }
 
     /// Serves clients until all packets are served.
     pub(crate) async fn serve(self: Rc<Self>, mut listener: Listener) -> anyhow::Result<Sample> {
         let share = self.run.depth / self.run.clients;
+        let mut connections = Vec::new();
         for _ in 0..self.run.clients {
-            let (receiver, sender) = listener.accept().await?.split();
+            let stream = listener.accept().await?;
+            stream.set_window_min(share as usize * (NUMBER_LEN + self.run.size))?;
+            connections.push(stream.split());
+        }
+        // Only now, so that all clients begin together.
+        for (receiver, sender) in connections {
             let frames = Frames::new(receiver, self.pool.clone());
-            let answers = Answers::new(Some(frames.grants()), share);
+            let answers = Answers::new(Some(frames.grants()), share, self.run.size);
             self.handle
                 .spawn(Class::Latency, Rc::clone(&self).receive(frames, Rc::clone(&answers)));
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
@@ -75,7 +85,8 @@ impl Server {
 
     /// What the run took, once all packets are served.
     pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
-        self.news.until(|| self.served.get() == self.run.count).await;
+        let total = self.run.count * self.run.size as u64;
+        self.news.until(|| self.stored_len.get() == total).await;
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
     }
 
@@ -84,42 +95,38 @@ impl Server {
         self.shares.borrow_mut().push(Rc::clone(&share));
         while let Ok(Some(frame)) = frames.next(|_| Some(self.run.size)).await {
             let Some(body) = frame.body else { return };
-            share.set(share.get() + 1);
-            self.take(u64::from_le_bytes(frame.head), body, &answers);
+            if frame.is_last {
+                share.set(share.get() + 1);
+                answers.received();
+            }
+            self.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, &answers);
         }
     }
 
-    /// Serves a packet.
-    pub(crate) fn take(self: &Rc<Self>, offset: u64, body: Buffer, answers: &Rc<Answers>) {
+    /// Serves a packet, or a part of one.
+    pub(crate) fn take(self: &Rc<Self>, at: u64, body: Buffer, answers: &Rc<Answers>) {
         self.meter.start();
-        answers.received();
-        if self.file.is_none() {
-            drop(body);
-            self.count();
-            return answers.served();
-        }
         let (this, answers) = (Rc::clone(self), Rc::clone(answers));
-        self.handle.spawn(Class::Latency, async move {
-            this.write(offset, body).await;
-            answers.served();
+        self.handle.start(Class::Latency, async move {
+            let len = body.len();
+            if this.store(at, body).await {
+                this.count(len);
+                answers.served(len);
+            }
         });
     }
 
-    async fn write(&self, offset: u64, buffer: Buffer) {
-        let Some(file) = &self.file else { return };
-        let (mut at, mut rest) = (offset, buffer);
+    /// Returns whether all bytes are where they belong. If not, the run never ends, and is given up
+    /// by who started it.
+    async fn store(&self, mut at: u64, mut rest: Buffer) -> bool {
+        let Some(file) = &self.file else { return true };
         while !rest.is_empty() {
             match self.engines.write(file, at, rest.clone().into()).await {
-                Ok(len @ 1..) => {
-                    at += len as u64;
-                    rest = rest.suffix(len);
-                }
-                // The run then never ends, and is given up by who started it.
-                _ => return,
+                Ok(len @ 1..) => (at, rest) = (at + len as u64, rest.suffix(len)),
+                _ => return false,
             }
         }
-        drop(rest);
-        self.count();
+        true
     }
 
     fn unfairness(&self) -> u64 {
@@ -129,10 +136,11 @@ impl Server {
         most * 1000 / least.max(1)
     }
 
-    fn count(&self) {
-        self.served.set(self.served.get() + 1);
-        self.meter.served(self.served.get());
-        if self.served.get() == self.run.count {
+    fn count(&self, len: usize) {
+        self.stored_len.set(self.stored_len.get() + len as u64);
+        let served = self.stored_len.get() / self.run.size as u64;
+        self.meter.served(served);
+        if served == self.run.count {
             self.news.notify_all();
         }
     }
@@ -145,6 +153,10 @@ pub(crate) struct Answers {
     grants: Option<Grants>,
     /// Credits to return.
     owed: Cell<u32>,
+    /// Bytes of a packet.
+    size: usize,
+    /// Bytes stored that make no whole packet yet.
+    stored_len: Cell<usize>,
     /// Packets received and not yet served.
     in_service: Cell<u32>,
     /// So many are returned at once; fewer only when nothing is in service.
@@ -154,18 +166,24 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// The client starts with `share` credits, which it is told first.
-    pub(crate) fn new(grants: Option<Grants>, share: u32) -> Rc<Self> {
-        let (owed, in_service, news) = (Cell::new(share), Cell::new(0), Notify::new());
-        Rc::new(Self { grants, owed, in_service, batch_len: share.div_ceil(BATCHES), news })
+    pub(crate) fn new(grants: Option<Grants>, share: u32, size: usize) -> Rc<Self> {
+        let (owed, stored_len, in_service) = (Cell::new(share), Cell::new(0), Cell::new(0));
+        let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
+        let (batch_len, news) = (share.div_ceil(BATCHES).max(least), Notify::new());
+        Rc::new(Self { grants, owed, size, stored_len, in_service, batch_len, news })
     }
 
-    fn received(&self) {
+    pub(crate) fn received(&self) {
         self.in_service.set(self.in_service.get() + 1);
     }
 
-    fn served(&self) {
-        self.in_service.set(self.in_service.get() - 1);
-        self.owed.set(self.owed.get() + 1);
+    /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
+    fn served(&self, len: usize) {
+        let stored_len = self.stored_len.get() + len;
+        self.stored_len.set(stored_len % self.size);
+        let count = u32::try_from(stored_len / self.size).unwrap_or(u32::MAX);
+        self.in_service.set(self.in_service.get().saturating_sub(count));
+        self.owed.set(self.owed.get() + count);
         if self.is_due() {
             self.news.notify_all();
         }

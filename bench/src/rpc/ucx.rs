@@ -77,7 +77,7 @@ pub(super) async fn serve(
     send_address(&mut stream, &worker).await?;
     // The client has connected, and takes what is sent from now on.
     let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
-    let answers = Answers::new(None, server.run.depth);
+    let answers = Answers::new(None, server.run.depth, server.run.size);
     server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
     server.sample().await
 }
@@ -92,6 +92,7 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
         let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
+        answers.received();
         server.take(offset, body, &answers);
     }
 }

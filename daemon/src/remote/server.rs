@@ -12,7 +12,7 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 
 use executor::Class;
 use uring::Listener;
-use wire::{Frame, INLINE_LEN_MAX, RemoteWelcome, Request};
+use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request};
 
 use super::{
     channel::{Inbox, Outbox, Receive, Transmit},
@@ -29,6 +29,9 @@ use crate::{storage::Storage, verdict::value};
 pub(crate) const REQUESTS: u32 = 64;
 /// Of these, how many may move more than [`INLINE_LEN_MAX`] bytes.
 pub(crate) const BUFFERS: u32 = 32;
+/// What a client, or the replies to it, may have on the way by these bounds, bytes.
+pub(crate) const WINDOW_LEN: usize =
+    REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
 /// Connections at a time, those that are greeting included.
 const CONNECTIONS_MAX: usize = 1024;
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -56,6 +59,7 @@ impl<S: Storage> Server<S> {
         loop {
             match listener.accept().await {
                 Ok(stream) => {
+                    stream.set_window_min(WINDOW_LEN).ok(); // A Unix socket has none.
                     let (receiver, sender) = line::halves(stream, workers.clone());
                     self.meet(receiver, sender);
                 }

@@ -16,7 +16,7 @@ use crate::{
     park::Park,
     poll_list::{PollLists, VISITS_MAX},
     source::{Armed, Source, Sources},
-    task::{Class, MAIN, Task, TaskId, Tasks},
+    task::{Class, MAIN, Task, Tasks},
     time::{Clock, Instant},
     timers::Timers,
     wakes::{Ready, Wakes},
@@ -342,22 +342,9 @@ impl Executor {
         if id == MAIN {
             self.main_woken = true;
         } else {
-            self.poll(id);
+            self.inner.poll(id);
         }
         true
-    }
-
-    fn poll(&self, id: TaskId) {
-        let checked_out = self.inner.tasks.borrow_mut().check_out(id);
-        let Some(mut running) = checked_out else { return };
-        running.task.begin_poll();
-        match running.future.as_mut().poll(&mut Context::from_waker(&running.waker)) {
-            Poll::Pending => self.inner.tasks.borrow_mut().check_in(running),
-            Poll::Ready(()) => {
-                drop(running); // Not while the table is borrowed: its drop may spawn.
-                self.inner.tasks.borrow_mut().remove(id);
-            }
-        }
     }
 
     /// Blocks until something may be ready, unless something is ready already.

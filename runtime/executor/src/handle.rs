@@ -15,7 +15,7 @@ use crate::{
     idle::Idle,
     poll_list::PollLists,
     source::{Source, SourceId, Sources},
-    task::{Class, Tasks},
+    task::{Class, TaskId, Tasks},
     time::{Clock, Instant},
     timers::{Sleep, Timers},
     wakes::Wakes,
@@ -37,6 +37,22 @@ pub(crate) struct Inner {
     pub(crate) counters: Cell<Counters>,
 }
 
+impl Inner {
+    /// Polls a task, unless it has finished or is being polled.
+    pub(crate) fn poll(&self, id: TaskId) {
+        let checked_out = self.tasks.borrow_mut().check_out(id);
+        let Some(mut running) = checked_out else { return };
+        running.task.begin_poll();
+        match running.future.as_mut().poll(&mut Context::from_waker(&running.waker)) {
+            Poll::Pending => self.tasks.borrow_mut().check_in(running),
+            Poll::Ready(()) => {
+                drop(running); // Not while the table is borrowed: its drop may spawn.
+                self.tasks.borrow_mut().remove(id);
+            }
+        }
+    }
+}
+
 impl Handle {
     pub(crate) fn new(inner: Rc<Inner>) -> Self {
         Self(inner)
@@ -47,8 +63,21 @@ impl Handle {
     /// The task runs until it finishes or the executor is dropped. A panic in it unwinds out of
     /// [`Executor::turn`](crate::Executor::turn) and ends this task alone.
     pub fn spawn(&self, class: Class, future: impl Future<Output = ()> + 'static) {
-        let waker = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
-        waker.wake();
+        let added = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
+        added.waker.wake();
+    }
+
+    /// Starts a task and polls it once, inside this call: for work on what the caller has just
+    /// brought into the cache. Otherwise as [`spawn`](Self::spawn).
+    ///
+    /// That poll is part of the caller's, and so of what bounds the caller's polls.
+    ///
+    /// # Panics
+    ///
+    /// When the task does; that ends it alone.
+    pub fn start(&self, class: Class, future: impl Future<Output = ()> + 'static) {
+        let added = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
+        self.0.poll(added.id);
     }
 
     /// Waits until the clock has reached `at`.

@@ -79,6 +79,12 @@ pub(crate) struct Running {
     pub(crate) waker: Waker,
 }
 
+/// A task that has just been added.
+pub(crate) struct Added {
+    pub(crate) id: TaskId,
+    pub(crate) waker: Waker,
+}
+
 /// The unfinished tasks of one executor.
 #[derive(Default)]
 pub(crate) struct Tasks {
@@ -94,13 +100,13 @@ struct Slot {
 }
 
 impl Tasks {
-    /// Adds a task and returns its waker.
+    /// Adds a task.
     pub(crate) fn add(
         &mut self,
         class: Class,
         future: Pin<Box<dyn Future<Output = ()>>>,
         wakes: &Arc<Wakes>,
-    ) -> Waker {
+    ) -> Added {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 tasks fit in memory")
@@ -110,7 +116,7 @@ impl Tasks {
         let task = Arc::new(Task::new(id, class, Arc::clone(wakes)));
         let waker = Waker::from(Arc::clone(&task));
         slot.running = Some(Running { future, task, waker: waker.clone() });
-        waker
+        Added { id, waker }
     }
 
     /// Takes a task out to be polled; `None` when it has finished.

@@ -249,7 +249,12 @@ impl Engines {
                 completion.token(),
                 &self.0.handle,
             );
-            let Err(refused) = submitted else { return completion.await };
+            let Err(refused) = submitted else {
+                let result = self.0.state.borrow_mut().inline.take_at_once(completion.token());
+                let Some(result) = result else { return completion.await };
+                completion.close();
+                return result;
+            };
             completion.close();
             operation = refused.operation;
             room.await;

@@ -1,7 +1,8 @@
 //! The engine that performs an operation on the spot, bounded so that a slice stays short.
 //!
-//! The completion still comes from `reap`, so a task makes one call a poll and every source is
-//! visited between two of them.
+//! A task may take the result of a short operation at once. The others' completions come from
+//! `reap`: so all that is done between two visits to the sources takes hardly longer than the
+//! longest call.
 
 use std::{collections::VecDeque, io};
 
@@ -17,6 +18,11 @@ use crate::{
 /// Most bytes one inline call moves: about 60 us of copying.
 pub const INLINE_LEN_MAX: usize = 256 * 1024;
 
+/// Bytes whose results may be taken at once between two visits.
+const AT_ONCE_LEN_MAX: u64 = INLINE_LEN_MAX as u64;
+/// A call takes about as long as moving so many bytes, and longer for more.
+const CALL_LEN: u64 = 4096;
+
 const FINISHED_MAX: usize = 1024;
 
 /// Plain system calls on the executor's thread.
@@ -24,18 +30,30 @@ const FINISHED_MAX: usize = 1024;
 pub struct Inline {
     finished: VecDeque<(Token, io::Result<u64>, Option<Operation>)>,
     sink: Buffer,
+    /// What is left of [`AT_ONCE_LEN_MAX`] until the next visit.
+    at_once_left: u64,
 }
 
 impl Inline {
     /// An engine with nothing to reap.
     #[must_use]
     pub fn new() -> Self {
-        Self { finished: VecDeque::new(), sink: Heap::buffer(SINK_LEN) }
+        let sink = Heap::buffer(SINK_LEN);
+        Self { finished: VecDeque::new(), sink, at_once_left: AT_ONCE_LEN_MAX }
     }
 
     /// Whether a submission would be refused as [`Refusal::Full`].
     pub(crate) fn is_full(&self) -> bool {
         self.finished.len() == FINISHED_MAX
+    }
+
+    /// Takes the result of the operation that was submitted last, if it is this one and short.
+    pub(crate) fn take_at_once(&mut self, token: Token) -> Option<io::Result<u64>> {
+        let (last, result, _) = self.finished.back()?;
+        let cost = result.as_ref().map_or(0, |len| *len).max(CALL_LEN);
+        let left = self.at_once_left.checked_sub(cost).filter(|_| *last == token)?;
+        self.at_once_left = left;
+        self.finished.pop_back().map(|(_, result, _)| result)
     }
 
     /// Performs a read if the page cache can serve it, or hands it back.
@@ -75,6 +93,7 @@ impl Engine for Inline {
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
+        self.at_once_left = AT_ONCE_LEN_MAX;
         let count = self.finished.len().min(budget);
         for (token, result, operation) in self.finished.drain(..count) {
             drop(operation);
@@ -88,4 +107,35 @@ impl Engine for Inline {
     }
 
     fn disarm(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::OwnedFd, sync::Arc};
+
+    use super::*;
+
+    #[test]
+    fn what_is_taken_at_once_between_two_visits_has_an_end_and_begins_anew() {
+        let file = File::options().write(true).open("/dev/null").expect("is there");
+        let file = Arc::new(OwnedFd::from(file));
+        let mut inline = Inline::new();
+        for (len, count_max) in [(1, 64), (INLINE_LEN_MAX / 4, 4), (INLINE_LEN_MAX, 1)] {
+            let mut write = || {
+                let from = Heap::buffer(len).into();
+                let write = Operation::Write { file: Arc::clone(&file), at: 0, from };
+                inline.submit(write, Token(7)).expect("room");
+                inline.take_at_once(Token(7)).and_then(Result::ok)
+            };
+            for _ in 0..count_max {
+                assert_eq!(write(), Some(len as u64));
+            }
+            assert_eq!(write(), None);
+
+            let mut done = Vec::new();
+            inline.reap(1, &mut |token, result| done.push((token, result.ok())));
+
+            assert_eq!(done, [(Token(7), Some(len as u64))]);
+        }
+    }
 }

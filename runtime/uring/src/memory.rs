@@ -11,7 +11,7 @@
 //! another process. What they hold is theirs to order; nothing here reads it.
 
 use std::{
-    fmt, iter, ptr,
+    fmt, ptr,
     sync::{Arc, atomic::AtomicU8},
 };
 
@@ -169,10 +169,21 @@ impl Heap {
     /// `len` zero bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        let bytes: Box<[AtomicU8]> =
-            iter::repeat_with(AtomicU8::default).take(len.saturating_add(PAGE_LEN)).collect();
+        // Zero pages of the kernel, which are not there before they are touched.
+        let bytes = vec![0_u8; len.saturating_add(PAGE_LEN)].into_boxed_slice();
+        // SAFETY: an atomic has the layout of its integer, and the box is the only owner.
+        let bytes = unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [AtomicU8]) };
         let start = bytes.as_ptr().align_offset(PAGE_LEN).min(PAGE_LEN);
         Self { bytes, start, len }
+    }
+
+    /// Asks for huge pages, for what has not been touched yet: a device then gets long segments
+    /// instead of single pages.
+    pub(crate) fn prefer_huge_pages(&self) {
+        let start = self.bytes().as_ptr().cast_mut();
+        // SAFETY: the range begins at a page and lies in memory of this value; the advice changes
+        // no byte. A kernel without huge pages refuses it, and nothing is lost.
+        unsafe { libc::madvise(start.cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
     /// `len` zero bytes as one buffer.

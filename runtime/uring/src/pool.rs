@@ -40,6 +40,7 @@ impl Pool {
     pub fn new(buffer_len: usize, buffer_count: usize) -> Self {
         let stride = buffer_len.next_multiple_of(PAGE_LEN);
         let heap = Arc::new(Heap::new(stride * buffer_count));
+        heap.prefer_huge_pages();
         // Fresh zero pages are not there before they are written.
         heap.bytes().iter().step_by(PAGE_LEN).for_each(|byte| byte.store(0, Ordering::Relaxed));
         let free = (0..buffer_count).rev().collect();

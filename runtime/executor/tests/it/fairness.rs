@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use executor::{Armed, Class, Clock, Config, Executor, Instant, ManualClock, Source, yield_now};
+use executor::{
+    Armed, Class, Clock, Config, Executor, Instant, ManualClock, Notify, Source, yield_now,
+};
 use fastrand::Rng;
 
 use crate::support::{Log, Machine, Scripted, seeds};
@@ -120,6 +122,150 @@ fn every_mix_of_ready_tasks_and_sources_keeps_every_bound() {
         let throughput_turns = if throughput.is_empty() { 0 } else { turns as u64 };
         assert_eq!(counters.throughput_polls, throughput_turns);
     });
+}
+
+/// The slice in which it is asked for, and the slice after the visit that finds it done. What the
+/// device takes meanwhile comes on top.
+#[test]
+fn a_read_beside_a_ready_task_and_a_busy_source_completes_within_two_slices() {
+    seeds(300, |rng| {
+        let machine = Machine::default();
+        let config = Config { slice: Duration::from_micros(50), ..Config::default() };
+        let mut executor = machine.executor(config);
+        let (handle, clock) = (executor.handle(), machine.clock.clone());
+        let (busy_clock, mut busy_rng) = (clock.clone(), rng.fork());
+        handle.spawn(Class::Latency, async move {
+            loop {
+                busy_clock.advance(random_time(&mut busy_rng));
+                yield_now().await;
+            }
+        });
+        let (clock, visits) = (clock.clone(), Visits::default());
+        handle.add_source(Box::new(Greedy { clock: clock.clone(), rng: rng.fork(), visits }));
+        let device = Rc::new(Device { clock, read: RefCell::default() });
+        handle.add_source(Box::new(Reads(Rc::clone(&device))));
+        // A poll begins before the slice's end; then comes a visit to the busy source.
+        let turn_max = config.slice + 2 * POLL_MAX;
+        for _ in 0..20 {
+            let (latency, late) = (POLL_MAX.mul_f64(5.0 * rng.f64()), Rc::new(Cell::new(None)));
+            let (this, found) = (Rc::clone(&device), Rc::clone(&late));
+            handle.spawn(Class::Latency, async move {
+                let done_at = this.clock.now() + latency;
+                this.read(done_at).await;
+                found.set(Some(this.clock.now().saturating_since(done_at)));
+            });
+            while late.get().is_none() {
+                executor.turn();
+            }
+            assert!(late.get() <= Some(2 * turn_max), "{late:?} after the device was done");
+        }
+    });
+}
+
+/// Reads one thing at a time, and is done when it is told.
+struct Device {
+    clock: Rc<ManualClock>,
+    /// When it is done, and who waits for it.
+    read: RefCell<Option<(Instant, Notify)>>,
+}
+
+impl Device {
+    async fn read(&self, done_at: Instant) {
+        let news = Notify::new();
+        *self.read.borrow_mut() = Some((done_at, news.clone()));
+        news.until(|| self.read.borrow().is_none()).await;
+    }
+}
+
+struct Reads(Rc<Device>);
+
+impl Source for Reads {
+    fn poll(&mut self, _budget: usize) -> usize {
+        let now = self.0.clock.now();
+        let done = self.0.read.borrow_mut().take_if(|(at, _)| *at <= now);
+        done.map_or(0, |(_, news)| {
+            news.notify_all();
+            1
+        })
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Busy
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// Lanes, a file engine, a socket, and a worker, as sources whose requests run as tasks, and timers:
+/// each has so many requests under way, and the next one is there when one was served. The machine
+/// cannot keep up with any two of them.
+#[test]
+fn sources_of_all_kinds_get_equal_shares_of_a_busy_executor() {
+    const UNDER_WAY: usize = 32;
+    seeds(100, |rng| {
+        let machine = Machine::default();
+        let mut executor = machine.executor(Config::default());
+        let served: Vec<Rc<Cell<u64>>> = (0..5).map(|_| Rc::default()).collect();
+        let serve = |clock: &Rc<ManualClock>, served: &Rc<Cell<u64>>| {
+            clock.advance(Duration::from_micros(2));
+            served.set(served.get() + 1);
+        };
+        let (timers, sources) = served.split_first().expect("five");
+        for served in sources {
+            let ready = Rc::new(Cell::new(UNDER_WAY));
+            let (handle, clock, served) =
+                (executor.handle(), machine.clock.clone(), served.clone());
+            let request = move |ready: &Rc<Cell<usize>>| {
+                let (clock, served, ready) = (clock.clone(), served.clone(), ready.clone());
+                handle.spawn(Class::Latency, async move {
+                    serve(&clock, &served);
+                    ready.set(ready.get() + 1);
+                });
+            };
+            executor.handle().add_source(Box::new(Requests { ready, request }));
+        }
+        for _ in 0..UNDER_WAY {
+            let (handle, clock, served) =
+                (executor.handle(), machine.clock.clone(), timers.clone());
+            let time = Duration::from_nanos(rng.u64(1..1000));
+            executor.handle().spawn(Class::Latency, async move {
+                loop {
+                    handle.sleep(time).await;
+                    serve(&clock, &served);
+                }
+            });
+        }
+
+        for _ in 0..if cfg!(miri) { 50 } else { 500 } {
+            executor.turn();
+        }
+
+        let counts: Vec<_> = served.iter().map(|served| served.get()).collect();
+        let (most, least) = (counts.iter().max(), counts.iter().min());
+        let (most, least) = (most.expect("five"), least.expect("five"));
+        assert!(most * 4 <= least * 5, "{counts:?}");
+    });
+}
+
+/// Starts what is ready.
+struct Requests<R> {
+    ready: Rc<Cell<usize>>,
+    request: R,
+}
+
+impl<R: Fn(&Rc<Cell<usize>>)> Source for Requests<R> {
+    fn poll(&mut self, budget: usize) -> usize {
+        let count = self.ready.get().min(budget);
+        self.ready.set(self.ready.get() - count);
+        (0..count).for_each(|_| (self.request)(&self.ready));
+        count
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Busy
+    }
+
+    fn disarm(&mut self) {}
 }
 
 /// Always ready, for a random time.

@@ -28,6 +28,29 @@ fn run_until_returns_a_value_that_borrows() {
 }
 
 #[test]
+fn a_started_task_is_polled_at_once_and_then_like_any_other() {
+    let mut executor = Machine::default().executor(Config::default());
+    let steps = Rc::new(RefCell::new(Vec::new()));
+    let (handle, log) = (executor.handle(), Rc::clone(&steps));
+    executor.handle().spawn(Class::Latency, async move {
+        log.borrow_mut().push("caller");
+        let inner = Rc::clone(&log);
+        handle.start(Class::Latency, async move {
+            inner.borrow_mut().push("started");
+            yield_now().await;
+            inner.borrow_mut().push("woken");
+        });
+        handle.start(Class::Latency, async {});
+        log.borrow_mut().push("caller again");
+    });
+
+    executor.turn();
+
+    assert_eq!(*steps.borrow(), ["caller", "started", "caller again", "woken"]);
+    assert!(!executor.turn(), "a task is left");
+}
+
+#[test]
 fn a_task_woken_twice_is_polled_once() {
     let mut executor = Machine::default().executor(Config::default());
     let (polls, waker) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Waker::noop().clone())));

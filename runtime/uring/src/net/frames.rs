@@ -3,9 +3,10 @@
 //! A frame is a head of fixed length and a body whose length the head tells. The peer may send as
 //! many frames as it was granted; one more, and it is cut off. So what a peer can make this side
 //! hold is bounded when its credits are, and a peer that is within them never waits for a buffer
-//! provided that no more credits are granted than the pool has buffers.
+//! provided that the pool has a buffer for every part of as many frames as credits are granted.
 //!
-//! Small bodies are copied out of what one call brought; a large one is received in its place.
+//! Small bodies are copied out of what one call brought; a large one is received in its place, and
+//! one longer than a buffer in parts, so that what is done with a part finds it in the cache.
 
 use std::{cell::Cell, error, fmt, io, rc::Rc};
 
@@ -33,19 +34,33 @@ pub struct Frames<const HEAD: usize> {
     end: usize,
     /// Length of the last body: the next is expected to be like it.
     expected_len: usize,
+    /// The frame of which parts are still to come.
+    rest: Option<Rest<HEAD>>,
+}
+
+#[derive(Debug)]
+struct Rest<const HEAD: usize> {
+    head: [u8; HEAD],
+    at: usize,
+    len: usize,
 }
 
 /// Frames the peer of a [`Frames`] may still send. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Grants(Rc<Cell<u32>>);
 
-/// A head and its body.
+/// A head and its body, or a part of it.
 #[derive(Debug)]
 pub struct Frame<const HEAD: usize> {
-    /// As it was sent.
+    /// As it was sent; with every part.
     pub head: [u8; HEAD],
-    /// In a buffer of the pool; `None` when its length is 0.
+    /// In a buffer of the pool, and as long as that but for the last part; `None` when the body's
+    /// length is 0.
     pub body: Option<Buffer>,
+    /// Where in the whole body it begins, bytes.
+    pub at: usize,
+    /// Whether it ends the frame.
+    pub is_last: bool,
 }
 
 /// Why there are no more frames.
@@ -54,7 +69,7 @@ pub struct Frame<const HEAD: usize> {
 pub enum FrameError {
     /// The peer sent a frame it had no credit for.
     NoCredit,
-    /// The peer announced a body longer than a buffer, or sent a head that makes no sense.
+    /// The peer sent a head that makes no sense.
     BadHead,
     /// The connection is broken, or ended within a frame (`UnexpectedEof`).
     Broken(io::Error),
@@ -66,7 +81,8 @@ impl<const HEAD: usize> Frames<HEAD> {
     pub fn new(receiver: Receiver, pool: Pool) -> Self {
         let stage = Heap::buffer(STAGE_LEN);
         let grants = Grants::default();
-        Self { receiver, pool, grants, stage, start: 0, end: 0, expected_len: 0 }
+        let (expected_len, rest) = (0, None);
+        Self { receiver, pool, grants, stage, start: 0, end: 0, expected_len, rest }
     }
 
     /// The way to grant more, also while a frame is waited for.
@@ -75,10 +91,12 @@ impl<const HEAD: usize> Frames<HEAD> {
         self.grants.clone()
     }
 
-    /// Waits for the next frame; `None` when the peer sends no more.
+    /// Waits for the next frame, or the next part of one whose body is longer than a buffer; `None`
+    /// when the peer sends no more.
     ///
-    /// `body_len` reads the body's length in bytes out of the head, `None` if the head is wrong.
-    /// Dropping the future may lose a part of the stream: then drop the stream too.
+    /// `body_len` reads the body's length in bytes out of the head, `None` if the head is wrong or
+    /// the body too long. Dropping the future may lose a part of the stream: then drop the stream
+    /// too. A part waits for a buffer while all are held, also by earlier parts of the same frame.
     ///
     /// # Errors
     ///
@@ -98,20 +116,32 @@ impl<const HEAD: usize> Frames<HEAD> {
         &mut self,
         body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
     ) -> Result<Option<Frame<HEAD>>, FrameError> {
-        if !self.stage_head().await? {
-            return Ok(None);
+        let Rest { head, at, len } = match self.rest.take() {
+            Some(rest) => rest,
+            None if self.stage_head().await? => self.begin(body_len)?,
+            None => return Ok(None),
+        };
+        let end = len.min(at.saturating_add(self.pool.buffer_len()));
+        let is_last = end == len;
+        let body = if len == 0 { None } else { Some(self.body(end - at, is_last).await?) };
+        if !is_last {
+            self.rest = Some(Rest { head, at: end, len });
         }
+        Ok(Some(Frame { head, body, at, is_last }))
+    }
+
+    /// Takes the staged head.
+    fn begin(
+        &mut self,
+        body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
+    ) -> Result<Rest<HEAD>, FrameError> {
         let mut head = [0; HEAD];
         self.staged().load(&mut head);
         self.start += HEAD;
         let len = body_len(&head).ok_or(FrameError::BadHead)?;
-        if len > self.pool.buffer_len() {
-            return Err(FrameError::BadHead);
-        }
         self.grants.spend()?;
         self.expected_len = len;
-        let body = if len == 0 { None } else { Some(self.body(len).await?) };
-        Ok(Some(Frame { head, body }))
+        Ok(Rest { head, at: 0, len })
     }
 
     /// Receives until a head is staged; `false` at the end of the stream.
@@ -132,15 +162,15 @@ impl<const HEAD: usize> Frames<HEAD> {
         Ok(true)
     }
 
-    /// Receives a body: what is staged of it, then the rest in its place.
-    async fn body(&mut self, len: usize) -> Result<Buffer, FrameError> {
+    /// Receives a part of a body: what is staged of it, then the rest in its place.
+    async fn body(&mut self, len: usize, is_last: bool) -> Result<Buffer, FrameError> {
         let body = self.pool.take().await.prefix(len);
         let staged = self.staged().prefix(len);
         body.copy_from(&staged);
         self.start += staged.len();
         let mut received = staged.len();
         while received < len {
-            let ahead = self.stage.prefix(self.stage_len());
+            let ahead = self.stage.prefix(if is_last { self.stage_len() } else { 0 });
             let into = Buffers::new(vec![body.suffix(received), ahead]);
             let into = into.unwrap_or_else(|| body.suffix(received).into());
             let count = self.receiver.receive(&into).await?;

@@ -1,6 +1,11 @@
 //! What is set on every TCP connection, and how a dead peer is noticed.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{
+    io,
+    mem::size_of,
+    os::fd::{AsFd, AsRawFd as _},
+    time::Duration,
+};
 
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
@@ -31,4 +36,31 @@ pub(crate) fn set_silence_max(socket: impl AsFd, silence_max: Duration) -> io::R
     // For what was sent and not acknowledged, where no probe is sent.
     let millis = u32::try_from(silence_max.as_millis()).unwrap_or(u32::MAX);
     Ok(set_tcp_user_timeout(socket, millis)?)
+}
+
+/// Makes the window of a TCP connection at least `len` bytes, without waiting for the kernel to find
+/// out that it should be, and within the kernel's own limit for such growth.
+///
+/// `SO_RCVBUF` would do neither: its limit is a much smaller one, and it ends the kernel's growth.
+pub(crate) fn set_window_min(socket: impl AsFd, len: usize) -> io::Result<()> {
+    // To ask for so much before a wake-up makes room for it, and the room stays.
+    set_wake_len(&socket, libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX))?;
+    set_wake_len(&socket, 1)
+}
+
+/// Sets how much must have arrived before a receiver is woken, bytes.
+fn set_wake_len(socket: impl AsFd, len: libc::c_int) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    let value_len = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: `len` lives through the call and has `value_len` bytes, which the kernel only reads.
+    let set = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const len).cast(),
+            value_len,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -78,6 +78,19 @@ impl Stream {
         options::set_silence_max(self, silence_max)
     }
 
+    /// Lets the peer send `len` bytes, or what the kernel allows, ahead of what is received: as many
+    /// as it has credits for.
+    ///
+    /// With less room it stops and goes on at every receive, and on one machine the kernel then does
+    /// its sending on this thread's time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt`; `EOPNOTSUPP` for a Unix socket, whose room is the sender's.
+    pub fn set_window_min(&self, len: usize) -> io::Result<()> {
+        options::set_window_min(self, len)
+    }
+
     /// The two directions, for two tasks. The connection closes when both are dropped.
     #[must_use]
     pub fn split(self) -> (Receiver, Sender) {

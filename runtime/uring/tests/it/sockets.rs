@@ -256,6 +256,19 @@ fn tcp_connections_send_at_once_and_notice_a_silent_machine() {
     }
 }
 
+#[test]
+fn a_window_is_at_once_as_large_as_asked() {
+    let mut net = Net::new();
+    let mut listener = net.tcp_listener();
+    let [_ours, theirs] = net.pair(&mut listener);
+    let room = || sockopt::socket_recv_buffer_size(&theirs).expect("a socket");
+    assert!(room() < 1 << 20);
+
+    theirs.set_window_min(1 << 20).expect("TCP");
+
+    assert!(room() >= 1 << 20);
+}
+
 /// A stream that always has something to receive gets its share of a turn, as do all others.
 #[test]
 fn streams_that_are_always_ready_take_turns() {
