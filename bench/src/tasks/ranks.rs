@@ -1,5 +1,5 @@
-//! MPI processes: a C program of ours (`bench/mpi/tasks.c`) that the machine's `mpicc` compiles with
-//! libsion, as a site would, and that does everything without and with a multifile in turn.
+//! MPI processes: a C program of ours (`bench/mpi/tasks.c`) that the machine's `mpicc` compiles
+//! with libsion, as a site would, and that does everything without and with a multifile in turn.
 //!
 //! With more ranks than processors, what ranks do together costs milliseconds: each of them has to
 //! be given a processor before the last has spoken. `exchange` is that cost alone, a gather and a

@@ -197,8 +197,8 @@ impl<S: Storage> ParWriter<S> {
 
     /// Completes the multifile together with all ranks of `group`, the one it was created with.
     ///
-    /// Costs one exchange. On return every physical file is closed, or none of those that rank 0 had
-    /// not reached yet.
+    /// Costs one exchange. On return every physical file is closed, or none of those that rank 0
+    /// had not reached yet.
     ///
     /// # Errors
     ///
