@@ -1,8 +1,9 @@
 //! The engine that performs an operation on the spot, bounded so that a slice stays short.
 //!
 //! An operation is complete when it is submitted while there is a share for it: so much may be done
-//! at once between two visits of the executor to its sources. What exceeds the share completes at the
-//! next visit, so a task makes one more call a poll and every source is visited between two of them.
+//! at once between two visits of the executor to its sources. What exceeds the share completes at
+//! the next visit, so a task makes one more call a poll, and every source is visited between two of
+//! them.
 
 use std::{collections::VecDeque, io};
 
