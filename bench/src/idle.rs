@@ -5,6 +5,9 @@
 //! of job counts and depths, under every policy. In the second, threads compute on every core, and
 //! the daemon is away, idle, or loaded.
 //!
+//! For a target elsewhere the jobs' daemon has a server, a second daemon under the same policy that
+//! has the RAM disk.
+//!
 //! There is one daemon per policy and a set of jobs for each; all but those whose turn it is are
 //! stopped, so that a daemon that spins takes nothing from the others. Daemons and jobs run on any
 //! core, as they do for a user. The policies take turns within every round. A ratio is taken round
@@ -12,14 +15,17 @@
 //!
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. A cell is
 //! below another policy when the whole confidence interval of the median of its ratios lies below
-//! 1: see [`judge`].
+//! 1: see [`judge`]. `scaling/max_cell` is to be read beside `scaling/native`, its bound: see
+//! [`native`].
 
 mod compute;
+mod daemons;
 mod fleet;
 mod grid;
 mod heat_map;
 mod histogram;
 mod judge;
+mod native;
 mod quiet;
 pub(crate) mod storm;
 
@@ -50,6 +56,21 @@ pub(crate) struct Args {
     /// transport.
     #[arg(long, value_enum, default_value_t = Target::Local)]
     target: Target,
+    /// Measures these job counts alone.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = step)]
+    jobs: Vec<usize>,
+    /// Measures these depths alone.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = step)]
+    depths: Vec<usize>,
+    /// Rounds of a cell. Fewer than 6 have no confidence interval.
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<usize>,
+    /// How long a policy is measured in a round of a cell of few writes.
+    #[arg(long, value_name = "MILLISECONDS")]
+    turn: Option<u64>,
+    /// Measures this part alone.
+    #[arg(long, value_enum)]
+    part: Option<Part>,
     /// Folder of the RAM disk's files.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = machine::folder)]
     dir: PathBuf,
@@ -66,6 +87,14 @@ enum Target {
     Ucx,
 }
 
+/// A part of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Grid,
+    Compute,
+    Quiet,
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -76,19 +105,43 @@ impl fmt::Display for Target {
     }
 }
 
+impl Target {
+    /// Where a server is to listen, if there is one.
+    fn listen(self) -> Option<&'static str> {
+        match self {
+            Self::Local => None,
+            Self::Tcp => Some("tcp://127.0.0.1:0"),
+            Self::Ucx => Some("ucx://127.0.0.1:0"),
+        }
+    }
+
+    /// Why this target cannot be measured, if it cannot.
+    fn why_not(self) -> Option<&'static str> {
+        (self == Self::Ucx).then_some("daemons do not serve each other over UCX yet")
+    }
+}
+
+/// A job count or depth.
+fn step(text: &str) -> Result<usize, String> {
+    let steps = FULL_STEPS.iter().map(usize::to_string).collect::<Vec<_>>();
+    let known = text.parse().ok().filter(|step| FULL_STEPS.contains(step));
+    known.ok_or_else(|| format!("one of {}", steps.join(", ")))
+}
+
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Effort {
     rounds: usize,
     /// How long a policy is measured in a round of a cell: so long, and again so long for every
     /// 1024 writes in flight, each of which is to be completed several times.
     turn: Duration,
-    /// How long a computation is.
+    /// Rounds of the computation, and how long one is.
+    computations: usize,
     computation: Duration,
     /// How long a quiet daemon's CPU time is watched.
     watch: Duration,
     /// Values that jobs and depth take.
-    steps: &'static [usize],
+    steps: [Vec<usize>; 2],
     /// No cell of the grid, and no round of a computation, is begun later after the start.
     ends: Option<[Duration; 2]>,
 }
@@ -104,27 +157,50 @@ impl Deadline {
     }
 }
 
-const FULL: Effort = Effort {
-    rounds: 10,
-    turn: Duration::from_millis(120),
-    computation: Duration::from_millis(400),
-    watch: Duration::from_secs(30),
-    steps: &[1, 2, 4, 8, 16, 32, 64],
-    ends: None,
-};
+const FULL_STEPS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const QUICK_STEPS: [usize; 3] = [1, 8, 64];
 
-const QUICK: Effort = Effort {
-    rounds: 7,
-    turn: Duration::from_millis(60),
-    computation: Duration::from_millis(200),
-    watch: Duration::from_secs(3),
-    steps: &[1, 8, 64],
-    ends: Some([Duration::from_secs(32), Duration::from_secs(48)]),
-};
+impl Effort {
+    fn full() -> Self {
+        Self {
+            rounds: 10,
+            turn: Duration::from_millis(120),
+            computations: 40,
+            computation: Duration::from_millis(80),
+            watch: Duration::from_secs(30),
+            steps: [FULL_STEPS.into(), FULL_STEPS.into()],
+            ends: None,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            rounds: 7,
+            turn: Duration::from_millis(60),
+            computations: 15,
+            computation: Duration::from_millis(50),
+            watch: Duration::from_secs(3),
+            steps: [QUICK_STEPS.into(), QUICK_STEPS.into()],
+            ends: Some([Duration::from_secs(32), Duration::from_secs(48)]),
+        }
+    }
+
+    fn of(args: &Args) -> Self {
+        let mut effort = if args.quick { Self::quick() } else { Self::full() };
+        for (steps, asked) in effort.steps.iter_mut().zip([&args.jobs, &args.depths]) {
+            if !asked.is_empty() {
+                asked.clone_into(steps);
+            }
+        }
+        effort.rounds = args.rounds.unwrap_or(effort.rounds);
+        effort.turn = args.turn.map_or(effort.turn, Duration::from_millis);
+        effort
+    }
+}
 
 /// Runs the bench and prints what it found.
 pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
-    let effort = if args.quick { QUICK } else { FULL };
+    let effort = Effort::of(args);
     let start = Instant::now();
     let [grid_end, end] = [0, 1]
         .map(|part| Deadline(effort.ends.and_then(|ends| ends.get(part).map(|end| start + *end))));
@@ -132,22 +208,26 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     (machine.idle, machine.pinning) = ("as the case says", "none".to_owned());
     machine.file_systems.insert("dir".to_owned(), machine::file_system(&args.dir));
     let mut report = Report::new("idle", machine, effort.rounds);
+    let (target, dir) = (args.target, &args.dir);
     let mut maps = String::new();
-    match args.target {
-        Target::Local => {
-            let grid = grid::measure(&effort, grid_end, &args.dir)?;
-            judge::report(&mut report, &effort, &grid);
-            maps = heat_map::all(&effort, &grid);
-            drop(grid);
-            compute::measure(&mut report, &effort, end, &args.dir);
-            quiet::measure(&mut report, &effort);
-        }
-        Target::Tcp | Target::Ucx => {
-            let why = format!("this bench drives no second daemon over {} yet", args.target);
-            judge::skip(&mut report, &effort, &why);
-            compute::skip(&mut report, &why);
-            quiet::skip(&mut report, &why);
-        }
+    let is_asked = |part| args.part.is_none_or(|asked| asked == part);
+    if let Some(why) = target.why_not() {
+        judge::skip(&mut report, &effort, why);
+        compute::skip(&mut report, why);
+        quiet::skip(&mut report, why);
+        return report.publish_as(&format!("idle-{target}"), args.json, args.save, "");
     }
-    report.publish_as(&format!("idle-{}", args.target), args.json, args.save, &maps)
+    if is_asked(Part::Grid) {
+        let grid = grid::measure(&effort, grid_end, target, dir)?;
+        judge::report(&mut report, &effort, &grid);
+        judge::report_native(&mut report, &effort, &grid, dir);
+        maps = heat_map::all(&effort, &grid);
+    }
+    if is_asked(Part::Compute) {
+        compute::measure(&mut report, &effort, end, target, dir);
+    }
+    if is_asked(Part::Quiet) {
+        quiet::measure(&mut report, &effort, target, dir);
+    }
+    report.publish_as(&format!("idle-{target}"), args.json, args.save, &maps)
 }

@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     env,
+    ffi::OsStr,
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -37,14 +38,15 @@ impl Daemon {
     /// Starts a daemon with this idle policy, on this core if one is named. It answers when this
     /// returns.
     pub(crate) fn start(idle: &str, core: Option<usize>) -> anyhow::Result<Self> {
-        Self::start_with(idle, core, &[])
+        Self::start_with(idle, core, &[], &[])
     }
 
-    /// As [`start`](Self::start), with these variables in its environment.
+    /// As [`start`](Self::start), with these variables in its environment, and these flags.
     pub(crate) fn start_with(
         idle: &str,
         core: Option<usize>,
         variables: &[(&str, &str)],
+        flags: &[(&str, &OsStr)],
     ) -> anyhow::Result<Self> {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
         let folder = tempfile::Builder::new()
@@ -54,6 +56,9 @@ impl Daemon {
         let mut command = command(&program, &folder);
         command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
         command.envs(variables.iter().copied());
+        for (flag, value) in flags {
+            command.arg(flag).arg(value);
+        }
         if let Some(core) = core {
             command.arg("--cores").arg(core.to_string());
         }

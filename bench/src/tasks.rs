@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::ensure;
+
 use self::places::{Place, Places};
 use crate::{
     machine::{self, Cores, Machine},
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
+    /// Measures only cases whose name begins so, as `write/1MiB`.
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    only: String,
     /// Folder for the files that are written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
@@ -52,9 +57,11 @@ pub(crate) struct Args {
     save: bool,
 }
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
+/// What is measured, and how much.
+#[derive(Debug)]
 struct Effort {
+    /// How the names of all cases begin.
+    only: String,
     rounds: usize,
     /// The most tasks.
     tasks: u32,
@@ -70,26 +77,33 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
-        let end = Instant::now() + QUICK;
+        let (only, end) = (args.only.clone(), Instant::now() + QUICK);
         if args.quick {
             Self {
+                only,
                 rounds: 5,
                 tasks: TASKS_QUICK,
-                write_rounds: 9,
+                write_rounds: 41,
                 volume: 128 << 20,
                 end: Some(end),
                 case: QUICK_CASE,
             }
         } else {
             Self {
+                only,
                 rounds: 11,
                 tasks: TASKS,
-                write_rounds: 21,
+                write_rounds: 41,
                 volume: 512 << 20,
                 end: None,
                 case: Duration::MAX,
             }
         }
+    }
+
+    /// Whether any of these cases is to be measured.
+    fn wants<S: AsRef<str>>(&self, cases: impl IntoIterator<Item = S>) -> bool {
+        cases.into_iter().any(|case| case.as_ref().starts_with(&self.only))
     }
 
     /// Measures both sides in turn, in one round at least; `round` is given its number.
@@ -126,6 +140,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     write::measure(&mut report, &places, &effort);
     ranks::measure(&mut report, &places, &effort);
     create::measure_fewer(&mut report, &places, &effort);
+    ensure!(!report.rows.is_empty(), "--only {}: no case begins so", args.only);
     report.publish(args.json, args.save)
 }
 

@@ -5,12 +5,13 @@
 //! `$KAKEHI_CONFIG`, the variables `KAKEHI_*`, flags. A name nobody knows is an error everywhere:
 //! a misspelt setting must not be ignored in silence.
 
+mod files;
+
 use std::{
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
     fmt, fs,
-    io::{self, ErrorKind},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     str::FromStr,
@@ -20,8 +21,8 @@ use std::{
 use crate::{
     failure::Failure,
     machine,
-    remote::{Maps, Url},
-    settings::{Cores, Engine, Idle, Level, Place, Rules, SETTINGS, Switch},
+    remote::{Maps, Servers},
+    settings::{Cores, Engine, Idle, Level, Place, Rules, SETTINGS, Spread, Switch},
     size::Size,
     span::Span,
 };
@@ -62,9 +63,8 @@ impl Environment {
 
     /// What is set for UCX.
     pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
-        let texts = self.variables.iter().filter_map(|(n, v)| Some((n.to_str()?, v.to_str()?)));
-        let ours = texts.filter(|(name, _)| name.starts_with("UCX_"));
-        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let all = self.variables.iter().filter_map(|(n, v)| n.to_str().zip(v.to_str()));
+        all.filter(|(n, _)| n.starts_with("UCX_")).map(|(n, v)| (n.into(), v.into())).collect()
     }
 
     /// The folders of a list like `PATH`; none when it is unset.
@@ -107,9 +107,13 @@ pub(crate) struct Flags {
     /// Cores of the daemon, like 0,2-3; the program gets the others.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
-    /// Server of mapped folders: tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH.
-    #[arg(long, value_name = "URL")]
+    /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
+    /// folder in which several servers of one root have left their addresses.
+    #[arg(long, value_name = "URL|DIR")]
     remote: Option<String>,
+    /// Which of several servers a process uses: by file (default) or by rank.
+    #[arg(long, value_name = "HOW")]
+    spread: Option<String>,
     /// File with the job key, which server and clients share; mode 0600.
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
@@ -135,6 +139,7 @@ impl Flags {
             ("engine", "--engine", self.engine.clone()),
             ("cores", "--cores", self.cores.clone()),
             ("remote", "--remote", self.remote.clone()),
+            ("spread", "--spread", self.spread.clone()),
             ("key", "--key", self.key.clone()),
             ("map", "--map", maps),
         ]
@@ -192,7 +197,8 @@ pub(crate) struct Config {
     pub(crate) memory: Size,
     pub(crate) disable: bool,
     pub(crate) preload: Option<PathBuf>,
-    pub(crate) remote: Option<Url>,
+    pub(crate) remote: Option<Servers>,
+    pub(crate) spread: Spread,
     pub(crate) key: Option<PathBuf>,
     pub(crate) maps: Maps,
     pub(crate) remote_timeout: Span,
@@ -209,7 +215,7 @@ impl Config {
     /// `Usage` when a layer cannot be read, or has an unknown name or a bad value.
     pub(crate) fn load(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
         let mut layers = Layers::default();
-        for file in files(environment)? {
+        for file in files::find(environment)? {
             layers.add_file(&file)?;
         }
         layers.add_variables(environment)?;
@@ -226,6 +232,7 @@ impl Config {
         flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
         if let (Some(remote), Some(key)) = (&self.remote, &self.key) {
             flags.push(("--remote", remote.to_string()));
+            flags.push(("--spread", self.spread.to_string()));
             flags.push(("--key", key.display().to_string()));
             flags.push(("--map", self.maps.to_string()));
         }
@@ -264,7 +271,8 @@ impl Config {
             memory: rows.take("memory", memory)?,
             disable: rows.take("disable", Switch(false))?.0,
             preload: rows.take_path("preload", environment)?,
-            remote: rows.take_optional("remote", Ok)?,
+            remote: rows.take_servers(environment)?,
+            spread: rows.take("spread", Spread::File)?,
             key: rows.take_path("key", environment)?,
             maps,
             remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
@@ -381,6 +389,15 @@ impl Rows {
         Ok(self.take_optional(name, absolute)?.map(|Place(path)| path))
     }
 
+    fn take_servers(&mut self, environment: &Environment) -> Result<Option<Servers>, Failure> {
+        let absolute = |servers: Servers| match (&environment.folder, &servers) {
+            (Some(folder), _) => Ok(servers.starting_at(folder)),
+            (None, Servers::Published(path)) if path.is_relative() => Err(NO_FOLDER),
+            (None, _) => Ok(servers),
+        };
+        self.take_optional("remote", absolute)
+    }
+
     fn take_maps(&mut self, environment: &Environment) -> Result<Maps, Failure> {
         let absolute = |maps: Maps| match &environment.folder {
             Some(folder) => Ok(maps.starting_at(folder)),
@@ -454,48 +471,4 @@ fn text_of(value: &toml::Value) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The configuration files that exist, lowest first.
-fn files(environment: &Environment) -> Result<Vec<PathBuf>, Failure> {
-    let home = || Some(Path::new(environment.get("HOME")?).join(".config"));
-    let user = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
-    let user = user.map(|folder| folder.join("kakehi/config.toml"));
-    let system = Some(PathBuf::from("/etc/kakehi/config.toml"));
-    let mut files: Vec<_> =
-        [system, user].into_iter().flatten().filter(|path| exists(path)).collect();
-    if let Some(path) = environment.folder.as_ref().map(|folder| folder.join("kakehi.toml")) {
-        files.extend(own_file(path)?);
-    }
-    // Named on purpose, so it has to exist: reading it reports that it does not.
-    files.extend(environment.get(CONFIG_VARIABLE).map(PathBuf::from));
-    Ok(files)
-}
-
-fn exists(path: &Path) -> bool {
-    !matches!(fs::metadata(path), Err(why) if absent(&why))
-}
-
-fn absent(why: &io::Error) -> bool {
-    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-/// `./kakehi.toml`, when nobody else can have written it: it may name a library to load.
-fn own_file(path: PathBuf) -> Result<Option<PathBuf>, Failure> {
-    let file = match fs::metadata(&path) {
-        Ok(file) => file,
-        Err(why) if absent(&why) => return Ok(None),
-        Err(why) => {
-            return Err(Failure::usage(path.display(), why, "make it readable or remove it"));
-        }
-    };
-    let owners = [0, rustix::process::getuid().as_raw()];
-    if !owners.contains(&file.uid()) || file.mode() & 0o022 != 0 {
-        return Err(Failure::usage(
-            path.display(),
-            "another user can have written it",
-            format_args!("take its ownership and 'chmod go-w' it, or name it in {CONFIG_VARIABLE}"),
-        ));
-    }
-    Ok(Some(path))
 }

@@ -1,7 +1,8 @@
-//! Remote folders: which server has which, and what this node serves to others.
+//! Remote folders: which servers have them, and what this node serves to others.
 
 use std::{
-    fmt, fs,
+    collections::BTreeSet,
+    fmt, fs, io,
     path::{Component, Path, PathBuf},
     str::FromStr,
 };
@@ -31,6 +32,84 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |_| format!("'{text}' is not tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH");
         text.parse().map(Self).map_err(wrong)
+    }
+}
+
+/// Where servers are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Servers {
+    /// One server's address.
+    At(Url),
+    /// The folder in which several leave their addresses.
+    Published(PathBuf),
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(url) => url.fmt(f),
+            Self::Published(folder) => folder.display().fmt(f),
+        }
+    }
+}
+
+impl FromStr for Servers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err("an empty text is neither an address nor a folder".to_owned()),
+            _ if text.contains("://") => text.parse().map(Self::At),
+            _ => Ok(Self::Published(text.into())),
+        }
+    }
+}
+
+impl Servers {
+    /// The same, a folder starting at `folder`.
+    pub(crate) fn starting_at(self, folder: &Path) -> Self {
+        match self {
+            Self::Published(path) => Self::Published(folder.join(path)),
+            at => at,
+        }
+    }
+
+    /// The addresses, in an order that everybody finds them in.
+    fn addresses(&self) -> Result<Vec<daemon::Address>, Failure> {
+        let folder = match self {
+            Self::At(Url(address)) => return Ok(vec![address.clone()]),
+            Self::Published(folder) => folder,
+        };
+        let failed = |why: io::Error| {
+            let advice = "name a folder of 'kakehi serve --address-file', or an address";
+            Failure::new(Code::Ours, folder.display(), why, advice)
+        };
+        let mut texts = BTreeSet::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue; // Not whole yet.
+            }
+            match fs::read_to_string(entry.path()) {
+                Ok(text) => drop(texts.insert(text.trim().to_owned())),
+                // A server that has ended took it away.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+                Err(why) => return Err(failed(why)),
+            }
+        }
+        if texts.is_empty() {
+            let advice = "start 'kakehi serve --address-file' with this folder first";
+            let why = "no server has left its address here";
+            return Err(Failure::new(Code::Ours, folder.display(), why, advice));
+        }
+        let address = |text: &String| match text.parse() {
+            Ok(Url(address)) => Ok(address),
+            Err(why) => {
+                let advice = "remove from it what no server has left there";
+                Err(Failure::new(Code::Ours, folder.display(), why, advice))
+            }
+        };
+        texts.iter().map(address).collect()
     }
 }
 
@@ -109,17 +188,17 @@ impl Maps {
     }
 }
 
-/// What the daemon has to know of its server; `None` without one.
+/// What the daemon has to know of its servers; `None` without one.
 ///
 /// # Errors
 ///
-/// `Usage` when only a part of it is given.
+/// `Usage` when only a part of it is given; `Ours` when there is no server in a folder.
 pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure> {
-    let Some(Url(address)) = config.remote.clone() else {
+    let Some(servers) = &config.remote else {
         if config.maps.0.is_empty() {
             return Ok(None);
         }
-        return Err(incomplete("--map needs --remote URL"));
+        return Err(incomplete("--map needs --remote SERVERS"));
     };
     let key = config.key.clone().ok_or_else(|| incomplete("--remote needs --key FILE"))?;
     if config.maps.0.is_empty() {
@@ -129,8 +208,13 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         local: local.clone(),
         remote: remote.clone(),
     };
-    let mounts = config.maps.0.iter().map(mount).collect();
-    Ok(Some(daemon::Remote { address, key, mounts, timeout: config.remote_timeout.0 }))
+    Ok(Some(daemon::Remote {
+        addresses: servers.addresses()?,
+        spread: config.spread.into(),
+        key,
+        mounts: config.maps.0.iter().map(mount).collect(),
+        timeout: config.remote_timeout.0,
+    }))
 }
 
 /// Settings that only make sense together.
@@ -163,6 +247,26 @@ mod tests {
         for text in ["out", "=a", "a=", "a*=b", "a=b=c"] {
             assert!(text.parse::<Maps>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn servers_are_an_address_or_those_that_a_folder_names() {
+        let one: Servers = "tcp://io1:7".parse().expect("an address");
+        assert_eq!(one.addresses().expect("itself").len(), 1);
+        assert!("ftp://io1".parse::<Servers>().is_err());
+        assert!("".parse::<Servers>().is_err());
+
+        let folder = tempfile::tempdir().expect("folder");
+        let servers = Servers::Published(folder.path().to_owned());
+        assert!(servers.addresses().is_err(), "no server");
+        for (name, text) in [("b", "tcp://io1:7"), ("a", "tcp://io2:7"), (".c", "half")] {
+            fs::write(folder.path().join(name), format!("{text}\n")).expect("written");
+        }
+        let addresses = servers.addresses().expect("two");
+        let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["tcp://io1:7", "tcp://io2:7"]);
+        fs::write(folder.path().join("d"), "nonsense").expect("written");
+        assert!(servers.addresses().is_err(), "no address");
     }
 
     #[test]

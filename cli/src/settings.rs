@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 19] = [
+pub(crate) const SETTINGS: [(&str, &str); 20] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
@@ -18,7 +18,8 @@ pub(crate) const SETTINGS: [(&str, &str); 19] = [
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
-    ("remote", "server of mapped folders: tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH"),
+    ("remote", "server of mapped folders: tcp://, ucx://HOST:PORT, unix://PATH; or their folder"),
+    ("spread", "which of several servers a process uses: file (by path), rank (by its number)"),
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
     ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
@@ -99,6 +100,16 @@ words! {
 }
 
 words! {
+    /// Which of several servers of remote files a process uses.
+    Spread {
+        /// Each file has its own, whoever asks.
+        File = "file",
+        /// Each process has its own, by its rank.
+        Rank = "rank",
+    }
+}
+
+words! {
     /// The least severe message that is logged.
     Level {
         /// Nothing.
@@ -155,6 +166,15 @@ impl From<Engine> for daemon::Choice {
             Engine::Auto => Self::Auto,
             Engine::Uring => Self::Uring,
             Engine::Threads => Self::Threads,
+        }
+    }
+}
+
+impl From<Spread> for daemon::Spread {
+    fn from(spread: Spread) -> Self {
+        match spread {
+            Spread::File => Self::File,
+            Spread::Rank => Self::Rank,
         }
     }
 }

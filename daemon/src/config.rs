@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use executor::Idle;
 use uring::Choice;
 
-use crate::remote::{Address, Mount};
+use crate::remote::{Address, Mount, Spread};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -30,20 +30,22 @@ pub struct Config {
     pub linger: Duration,
     /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
     pub ucx_variables: Vec<(String, String)>,
-    /// The server that has the files below some folders.
+    /// The servers that have the files below some folders.
     pub remote: Option<Remote>,
     /// What to serve to daemons elsewhere.
     pub serving: Option<Serving>,
 }
 
-/// How a daemon reaches a server.
+/// How a daemon reaches a server, or several that serve one folder of a shared file system.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Where it listens.
-    pub address: Address,
+    /// Where they listen, in an order that all clients agree on. Not empty.
+    pub addresses: Vec<Address>,
+    /// Which of them a request goes to.
+    pub spread: Spread,
     /// File with the job key: this user's, mode 0600.
     pub key: PathBuf,
-    /// Which folders are its.
+    /// Which folders are theirs.
     pub mounts: Vec<Mount>,
     /// After so long without a connection every remote file fails with `EIO`, for good.
     pub timeout: Duration,

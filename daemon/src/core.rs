@@ -11,6 +11,7 @@ use executor::{Class, Handle, Idle, Notify, Registration};
 use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use crate::{
+    bells::Bells,
     drain::{self, Queue},
     file::OpenFile,
     lanes::Doorstep,
@@ -30,6 +31,7 @@ pub(crate) struct Core<S: Storage> {
     pub(crate) node: Arc<Node>,
     _doorstep: Registration,
     sessions: RefCell<Vec<Option<Rc<Session<S>>>>>,
+    pub(crate) bells: Rc<Bells<S>>,
     /// Signalled on the first executor when a session has ended, on whichever.
     pub(crate) departed: Notify,
     /// Files to drain in the background.
@@ -67,11 +69,9 @@ impl fmt::Display for Departure {
 
 impl<S: Storage> Core<S> {
     pub(crate) fn new(index: usize, handle: Handle, storage: S, node: Arc<Node>) -> Rc<Self> {
-        let doorstep = Doorstep {
-            node: Arc::clone(&node),
-            core: index,
-            rings_always: handle.idle() == Idle::Interrupt,
-        };
+        // Clients are rung for every completion then, and ring for every request.
+        let rings_always = handle.idle() == Idle::Interrupt;
+        let doorstep = Doorstep { node: Arc::clone(&node), core: index, rings_always };
         let doorstep = handle.poll_lists().bind(index, Arc::new(doorstep));
         let core = Self {
             index,
@@ -80,13 +80,14 @@ impl<S: Storage> Core<S> {
             node,
             _doorstep: doorstep,
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
+            bells: Rc::new(Bells::new(rings_always)),
             departed: Notify::new(),
             queue: RefCell::default(),
             workers: Cell::new(0),
             active: RefCell::default(),
             is_ticking: Cell::new(false),
         };
-        if let (Idle::Interrupt, Some(board)) = (core.handle.idle(), core.board()) {
+        if let (true, Some(board)) = (rings_always, core.board()) {
             board.parked.always();
         }
         Rc::new(core)
@@ -95,11 +96,6 @@ impl<S: Storage> Core<S> {
     /// Where clients of this executor say that they are ready.
     pub(crate) fn board(&self) -> Option<&Board> {
         self.node.board(self.index)
-    }
-
-    /// Whether clients are rung for every completion, and ring for every request.
-    pub(crate) fn rings_always(&self) -> bool {
-        self.handle.idle() == Idle::Interrupt
     }
 
     /// Takes a session in. From now on its client's requests are served.

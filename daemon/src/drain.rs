@@ -45,7 +45,8 @@ pub(crate) async fn drain_to<S: Storage>(
 ) {
     while !file.is_drained_to(position) {
         match file.try_turn() {
-            Some(turn) => drop(unit(core, file, &turn).await),
+            // On the heap: requests that find nothing to drain stay small.
+            Some(turn) => drop(Box::pin(unit(core, file, &turn)).await),
             None => file.turn_or_tail(position).await,
         }
     }
@@ -57,9 +58,17 @@ pub(crate) async fn drain_and_turn<S: Storage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
 ) -> Turn<S> {
-    let position = file.head();
-    drain_to(core, file, position).await;
+    drain_to(core, file, file.head()).await;
     file.turn().await
+}
+
+/// As [`drain_and_turn`], to write to one place of the file.
+pub(crate) async fn drain_and_turn_to_write<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+) -> Turn<S> {
+    drain_to(core, file, file.head()).await;
+    file.turn_to_write().await
 }
 
 /// Drains every file of a session.
@@ -186,7 +195,7 @@ async fn append_part<S: Storage>(
 
 /// Writes all of `pieces` at `at`, going on after short writes. Returns the bytes written, and the
 /// error that stopped it, if any.
-pub(crate) async fn write_all<S: Storage>(
+async fn write_all<S: Storage>(
     core: &Core<S>,
     file: &Rc<OpenFile<S>>,
     at: u64,

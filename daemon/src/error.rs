@@ -30,10 +30,10 @@ pub enum Error {
     Lost(io::Error),
     /// `ucx://` was asked for, and there is no libucp that serves.
     Ucx(ucx::Error),
-    /// The server of remote files cannot be had.
+    /// No server of remote files can be had.
     Remote {
-        /// Its address.
-        address: Address,
+        /// Where they ought to listen.
+        addresses: Vec<Address>,
         /// Why.
         source: io::Error,
     },
@@ -62,11 +62,15 @@ impl fmt::Display for Error {
                  its folder with --socket",
                 folder.display()
             ),
-            Self::Remote { address, source } => write!(
-                f,
-                "the server at {address} cannot be had: {source}; check that `kakehi serve` runs \
-                 there and that both have the same key file"
-            ),
+            Self::Remote { addresses, source } => {
+                let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "the server at {} cannot be had: {source}; check that `kakehi serve` runs \
+                     there and that both have the same key file",
+                    texts.join(" or ")
+                )
+            }
             Self::Occupied { folder } => write!(
                 f,
                 "a daemon listens in {} already; use it, or stop it first",

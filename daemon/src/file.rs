@@ -1,7 +1,8 @@
 //! A registered file: the daemon's copy of its descriptor, and its staging log.
 //!
-//! Whatever changes the file holds the [`Turn`], so writes to one file are never under way
-//! together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of it.
+//! Whatever changes the file holds the [`Turn`], alone but for writes that the client itself has in
+//! flight together; whatever uses the descriptor holds a [`Use`], so a close can wait for all of
+//! it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,6 +18,7 @@ use wire::FileFlags;
 
 use crate::{
     pace::Pace, readahead::Window, registry::Identity, session::Segment, storage::Storage,
+    turns::Turns,
 };
 
 /// Where a file's log lies in the arena, bytes; no log when the length is zero.
@@ -63,7 +65,9 @@ pub(crate) struct OpenFile<S: Storage> {
     consumer: Cell<Consumer>,
     is_broken: Cell<bool>,
     is_closing: Cell<bool>,
-    has_turn: Cell<bool>,
+    /// Writes go to the end of the file, and so one after the other.
+    appends: bool,
+    turns: Turns,
     uses: Cell<usize>,
     /// Signalled when the log's tail, the turn, or the uses change.
     pub(crate) progress: Notify,
@@ -86,7 +90,7 @@ impl<S: Storage> OpenFile<S> {
         file: S::File,
         log: Log,
     ) -> Option<Self> {
-        let Origin { session, slot, identity, is_ours, .. } = origin;
+        let Origin { session, slot, flags, identity, is_ours } = origin;
         segment.slot(slot)?;
         Some(Self {
             session,
@@ -101,7 +105,8 @@ impl<S: Storage> OpenFile<S> {
             consumer: Cell::new(Consumer::new(log.len)),
             is_broken: Cell::new(false),
             is_closing: Cell::new(false),
-            has_turn: Cell::new(false),
+            appends: flags.has(FileFlags::APPEND),
+            turns: Turns::default(),
             uses: Cell::new(0),
             progress: Notify::new(),
         })
@@ -198,27 +203,33 @@ impl<S: Storage> OpenFile<S> {
 
     /// Takes the turn to change the file, if nobody has it.
     pub(crate) fn try_turn(self: &Rc<Self>) -> Option<Turn<S>> {
-        if self.has_turn.replace(true) {
-            return None;
-        }
-        Some(Turn(Rc::clone(self)))
+        self.turns.take().then(|| Turn(Rc::clone(self)))
     }
 
     /// Takes the turn to change the file.
     pub(crate) async fn turn(self: &Rc<Self>) -> Turn<S> {
-        self.progress.until(|| !self.has_turn.get()).await;
-        self.has_turn.set(true);
+        let _claim = self.turns.claim();
+        self.progress.until(|| self.turns.take()).await;
+        Turn(Rc::clone(self))
+    }
+
+    /// Takes the turn to write to one place, together with others that do.
+    pub(crate) async fn turn_to_write(self: &Rc<Self>) -> Turn<S> {
+        if self.appends {
+            return self.turn().await;
+        }
+        self.progress.until(|| self.turns.join()).await;
         Turn(Rc::clone(self))
     }
 
     /// Whether somebody changes the file, most likely by draining it.
     pub(crate) fn is_being_drained(&self) -> bool {
-        self.has_turn.get()
+        !self.turns.is_free()
     }
 
     /// Waits until the turn is free or the log is drained up to `position`.
     pub(crate) async fn turn_or_tail(&self, position: u64) {
-        self.progress.until(|| !self.has_turn.get() || self.is_drained_to(position)).await;
+        self.progress.until(|| self.turns.is_free() || self.is_drained_to(position)).await;
     }
 
     /// Whether the log is drained up to `position`, as far as it can be.
@@ -239,8 +250,9 @@ pub(crate) struct Turn<S: Storage>(Rc<OpenFile<S>>);
 
 impl<S: Storage> Drop for Turn<S> {
     fn drop(&mut self) {
-        self.0.has_turn.set(false);
-        self.0.progress.notify_all();
+        if self.0.turns.leave() {
+            self.0.progress.notify_all();
+        }
     }
 }
 
@@ -252,7 +264,10 @@ pub(crate) struct Use<S: Storage> {
 
 impl<S: Storage> Drop for Use<S> {
     fn drop(&mut self) {
-        self.owner.uses.set(self.owner.uses.get() - 1);
-        self.owner.progress.notify_all();
+        let left = self.owner.uses.get() - 1;
+        self.owner.uses.set(left);
+        if left == 0 {
+            self.owner.progress.notify_all();
+        }
     }
 }

@@ -74,6 +74,7 @@ impl<S: Storage> Lanes<S> {
 
 impl<S: Storage> Source for Lanes<S> {
     fn poll(&mut self, budget: usize) -> usize {
+        self.core.bells.ring();
         self.gather();
         if self.look.is_due() {
             pace::drain_what_has_much(&self.core);
@@ -101,7 +102,8 @@ impl<S: Storage> Source for Lanes<S> {
 
     /// New bits on the board are the [`Doorstep`]'s affair.
     fn arm(&mut self) -> Armed {
-        if self.ready.is_empty() { Armed::Waits } else { Armed::Busy }
+        let is_busy = !self.ready.is_empty() || self.core.bells.is_late();
+        if is_busy { Armed::Busy } else { Armed::Waits }
     }
 
     fn disarm(&mut self) {}

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod bells;
 mod config;
 pub mod control;
 mod core;
@@ -51,12 +52,13 @@ mod socket;
 mod statistics;
 mod status;
 mod storage;
+mod turns;
 mod verdict;
 
 pub use config::{Config, Remote, Serving};
 pub use error::Error;
 pub use executor::Idle;
-pub use remote::{Address, Mount};
+pub use remote::{Address, Mount, Spread};
 pub use server::serve;
 pub use statistics::Summary;
 pub use uring::Choice;

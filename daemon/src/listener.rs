@@ -44,6 +44,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) id: u32,
+    pub(crate) rank: Option<u32>,
     pub(crate) grant: Grant,
     pub(crate) segment: Segment,
     pub(crate) segment_fd: OwnedFd,
@@ -103,10 +104,10 @@ impl Listener {
         let this = Rc::clone(self);
         self.core.handle.spawn(Class::Latency, async move {
             let socket = Rc::new(socket);
-            let role = this.greeting(&socket).await;
+            let greeting = this.greeting(&socket).await;
             this.attendance.greeting.set(this.attendance.greeting.get() - 1);
-            match role {
-                Ok(role) => this.receive(socket, role).await,
+            match greeting {
+                Ok(greeting) => this.receive(socket, greeting).await,
                 Err(Some(refusal)) => refuse(&*socket, refusal),
                 Err(None) => {}
             }
@@ -114,7 +115,7 @@ impl Listener {
     }
 
     /// Who connects and what for; `None` when that is nobody who speaks our language.
-    async fn greeting(&self, socket: &Rc<OwnedFd>) -> Result<Role, Option<Refusal>> {
+    async fn greeting(&self, socket: &Rc<OwnedFd>) -> Result<Greeting, Option<Refusal>> {
         let peer = socket_peercred(socket).map_err(|_| None)?;
         if peer.uid != geteuid() {
             return Err(Some(Refusal::User));
@@ -133,13 +134,13 @@ impl Listener {
         if self.core.node.is_stopping() && greeting.role != Role::Control(Control::Status) {
             return Err(Some(Refusal::Stopping));
         }
-        Ok(greeting.role)
+        Ok(greeting)
     }
 
-    async fn receive(&self, socket: Rc<OwnedFd>, role: Role) {
-        match role {
+    async fn receive(&self, socket: Rc<OwnedFd>, greeting: Greeting) {
+        match greeting.role {
             Role::Client => {
-                if let Err(refusal) = self.admit(&socket) {
+                if let Err(refusal) = self.admit(&socket, greeting.rank) {
                     refuse(&*socket, refusal);
                 }
             }
@@ -149,10 +150,10 @@ impl Listener {
     }
 
     /// Makes a session and sends it to its executor.
-    fn admit(&self, socket: &Rc<OwnedFd>) -> Result<(), Refusal> {
+    fn admit(&self, socket: &Rc<OwnedFd>, rank: Option<u32>) -> Result<(), Refusal> {
         let node = &self.core.node;
         let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
-        let made = self.make(socket, id, grant);
+        let made = self.make(socket, (id, rank), grant);
         match made {
             Ok(newcomer) => {
                 let executor = id as usize % self.newcomers.len();
@@ -169,13 +170,18 @@ impl Listener {
         }
     }
 
-    fn make(&self, socket: &Rc<OwnedFd>, id: u32, grant: Grant) -> io::Result<Newcomer> {
+    fn make(
+        &self,
+        socket: &Rc<OwnedFd>,
+        (id, rank): (u32, Option<u32>),
+        grant: Grant,
+    ) -> io::Result<Newcomer> {
         let pid = socket_peercred(socket)?.pid;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;
         let (segment, segment_fd) = Segment::create(arena_len)?;
         let socket = socket.try_clone()?;
-        Ok(Newcomer { id, grant, segment, segment_fd, socket, process })
+        Ok(Newcomer { id, rank, grant, segment, segment_fd, socket, process })
     }
 
     /// Holds a `run` connection until its other end goes.

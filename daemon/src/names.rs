@@ -130,6 +130,27 @@ pub(crate) enum NameCall {
     Mirror { path: CString },
 }
 
+impl NameCall {
+    /// The paths of the call, the one it is about first. The text of a link is none.
+    pub(crate) fn paths_mut(&mut self) -> [Option<&mut CString>; 2] {
+        match self {
+            Self::Stat { path, .. }
+            | Self::Truncate { path, .. }
+            | Self::Unlink { path }
+            | Self::MakeDir { path, .. }
+            | Self::RemoveDir { path }
+            | Self::ReadDir { path, .. }
+            | Self::ReadLink { path }
+            | Self::Set { path, .. }
+            | Self::Access { path, .. }
+            | Self::FileSystem { path }
+            | Self::Mirror { path }
+            | Self::Symlink { name: path, .. } => [Some(path), None],
+            Self::Rename { from, to, .. } | Self::Link { from, to } => [Some(from), Some(to)],
+        }
+    }
+}
+
 /// Attributes to set, of a name or of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attributes {

@@ -103,7 +103,8 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
             if let NameCall::Truncate { path, .. } | NameCall::Stat { path, .. } = &call {
                 settle_path(core, path, false).await;
             }
-            let answer = core.storage.name(call).await.map_err(|error| errno(&error))?;
+            let storage = core.storage.seen_by(ticket.session.rank);
+            let answer = storage.name(call).await.map_err(|error| errno(&error))?;
             put(ticket, &answer.bytes);
             Ok(answer.value)
         }
@@ -141,7 +142,8 @@ async fn open_into<S: Storage>(
 ) -> Verdict {
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     settle_path(core, &open.path, true).await;
-    let file = core.storage.open(open).await.map_err(|error| errno(&error))?;
+    let storage = core.storage.seen_by(ticket.session.rank);
+    let file = storage.open(open).await.map_err(|error| errno(&error))?;
     let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
     put(ticket, &status.bytes());
     let (session, identity) = (ticket.session.id, status.identity());

@@ -2,23 +2,26 @@
 //! (`docs/protocol.md`, section 8).
 //!
 //! The way of a request: a client's request reaches its local daemon as any other; `mounts` sees
-//! that its path or file is a remote one; `client` gives it a number and a credit, sends it, and
-//! keeps it until it is answered; at the server `server` takes it off the stream, `decode` checks it,
-//! and `service` executes it over the same `Storage` as a daemon does. `ledger` and `effects` see to
-//! it that what must not happen twice does not.
+//! that its path or file is a remote one; `group` chooses the server; `client` gives the request a
+//! number and a credit, sends it, and keeps it until it is answered; at the server `server` takes it
+//! off the stream, `decode` checks it, and `service` executes it over the same `Storage` as a daemon
+//! does. `ledger` and `effects` see to it that what must not happen twice does not.
 
 mod address;
 mod channel;
 mod client;
 mod decode;
+mod doubts;
 mod effects;
 mod file;
+mod group;
 mod handshake;
 mod key;
 mod ledger;
 mod line;
 mod mirror;
 pub(crate) mod mounts;
+mod opened;
 mod pipe;
 mod published;
 mod server;
@@ -27,10 +30,11 @@ mod service;
 mod simulation;
 mod ucx;
 
-pub use {address::Address, mounts::Mount};
+pub use {address::Address, group::Spread, mounts::Mount};
 pub(crate) use {
     address::Carrier,
     client::Client,
+    group::{Group, Member},
     key::Key,
     ledger::Folder,
     mounts::{Dial, Located, Mounts},

@@ -32,7 +32,8 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Carrier, Client, Dial, Folder, Key, Mounts, Published, Server, Service, Workers, mounts,
+        Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service,
+        Workers, mounts,
     },
     signals::Signals,
     socket, status,
@@ -62,10 +63,10 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), key, config };
+    let mut hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), key, config };
 
     let mut first = Seat::new(&hall, 0)?;
-    first.reach_server(&hall)?;
+    first.reach_server(&mut hall)?;
     let published = first.serve_others(&hall)?;
     let others = hall.start_others(core_count)?;
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
@@ -142,18 +143,22 @@ impl Hall {
         let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
             return Ok(None);
         };
-        let Address { place, carrier } = remote.address.clone();
-        let chosen = &self.config.ucx_variables;
-        let workers = match carrier {
-            Carrier::Stream => None,
-            Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
+        let member = |address: &Address| {
+            let Address { place, carrier } = address.clone();
+            let chosen = &self.config.ucx_variables;
+            let workers = match carrier {
+                Carrier::Stream => None,
+                Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
+            };
+            let dial = Dial { sockets: sockets.clone(), place, workers };
+            let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
+            let client = client.map_err(Error::setup("random numbers"))?;
+            handle.spawn(Class::Latency, Rc::clone(&client).run());
+            Ok(Member { name: address.to_string(), client })
         };
-        let dial = Dial { sockets: sockets.clone(), place, workers };
-        let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
-        let client = client.map_err(Error::setup("random numbers"))?;
-        handle.spawn(Class::Latency, Rc::clone(&client).run());
+        let members = remote.addresses.iter().map(member).collect::<Result<_, Error>>()?;
         Ok(Some(Rc::new(mounts::Server {
-            client,
+            group: Group::new(members, remote.spread),
             mounts: remote.mounts.clone(),
             folder: self.config.folder.clone(),
             handle: handle.clone(),
@@ -217,13 +222,17 @@ impl Seat {
         Ok(Self { executor, core, reactor, machine, sockets, server })
     }
 
-    /// Waits until the server of remote files is reached.
-    fn reach_server(&mut self, hall: &Hall) -> Result<(), Error> {
-        let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_ref()) else {
+    /// Waits until a server of remote files is reached; the other executors do without those that
+    /// are not.
+    fn reach_server(&mut self, hall: &mut Hall) -> Result<(), Error> {
+        let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
             return Ok(());
         };
         let reached = self.executor.run_until(server.reach());
-        reached.map_err(|source| Error::Remote { address: remote.address.clone(), source })
+        reached.map_err(|source| Error::Remote { addresses: remote.addresses.clone(), source })?;
+        let names = server.group.names();
+        remote.addresses.retain(|address| names.contains(&address.to_string()));
+        Ok(())
     }
 
     /// Listens for daemons elsewhere, if that is asked for.
@@ -246,6 +255,8 @@ impl Seat {
         let published = Published::write(&address, serving.address_folder.as_deref());
         let handle = &self.core.handle;
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
+        let service = service.map_err(Error::setup("the root folder"))?;
+        handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
         published.map(Some).map_err(Error::setup("the address file"))
     }

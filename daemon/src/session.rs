@@ -22,6 +22,7 @@ use wire::{Phase, Reply};
 
 use crate::{
     admission::Grant,
+    bells::Bells,
     file::OpenFile,
     peer::Peer,
     statistics::Totals,
@@ -82,6 +83,8 @@ impl Memory for Segment {
 /// One client process.
 pub(crate) struct Session<S: Storage> {
     pub(crate) id: u32,
+    /// The client's number in its parallel job.
+    pub(crate) rank: Option<u32>,
     pub(crate) grant: Grant,
     pub(crate) segment: Arc<Segment>,
     pub(crate) peer: Box<dyn Peer<S::File>>,
@@ -94,6 +97,8 @@ pub(crate) struct Session<S: Storage> {
     files: RefCell<Vec<Option<Rc<OpenFile<S>>>>>,
     file_count: Cell<u32>,
     in_flight: Cell<usize>,
+    /// Lanes whose client is still to be woken, as bits.
+    late: Cell<u64>,
     /// Signalled when the last request in flight is answered.
     quiet: Notify,
     ending: Cell<bool>,
@@ -101,13 +106,14 @@ pub(crate) struct Session<S: Storage> {
 
 impl<S: Storage> Session<S> {
     pub(crate) fn new(
-        id: u32,
+        (id, rank): (u32, Option<u32>),
         grant: Grant,
         segment: Arc<Segment>,
         peer: Box<dyn Peer<S::File>>,
     ) -> Self {
         Self {
             id,
+            rank,
             grant,
             segment,
             peer,
@@ -118,6 +124,7 @@ impl<S: Storage> Session<S> {
             files: RefCell::new((0..FILES).map(|_| None).collect()),
             file_count: Cell::new(0),
             in_flight: Cell::new(0),
+            late: Cell::new(0),
             quiet: Notify::new(),
             ending: Cell::new(false),
         }
@@ -130,6 +137,13 @@ impl<S: Storage> Session<S> {
             (Some(responder), Some(shared)) => responder.next(shared),
             _ => Ok(None),
         }
+    }
+
+    /// Says whether a lane's client is still to be woken; returns whether it was until now.
+    pub(crate) fn is_late(&self, lane: usize, is_late: bool) -> bool {
+        let (bit, before) = (1 << (lane % LANES), self.late.get());
+        self.late.set(if is_late { before | bit } else { before & !bit });
+        before & bit != 0
     }
 
     /// Puts a file into its slot.
@@ -205,15 +219,19 @@ pub(crate) struct Ticket<S: Storage> {
     pub(crate) session: Rc<Session<S>>,
     pub(crate) lane: usize,
     pub(crate) seq: u32,
-    /// Whether the client is rung whatever it does.
-    pub(crate) rings_always: bool,
+    bells: Rc<Bells<S>>,
 }
 
 impl<S: Storage> Ticket<S> {
     /// A ticket for entry `seq` of a lane; the session is not quiet until it is answered.
-    pub(crate) fn new(session: &Rc<Session<S>>, lane: usize, seq: u32, rings_always: bool) -> Self {
+    pub(crate) fn new(
+        bells: &Rc<Bells<S>>,
+        session: &Rc<Session<S>>,
+        lane: usize,
+        seq: u32,
+    ) -> Self {
         session.in_flight.set(session.in_flight.get() + 1);
-        Self { session: Rc::clone(session), lane, seq, rings_always }
+        Self { session: Rc::clone(session), lane, seq, bells: Rc::clone(bells) }
     }
 
     /// Tells the client that the request is received and valid.
@@ -232,11 +250,9 @@ impl<S: Storage> Ticket<S> {
         let shared = self.session.segment.shared().lane(self.lane);
         if let (Some(responder), Some(lane)) = (lanes.get_mut(self.lane), shared) {
             responder.complete(lane, self.seq, state, value(verdict));
-            if self.rings_always {
-                lane.bell.ring_always();
-            } else {
-                lane.bell.ring();
-            }
+            let owes = responder.owes();
+            drop(lanes);
+            self.bells.answered(&self.session, self.lane, owes);
         }
     }
 

@@ -2,6 +2,7 @@
 //! and every interleaving follows from the seed. A failing seed is printed; `SEED=n` repeats it,
 //! `ROUNDS=n` takes as many seeds as wanted.
 
+mod bells;
 mod client;
 mod model;
 mod storage;
@@ -160,7 +161,7 @@ impl Simulation {
         let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
         let wire = Rc::new(Wire::default());
         let peer = Box::new(WireEnd(Rc::clone(&wire)));
-        let session = Rc::new(Session::new(id, grant, Arc::clone(&segment), peer));
+        let session = Rc::new(Session::new((id, None), grant, Arc::clone(&segment), peer));
         core.enter(Rc::clone(&session));
         let rng = self.rng.fork();
         let watch = Rc::clone(&wire);

@@ -52,6 +52,11 @@ pub(crate) trait Storage: Clone + 'static {
     /// Opens a regular file by name.
     async fn open(&self, call: OpenCall) -> io::Result<Self::File>;
 
+    /// The same files as a client sees them that has this number in its parallel job.
+    fn seen_by(&self, _rank: Option<u32>) -> Self {
+        self.clone()
+    }
+
     /// Executes a call on names.
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
 

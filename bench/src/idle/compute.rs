@@ -1,7 +1,9 @@
 //! The second experiment: what a computation on every core loses to the daemon, and the I/O to it.
 //!
 //! The computing threads are this program's own. A daemon that is `idle` has been asked for
-//! something just before, so that it polls, and does not become quiet while it is watched.
+//! something just before, so that it polls, and does not become quiet while it is watched. Turns are
+//! short and many, and a ratio is the median of those of the rounds, with its confidence interval:
+//! what else runs on the machine disturbs a single turn by more than the difference looked for.
 
 use std::{
     hint::black_box,
@@ -11,14 +13,16 @@ use std::{
 };
 
 use super::{
-    Deadline, Effort,
+    Deadline, Effort, Target,
     fleet::{Disk, Fleet},
+    judge::interval,
 };
-use crate::{report::Report, spread::Spread};
+use crate::{report::Report, worker};
 
 /// Writes in flight of the one job that loads a daemon.
 const DEPTH: usize = 8;
-const RATIOS: [&str; 4] = ["compute/idle", "compute/loaded", "iops/loaded", "compute/idle/park"];
+const RATIOS: [&str; 5] =
+    ["compute/idle", "compute/loaded", "iops/loaded", "compute/idle/park", "compute/waiting"];
 /// Threads of the computation for each core.
 const SHARES: [(usize, &str); 2] = [(1, ""), (2, "/2x")];
 
@@ -37,22 +41,31 @@ enum Beside {
     Nobody,
     Idle(usize),
     Loaded(usize),
+    /// A job waits for an answer that does not come.
+    Waiting(usize),
 }
 
 const PARK: usize = 0;
 const POLL_IDLE: usize = 1;
-const TURNS: [Beside; 5] = [
+const TURNS: [Beside; 6] = [
     Beside::Nobody,
     Beside::Idle(POLL_IDLE),
     Beside::Loaded(POLL_IDLE),
     Beside::Loaded(PARK),
     Beside::Idle(PARK),
+    Beside::Waiting(POLL_IDLE),
 ];
 
 /// Reports the ratios.
-pub(super) fn measure(report: &mut Report, effort: &Effort, end: Deadline, dir: &Path) {
+pub(super) fn measure(
+    report: &mut Report,
+    effort: &Effort,
+    end: Deadline,
+    target: Target,
+    dir: &Path,
+) {
     let fleets = Disk::create(dir, 1).and_then(|disk| {
-        let start = |policy| Fleet::start(policy, &disk, 1);
+        let start = |policy| Fleet::start(policy, target, &disk, 1);
         Ok((start("park")?, start("poll-idle")?, disk))
     });
     let (park, poll_idle, _disk) = match fleets {
@@ -63,7 +76,7 @@ pub(super) fn measure(report: &mut Report, effort: &Effort, end: Deadline, dir: 
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for (share, suffix) in SHARES {
         let mut rounds = Vec::new();
-        for _ in 0..effort.rounds {
+        for _ in 0..effort.computations {
             if end.check().is_err() {
                 break; // The ratios are of fewer rounds, or say that there was none.
             }
@@ -91,14 +104,15 @@ fn report_share(report: &mut Report, suffix: &str, rounds: &[Vec<Turn>]) {
             let (ours, other) = (turns.get(ours)?, turns.get(other)?);
             Some(value(ours) / value(other))
         });
-        Spread::of(ratios).ok_or_else(|| "no round was run".to_owned())
+        interval(ratios.collect()).ok_or_else(|| "no round was run".to_owned())
     };
     // By the places in `TURNS`.
-    let [idle, loaded, iops, idle_park] = RATIOS.map(|name| format!("{name}{suffix}"));
+    let [idle, loaded, iops, idle_park, waiting] = RATIOS.map(|name| format!("{name}{suffix}"));
     report.ratio(idle, ratio(1, 0, |turn| turn.speed));
     report.ratio(loaded, ratio(2, 3, |turn| turn.speed));
     report.ratio(iops, ratio(2, 3, |turn| turn.iops));
     report.ratio(idle_park, ratio(4, 0, |turn| turn.speed));
+    report.ratio(waiting, ratio(5, 0, |turn| turn.speed));
 }
 
 /// Takes all turns once, each time beginning with another one; their results are in the order of
@@ -128,36 +142,48 @@ fn turn(
     fleets: &mut [Fleet; 2],
 ) -> anyhow::Result<Turn> {
     let time = effort.computation;
-    let (mut fleet, is_loaded) = match beside {
+    let (mut fleet, is_asked) = match beside {
         Beside::Nobody => (None, false),
         Beside::Idle(index) => (fleets.get_mut(index), false),
-        Beside::Loaded(index) => (fleets.get_mut(index), true),
+        Beside::Loaded(index) | Beside::Waiting(index) => (fleets.get_mut(index), true),
     };
     let mut daemon = fleet.as_mut().map(|fleet| fleet.turn());
     if let Some(daemon) = &mut daemon {
         // It has something to do, and is idle from then on.
         daemon.run(1, 1, Duration::from_millis(2))?;
-        if is_loaded {
+        if is_asked {
             daemon.begin(DEPTH, time)?;
+        }
+        if matches!(beside, Beside::Waiting(_)) {
+            daemon.pause();
         }
     }
     let speed = compute(thread_count, time);
     let iops = match &mut daemon {
-        Some(daemon) if is_loaded => daemon.end(time)?.count() as f64 / time.as_secs_f64(),
+        Some(daemon) if is_asked => {
+            daemon.resume();
+            daemon.end(time)?.count() as f64 / time.as_secs_f64()
+        }
         _ => 0.0,
     };
     Ok(Turn { speed, iops })
 }
 
-/// Computes on so many threads; returns their steps a second.
+/// Computes on so many threads, as many on every core; returns their steps a second.
 fn compute(thread_count: usize, time: Duration) -> f64 {
-    let start = Instant::now();
+    let end = Instant::now() + time;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     let steps: u64 = thread::scope(|scope| {
+        let run = |index: usize| {
+            // Where it cannot be had, turns in which threads share a core are part of the noise.
+            worker::pin(Some(index % cores)).ok();
+            steps_until(end)
+        };
         let threads: Vec<_> =
-            (0..thread_count).map(|_| scope.spawn(move || steps_until(start + time))).collect();
+            (0..thread_count).map(|index| scope.spawn(move || run(index))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
     });
-    steps as f64 / start.elapsed().as_secs_f64()
+    steps as f64 / time.as_secs_f64()
 }
 
 fn steps_until(end: Instant) -> u64 {

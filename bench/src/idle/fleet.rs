@@ -1,4 +1,4 @@
-//! A daemon under one idle policy, and jobs that wait for it: stopped, but for their turns.
+//! A daemon, or two, under one idle policy, and jobs that wait for it: stopped, but for their turns.
 
 use std::{
     env, fs,
@@ -12,21 +12,21 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 
-use super::{histogram::Histogram, storm::FILE_LEN};
-use crate::{kakehi::Daemon, process::Process};
+use super::{Target, daemons::Daemons, histogram::Histogram, storm::FILE_LEN};
+use crate::process::Process;
 
 /// Longest wait for an answer beyond the time the job was given.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The files of the RAM disk, one a job: every policy's jobs write the same ones.
-pub(super) struct Disk(TempDir);
+pub(super) struct Disk(TempDir, usize);
 
 impl Disk {
     /// Files for `count` jobs, with memory behind them.
     pub(super) fn create(dir: &Path, count: usize) -> anyhow::Result<Self> {
         let failed = || format!("files in {}", dir.display());
         let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
-        let disk = Self(folder);
+        let disk = Self(folder, count);
         let bytes = vec![0x5a; usize::try_from(FILE_LEN)?];
         for index in 0..count {
             fs::write(disk.file(index), &bytes).with_context(failed)?;
@@ -34,7 +34,23 @@ impl Disk {
         Ok(disk)
     }
 
-    fn file(&self, index: usize) -> PathBuf {
+    /// The folder of the files.
+    pub(super) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A folder below that one, with the same files.
+    pub(super) fn share(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.0.path().join(name);
+        fs::create_dir(&folder)?;
+        for index in 0..self.1 {
+            fs::hard_link(self.file(index), folder.join(index.to_string()))?;
+        }
+        Ok(folder)
+    }
+
+    /// The file of a job.
+    pub(super) fn file(&self, index: usize) -> PathBuf {
         self.0.path().join(index.to_string())
     }
 }
@@ -42,7 +58,7 @@ impl Disk {
 /// A daemon and its jobs. The jobs end first.
 pub(super) struct Fleet {
     jobs: Vec<Job>,
-    daemon: Daemon,
+    daemons: Daemons,
 }
 
 struct Job {
@@ -53,21 +69,26 @@ struct Job {
 
 impl Fleet {
     /// Starts a daemon under this policy, and jobs that can reach it; then stops the daemon.
-    pub(super) fn start(policy: &str, disk: &Disk, job_count: usize) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        policy: &str,
+        target: Target,
+        disk: &Disk,
+        job_count: usize,
+    ) -> anyhow::Result<Self> {
         // The pauses between turns are no quiet time.
-        let daemon = Daemon::start_with(policy, None, &[("KAKEHI_QUIET", "1h")])?;
-        let jobs = (0..job_count).map(|index| Job::start(daemon.folder(), &disk.file(index)));
-        let mut fleet = Self { jobs: jobs.collect::<anyhow::Result<_>>()?, daemon };
+        let daemons = Daemons::start(policy, target, disk, &[("KAKEHI_QUIET", "1h")])?;
+        let jobs = (0..job_count).map(|index| Job::start(&daemons, index));
+        let mut fleet = Self { jobs: jobs.collect::<anyhow::Result<_>>()?, daemons };
         // Everybody has connected and touched what it uses before anything is measured.
         fleet.run(job_count, 1, Duration::from_millis(1))?;
         fleet.run(job_count, 64, Duration::from_millis(1))?;
-        fleet.daemon.pause();
+        fleet.daemons.pause();
         Ok(fleet)
     }
 
     /// The daemon's turn: it runs until the result is dropped.
     pub(super) fn turn(&mut self) -> Turn<'_> {
-        self.daemon.resume();
+        self.daemons.resume();
         Turn(self)
     }
 
@@ -100,6 +121,16 @@ impl Turn<'_> {
         self.0.run(job_count, depth, time)
     }
 
+    /// Stops the daemon before its turn is over: jobs wait for it in vain.
+    pub(super) fn pause(&self) {
+        self.0.daemons.pause();
+    }
+
+    /// Ends such a pause.
+    pub(super) fn resume(&self) {
+        self.0.daemons.resume();
+    }
+
     /// Starts what [`run`](Self::run) does, and does not wait for it.
     pub(super) fn begin(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
         let job = self.0.jobs.first_mut().context("a job")?;
@@ -115,14 +146,16 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.daemon.pause();
+        self.0.daemons.pause();
     }
 }
 
 impl Job {
-    fn start(socket: &Path, file: &Path) -> anyhow::Result<Self> {
+    fn start(daemons: &Daemons, index: usize) -> anyhow::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.arg("storm").arg("--socket").arg(socket).arg("--file").arg(file).env_clear();
+        command.arg("storm").env_clear();
+        command.arg("--socket").arg(daemons.socket()).arg("--file").arg(daemons.file(index));
+        command.args(["--rule", daemons.rule()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take());
         Ok(Self {

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Deadline, Effort,
+    Deadline, Effort, Target,
     fleet::{Disk, Fleet},
     histogram::Histogram,
     storm::RAMP,
@@ -49,16 +49,22 @@ impl Effort {
 
 /// The places of the grid, by rows of one job count.
 pub(super) fn places(effort: &Effort) -> impl Iterator<Item = Place> {
-    let steps = effort.steps;
-    steps.iter().flat_map(move |&jobs| steps.iter().map(move |&depth| Place { jobs, depth }))
+    let [jobs, depths] = &effort.steps;
+    jobs.iter().flat_map(move |&jobs| depths.iter().map(move |&depth| Place { jobs, depth }))
 }
 
 /// Measures the grid, on files in `dir`.
-pub(super) fn measure(effort: &Effort, end: Deadline, dir: &Path) -> anyhow::Result<Vec<Cell>> {
-    let job_count = effort.steps.iter().copied().max().unwrap_or(1);
+pub(super) fn measure(
+    effort: &Effort,
+    end: Deadline,
+    target: Target,
+    dir: &Path,
+) -> anyhow::Result<Vec<Cell>> {
+    let job_count = places(effort).map(|place| place.jobs).max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
     let mut fleets = POLICIES.map(|policy| {
-        Fleet::start(policy, &disk, job_count).map_err(|why| format!("{policy}: {why:#}"))
+        let fleet = Fleet::start(policy, target, &disk, job_count);
+        fleet.map_err(|why| format!("{policy}: {why:#}"))
     });
     let cells = places(effort).map(|place| match end.check() {
         Ok(()) => measure_cell(effort, place, &mut fleets),

@@ -36,11 +36,12 @@ fn table(
     grid: &[Cell],
     value: impl Fn(&Cell) -> Option<f64>,
 ) {
-    let heads: String = effort.steps.iter().map(|depth| format!("{depth:>9}")).collect();
+    let [jobs, depths] = &effort.steps;
+    let heads: String = depths.iter().map(|depth| format!("{depth:>9}")).collect();
     let mut lines = format!("\n{title}\njobs\\depth{heads}\n");
-    for &jobs in effort.steps {
+    for &jobs in jobs {
         write!(lines, "{jobs:<10}").ok(); // Writing to a string cannot fail.
-        for &depth in effort.steps {
+        for &depth in depths {
             let place = Place { jobs, depth };
             let found = grid.iter().find(|cell| cell.place == place).and_then(&value);
             let word = found.map_or("-".to_owned(), |value| format!("{value:.2}"));

@@ -8,15 +8,25 @@
 //! this interval is. Of many cells with no difference at all, one in forty or fewer is still found
 //! below by chance.
 
+use std::path::Path;
+
 use super::{
     Effort,
     grid::{Cell, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, places},
+    native,
 };
 use crate::{report::Report, spread::Spread};
 
 const CONFIDENCE: f64 = 0.95;
 /// What `skip` and `report` say besides the cells.
-const RATIOS: [&str; 4] = ["iops/max_cell", "iops/peak", "iops/peak/park", "scaling/max_cell"];
+const RATIOS: [&str; 6] = [
+    "iops/max_cell",
+    "iops/peak",
+    "iops/peak/park",
+    "scaling/max_cell",
+    "scaling/native",
+    "scaling/max_cell/native",
+];
 const ROWS: [&str; 3] = ["latency_cut/max_cell", "cells/below/interrupt", "cells/below/park"];
 
 /// Reports the grid.
@@ -38,6 +48,19 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &[Cell]) {
     report.row("latency_cut/max_cell", "fraction", cut);
     report.row("cells/below/interrupt", "cells", interrupt.cells_below());
     report.row("cells/below/park", "cells", park.cells_below());
+}
+
+/// Reports what of `scaling/max_cell` is the machine's: what one thread without a daemon scales to,
+/// and ours by that.
+pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &[Cell], dir: &Path) {
+    let native = native::scaling(effort, largest(effort), dir);
+    let ours = scaling(effort, grid).and_then(|ours| {
+        let by = |native: f64| ours.median / native;
+        let Spread { median, min, max } = native.clone()?;
+        Ok(Spread { median: by(median), min: by(max), max: by(min) })
+    });
+    report.ratio("scaling/native", native);
+    report.ratio("scaling/max_cell/native", ours);
 }
 
 /// Reports that nothing of this could be measured.
@@ -138,10 +161,16 @@ fn peak(grid: &[Cell], policy: usize) -> Option<f64> {
     cells.max_by(f64::total_cmp)
 }
 
+/// The cell of most jobs and depth.
+fn largest(effort: &Effort) -> Place {
+    let [jobs, depth] =
+        effort.steps.each_ref().map(|steps| steps.iter().max().map_or(1, |most| *most));
+    Place { jobs, depth }
+}
+
 /// Operations of poll-idle in the cell of most jobs and depth, by its peak.
 fn scaling(effort: &Effort, grid: &[Cell]) -> Result<Spread, String> {
-    let most = effort.steps.iter().copied().max().unwrap_or(1);
-    let place = Place { jobs: most, depth: most };
+    let place = largest(effort);
     let largest = grid.iter().find(|cell| cell.place == place);
     let largest = largest.and_then(|cell| median(cell, POLL_IDLE, |round| round.iops));
     let why = || "no round was run".to_owned();
@@ -150,10 +179,18 @@ fn scaling(effort: &Effort, grid: &[Cell]) -> Result<Spread, String> {
 }
 
 /// Whether the whole confidence interval of the median lies below 1.
-fn is_below(mut ratios: Vec<f64>) -> bool {
-    ratios.sort_by(f64::total_cmp);
-    let upper = rank(ratios.len()).and_then(|rank| ratios.get(ratios.len() - rank));
-    upper.is_some_and(|upper| *upper < 1.0)
+fn is_below(ratios: Vec<f64>) -> bool {
+    let is_judged = rank(ratios.len()).is_some();
+    is_judged && interval(ratios).is_some_and(|ratio| ratio.max < 1.0)
+}
+
+/// The median, between the ends of its confidence interval; of too few values, between the ends of
+/// all. `None` of nothing.
+pub(super) fn interval(mut values: Vec<f64>) -> Option<Spread> {
+    values.sort_by(f64::total_cmp);
+    let rank = rank(values.len()).unwrap_or(1);
+    let (min, max) = (*values.get(rank - 1)?, *values.get(values.len() - rank)?);
+    Spread::of(values).map(|Spread { median, .. }| Spread { median, min, max })
 }
 
 /// The largest n for which the n-th smallest and the n-th largest of `count` values enclose the

@@ -22,7 +22,7 @@ use super::histogram::Histogram;
 use crate::worker::Files;
 
 /// Bytes of a write.
-const WRITE_LEN: usize = 8 << 10;
+pub(super) const WRITE_LEN: usize = 8 << 10;
 /// Bytes of the file.
 pub(super) const FILE_LEN: u64 = 4 << 20;
 const DEPTH_MAX: usize = 64;
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// The file to write; as long as it is to be.
     #[arg(long)]
     file: PathBuf,
+    /// Whose the file is: GLOB=POLICY.
+    #[arg(long)]
+    rule: String,
 }
 
 /// Answers the lines on standard input until it ends.
@@ -62,7 +65,7 @@ static CLIENT: Client = Client::new(&Files);
 fn open(args: &Args) -> anyhow::Result<RawFd> {
     let mut config = Config::new();
     config.set(Setting::Socket, args.socket.as_os_str().as_bytes()).context("the folder")?;
-    config.set(Setting::Rules, b"/**=delegate").context("the rule")?;
+    config.set(Setting::Rules, args.rule.as_bytes()).context("the rule")?;
     CLIENT.start(&config);
     let path = CString::new(args.file.clone().into_os_string().into_vec())?;
     let current_folder = libc::AT_FDCWD;

@@ -35,11 +35,15 @@ pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effor
 fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let rounds = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     for (name, place) in places.all() {
+        let case = format!("create/{count}/{name}");
+        if !effort.wants([&case]) {
+            continue;
+        }
         let times = place.and_then(|place| effort.alternate(rounds, |_| round(place, count)));
         let [files, multifile, ratio] = spreads(&times);
-        report.row(format!("create/{count}/{name}/files"), "ms", files);
-        report.row(format!("create/{count}/{name}/multifile"), "ms", multifile);
-        report.ratio(format!("create/{count}/{name}"), ratio);
+        report.row(format!("{case}/files"), "ms", files);
+        report.row(format!("{case}/multifile"), "ms", multifile);
+        report.ratio(case, ratio);
     }
 }
 

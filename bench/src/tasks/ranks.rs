@@ -1,7 +1,17 @@
 //! MPI processes: a C program of ours (`bench/mpi/tasks.c`) that the machine's `mpicc` compiles with
 //! libsion, as a site would, and that does everything without and with a multifile in turn.
+//!
+//! With more ranks than processors, what ranks do together costs milliseconds: each of them has to
+//! be given a processor before the last has spoken. `exchange` is that cost alone, a gather and a
+//! scatter of a few bytes. Opening for writing is one, closing another, opening for reading one
+//! and a half; task-local files need none. Particles are few where that is what counts.
+//!
+//! `trace` has four ranks to a physical file, as on a machine with far more ranks than servers of
+//! its file system. On one machine they wait for the lock of the inode; a file for each rank would
+//! write as fast as task-local files, and be as many.
 
 use std::{
+    cell::LazyCell,
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -65,9 +75,11 @@ struct Job {
 
 /// Measures creation by ranks, the paper's table 1, and its simulation.
 pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
-    let program = Program::compile().map_err(|why| format!("{why:#}"));
+    let program = LazyCell::new(|| Program::compile().map_err(|why| format!("{why:#}")));
     for (suffix, place) in places.memory_first() {
-        let run = |job| times(&program, &place, effort, job);
+        let run = |names: &[&String], job| {
+            effort.wants(names).then(|| times(&program, &place, effort, job))
+        };
         let quick = effort.end.is_some();
         for particles in PARTICLES.into_iter().filter(|count| !quick || *count <= PARTICLES_QUICK) {
             simulate(report, &suffix, particles, &run);
@@ -75,15 +87,21 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         trace(report, &suffix, effort, &run);
         for ranks in RANKS {
             create(report, &suffix, ranks, &run);
+            if suffix.is_empty() {
+                exchange(report, ranks, &run);
+            }
         }
     }
 }
 
 type Times = Result<Vec<Vec<f64>>, String>;
 
+/// Runs a job if any of these cases is wanted.
+type Run<'a> = dyn Fn(&[&String], Job) -> Option<Times> + 'a;
+
 /// The times of one job, or why there are none.
 fn times(
-    program: &Result<Program, String>,
+    program: &LazyCell<Result<Program, String>, impl FnOnce() -> Result<Program, String>>,
     place: &Result<&Place, String>,
     effort: &Effort,
     job: Job,
@@ -98,28 +116,45 @@ fn times(
     times
 }
 
-fn create(report: &mut Report, suffix: &str, ranks: u32, run: &impl Fn(Job) -> Times) {
-    let times = run(Job { ranks, what: "create", number: 0, columns: 2 });
-    pair(report, &format!("create/{ranks}ranks{suffix}"), &times, (0, 1), Unit::Ms);
+fn create(report: &mut Report, suffix: &str, ranks: u32, run: &Run<'_>) {
+    let name = format!("create/{ranks}ranks{suffix}");
+    let job = Job { ranks, what: "create", number: 0, columns: 2 };
+    if let Some(times) = run(&[&name], job) {
+        pair(report, &name, &times, (0, 1), Unit::Ms);
+    }
+}
+
+fn exchange(report: &mut Report, ranks: u32, run: &Run<'_>) {
+    let name = format!("exchange/{ranks}ranks");
+    let job = Job { ranks, what: "exchange", number: 0, columns: 1 };
+    if let Some(times) = run(&[&name], job) {
+        let ms = times.map(|times| times.into_iter().flatten().map(|time| time * 1e3));
+        let none = || "no round was run".to_owned();
+        report.row(name, "ms", ms.and_then(|ms| Spread::of(ms).ok_or_else(none)));
+    }
 }
 
 /// Activation, and bandwidth of writing.
-fn trace(report: &mut Report, suffix: &str, effort: &Effort, run: &impl Fn(Job) -> Times) {
+fn trace(report: &mut Report, suffix: &str, effort: &Effort, run: &Run<'_>) {
     let number = effort.volume as u64 / u64::from(WORKERS);
-    let times = run(Job { ranks: WORKERS, what: "trace", number, columns: 4 });
-    let name = format!("trace/{WORKERS}ranks");
-    pair(report, &format!("{name}/activation{suffix}"), &times, (0, 2), Unit::Ms);
-    let volume = Unit::Rate(number * u64::from(WORKERS));
-    pair(report, &format!("{name}/write{suffix}"), &times, (1, 3), volume);
+    let [activation, write] =
+        ["activation", "write"].map(|what| format!("trace/{WORKERS}ranks/{what}{suffix}"));
+    let job = Job { ranks: WORKERS, what: "trace", number, columns: 4 };
+    if let Some(times) = run(&[&activation, &write], job) {
+        pair(report, &activation, &times, (0, 2), Unit::Ms);
+        pair(report, &write, &times, (1, 3), Unit::Rate(number * u64::from(WORKERS)));
+    }
 }
 
 /// Writing and reading back; without a multifile, all goes through rank 0.
-fn simulate(report: &mut Report, suffix: &str, particles: u64, run: &impl Fn(Job) -> Times) {
-    let times = run(Job { ranks: WORKERS, what: "particles", number: particles, columns: 4 });
-    let volume = Unit::Rate(particles * PARTICLE_LEN);
-    for (what, columns) in [("write", (0, 2)), ("read", (1, 3))] {
-        let name = format!("particles/{particles}/{what}{suffix}");
-        pair(report, &name, &times, columns, volume);
+fn simulate(report: &mut Report, suffix: &str, particles: u64, run: &Run<'_>) {
+    let [write, read] =
+        ["write", "read"].map(|what| format!("particles/{particles}/{what}{suffix}"));
+    let job = Job { ranks: WORKERS, what: "particles", number: particles, columns: 4 };
+    if let Some(times) = run(&[&write, &read], job) {
+        let volume = Unit::Rate(particles * PARTICLE_LEN);
+        pair(report, &write, &times, (0, 2), volume);
+        pair(report, &read, &times, (1, 3), volume);
     }
 }
 

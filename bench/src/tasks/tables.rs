@@ -18,6 +18,10 @@ const MIB: f64 = 1_048_576.0;
 const SMALL: (u32, usize, u64) = (1024, 100, 1 << 20);
 /// Ranks that open and close together.
 const RANKS: u32 = 64;
+/// What is counted of them, in the order of [`collectives`].
+const COLLECTIVES: [&str; 3] = ["collectives/open", "collectives/close", "collectives/open/read"];
+/// Tasks of the smaller multifile of which one task is opened.
+const FEW: u32 = 64;
 /// Opens in a row that are timed together.
 const OPENS: u32 = 200;
 
@@ -26,22 +30,28 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     let place = &places.disk;
     let text = |why: anyhow::Error| format!("{why:#}");
     let count = effort.tasks;
-    let rss = repeat(effort, || resident(place, count)).map_err(text);
-    report.row(format!("rss/{count}"), "MiB", rss);
-    let density = repeat(effort, || density(place)).map_err(text);
-    report.row("density/small", "allocated/needed", density.clone());
-    report.ratio("density/small", density);
-    match collectives(place).map_err(text) {
-        Ok(calls) => {
-            let [open, close, read] = calls.map(|calls| Spread::of([f64::from(calls)]));
-            for (case, calls) in [("open", open), ("close", close), ("open/read", read)] {
-                let calls = calls.ok_or_else(String::new);
-                report.row(format!("collectives/{case}"), "calls a rank", calls);
-            }
-        }
-        Err(why) => report.row("collectives", "calls a rank", Err(why)),
+    let rss = format!("rss/{count}");
+    if effort.wants([&rss]) {
+        report.row(rss, "MiB", repeat(effort, || resident(place, count)).map_err(text));
     }
-    open_rank(report, place, effort);
+    if effort.wants(["density/small"]) {
+        let density = repeat(effort, || density(place)).map_err(text);
+        report.row("density/small", "allocated/needed", density.clone());
+        report.ratio("density/small", density);
+    }
+    if effort.wants(COLLECTIVES) {
+        let calls = collectives(place).map_err(text);
+        for (index, case) in COLLECTIVES.into_iter().enumerate() {
+            let calls = calls.as_ref().map_err(String::clone);
+            let calls = calls.map(|calls| f64::from(calls.get(index).copied().unwrap_or(0)));
+            let calls = calls.map(|calls| Spread { median: calls, min: calls, max: calls });
+            report.row(case, "calls a rank", calls);
+        }
+    }
+    let cases = [FEW, count].map(|count| format!("open_rank/{count}"));
+    if effort.wants(&cases) {
+        open_rank(report, place, effort, cases);
+    }
     // What is left behind by a failure must not stay for the next.
     place.clear().ok();
 }
@@ -144,11 +154,13 @@ fn collectives(place: &Place) -> anyhow::Result<[u32; 3]> {
 fn rank(group: Threads, path: &Path) -> multifile::Result<[u32; 3]> {
     let group = Counted { group, calls: Cell::new(0) };
     let rank = group.rank();
-    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 1 << 16 };
+    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 4096 };
     let options = Options::default();
     let mut writer = ParWriter::create(&group, &Disk::new(), path, task, &options)?;
     let open = group.calls.take();
-    writer.task(0)?.write(&[7; 5000])?;
+    // More blocks than fit a record are no reason for another call.
+    let blocks = if rank == 1 { 300 } else { 1 };
+    writer.task(0)?.write(&vec![7; blocks * 4096])?;
     writer.close(&group)?;
     let close = group.calls.take();
     ParReader::open(&group, &Disk::new(), path)?;
@@ -156,14 +168,13 @@ fn rank(group: Threads, path: &Path) -> multifile::Result<[u32; 3]> {
 }
 
 /// Opening the last task alone must not depend on how many there are.
-fn open_rank(report: &mut Report, place: &Place, effort: &Effort) {
-    let counts = [64, effort.tasks];
-    let made = counts.map(|count| {
+fn open_rank(report: &mut Report, place: &Place, effort: &Effort, [few, many]: [String; 2]) {
+    let made = [FEW, effort.tasks].map(|count| {
         let path = place.path(&format!("open{count}"));
         create::create(&path, &create::tasks(count)).map(|()| (path, count - 1))
     });
-    let [Ok(few), Ok(many)] = made else {
-        report.row("open_rank", "us", Err("the multifiles could not be made".to_owned()));
+    let [Ok(small), Ok(large)] = made else {
+        report.row(many, "us", Err("the multifiles could not be made".to_owned()));
         return;
     };
     let open = |(path, task): &(std::path::PathBuf, u32)| -> multifile::Result<f64> {
@@ -173,15 +184,14 @@ fn open_rank(report: &mut Report, place: &Place, effort: &Effort) {
         }
         Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(OPENS))
     };
-    let times = (0..effort.rounds).map(|_| Ok((open(&few)?, open(&many)?)));
+    let times = (0..effort.rounds).map(|_| Ok((open(&small)?, open(&large)?)));
     let times: Result<Vec<_>, String> =
         times.collect::<multifile::Result<_>>().map_err(|why| why.to_string());
     let of = |value: &dyn Fn(&(f64, f64)) -> f64| {
         let times = times.as_ref().map_err(String::clone)?;
         Spread::of(times.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
     };
-    let [few, many] = counts;
-    report.row(format!("open_rank/{few}"), "us", of(&|times| times.0));
-    report.row(format!("open_rank/{many}"), "us", of(&|times| times.1));
-    report.ratio(format!("open_rank/{many}"), of(&|times| times.1 / times.0));
+    report.row(few, "us", of(&|times| times.0));
+    report.row(many.clone(), "us", of(&|times| times.1));
+    report.ratio(many, of(&|times| times.1 / times.0));
 }

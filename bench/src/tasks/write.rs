@@ -63,6 +63,10 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         let count = effort.volume / size / ranks;
         let data = vec![0x5a; size];
         for (suffix, place) in places.memory_first() {
+            let name = format!("write/{case}{suffix}");
+            if !effort.wants([&name]) {
+                continue;
+            }
             let times = place.and_then(|place| {
                 let round = Round { place, peer, data: &data, count };
                 // The first touches memory that the file system has not had yet.
@@ -76,7 +80,6 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
                 min: rate(time.max),
                 max: rate(time.min),
             };
-            let name = format!("write/{case}{suffix}");
             report.row(format!("{name}/native"), "MiB/s", theirs.map(rates));
             report.row(format!("{name}/multifile"), "MiB/s", ours.map(rates));
             report.ratio(name, ratio);

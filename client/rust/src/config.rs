@@ -17,6 +17,7 @@ pub struct Config {
     pub(crate) fence_timeout: Duration,
     /// Writes of at least this many bytes go to the kernel directly.
     pub(crate) direct: u64,
+    pub(crate) rank: Option<u32>,
 }
 
 /// An environment variable that a client reads.
@@ -35,6 +36,21 @@ pub enum Setting {
     FenceTimeout,
     /// `KAKEHI_DIRECT`: size from which a write goes to the kernel directly; a number and a unit.
     Direct,
+    /// The number that a launcher of parallel programs gave this process; the first one counts.
+    Rank(Launcher),
+}
+
+/// Whose variable says the rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// Open MPI's `mpirun`.
+    OpenMpi,
+    /// Any that speaks PMIx.
+    Pmix,
+    /// MPICH's and Intel's `mpirun`.
+    Pmi,
+    /// `srun`; last, because what `mpirun` starts within a step has that of the step.
+    Slurm,
 }
 
 /// A setting whose value means nothing.
@@ -51,8 +67,18 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 6] =
-        [Self::Socket, Self::Rules, Self::Sync, Self::Disable, Self::FenceTimeout, Self::Direct];
+    pub const ALL: [Self; 10] = [
+        Self::Socket,
+        Self::Rules,
+        Self::Sync,
+        Self::Disable,
+        Self::FenceTimeout,
+        Self::Direct,
+        Self::Rank(Launcher::OpenMpi),
+        Self::Rank(Launcher::Pmix),
+        Self::Rank(Launcher::Pmi),
+        Self::Rank(Launcher::Slurm),
+    ];
 
     /// The variable's name.
     #[must_use]
@@ -64,6 +90,10 @@ impl Setting {
             Self::Disable => "KAKEHI_DISABLE",
             Self::FenceTimeout => "KAKEHI_FENCE_TIMEOUT",
             Self::Direct => "KAKEHI_DIRECT",
+            Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
+            Self::Rank(Launcher::Pmix) => "PMIX_RANK",
+            Self::Rank(Launcher::Pmi) => "PMI_RANK",
+            Self::Rank(Launcher::Slurm) => "SLURM_PROCID",
         }
     }
 }
@@ -80,6 +110,7 @@ impl Config {
             disabled: false,
             fence_timeout: Duration::from_secs(30),
             direct: 256 << 10,
+            rank: None,
         }
     }
 
@@ -103,6 +134,11 @@ impl Config {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
             Setting::Direct => self.direct = size(value).ok_or(wrong)?,
+            Setting::Rank(_) => {
+                // Not ours: whatever else stands there is no mistake of this program's user.
+                let rank = core::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                self.rank = self.rank.or(rank);
+            }
         }
         Ok(())
     }
@@ -212,5 +248,16 @@ mod tests {
         assert_eq!(config.direct, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
+    }
+
+    #[test]
+    fn first_launcher_that_numbers_the_process_counts() {
+        let mut config = Config::new();
+        for (launcher, value) in
+            [(Launcher::OpenMpi, &b"nonsense"[..]), (Launcher::Pmix, b"3"), (Launcher::Slurm, b"0")]
+        {
+            assert_eq!(config.set(Setting::Rank(launcher), value), Ok(()));
+        }
+        assert_eq!(config.rank, Some(3));
     }
 }

@@ -38,6 +38,7 @@ use wire::{
 use crate::{
     arena::Arena,
     clock::now,
+    config::Config,
     patience::{Patience, look},
     slots::Slots,
 };
@@ -85,10 +86,11 @@ pub(crate) struct Lane<'a> {
 }
 
 impl Connection {
-    /// Connects to the daemon that serves `folder`.
-    pub(crate) fn open(folder: &[u8], fence_timeout: Duration) -> Result<Self, Failure> {
-        let socket = dial(folder, fence_timeout).map_err(|_| Failure::Unreachable)?;
-        let greeting = Greeting::new(Role::Client).encode();
+    /// Connects to the daemon that the settings name.
+    pub(crate) fn open(config: &Config) -> Result<Self, Failure> {
+        let fence_timeout = config.fence_timeout;
+        let socket = dial(config.folder(), fence_timeout).map_err(|_| Failure::Unreachable)?;
+        let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
         let (welcome, session, job) = receive_welcome(&socket)?;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;

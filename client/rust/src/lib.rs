@@ -34,7 +34,7 @@ mod table;
 mod write;
 
 pub use client::{Client, Host, Status};
-pub use config::{Config, Setting, SettingError};
+pub use config::{Config, Launcher, Setting, SettingError};
 pub use queue::WriteQueue;
 pub use remote::Path;
 pub use rustix::io::Errno;

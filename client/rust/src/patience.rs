@@ -1,9 +1,10 @@
 //! How long a thread looks for an answer before it sleeps.
 //!
 //! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the better
-//! bet, the last answers tell: one that came late doubles the bound, one that did not come
-//! halves it. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
-//! ends at once; where a core of the daemon polls, an answer comes within a microsecond or two.
+//! bet, the last answers tell: one that came doubles the bound, one that did not come halves it, and
+//! one that was there already says nothing. A bound that is larger than needed costs nothing. On a
+//! core that is wanted, above all by the daemon itself, looking is in vain, and soon ends at once;
+//! where a core of the daemon polls, an answer comes within a microsecond or two.
 //!
 //! One bound for all threads of the process: they share its cores. It is a hint, so its updates
 //! need no order.
@@ -13,18 +14,18 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// About as long as waking a thread takes.
-const LOOKS_MAX: u32 = 2048;
+/// About as long as waking a thread takes, and less than an answer from elsewhere.
+const LOOKS_MAX: u32 = 1024;
 /// About as long as an answer takes that is under way.
 const LOOKS_MIN: u32 = 32;
-/// At the least bound, one wait in so many is granted the largest, to find out whether it pays.
+/// At the least bound, one vain wait in so many is granted the largest, to find out whether it pays.
 const TRIAL_EVERY: u32 = 64;
 
 /// The bound, as learnt so far.
 #[derive(Debug)]
 pub(crate) struct Patience {
     looks: AtomicU32,
-    /// Waits in a row that found nothing at the least bound.
+    /// Waits that found nothing at the least bound since the last trial.
     vain: AtomicU32,
 }
 
@@ -35,30 +36,32 @@ impl Patience {
 
     /// Looks until `done()` holds or the bound is reached; returns whether it holds.
     pub(crate) fn wait(&self, done: impl Fn() -> bool) -> bool {
+        if done() {
+            return true;
+        }
         let bound = self.looks.load(Ordering::Relaxed);
         let vain = self.vain.load(Ordering::Relaxed);
         let is_trial = vain >= TRIAL_EVERY;
-        let Some(looks) = look(if is_trial { LOOKS_MAX } else { bound }, done) else {
+        if !look(if is_trial { LOOKS_MAX } else { bound }, done) {
             self.looks.store((bound / 2).max(LOOKS_MIN), Ordering::Relaxed);
             let vain = if is_trial || bound > LOOKS_MIN { 0 } else { vain + 1 };
             self.vain.store(vain, Ordering::Relaxed);
             return false;
-        };
-        // Stores only what changes: the line is shared by all threads of the process.
-        let bound = if looks > bound / 2 { (looks * 2).clamp(bound, LOOKS_MAX) } else { bound };
-        if self.looks.load(Ordering::Relaxed) != bound {
-            self.looks.store(bound, Ordering::Relaxed);
         }
-        if vain != 0 {
+        // Stores only what changes: the line is shared by all threads of the process.
+        if is_trial {
             self.vain.store(0, Ordering::Relaxed);
+            self.looks.store(LOOKS_MAX, Ordering::Relaxed);
+        } else if bound < LOOKS_MAX {
+            self.looks.store(bound * 2, Ordering::Relaxed);
         }
         true
     }
 }
 
-/// Looks at most `bound` times; returns how often it looked in vain before `done()` held.
-pub(crate) fn look(bound: u32, done: impl Fn() -> bool) -> Option<u32> {
-    (0..bound).find(|_| {
+/// Looks at most `bound` times; returns whether `done()` held.
+pub(crate) fn look(bound: u32, done: impl Fn() -> bool) -> bool {
+    (0..bound).any(|_| {
         let is_done = done();
         if !is_done {
             hint::spin_loop();
@@ -89,7 +92,7 @@ mod tests {
         for _ in 0..10 {
             looks_for(&patience, u32::MAX);
         }
-        assert_eq!(looks_for(&patience, u32::MAX), LOOKS_MIN);
+        assert_eq!(looks_for(&patience, u32::MAX), 1 + LOOKS_MIN);
     }
 
     #[test]
@@ -98,7 +101,20 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(looks_for(&patience, 100), 101);
         }
-        assert_eq!(looks_for(&patience, u32::MAX), LOOKS_MAX);
+        assert_eq!(looks_for(&patience, u32::MAX), 1 + LOOKS_MAX);
+    }
+
+    #[test]
+    fn answers_that_were_there_do_not_keep_patience_away() {
+        let patience = Patience::new();
+        for _ in 0..100 {
+            looks_for(&patience, u32::MAX);
+        }
+        for _ in 0..2 * TRIAL_EVERY {
+            looks_for(&patience, 500);
+            looks_for(&patience, 0);
+        }
+        assert_eq!(looks_for(&patience, 500), 501);
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Process {
         if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
-        let connection = match Connection::open(config.folder(), config.fence_timeout) {
+        let connection = match Connection::open(config) {
             Ok(connection) => place.set(connection).ok(),
             Err(failure) => {
                 self.is_unreachable.store(true, Ordering::Release);

@@ -8,7 +8,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     rc::Rc,
     time::Duration,
@@ -23,6 +23,7 @@ use super::{
     handshake::{fails_at, first, greet, is_refusal},
     key::{Key, random},
     ledger::RECORDS,
+    opened::{Lost, Opened},
     server::{BUFFERS, REQUESTS},
 };
 use crate::{names::Status, verdict::verdict};
@@ -66,16 +67,16 @@ pub(crate) struct Client<N> {
     idle: Notify,
 }
 
-#[derive(Default)]
 struct State {
     pending: BTreeMap<u64, Rc<Pending>>,
     /// Of these, those that this connection has not sent.
     unsent: VecDeque<u64>,
     next_id: u64,
     free_records: BTreeSet<u32>,
-    files: HashMap<u32, Opened>,
-    next_handle: u32,
+    opened: Opened,
     is_connected: bool,
+    /// Attempts to connect that came to nothing.
+    failures: u64,
     /// The session is to end, and has.
     is_leaving: bool,
     has_left: bool,
@@ -92,15 +93,6 @@ struct Pending {
     answered: Notify,
 }
 
-/// A file that the server has open for this session, so that it can be opened again.
-struct Opened {
-    path: Vec<u8>,
-    flags: u32,
-    identity: (u64, u64),
-    /// It could not be opened again, or is another file by now.
-    is_stale: bool,
-}
-
 impl<N: Network> Client<N> {
     /// A client without a connection; [`run`](Self::run) makes them.
     ///
@@ -113,12 +105,6 @@ impl<N: Network> Client<N> {
         key: Key,
         timeout: Duration,
     ) -> io::Result<Rc<Self>> {
-        let state = State {
-            free_records: (0..RECORDS).collect(),
-            next_id: 1,
-            next_handle: 1,
-            ..State::default()
-        };
         Ok(Rc::new(Self {
             handle,
             network,
@@ -128,27 +114,29 @@ impl<N: Network> Client<N> {
             requests: Credits::new(u64::from(REQUESTS)),
             buffers: Credits::new(u64::from(BUFFERS)),
             records: Credits::new(u64::from(RECORDS)),
-            state: RefCell::new(state),
+            state: RefCell::new(State::new()),
             must_reopen: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),
         }))
     }
 
-    /// Waits until there is a connection.
+    /// Waits until there is a connection, or an attempt to make one has failed; returns which.
     ///
     /// # Errors
     ///
     /// Why there will be none.
-    pub(crate) async fn connected(&self) -> io::Result<()> {
+    pub(crate) async fn tried(&self) -> io::Result<bool> {
+        let failures = self.state.borrow().failures;
         let is_decided = || {
             let state = self.state.borrow();
-            state.is_connected || state.dead.is_some()
+            state.is_connected || state.dead.is_some() || state.failures > failures
         };
         self.news.until(is_decided).await;
-        match &self.state.borrow().dead {
+        let state = self.state.borrow();
+        match &state.dead {
             Some(why) => Err(io::Error::other(why.clone())),
-            None => Ok(()),
+            None => Ok(state.is_connected),
         }
     }
 
@@ -211,8 +199,7 @@ impl<N: Network> Client<N> {
             state.pending.is_empty() || state.dead.is_some()
         };
         self.idle.until(is_quiet).await;
-        self.state.borrow_mut().is_leaving = true;
-        self.news.notify_all();
+        self.abandon();
         let is_gone = || {
             let state = self.state.borrow();
             state.has_left || state.dead.is_some() || !state.is_connected
@@ -220,23 +207,32 @@ impl<N: Network> Client<N> {
         self.idle.until(is_gone).await;
     }
 
+    /// Ends the session, or the attempts to begin it, in which nothing is asked any more.
+    pub(crate) fn abandon(&self) {
+        self.state.borrow_mut().is_leaving = true;
+        self.news.notify_all();
+    }
+
     // ---- open files
 
     /// A handle that no file has.
     pub(crate) fn new_handle(&self) -> u32 {
-        let mut state = self.state.borrow_mut();
-        loop {
-            let handle = state.next_handle;
-            state.next_handle = handle.wrapping_add(1);
-            if !state.files.contains_key(&handle) {
-                return handle;
-            }
-        }
+        self.state.borrow_mut().opened.new_handle()
     }
 
     /// Whether the server could not open the file again.
     pub(crate) fn is_stale(&self, handle: u32) -> bool {
-        self.state.borrow().files.get(&handle).is_some_and(|opened| opened.is_stale)
+        self.state.borrow().opened.is_stale(handle)
+    }
+
+    /// A rename was asked for, of this server or of another that serves the same folder.
+    pub(crate) fn may_move(&self, from: &[u8], to: &[u8]) {
+        self.state.borrow_mut().opened.may_move(from, to);
+    }
+
+    /// A rename is over; if it `happened`, open files have their new names.
+    pub(crate) fn has_moved(&self, from: &[u8], to: &[u8], happened: bool) {
+        self.state.borrow_mut().opened.has_moved(from, to, happened);
     }
 
     /// Closes a file, without waiting for that.
@@ -244,7 +240,7 @@ impl<N: Network> Client<N> {
         let client = Rc::clone(self);
         self.handle.spawn(Class::Latency, async move {
             let closed = client.call(Request::Close { file: handle }, Vec::new(), false).await;
-            client.state.borrow_mut().files.remove(&handle);
+            client.state.borrow_mut().opened.remove(handle);
             if let Err(error) = closed {
                 tracing::debug!("a remote file could not be closed: {error}");
             }
@@ -279,6 +275,8 @@ impl<N: Network> Client<N> {
             if is_refusal(&error) || self.handle.now() >= broken_at.get() + self.timeout {
                 return self.die(&error);
             }
+            self.state.borrow_mut().failures += 1;
+            self.news.notify_all();
             self.handle.sleep(pause).await;
             pause = (2 * pause).min(PAUSE_MAX);
         }
@@ -394,16 +392,12 @@ impl<N: Network> Client<N> {
     /// Has a server that was started anew open the files of the session.
     async fn reopen<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
-        let mut handles: Vec<u32> = self.state.borrow().files.keys().copied().collect();
-        handles.sort_unstable();
-        for handle in handles {
-            let (flags, identity) = match self.state.borrow().files.get(&handle) {
-                Some(opened) if !opened.is_stale => (opened.flags & !once.bits(), opened.identity),
-                _ => continue,
-            };
+        let lost = self.state.borrow().opened.lost();
+        for Lost { handle, flags, identity, names } in lost {
             let mut is_found = false;
-            for path in self.names_of(handle) {
+            for path in names {
                 let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
+                let flags = flags & !once.bits();
                 let open = Request::Open { file: handle, flags, mode: 0, path_len };
                 let found = ask(inbox, outbox, open, &path).await?;
                 is_found = found.is_some_and(|status| status.identity() == identity);
@@ -412,29 +406,11 @@ impl<N: Network> Client<N> {
                 }
                 ask(inbox, outbox, Request::Close { file: handle }, &[]).await?;
             }
-            let mut state = self.state.borrow_mut();
-            if let Some(opened) = state.files.get_mut(&handle).filter(|_| !is_found) {
-                tracing::warn!("a remote file is gone: {}", opened.path.escape_ascii());
-                opened.is_stale = true;
+            if !is_found {
+                self.state.borrow_mut().opened.give_up(handle);
             }
         }
         Ok(())
-    }
-
-    /// Where an open file may be: under its name, or under what a rename has made of it whose
-    /// answer was lost.
-    fn names_of(&self, handle: u32) -> Vec<Vec<u8>> {
-        let state = self.state.borrow();
-        let Some(opened) = state.files.get(&handle) else { return Vec::new() };
-        let mut names = vec![opened.path.clone()];
-        for pending in state.pending.values() {
-            let Request::Rename { paths, .. } = pending.request else { continue };
-            let both = pending.payload.split_at_checked(paths.from_len as usize);
-            let renamed =
-                both.zip(names.last()).and_then(|((from, to), name)| moved(name, from, to));
-            names.extend(renamed);
-        }
-        names
     }
 
     /// Everything fails from now on.
@@ -451,32 +427,30 @@ impl<N: Network> Client<N> {
 }
 
 impl State {
-    /// Keeps up with which files the server has open, and where. At once when the answer comes: the
-    /// connection may break before whoever asked has run.
-    fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
-        match pending.request {
-            _ if verdict(value).is_err() => {}
-            Request::Open { file, flags, .. } => {
-                let Some(status) = Status::from_bytes(payload) else { return };
-                let (path, identity) = (pending.payload.clone(), status.identity());
-                self.files.insert(file, Opened { path, flags, identity, is_stale: false });
-            }
-            Request::Rename { paths, .. } => {
-                let both = pending.payload.split_at_checked(paths.from_len as usize);
-                for opened in self.files.values_mut() {
-                    let path = both.and_then(|(from, to)| moved(&opened.path, from, to));
-                    opened.path = path.unwrap_or_else(|| std::mem::take(&mut opened.path));
-                }
-            }
-            _ => {}
+    fn new() -> Self {
+        Self {
+            pending: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            next_id: 1,
+            free_records: (0..RECORDS).collect(),
+            opened: Opened::new(),
+            is_connected: false,
+            failures: 0,
+            is_leaving: false,
+            has_left: false,
+            dead: None,
         }
     }
-}
 
-/// What a name becomes when `from` becomes `to`.
-fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
-    let rest = name.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
-    Some([to, rest].concat())
+    /// Keeps up with which files the server has open. At once when the answer comes: the connection
+    /// may break before whoever asked has run.
+    fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
+        let Request::Open { file, flags, .. } = pending.request else { return };
+        let status = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
+        if let Some(status) = status {
+            self.opened.insert(file, pending.payload.clone(), flags, status.identity());
+        }
+    }
 }
 
 /// Asks something between the greeting and all other requests; the answer's status, if it has one.

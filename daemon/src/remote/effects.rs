@@ -3,15 +3,16 @@
 //!
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
-//! | append | size | the file has the bytes there | the size is the same |
+//! | append | size | the file has grown by just these bytes | the size is the same |
 //! | unlink, rmdir | inode of the name | the name is gone or another's | the inode is there |
 //! | rename | inode of the source | the target is that inode | the source is still |
 //! | link | whether the name is taken | the name is the source's inode | the name is free |
 //! | mkdir, symlink, exclusive open | whether the name is taken | | the name is free |
 //!
-//! Whatever is neither has an unknown outcome: somebody else may have made that name.
+//! Whatever is neither has an unknown outcome: somebody else may have made that name. The size that
+//! tells of an append is the one it had before anybody else appended (see `doubts`).
 
-use std::{ffi::CString, fmt, io, rc::Rc};
+use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 
 use rustix::io::Errno;
 use shm::copy::copy_out;
@@ -61,8 +62,10 @@ impl<F> fmt::Display for Effect<F> {
 pub(crate) enum Outcome {
     Done,
     NotDone,
-    /// Of an append, so many bytes are there.
+    /// Of an append, so many bytes are there, at the end of the file.
     Partly(u64),
+    /// Of an append, so many bytes are there, and others behind them.
+    Short(u64),
     Unknown,
 }
 
@@ -71,26 +74,34 @@ pub(crate) async fn observe<S: Storage>(
     storage: &S,
     effect: &Effect<S::File>,
 ) -> io::Result<Before> {
-    if let Effect::Append { file, .. } = effect {
+    if let Effect::Append { file, identity, .. } = effect {
         let size = storage.status(file).await?.size();
-        return Ok(Before { size, identity: (0, 0) });
+        return Ok(Before { size, identity: *identity, is_append: true });
     }
     let identity = match subject(effect) {
         Some(path) => identity(storage, path).await?,
         None => (0, 0),
     };
-    Ok(Before { size: 0, identity })
+    Ok(Before { size: 0, identity, is_append: false })
 }
 
-/// Finds out what has become of a request that was begun by a server that has died.
+/// Finds out what has become of a request that was begun by a server that has died; `seen` is the
+/// size of the file it appends to, if that was written down.
 pub(crate) async fn resolve<S: Storage>(
     storage: &S,
     effect: &Effect<S::File>,
     before: Before,
+    seen: Option<u64>,
 ) -> io::Result<Outcome> {
     let call = match effect {
         Effect::Append { file, data, .. } => {
-            return appended(storage, file, data, before.size).await;
+            let size = storage.status(file).await?.size();
+            let end = seen.unwrap_or(size);
+            return match appended(storage, file, data, before.size..end).await? {
+                // Others have appended since: what is missing can no longer follow.
+                Outcome::Partly(len) if size != end => Ok(Outcome::Short(len)),
+                outcome => Ok(outcome),
+            };
         }
         Effect::Create(_) => None,
         Effect::Name(call) => Some(call),
@@ -151,32 +162,33 @@ async fn identity<S: Storage>(storage: &S, path: &CString) -> io::Result<(u64, u
     }
 }
 
-/// Whether `data` stands at `at`, where the file ended before.
+/// How much of `data` is there when a file has grown by the range `grown`.
 async fn appended<S: Storage>(
     storage: &S,
     file: &S::File,
     data: &[u8],
-    at: u64,
+    grown: Range<u64>,
 ) -> io::Result<Outcome> {
-    let size = storage.status(file).await?.size();
-    let there = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(data.len());
-    if there == 0 {
-        return Ok(if size == at { Outcome::NotDone } else { Outcome::Unknown });
-    }
-    let buffer = Heap::buffer(there);
+    let len = grown.end.checked_sub(grown.start).and_then(|len| usize::try_from(len).ok());
+    let Some(expected) = len.and_then(|len| data.get(..len)) else {
+        return Ok(Outcome::Unknown); // Cut, or grown by more than this.
+    };
+    let buffer = Heap::buffer(expected.len());
     let mut done = 0;
-    while done < there {
-        match storage.read(file, at + done as u64, buffer.suffix(done).into()).await {
+    while done < expected.len() {
+        let at = grown.start + done as u64;
+        match storage.read(file, at, buffer.suffix(done).into()).await {
             Ok(len) if len > 0 => done += len,
             // A descriptor that may only write cannot be read through.
             _ => return Ok(Outcome::Unknown),
         }
     }
-    let mut found = vec![0; there];
+    let mut found = vec![0; expected.len()];
     copy_out(&mut found, buffer.bytes());
-    Ok(match data.get(..there) {
-        Some(expected) if expected != found => Outcome::Unknown,
-        _ if there == data.len() => Outcome::Done,
-        _ => Outcome::Partly(there as u64),
+    Ok(match expected.len() {
+        _ if expected != found => Outcome::Unknown,
+        0 => Outcome::NotDone,
+        len if len == data.len() => Outcome::Done,
+        len => Outcome::Partly(len as u64),
     })
 }

@@ -269,7 +269,7 @@ fn contiguous(results: Vec<io::Result<(usize, usize)>>) -> io::Result<usize> {
 }
 
 /// Waits for all of some futures, which run side by side; results in their order.
-async fn together<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+pub(super) async fn together<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<(Pin<Box<_>>, Option<T>)> =
         futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {

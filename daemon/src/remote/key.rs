@@ -137,9 +137,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn from_hex(text: &str) -> Option<[u8; KEY_LEN]> {
-    let mut bytes = [0; KEY_LEN];
-    if text.len() != 2 * KEY_LEN || !text.is_ascii() {
+/// As many bytes as the text has to say, and no others.
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
         return None;
     }
     for (index, byte) in bytes.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! What a server remembers of requests that must not happen twice: one small file per session.
 //!
 //! A record is written before its request is executed (*begun*) and again when it is answered
-//! (*done*). Records are 64 bytes in fixed places, so a record never crosses a page, and the kernel
+//! (*done*); in between, when an append was left begun and another is to follow (*seen*). Records are 64 bytes in fixed places, so a record never crosses a page, and the kernel
 //! copies a page's part whole: a server that is killed leaves the old record or the new one. They
 //! are not synced: they protect from the death of the server, not of its node.
 
@@ -15,7 +15,7 @@ use std::{
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use wire::SESSION_LEN;
 
-use super::key::hex;
+use super::key::{from_hex, hex};
 use crate::place::OWN_FOLDER;
 
 /// Requests of a session that may be recorded at a time.
@@ -29,6 +29,7 @@ const SEAL: u64 = 0x6b61_6b65_6869_7265;
 
 const BEGUN: u64 = 1;
 const DONE: u64 = 2;
+const SEEN: u64 = 3;
 
 /// One request that must not happen twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Begun,
+    /// Begun by a server that was killed; the file had so many bytes before anybody appended again.
+    Seen(u64),
     /// Answered with this value.
     Done(u64),
 }
@@ -52,18 +55,25 @@ pub(crate) enum State {
 pub(crate) struct Before {
     /// Size of a file that is appended to.
     pub(crate) size: u64,
-    /// Device and inode of the name; zeros when there was none.
+    /// Device and inode of that file, or of the name; zeros when there was none.
     pub(crate) identity: (u64, u64),
+    pub(crate) is_append: bool,
 }
 
 impl Record {
+    /// Whether it is of an append whose outcome nobody has looked into.
+    pub(crate) fn is_begun_append(&self) -> bool {
+        self.state == State::Begun && self.before.is_append
+    }
+
     fn encode(&self) -> [u8; RECORD_LEN] {
         let (state, value) = match self.state {
             State::Begun => (BEGUN, 0),
+            State::Seen(size) => (SEEN, size),
             State::Done(value) => (DONE, value),
         };
-        let Before { size, identity: (device, inode) } = self.before;
-        let words = [self.id, state, value, size, device, inode, 0];
+        let Before { size, identity: (device, inode), is_append } = self.before;
+        let words = [self.id, state, value, size, device, inode, u64::from(is_append)];
         let seal = words.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word);
         let mut bytes = [0; RECORD_LEN];
         let chunks = bytes.chunks_exact_mut(size_of::<u64>());
@@ -78,17 +88,19 @@ impl Record {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
             *word = u64::from_le_bytes(*chunk.first_chunk()?);
         }
-        let [id, state, value, size, device, inode, zero, seal] = words;
-        let summed = [id, state, value, size, device, inode, zero];
+        let [id, state, value, size, device, inode, append, seal] = words;
+        let summed = [id, state, value, size, device, inode, append];
         if seal != summed.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word) {
             return None;
         }
         let state = match state {
             BEGUN => State::Begun,
+            SEEN => State::Seen(value),
             DONE => State::Done(value),
             _ => return None,
         };
-        Some(Self { id, state, before: Before { size, identity: (device, inode) } })
+        let before = Before { size, identity: (device, inode), is_append: append == 1 };
+        Some(Self { id, state, before })
     }
 }
 
@@ -105,6 +117,9 @@ pub(crate) trait Ledger: 'static {
 pub(crate) trait Shelf: 'static {
     /// The ledger of a session, made if there is none.
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>>;
+
+    /// The sessions that have one.
+    fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>>;
 
     /// Removes the ledger of a session that is over.
     fn remove(&self, session: &[u8; SESSION_LEN]);
@@ -148,6 +163,15 @@ impl Shelf for Folder {
         Ok(Box::new(LedgerFile(fd)))
     }
 
+    fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
+        let mut sessions = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let name = entry?.file_name();
+            sessions.extend(name.to_str().and_then(from_hex::<SESSION_LEN>));
+        }
+        Ok(sessions)
+    }
+
     fn remove(&self, session: &[u8; SESSION_LEN]) {
         fs::remove_file(self.path(session)).ok(); // A session without records may have none.
     }
@@ -187,7 +211,7 @@ mod tests {
     #[test]
     fn records_are_found_again_by_the_next_server() {
         let root = tempfile::tempdir().expect("folder");
-        let before = Before { size: 1 << 40, identity: (8, 42) };
+        let before = Before { size: 1 << 40, identity: (8, 42), is_append: true };
         let begun = Record { id: 7, state: State::Begun, before };
         let done = Record { id: 9, state: State::Done(u64::MAX - 16), before };
         let folder = Folder::create(root.path()).expect("made");
@@ -197,6 +221,7 @@ mod tests {
 
         let ledger = Folder::create(root.path()).and_then(|next| next.open(&SESSION));
         let records = ledger.and_then(|ledger| ledger.load()).expect("read");
+        assert_eq!(folder.sessions().expect("listed"), [SESSION]);
         assert_eq!(records.len(), RECORDS as usize);
         assert_eq!(records[0], Some(begun));
         assert_eq!(records[RECORDS as usize - 1], Some(done));

@@ -21,8 +21,9 @@ use rustix::{
 use uring::{Buffers, Sockets};
 
 use super::{
-    client::{Client, Network},
-    file::{self, RemoteFile},
+    client::Network,
+    file::RemoteFile,
+    group::Group,
     line::{self, Incoming, Outgoing},
     mirror,
     pipe::Pipe,
@@ -69,16 +70,18 @@ pub struct Mount {
     pub remote: PathBuf,
 }
 
-/// The files of this machine and of a server. Cheap to clone.
+/// The files of this machine and of a server, as one process asks for them. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Mounts {
     machine: Machine,
     server: Option<Rc<Server>>,
+    /// Number of the process that asks, in its parallel job.
+    rank: Option<u32>,
 }
 
-/// The way to a server.
+/// The way to a server, or to several that serve the same folder.
 pub(crate) struct Server {
-    pub(crate) client: Rc<Client<Dial>>,
+    pub(crate) group: Group<Dial>,
     pub(crate) mounts: Vec<Mount>,
     /// The job's folder.
     pub(crate) folder: PathBuf,
@@ -106,7 +109,7 @@ impl Located {
 
 impl Mounts {
     pub(crate) fn new(machine: Machine, server: Option<Rc<Server>>) -> Self {
-        Self { machine, server }
+        Self { machine, server, rank: None }
     }
 
     /// Has everything that programs have written to pipes at the server.
@@ -125,25 +128,8 @@ impl Mounts {
     /// A call on names with its paths from the server's root; `None` when it is about this machine.
     fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Server>, NameCall)>> {
         let mut call = call.clone();
-        let paths: [Option<&mut CString>; 2] = match &mut call {
-            NameCall::Stat { path, .. }
-            | NameCall::Truncate { path, .. }
-            | NameCall::Unlink { path }
-            | NameCall::MakeDir { path, .. }
-            | NameCall::RemoveDir { path }
-            | NameCall::ReadDir { path, .. }
-            | NameCall::ReadLink { path }
-            | NameCall::Set { path, .. }
-            | NameCall::Access { path, .. }
-            | NameCall::FileSystem { path }
-            | NameCall::Mirror { path }
-            | NameCall::Symlink { name: path, .. } => [Some(path), None],
-            NameCall::Rename { from, to, .. } | NameCall::Link { from, to } => {
-                [Some(from), Some(to)]
-            }
-        };
         let (mut there, mut count) = (None, 0);
-        for path in paths.into_iter().flatten() {
+        for path in call.paths_mut().into_iter().flatten() {
             let moved = self.find(path);
             if count > 0 && moved.is_some() != there.is_some() {
                 return Err(Errno::XDEV.into());
@@ -165,14 +151,14 @@ impl Server {
     ///
     /// Why there is no server, or no such folder.
     pub(crate) async fn reach(&self) -> io::Result<()> {
-        self.client.connected().await?;
+        self.group.reach().await?;
         for mount in &self.mounts {
             let mut made = PathBuf::from("/");
             for part in &mount.remote {
                 made.push(part);
                 let path = CString::new(made.as_os_str().as_bytes())?;
                 let call = NameCall::MakeDir { path, mode: 0o777 };
-                match file::name(&self.client, call).await {
+                match self.group.name(None, call).await {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }
@@ -217,6 +203,7 @@ impl Server {
     async fn mirror(
         &self,
         machine: &Machine,
+        rank: Option<u32>,
         local: &CString,
         remote: CString,
     ) -> io::Result<Answer> {
@@ -225,7 +212,7 @@ impl Server {
         loop {
             let path = remote.clone();
             let call = NameCall::ReadDir { path, skip, room: 0 };
-            let part = file::name(&self.client, call).await?.bytes;
+            let part = self.group.name(rank, call).await?.bytes;
             if part.is_empty() {
                 break;
             }
@@ -313,14 +300,15 @@ impl Storage for Mounts {
     async fn read(&self, file: &Located, at: u64, into: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
-            Located::There(file) => file.read(at, &into).await,
+            // On the heap: the future of a local file stays small.
+            Located::There(file) => Box::pin(file.read(at, &into)).await,
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => file.write(at, &from).await,
+            Located::There(file) => Box::pin(file.write(at, &from)).await,
         }
     }
 
@@ -382,7 +370,11 @@ impl Storage for Mounts {
         };
         server.settle().await;
         call.path = remote;
-        RemoteFile::open(&server.client, call).await.map(Located::There)
+        server.group.open(self.rank, call).await.map(Located::There)
+    }
+
+    fn seen_by(&self, rank: Option<u32>) -> Self {
+        Self { rank, ..self.clone() }
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
@@ -392,12 +384,12 @@ impl Storage for Mounts {
         server.settle().await;
         match (call, moved) {
             (NameCall::Mirror { path: local }, NameCall::Mirror { path: remote }) => {
-                server.mirror(&self.machine, &local, remote).await
+                server.mirror(&self.machine, self.rank, &local, remote).await
             }
             // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
             (NameCall::ReadDir { .. }, _) => Err(Errno::NOTSUP.into()),
             (NameCall::Rename { from, to, .. }, moved) => {
-                let answer = file::name(&server.client, moved).await?;
+                let answer = server.group.name(self.rank, moved).await?;
                 let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
                 let (from, to) = (mirror(&from), mirror(&to));
                 let rename = move || {
@@ -407,14 +399,14 @@ impl Storage for Mounts {
                 self.machine.call(rename).await?;
                 Ok(answer)
             }
-            (_, moved) => file::name(&server.client, moved).await,
+            (_, moved) => server.group.name(self.rank, moved).await,
         }
     }
 
     async fn leave(&self) {
         if let Some(server) = &self.server {
             server.settle().await;
-            server.client.leave().await;
+            server.group.leave().await;
             fs::remove_dir_all(server.folder.join(mirror::FOLDER)).ok(); // There may be none.
         }
     }

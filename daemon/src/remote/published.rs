@@ -2,6 +2,8 @@
 
 use std::{fs, io, path::Path, path::PathBuf, process};
 
+use uring::Address as Place;
+
 use super::Address;
 
 /// A file with an address; removed when dropped.
@@ -22,16 +24,64 @@ impl Published {
         let path = folder.join(format!("{node}.{}", process::id()));
         // Renamed into place, so that nobody reads half of it.
         let fresh = folder.join(format!(".{node}.{}", process::id()));
-        fs::write(&fresh, format!("{address}\n"))?;
+        let text = format!("{}\n", reachable(address, &node));
+        forget_earlier(folder, &text)?;
+        fs::write(&fresh, text)?;
         fs::rename(fresh, &path)?;
         Ok(Self(Some(path)))
     }
+}
+
+/// The address as other nodes know it: one that listens everywhere is at the node's name.
+fn reachable(address: &Address, node: &str) -> Address {
+    let mut address = address.clone();
+    if let Place::Tcp { host, .. } = &mut address.place {
+        if matches!(&**host, "0.0.0.0" | "::") {
+            node.clone_into(host);
+        }
+    }
+    address
+}
+
+/// Removes what an earlier server has left that was killed: nobody else listens at our address.
+fn forget_earlier(folder: &Path, text: &str) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if fs::read_to_string(&path).is_ok_and(|found| found == text) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             fs::remove_file(path).ok(); // Somebody may have cleared the folder.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_one_that_other_nodes_reach_and_stands_there_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::write(folder.path().join("killed.1"), "tcp://10.0.0.1:7\n").expect("written");
+        fs::write(folder.path().join("other.1"), "tcp://10.0.0.2:7\n").expect("written");
+        let published = Published::write(&"tcp://10.0.0.1:7".parse().unwrap(), Some(folder.path()));
+        let published = published.expect("written");
+        let count = || fs::read_dir(folder.path()).expect("folder").count();
+        assert_eq!(count(), 2);
+        assert!(!folder.path().join("killed.1").exists());
+        drop(published);
+        assert_eq!(count(), 1);
+
+        for everywhere in ["tcp://0.0.0.0:7", "tcp://[::]:7"] {
+            let address = reachable(&everywhere.parse().unwrap(), "io1");
+            assert_eq!(address.to_string(), "tcp://io1:7");
         }
     }
 }

@@ -23,8 +23,9 @@ use wire::{PIECE_LEN_MAX, Request, SESSION_LEN};
 
 use super::{
     decode::{Asked, Job},
+    doubts::Doubts,
     effects::{self, Effect, Outcome},
-    ledger::{Before, Ledger, RECORDS, Record, Shelf, State},
+    ledger::{Ledger, RECORDS, Record, Shelf, State},
 };
 use crate::{
     names::{Attributes, NameCall, OpenCall},
@@ -37,8 +38,9 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
-/// How long a session without a connection keeps its files.
-const KEEP: Duration = Duration::from_secs(600);
+/// How long a session without a connection keeps its files. One that comes back later has them
+/// opened again, as by a server that was started anew.
+pub(crate) const KEEP: Duration = Duration::from_secs(60);
 
 /// What a server has, whoever asks.
 pub(crate) struct Service<S: Storage> {
@@ -46,6 +48,7 @@ pub(crate) struct Service<S: Storage> {
     storage: S,
     shelf: Box<dyn Shelf>,
     sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
+    doubts: Doubts,
     /// Files that are being appended to, by device and inode.
     appending: RefCell<HashSet<(u64, u64)>>,
     appended: Notify,
@@ -63,6 +66,9 @@ pub(crate) struct Session<S: Storage> {
     pub(crate) busy: Cell<u32>,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
+    /// Whether the client has asked for anything. Until then the welcome that called the session
+    /// new may have been lost, and with it what tells the client to open its files again.
+    has_asked: Cell<bool>,
     left_at: Cell<Option<Instant>>,
 }
 
@@ -82,20 +88,33 @@ impl<S: Storage> Clone for Open<S> {
 pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
 
 impl<S: Storage> Service<S> {
-    pub(crate) fn new(handle: Handle, storage: S, shelf: Box<dyn Shelf>) -> Rc<Self> {
-        Rc::new(Self {
+    /// A service for what earlier ones have left on the shelf.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the ledgers.
+    pub(crate) fn new(handle: Handle, storage: S, shelf: Box<dyn Shelf>) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self {
             handle,
             storage,
+            doubts: Doubts::load(&*shelf)?,
             shelf,
             sessions: RefCell::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
-        })
+        }))
     }
 
     /// Sessions there are.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.borrow().len()
+    }
+
+    /// Files that sessions have open.
+    #[cfg(test)]
+    pub(crate) fn open_files(&self) -> usize {
+        let sessions = self.sessions.borrow();
+        sessions.values().map(|session| session.files.borrow().len()).sum()
     }
 
     /// The session of this name, and whether it still has its files; ended on any earlier
@@ -106,7 +125,7 @@ impl<S: Storage> Service<S> {
     ) -> io::Result<(Rc<Session<S>>, u64, bool)> {
         self.forget_old();
         let known = self.sessions.borrow().get(&name).cloned();
-        let is_known = known.is_some();
+        let is_known = known.as_ref().is_some_and(|session| session.has_asked.get());
         let session = match known {
             Some(session) => session,
             None if self.session_count() >= SESSIONS_MAX => {
@@ -139,6 +158,14 @@ impl<S: Storage> Service<S> {
         self.shelf.remove(&session.name);
     }
 
+    /// Lets go of what clients had open that are gone, for ever.
+    pub(crate) async fn tidy(self: Rc<Self>) {
+        loop {
+            self.handle.sleep(KEEP).await;
+            self.forget_old();
+        }
+    }
+
     fn forget_old(&self) {
         let now = self.handle.now();
         let is_kept = |session: &Rc<Session<S>>| {
@@ -154,6 +181,7 @@ impl<S: Storage> Service<S> {
         job: Job,
         answer: impl FnOnce(u64, Answer) + 'static,
     ) {
+        session.has_asked.set(true);
         session.busy.set(session.busy.get() + 1);
         let (service, session) = (Rc::clone(self), Rc::clone(session));
         self.handle.spawn(Class::Latency, async move {
@@ -214,38 +242,77 @@ impl<S: Storage> Service<S> {
     ) -> Answer {
         let io = |error: io::Error| errno(&error);
         let _turn = self.turn(&effect).await;
+        let record = session.record(slot).filter(|record| record.id == id);
         let mut there = 0;
-        let before = match session.record(slot).filter(|record| record.id == id) {
-            Some(Record { state: State::Done(value), .. }) => {
+        if let Some(mut record) = record {
+            let seen = match record.state {
+                State::Done(value) => return self.again(session, value, effect, handle).await,
+                State::Seen(size) => Some(size),
+                State::Begun => None,
+            };
+            let outcome = effects::resolve(&self.storage, &effect, record.before, seen).await;
+            let value = match outcome.map_err(io)? {
+                Outcome::NotDone => None,
+                Outcome::Partly(len) => {
+                    there = len;
+                    None
+                }
+                Outcome::Done => Some(effect.len()),
+                Outcome::Short(len) => Some(len),
+                Outcome::Unknown => {
+                    tracing::warn!("the outcome of a request is unknown: {effect}");
+                    Some(verdict::value(Err(Errno::IO)))
+                }
+            };
+            if let Some(value) = value {
+                record.state = State::Done(value);
+                session.keep(slot, record).map_err(io)?;
                 return self.again(session, value, effect, handle).await;
             }
-            Some(Record { state: State::Begun, before, .. }) => {
-                match effects::resolve(&self.storage, &effect, before).await.map_err(io)? {
-                    Outcome::NotDone => {}
-                    Outcome::Partly(len) => there = len,
-                    Outcome::Done => {
-                        let value = effect.len();
-                        session.keep(slot, id, State::Done(value), before).map_err(io)?;
-                        return self.again(session, value, effect, handle).await;
-                    }
-                    Outcome::Unknown => {
-                        tracing::warn!("the outcome of a request is unknown: {effect}");
-                        return Err(Errno::IO);
-                    }
-                }
-                before
-            }
+        }
+        self.settle(&effect, (session, slot)).await.map_err(io)?;
+        let before = match record.filter(|_| there > 0) {
+            Some(record) => record.before,
             None => effects::observe(&self.storage, &effect).await.map_err(io)?,
         };
-        session.keep(slot, id, State::Begun, before).map_err(io)?;
+        let mut record = Record { id, state: State::Begun, before };
+        session.keep(slot, record).map_err(io)?;
         let answer = match &effect {
             Effect::Append { file, data, .. } => self.append(file, data, before.size, there).await,
             Effect::Create(call) => self.open(session, handle, call.clone()).await,
             Effect::Name(call) => self.name(call.clone()).await,
         };
         let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
-        session.keep(slot, id, State::Done(value), before).map_err(io)?;
+        record.state = State::Done(value);
+        session.keep(slot, record).map_err(io)?;
         answer
+    }
+
+    /// Before an append: has the size written down for those that a killed server has left begun,
+    /// but for the one that is to go on.
+    async fn settle(
+        &self,
+        effect: &Effect<S::File>,
+        (own, own_slot): (&Session<S>, u32),
+    ) -> io::Result<()> {
+        let Effect::Append { file, identity, .. } = effect else { return Ok(()) };
+        let doubts = self.doubts.about(*identity);
+        if doubts.is_empty() {
+            return Ok(());
+        }
+        let size = self.storage.status(file).await?.size();
+        for doubt in doubts {
+            let session = self.sessions.borrow().get(&doubt.session).cloned();
+            match session {
+                _ if (doubt.session, doubt.slot) == (own.name, own_slot) => {}
+                // It has come back, and may have asked for something else in that place.
+                Some(session) if session.record(doubt.slot) != Some(doubt.record) => {}
+                Some(session) => session.keep(doubt.slot, doubt.seen(size))?,
+                None => self.shelf.open(&doubt.session)?.write(doubt.slot, &doubt.seen(size))?,
+            }
+        }
+        self.doubts.settled(*identity);
+        Ok(())
     }
 
     /// The answer to a request that was done before.
@@ -404,6 +471,7 @@ impl<S: Storage> Session<S> {
             connection: Cell::new(0),
             busy: Cell::new(0),
             changed: Notify::new(),
+            has_asked: Cell::new(false),
             left_at: Cell::new(None),
         })
     }
@@ -417,8 +485,7 @@ impl<S: Storage> Session<S> {
     }
 
     /// Writes a record down before anything else is done.
-    fn keep(&self, slot: u32, id: u64, state: State, before: Before) -> io::Result<()> {
-        let record = Record { id, state, before };
+    fn keep(&self, slot: u32, record: Record) -> io::Result<()> {
         self.ledger.write(slot, &record)?;
         if let Some(place) = self.records.borrow_mut().get_mut(slot as usize) {
             *place = Some(record);

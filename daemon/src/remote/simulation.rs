@@ -1,11 +1,12 @@
-//! A client and a server in one seeded thread: the network breaks and the server is killed at any
+//! Clients and a server in one seeded thread: the network breaks and the server is killed at any
 //! step of anything. Storage, records, network, and time are simulated; a failing seed is printed,
 //! and `SEED=n` repeats it, `ROUNDS=n` takes as many seeds as wanted.
 //!
 //! What is promised: a request that succeeded has happened once, one that failed at most once, and
-//! nothing that was answered is lost.
+//! nothing that was answered is lost; also where clients append the same bytes to the same file.
 
 mod disk;
+mod hostile;
 mod network;
 
 use std::{
@@ -22,20 +23,19 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::{Buffers, Heap};
-use wire::{Frame, Request, SESSION_LEN};
+use wire::{Request, SESSION_LEN};
 
 use self::{
     disk::{Disk, SimDisk, SimShelf},
     network::SimNetwork,
 };
 use super::{
-    channel::{Inbox, Outbox},
-    client::{Client, Network as _},
-    file,
+    client::Client,
+    decode::Job,
     file::RemoteFile,
-    handshake::{first, greet},
+    group::{Group, Member, Spread},
     key::Key,
-    server::{REQUESTS, Server},
+    server::Server,
     service::Service,
 };
 use crate::{
@@ -44,9 +44,12 @@ use crate::{
 };
 
 const SEEDS: u64 = 50;
-/// Programs that use the client at the same time.
-const TASKS: usize = 4;
+const CLIENTS: usize = 2;
+/// Programs that use a client at the same time.
+const TASKS: usize = 2;
 const ROUNDS: usize = 12;
+/// Bytes that everybody appends, all of them the same.
+const SAME_LEN: usize = 10;
 /// Longest a simulation may go on, in its own time.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
@@ -65,45 +68,24 @@ fn every_request_happens_once_under_every_seed() {
     assert!(kills > 0, "no server was killed");
 }
 
+/// The welcome that called it new may have been lost: it is said again.
 #[test]
-fn client_without_credit_is_cut_off() {
-    for (asked, answered) in [(REQUESTS, true), (REQUESTS + 1, false)] {
-        let mut world = World::new(7);
-        world.start_server();
-        let (network, key, done) = (world.network.clone(), world.key.clone(), world.done.clone());
-        let outcome = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&outcome);
-        world.handle.spawn(Class::Latency, async move {
-            told.replace(Some(ask_at_once(&network, &key, asked).await));
-            done.set(1);
-        });
-        let end = world.clock.now() + TIME_MAX;
-        while world.done.get() == 0 {
-            assert!(world.clock.now() < end, "neither answered nor cut off");
-            world.turn();
-        }
-        let outcome = outcome.take().expect("done");
-        assert_eq!(outcome.is_ok(), answered, "{asked} requests: {outcome:?}");
-    }
-}
-
-/// Sends so many requests without waiting for a reply, then waits for all of them.
-async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> std::io::Result<()> {
-    let (receiver, mut sender) = network.connect().await?;
-    let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
-    let ask = async {
-        greet(key, [1; SESSION_LEN], &mut inbox, &outbox).await?;
-        for id in 1..=u64::from(asked) {
-            let request = Request::Stat { path_len: 2, follow: true };
-            outbox.push(Frame::Request { id, record: None, request, payload: b"/x" });
-        }
-        for _ in 0..asked {
-            let len = inbox.fill().await?;
-            inbox.consume(len);
-        }
-        Ok(())
+fn session_is_new_until_its_client_has_asked_for_something() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let mut enter = || {
+        let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
+        let (session, _, is_known) = entered.expect("room");
+        (session, is_known)
     };
-    first(ask, outbox.pump(&mut sender)).await
+    let (session, is_known) = enter();
+    assert!(!is_known);
+    assert!(!enter().1);
+
+    let job = Job { id: 1, record: None, request: Request::Nothing, payload: Rc::default() };
+    service.start(&session, job, |_, _| ());
+
+    assert!(enter().1);
 }
 
 /// A clock that also moves a little whenever it is read, as machines do.
@@ -151,9 +133,12 @@ struct World {
 /// What the programs know.
 #[derive(Default)]
 struct Told {
-    /// Lines whose append succeeded, and those whose append failed.
-    appended: Vec<Vec<u8>>,
+    /// Lines of which so many bytes were appended, and those whose append failed.
+    appended: Vec<(Vec<u8>, usize)>,
     doubtful: Vec<Vec<u8>>,
+    /// Bytes that were appended to the file in which all are the same, and may have been besides.
+    same: usize,
+    maybe_same: usize,
     /// Names that have to be there, and those that must not.
     there: Vec<String>,
     gone: Vec<String>,
@@ -185,12 +170,15 @@ impl World {
 
     /// Starts a server on what earlier ones have left.
     fn start_server(&self) {
+        self.network.set_server(Some(Server::new(self.service(), self.key.clone())));
+    }
+
+    fn service(&self) -> Rc<Service<SimDisk>> {
         let life = self.disk.begin_life();
         let (disk, handle) = (Rc::clone(&self.disk), self.handle.clone());
         let storage = SimDisk { disk, handle, rng: Rc::clone(&self.rng), life };
         let shelf = SimShelf { disk: Rc::clone(&self.disk), life };
-        let service = Service::new(self.handle.clone(), storage, Box::new(shelf));
-        self.network.set_server(Some(Server::new(service, self.key.clone())));
+        Service::new(self.handle.clone(), storage, Box::new(shelf)).expect("ledgers")
     }
 
     /// Ends a server at whatever step it is: nothing of it does anything any more.
@@ -202,15 +190,35 @@ impl World {
 
     fn run(mut self) -> u64 {
         self.start_server();
+        for client in 0..CLIENTS {
+            self.start_client(client);
+        }
+        let mut faults = self.rng.borrow_mut().u32(0..24);
+        let end = self.clock.now() + TIME_MAX;
+        while self.done.get() < CLIENTS * TASKS {
+            assert!(self.clock.now() < end, "the programs do not end");
+            self.turn();
+            if faults > 0 && self.rng.borrow_mut().u32(0..30) == 0 {
+                faults -= 1;
+                self.fail();
+            }
+        }
+        self.check();
+        self.kills
+    }
+
+    fn start_client(&self, number: usize) {
         let (network, key) = (self.network.clone(), self.key.clone());
         let timeout = Duration::from_secs(600);
         let client = Client::new(self.handle.clone(), network, key, timeout).expect("client");
         self.handle.spawn(Class::Latency, Rc::clone(&client).run());
+        let member = Member { name: "server".to_owned(), client };
+        let group = Rc::new(Group::new(vec![member], Spread::File));
         for task in 0..TASKS {
             let program = Program {
-                client: Rc::clone(&client),
+                group: Rc::clone(&group),
                 told: Rc::clone(&self.told),
-                name: format!("t{task}"),
+                name: format!("c{number}t{task}"),
             };
             let done = Rc::clone(&self.done);
             self.handle.spawn(Class::Latency, async move {
@@ -218,18 +226,6 @@ impl World {
                 done.set(done.get() + 1);
             });
         }
-        let mut faults = self.rng.borrow_mut().u32(0..12);
-        let end = self.clock.now() + TIME_MAX;
-        while self.done.get() < TASKS {
-            assert!(self.clock.now() < end, "the programs do not end");
-            self.turn();
-            if faults > 0 && self.rng.borrow_mut().u32(0..60) == 0 {
-                faults -= 1;
-                self.fail();
-            }
-        }
-        self.check();
-        self.kills
     }
 
     /// One turn, and time goes on.
@@ -255,16 +251,22 @@ impl World {
     fn check(&self) {
         let told = self.told.borrow();
         let log = self.disk.content("/log").unwrap_or_default();
-        let lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
-        let count = |line: &Vec<u8>| lines.iter().filter(|found| *found == line).count();
-        for line in &told.appended {
-            assert_eq!(count(line), 1, "{}", line.escape_ascii());
+        let count = |line: &[u8]| log.windows(line.len()).filter(|found| *found == line).count();
+        for (line, len) in &told.appended {
+            // One that was cut short is not there as a whole.
+            let expected = usize::from(*len == line.len());
+            assert_eq!(count(line), expected, "{}", line.escape_ascii());
         }
         for line in &told.doubtful {
             assert!(count(line) <= 1, "{}", line.escape_ascii());
         }
-        let known = told.appended.len() + told.doubtful.len();
-        assert!(lines.len() <= known, "{} lines of {known}", lines.len());
+        let certain: usize = told.appended.iter().map(|(_, len)| len).sum();
+        let possible: usize = certain + told.doubtful.iter().map(Vec::len).sum::<usize>();
+        assert!((certain..=possible).contains(&log.len()), "{} of {certain}", log.len());
+        let same = self.disk.content("/same").unwrap_or_default();
+        let range = told.same..=told.same + told.maybe_same;
+        assert!(range.contains(&same.len()), "{} of {range:?} equal bytes", same.len());
+        assert!(same.iter().all(|byte| *byte == b'x'));
         for name in &told.there {
             assert!(self.disk.exists(name), "{name} is lost");
         }
@@ -276,7 +278,7 @@ impl World {
 
 /// What a program does with remote files.
 struct Program {
-    client: Rc<Client<SimNetwork<SimDisk>>>,
+    group: Rc<Group<SimNetwork<SimDisk>>>,
     told: Rc<RefCell<Told>>,
     name: String,
 }
@@ -285,14 +287,16 @@ impl Program {
     async fn run(&self) {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND;
         let log = self.open("/log", flags).await.expect("the log can be opened");
+        let same = self.open("/same", flags).await.expect("that, too");
         for round in 0..ROUNDS {
-            let line = format!("{} {round} {}\n", self.name, "x".repeat(round)).into_bytes();
+            let line = format!("<{} {round} {}>", self.name, "x".repeat(round)).into_bytes();
             match log.write(0, &buffers(&line)).await {
-                Ok(len) => {
-                    assert_eq!(len, line.len());
-                    self.told.borrow_mut().appended.push(line);
-                }
+                Ok(len) => self.told.borrow_mut().appended.push((line, len)),
                 Err(_) => self.told.borrow_mut().doubtful.push(line),
+            }
+            match same.write(0, &buffers(&[b'x'; SAME_LEN])).await {
+                Ok(len) => self.told.borrow_mut().same += len,
+                Err(_) => self.told.borrow_mut().maybe_same += SAME_LEN,
             }
             self.names(round).await;
         }
@@ -305,14 +309,15 @@ impl Program {
         let Ok(file) = self.open(&made, flags).await else { return };
         // Idempotent: written, and read back through whatever connections there were.
         let content = made.repeat(100).into_bytes();
-        assert_eq!(file.write(7, &buffers(&content)).await.ok(), Some(content.len()));
+        let written = file.write(7, &buffers(&content)).await.expect("written");
+        assert_eq!(written, content.len());
         let rename = NameCall::Rename { from: path(&made), to: path(&moved), flags: 0 };
         if self.name(rename).await.is_err() {
             return;
         }
         let found = Heap::buffer(content.len());
         let read = file.read(7, &found.clone().into()).await;
-        assert_eq!(read.ok(), Some(content.len()), "of {made}");
+        assert_eq!(read.expect("read"), content.len(), "of {made}");
         let mut bytes = vec![0; content.len()];
         shm::copy::copy_out(&mut bytes, found.bytes());
         assert_eq!(bytes, content);
@@ -336,11 +341,11 @@ impl Program {
         flags: OFlags,
     ) -> std::io::Result<Rc<RemoteFile<SimNetwork<SimDisk>>>> {
         let call = OpenCall { path: path(name), flags: flags.bits(), mode: 0o600 };
-        RemoteFile::open(&self.client, call).await
+        self.group.open(None, call).await
     }
 
     async fn name(&self, call: NameCall) -> std::io::Result<()> {
-        file::name(&self.client, call).await.map(drop)
+        self.group.name(None, call).await.map(drop)
     }
 }
 

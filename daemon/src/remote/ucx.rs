@@ -23,6 +23,7 @@ fn config(chosen: &[(String, String)]) -> Config {
     let chosen = chosen.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let settings = Settings::default().leave_to_environment(chosen);
     Config {
+        buffer_count: 16,
         buffer_len: BATCH_LEN,
         put_off_max: 256,
         send_max: 1024,

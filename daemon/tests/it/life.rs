@@ -11,7 +11,7 @@ use crate::{
 #[test]
 fn other_versions_are_refused_by_name() {
     let daemon = Daemon::start();
-    let greeting = Greeting { version: 99, role: Role::Client };
+    let greeting = Greeting { version: 99, ..Greeting::new(Role::Client) };
     let (welcome, fds) = greet(&dial(daemon.folder()), greeting);
     assert_eq!((welcome.session, welcome.version), (Err(Refusal::Version), wire::VERSION));
     assert!(fds.is_empty());

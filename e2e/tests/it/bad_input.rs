@@ -159,7 +159,7 @@ fn a_client_of_another_version_is_told_so() {
         let socket = socket();
         let address = SocketAddrUnix::new(daemon.socket.join("socket")).expect("an address");
         connect(&socket, &address).expect("a daemon");
-        let greeting = Greeting { version: OTHER_VERSION, role }.encode();
+        let greeting = Greeting { version: OTHER_VERSION, ..Greeting::new(role) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).expect("sent");
         let mut answer = [0; MESSAGE_LEN];
         let (len, _) = recv(&socket, &mut answer[..], RecvFlags::empty()).expect("an answer");

@@ -167,9 +167,9 @@ pub(crate) fn run(command: &mut Command, time: Duration) -> Output {
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command, time: Duration) -> String {
     let output = run(command, time);
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
-    text(&output.stdout)
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}: {printed}{said}", output.status);
+    printed
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

@@ -47,6 +47,9 @@ struct sion_group {
                  sion_group *part);
     /* May be NULL. */
     void (*release)(void *context);
+    /* Not 0 if the ranks had to talk before this open. To read, each rank then reads all tables
+     * itself, which saves the operation that hands them out. */
+    int spoken;
 };
 
 /* Where this rank's task goes when writing, where its first was found when reading: lrank -1 when

@@ -3,7 +3,7 @@
  * site's mpicc compiles this file; the core library knows nothing of MPI.
  *
  * Calls of each process: 2 to open for writing, 3 with a file for each local communicator, 3 to
- * open for reading with one task for each process, 2 to close.
+ * open for reading, 2 to close.
  */
 #include <limits.h>
 

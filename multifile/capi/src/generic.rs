@@ -96,6 +96,7 @@ impl Context {
             barrier: Some(barrier),
             split: self.api.create_local.is_some().then_some(split),
             release: Some(release),
+            spoken: 0,
             context: Box::into_raw(Box::new(self)).cast(),
         }
     }

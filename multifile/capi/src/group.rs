@@ -36,6 +36,7 @@ pub(crate) struct Table {
         ) -> c_int,
     >,
     pub(crate) release: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub(crate) spoken: c_int,
 }
 
 /// `sion_group_place`.
@@ -76,6 +77,11 @@ impl Ranks {
             return Err(Failure::Argument("the group's table is incomplete"));
         }
         Ok(ranks)
+    }
+
+    /// Whether the ranks had a collective call of their own before this one.
+    pub(crate) const fn has_spoken(&self) -> bool {
+        self.table.spoken != 0
     }
 
     /// The ranks whose tasks are in one physical file, as `place` says.

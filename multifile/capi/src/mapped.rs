@@ -1,9 +1,12 @@
 //! Opening with any number of tasks on each rank, described by arrays.
 
-use std::ffi::{c_char, c_int};
+use std::{
+    ffi::{c_char, c_int},
+    fs,
+};
 
 use libc::FILE;
-use multifile::{Argument, Group, NewTask, ParReader, ParWriter, Style};
+use multifile::{Argument, Group, NewTask, ParReader, ParWriter, Style, parallel::LocalTask};
 
 use crate::{
     arrays::{count, signed},
@@ -14,6 +17,7 @@ use crate::{
     parallel::{described, names},
     pointer::{answer, give, take, values_mut},
     reading::Reading,
+    stream::Streams,
     writing::{Sink, Writing},
 };
 
@@ -44,6 +48,7 @@ pub(crate) unsafe fn open(
     let (path, mode) = unsafe { names(strings) }?;
     // SAFETY: the caller's promise.
     let asked = unsafe { take(tasks.nlocaltasks, "") }.unwrap_or(-1);
+    let (stream, mut streams) = (!fileptr.is_null() && !mode.posix, Streams::default());
     let body = if mode.write == Some(true) {
         // SAFETY: the caller's promise.
         let fs_block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
@@ -53,20 +58,23 @@ pub(crate) unsafe fn open(
             let wrong = Argument::Mapping.into();
             return Err(ParWriter::<Files>::refuse_mapped(&ranks, wrong).into());
         };
-        let writer = ParWriter::create_mapped(&ranks, &files, &path, &new, &options)?;
-        Body::Write(Box::new(Writing::new(Sink::Own(writer), new)))
+        let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
+        let asked = (&*new, &options);
+        let writer = ParWriter::create_mapped_with(&ranks, &files, &path, asked, prepare)?;
+        Body::Write(Box::new(Writing::with(Sink::Own(writer), new, streams)?))
     } else {
+        let prepare = |tasks: &[LocalTask<fs::File>]| streams.prepare_first(tasks, stream);
         let reader = if asked < 0 {
-            ParReader::open(&ranks, &files, &path)?
+            ParReader::open_with(&ranks, &files, &path, prepare)?
         } else {
             // SAFETY: the caller's promise. One that is missing is refused by all: no set has such
             // a task.
             let wanted = unsafe { array(tasks.globalranks, asked) }.unwrap_or(&[-1]);
             let wanted: Vec<u32> =
                 wanted.iter().map(|rank| u32::try_from(*rank).unwrap_or(u32::MAX)).collect();
-            ParReader::open_mapped(&ranks, &files, &path, &wanted)?
+            ParReader::open_mapped(&ranks, &files, &path, &wanted, prepare)?
         };
-        let reading = Reading::own(&reader, Kind::Mapped);
+        let reading = Reading::own(&reader, Kind::Mapped, streams)?;
         // SAFETY: the caller's promise.
         unsafe { tasks.describe(&reading, asked) }?;
         Body::Read(Box::new(reading))

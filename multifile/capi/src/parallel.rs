@@ -6,6 +6,7 @@
 
 use std::{
     ffi::{c_char, c_int},
+    fs,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
@@ -13,7 +14,7 @@ use std::{
 use libc::FILE;
 use multifile::{
     Argument, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Storage, Style,
-    parallel::BuddyWriter,
+    parallel::{BuddyWriter, LocalTask},
 };
 
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
     mode::Mode,
     pointer::{self, answer, new_text, take, text},
     reading::Reading,
+    stream::Streams,
     table,
     writing::{Sink, Writing},
 };
@@ -76,6 +78,7 @@ pub(crate) unsafe fn open(
 ) -> Result<(Open, Place)> {
     // SAFETY: the caller's promise.
     let (path, mode) = unsafe { names(strings) }?;
+    let stream = !answer.fileptr.is_null() && !mode.posix;
     let (mut open, place) = if mode.write == Some(true) {
         // SAFETY: the caller's promise.
         let fs_block_len = unsafe { take(answer.fsblksize, "") }.unwrap_or(-1);
@@ -84,9 +87,9 @@ pub(crate) unsafe fn open(
         // Absent or negative, it becomes one that is too large, which all ranks refuse together.
         let chunk_len = u64::try_from(chunk_len).unwrap_or(u64::MAX);
         let place = place();
-        (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len))?, place)
+        (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len), stream)?, place)
     } else {
-        read(ranks, files, (path, mode))?
+        read(ranks, files, (path, mode), stream)?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
     answer! { answer.fsblksize => block_len }
@@ -130,6 +133,7 @@ fn write(
     files: Files,
     (path, mode): (PathBuf, Mode),
     (place, chunk_len, fs_block_len): (Place, u64, i32),
+    stream: bool,
 ) -> Result<Open> {
     let task_count = ranks.size();
     let options = mode.options(Style::Parallel, fs_block_len, task_count)?;
@@ -144,17 +148,20 @@ fn write(
         chunk_len,
     };
     let refuse = |error: Error| Failure::from(ParWriter::<Files>::refuse(&ranks, error));
+    let mut streams = Streams::default();
+    let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
     let (sink, merging) = if let Some(levels) = mode.buddies {
-        let levels = (levels, &options);
-        (Sink::Copies(BuddyWriter::create(&ranks, &files, &path, task, levels)?), None)
+        let new = (task, (levels, &options));
+        (Sink::Copies(BuddyWriter::create_with(&ranks, &files, &path, new, prepare)?), None)
     } else {
         if !valid {
             return Err(refuse(Argument::Mapping.into()));
         }
         let merging = merging(&ranks, &options, place).map_err(refuse)?;
-        (Sink::Own(ParWriter::create(&ranks, &files, &path, task, &options)?), merging)
+        let new = (task, &options);
+        (Sink::Own(ParWriter::create_with(&ranks, &files, &path, new, prepare)?), merging)
     };
-    let body = Body::Write(Box::new(Writing::new(sink, vec![task])));
+    let body = Body::Write(Box::new(Writing::with(sink, vec![task], streams)?));
     let mut open = Open::new(Kind::Parallel, mode, body);
     open.file_count = Some(place.file_count);
     open.team = Some(Team { ranks, merging, files, path, options: Some(options) });
@@ -170,10 +177,18 @@ fn merging(ranks: &Ranks, options: &Options, place: Place) -> Result<Option<Merg
     }
 }
 
-fn read(ranks: Ranks, files: Files, (path, mode): (PathBuf, Mode)) -> Result<(Open, Place)> {
+fn read(
+    ranks: Ranks,
+    files: Files,
+    (path, mode): (PathBuf, Mode),
+    stream: bool,
+) -> Result<(Open, Place)> {
+    let mut streams = Streams::default();
+    let prepare = |tasks: &[LocalTask<fs::File>]| streams.prepare_first(tasks, stream);
     let reader = match mode.buddies {
-        Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels)?,
-        None => ParReader::open(&ranks, &files, &path)?,
+        Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels, prepare)?,
+        None if ranks.has_spoken() => ParReader::open_by_each(&ranks, &files, &path, prepare)?,
+        None => ParReader::open_with(&ranks, &files, &path, prepare)?,
     };
     let first = reader.tasks().first().map(|local| local.task);
     let place = Place {
@@ -182,7 +197,7 @@ fn read(ranks: Ranks, files: Files, (path, mode): (PathBuf, Mode)) -> Result<(Op
         local_rank: first.map_or(-1, |task| count(task.local_rank)),
         local_size: -1,
     };
-    let body = Body::Read(Box::new(Reading::own(&reader, Kind::Parallel)));
+    let body = Body::Read(Box::new(Reading::own(&reader, Kind::Parallel, streams)?));
     let mut open = Open::new(Kind::Parallel, mode, body);
     open.team = Some(Team { ranks, merging: None, files, path, options: None });
     Ok((open, place))

@@ -115,10 +115,14 @@ impl Reading {
         Ok(Self::new(Source::Own(vec![(task, stream)]), set, false))
     }
 
-    /// The tasks of one rank.
-    pub(crate) fn own(reader: &ParReader<fs::File>, kind: Kind) -> Self {
+    /// The tasks of one rank, with streams made while opening, which begin where the first task
+    /// does.
+    pub(crate) fn own(reader: &ParReader<fs::File>, kind: Kind, streams: Streams) -> Result<Self> {
         let tasks = reader.tasks().iter().map(|local| (local.task, local.stream.clone()));
-        Self::new(Source::Own(tasks.collect()), reader.set(), kind == Kind::Parallel)
+        let source = Source::Own(tasks.collect());
+        let new = Self::new(source, reader.set(), kind == Kind::Parallel);
+        let mut reading = Self { streams, ..new };
+        reading.place().map(|()| reading)
     }
 
     fn new(source: Source, set: SetInfo, chained: bool) -> Self {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use libc::{FILE, off_t};
+use multifile::parallel::LocalTask;
 
 use crate::error::{Failure, Result};
 
@@ -135,6 +136,30 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
+    /// Makes the stream on physical file `number` if it is `wanted`, while other ranks can still be
+    /// told that it cannot be made.
+    pub(crate) fn prepare(
+        &mut self,
+        number: u32,
+        file: &fs::File,
+        (wanted, writable): (bool, bool),
+    ) -> multifile::Result<()> {
+        if wanted {
+            self.make(number, file, writable).map_err(Failure::shared)?;
+        }
+        Ok(())
+    }
+
+    /// As [`prepare`](Self::prepare), on the file of the first of these tasks, to read it.
+    pub(crate) fn prepare_first(
+        &mut self,
+        tasks: &[LocalTask<fs::File>],
+        wanted: bool,
+    ) -> multifile::Result<()> {
+        let mut first = tasks.iter().take(1).map(|local| &local.stream);
+        first.try_for_each(|task| self.prepare(task.file_number(), task.file(), (wanted, false)))
+    }
+
     /// The stream on physical file `number`, made if there is none yet.
     pub(crate) fn make(
         &mut self,

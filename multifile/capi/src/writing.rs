@@ -38,6 +38,12 @@ impl Writing {
         Self { sink, tasks, current: 0, streams: Streams::default() }
     }
 
+    /// With streams made while opening, which begin where the first task does.
+    pub(crate) fn with(sink: Sink, tasks: Vec<NewTask>, streams: Streams) -> Result<Self> {
+        let mut writing = Self { streams, ..Self::new(sink, tasks) };
+        writing.place().map(|()| writing)
+    }
+
     /// Writes all of `bytes`. What fits a chunk is not split: it goes to the next one if the rest
     /// of the current one is too small, as SIONlib's readers expect.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {

@@ -51,21 +51,23 @@ pub(crate) struct Manner<'a> {
     pub(crate) number: u32,
     pub(crate) task_count: u32,
     pub(crate) buffer_len: usize,
-    /// Name of the journal and the number its slots carry, when there is one.
-    pub(crate) journal: Option<(&'a Path, u64)>,
+    /// Name of the journal, when there is one.
+    pub(crate) journal: Option<&'a Path>,
+    /// The number its slots carry.
+    pub(crate) instance: u64,
 }
 
 impl<S: Storage> Output<S> {
     pub(crate) fn new(storage: &S, file: S::File, manner: &Manner<'_>) -> Self {
         let journal = match manner.journal {
-            Some((path, _)) => Journal::Later(storage.clone(), path.to_owned()),
+            Some(path) => Journal::Later(storage.clone(), path.to_owned()),
             None => Journal::Off,
         };
         Self {
             file: Arc::new(file),
             number: manner.number,
             journal,
-            instance: manner.journal.map_or(0, |(_, instance)| instance),
+            instance: manner.instance,
             task_count: manner.task_count,
             pending: Vec::new(),
             pending_at: 0,
@@ -118,6 +120,27 @@ impl<S: Storage> Output<S> {
     pub(crate) fn record(&mut self, owner: Owner) -> Result<()> {
         self.check()?;
         self.completed(Ok(()), Some(owner))
+    }
+
+    /// Writes slots of `task` where the root reads them at closing, whether or not there is a
+    /// journal so far.
+    pub(crate) fn leave(
+        &self,
+        storage: &S,
+        path: &Path,
+        task: u32,
+        slots: impl Iterator<Item = (u64, Slot)>,
+    ) -> Result<()> {
+        self.check()?;
+        let (instance, task_count) = (self.instance, self.task_count);
+        let left = storage.create(path, false).and_then(|file| {
+            let mut journal = Journal::<S>::Open(file);
+            for (block, slot) in slots {
+                journal.record(&SlotKey { instance, task_count, task, block }, slot)?;
+            }
+            Ok(())
+        });
+        left.map_err(|error| Error::io(self.number, &error))
     }
 
     /// Makes everything written so far durable.

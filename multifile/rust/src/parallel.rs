@@ -3,8 +3,7 @@
 //! Opening and closing are collective over a [`Group`](crate::group::Group) and cost each rank
 //! one exchange: a gather to rank 0, which decides for all, and a scatter of what it decided.
 //! Whatever fails on one rank travels with the exchange, and every rank returns the same
-//! [`Error::OnRank`](crate::Error::OnRank); nobody waits for a rank that has given up. Only large
-//! sets (see [`ROOT_FILES_MAX`]) and ranks with many blocks take a second exchange to close.
+//! [`Error::OnRank`](crate::Error::OnRank); nobody waits for a rank that has given up.
 //!
 //! Reading and writing in between is not collective, except [`ParWriter::write_merged`].
 

@@ -108,7 +108,8 @@ impl<S: Storage> Repair<S> {
             let path = self.storage.physical_name(&self.path, number);
             let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
             let task_count = broken.plan.header.task_count;
-            let manner = Manner { number, task_count, buffer_len: 1 << 16, journal: None };
+            let manner =
+                Manner { number, task_count, buffer_len: 1 << 16, journal: None, instance: 0 };
             let mut output = Output::new(&self.storage, file, &manner);
             finish(&mut output, &broken.plan, &broken.extents)?;
             output.sync()?;

@@ -72,7 +72,8 @@ impl<S: Storage> Writer<S> {
                 number,
                 task_count: plan.header.task_count,
                 buffer_len: options.buffer_len,
-                journal: options.journal.then_some((journal.as_path(), instance)),
+                journal: options.journal.then_some(journal.as_path()),
+                instance,
             };
             let mut output = Output::new(storage, file, &manner);
             output.write(&plan.front(), 0, None)?;
@@ -239,7 +240,8 @@ fn reopen<S: Storage>(
         number,
         task_count: plan.header.task_count,
         buffer_len: options.buffer_len,
-        journal: options.journal.then_some((journal.as_path(), instance)),
+        journal: options.journal.then_some(journal.as_path()),
+        instance,
     };
     let mut output = Output::new(storage, file, &manner);
     for (task, state) in (0u32..).zip(states.iter().flatten()) {

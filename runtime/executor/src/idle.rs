@@ -39,6 +39,9 @@ const LINGER: Duration = Duration::from_micros(50);
 const OFFER_EVERY: Duration = Duration::from_micros(20);
 /// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
 const WANTED: Duration = Duration::from_micros(50);
+/// Pause of polling while more threads want to run than there are cores: clients that wait soon
+/// sleep, and then polling for them pays again.
+const CROWD_PAUSE: Duration = Duration::from_micros(200);
 /// First and longest pause of polling on a core that is wanted, and how it grows.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
@@ -125,7 +128,7 @@ impl Pace {
     pub(crate) fn crowded(&mut self, now: Instant) -> bool {
         let lasts = mem::replace(&mut self.was_crowded, true);
         if lasts {
-            self.blocks_until = Some(now + PAUSE_MIN);
+            self.blocks_until = Some(now + CROWD_PAUSE);
         }
         lasts
     }
@@ -148,7 +151,7 @@ impl Pace {
             return true;
         }
         self.was_crowded = is_crowded();
-        self.blocks_until = self.was_crowded.then(|| now + PAUSE_MIN);
+        self.blocks_until = self.was_crowded.then(|| now + CROWD_PAUSE);
         self.was_crowded
     }
 
@@ -220,12 +223,12 @@ mod tests {
         assert!(!pace.crowded(at(80)), "once is chance");
         assert_ne!(pace.rested(at(80), || true, || panic!("not yet")), Rest::Block);
         assert!(pace.crowded(at(100)));
-        assert_eq!(pace.rested(at(1_099), || true, || panic!("asked too early")), Rest::Block);
-        assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
-        assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
-        assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
-        assert!(!pace.yielded(at(2_120), at(2_121)));
-        assert!(!pace.crowded(at(2_140)), "not the one of before");
+        assert_eq!(pace.rested(at(299), || true, || panic!("asked too early")), Rest::Block);
+        assert_eq!(pace.rested(at(300), || true, || true), Rest::Block);
+        assert_eq!(pace.rested(at(499), || true, || panic!("asked too often")), Rest::Block);
+        assert_ne!(pace.rested(at(500), || true, || false), Rest::Block);
+        assert!(!pace.yielded(at(520), at(521)));
+        assert!(!pace.crowded(at(540)), "not the one of before");
     }
 
     #[test]

@@ -249,13 +249,11 @@ impl Engines {
                 completion.token(),
                 &self.0.handle,
             );
-            let refused = match submitted {
-                Ok(None) => return completion.await,
-                Ok(Some(result)) => {
-                    completion.close();
-                    return result;
-                }
-                Err(refused) => refused,
+            let Err(refused) = submitted else {
+                let result = self.0.state.borrow_mut().inline.take_at_once(completion.token());
+                let Some(result) = result else { return completion.await };
+                completion.close();
+                return result;
             };
             completion.close();
             operation = refused.operation;
@@ -296,9 +294,6 @@ impl Source for Completions {
     }
 }
 
-/// Of an operation that is complete when it is submitted, its result.
-type Submitted = Result<Option<io::Result<u64>>, Refused>;
-
 impl State {
     fn submit(
         &mut self,
@@ -306,38 +301,36 @@ impl State {
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Submitted {
+    ) -> Result<(), Refused> {
         let route = file.map_or(Route::Threads, |file| {
             route(self.choice, file.kind(), &operation, self.slow.contains(file.device(), handle))
         });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
-            Route::Cached if self.inline.is_full() => {
-                self.inline.submit(operation, token).map(|()| None)
-            }
-            Route::Cached => match self.inline.perform_cached(operation, token) {
-                Ok(len) => {
+            Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
+            Route::Cached => match self.inline.submit_cached(operation, token) {
+                Some(cold) => self.submit_ring(cold, token),
+                None => {
                     self.counters.inline += 1;
-                    Ok(len.map(Ok))
+                    Ok(())
                 }
-                Err(cold) => self.submit_ring(cold, token),
             },
             Route::Ring => self.submit_ring(operation, token),
             Route::Threads => self.submit_threads(operation, token),
         }
     }
 
-    fn submit_ring(&mut self, operation: Operation, token: Token) -> Submitted {
+    fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
         let Ok(ring) = &mut self.ring else { return self.submit_threads(operation, token) };
         ring.submit(operation, token)?;
         self.counters.ring += 1;
-        Ok(None)
+        Ok(())
     }
 
-    fn submit_threads(&mut self, operation: Operation, token: Token) -> Submitted {
+    fn submit_threads(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
         self.threads.submit(operation, token)?;
         self.counters.threads += 1;
-        Ok(None)
+        Ok(())
     }
 
     /// Performs the operation on the spot and notes a device that is slow to take it.
@@ -347,21 +340,15 @@ impl State {
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Submitted {
+    ) -> Result<(), Refused> {
         let device = file.filter(|file| file.kind() != Kind::Memory).map(File::device);
         let observed = device.map(|device| self.slow.begin(device, handle));
-        let result = match self.inline.perform(operation) {
-            Ok(result) => Some(result),
-            Err(operation) => {
-                self.inline.submit(operation, token)?;
-                None
-            }
-        };
+        self.inline.submit(operation, token)?;
         self.counters.inline += 1;
         if let Some(observed) = observed {
             self.slow.end(&observed, handle);
         }
-        Ok(result)
+        Ok(())
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {

@@ -1,9 +1,8 @@
 //! The engine that performs an operation on the spot, bounded so that a slice stays short.
 //!
-//! An operation is complete when it is submitted while there is a share for it: so much may be done
-//! at once between two visits of the executor to its sources. What exceeds the share completes at
-//! the next visit, so a task makes one more call a poll, and every source is visited between two of
-//! them.
+//! A task may take the result of a short operation at once. The others' completions come from
+//! `reap`: so all that is done between two visits to the sources takes hardly longer than the
+//! longest call.
 
 use std::{collections::VecDeque, io};
 
@@ -19,28 +18,28 @@ use crate::{
 /// Most bytes one inline call moves: about 60 us of copying.
 pub const INLINE_LEN_MAX: usize = 256 * 1024;
 
-const FINISHED_MAX: usize = 1024;
+/// Bytes whose results may be taken at once between two visits.
+const AT_ONCE_LEN_MAX: u64 = INLINE_LEN_MAX as u64;
+/// A call takes about as long as moving so many bytes, and longer for more.
+const CALL_LEN: u64 = 4096;
 
-/// Most operations that are complete at once between two visits; together they move at most
-/// [`INLINE_LEN_MAX`] bytes.
-const SHARE_COUNT: usize = 16;
+const FINISHED_MAX: usize = 1024;
 
 /// Plain system calls on the executor's thread.
 #[derive(Debug)]
 pub struct Inline {
     finished: VecDeque<(Token, io::Result<u64>, Option<Operation>)>,
     sink: Buffer,
-    /// Operations and bytes of the share since the last visit.
-    used_count: usize,
-    used_len: usize,
+    /// What is left of [`AT_ONCE_LEN_MAX`] until the next visit.
+    at_once_left: u64,
 }
 
 impl Inline {
     /// An engine with nothing to reap.
     #[must_use]
     pub fn new() -> Self {
-        let (finished, sink) = (VecDeque::new(), Heap::buffer(SINK_LEN));
-        Self { finished, sink, used_count: 0, used_len: 0 }
+        let sink = Heap::buffer(SINK_LEN);
+        Self { finished: VecDeque::new(), sink, at_once_left: AT_ONCE_LEN_MAX }
     }
 
     /// Whether a submission would be refused as [`Refusal::Full`].
@@ -48,39 +47,29 @@ impl Inline {
         self.finished.len() == FINISHED_MAX
     }
 
-    /// Performs an operation that is no call, if there is a share for it, or hands it back.
-    pub(crate) fn perform(&mut self, operation: Operation) -> Result<io::Result<u64>, Operation> {
-        if !self.take_share(&operation) {
-            return Err(operation);
-        }
-        Ok(plain::perform(operation, INLINE_LEN_MAX, &self.sink).0)
+    /// Takes the result of the operation that was submitted last, if it is this one and short.
+    pub(crate) fn take_at_once(&mut self, token: Token) -> Option<io::Result<u64>> {
+        let (last, result, _) = self.finished.back()?;
+        let cost = result.as_ref().map_or(0, |len| *len).max(CALL_LEN);
+        let left = self.at_once_left.checked_sub(cost).filter(|_| *last == token)?;
+        self.at_once_left = left;
+        self.finished.pop_back().map(|(_, result, _)| result)
     }
 
-    /// Performs a read if the page cache can serve it, or hands it back. Of one for which there is
-    /// no share, the completion comes later: `Ok(None)`.
-    pub(crate) fn perform_cached(
+    /// Performs a read if the page cache can serve it, or hands it back.
+    pub(crate) fn submit_cached(
         &mut self,
         operation: Operation,
         token: Token,
-    ) -> Result<Option<u64>, Operation> {
-        let Operation::Read { file, at, into } = &operation else { return Err(operation) };
+    ) -> Option<Operation> {
+        let Operation::Read { file, at, into } = &operation else { return Some(operation) };
         match plain::read_cached(file, *at, into, INLINE_LEN_MAX) {
-            Ok(len) if self.take_share(&operation) => Ok(Some(len)),
             Ok(len) => {
                 self.finished.push_back((token, Ok(len), Some(operation)));
-                Ok(None)
+                None
             }
-            Err(_) => Err(operation), // What the error was, the engine that may block will say.
+            Err(_) => Some(operation), // What the error was, the engine that may block will say.
         }
-    }
-
-    fn take_share(&mut self, operation: &Operation) -> bool {
-        let used_len = self.used_len + operation.len().min(INLINE_LEN_MAX);
-        let fits = self.used_count < SHARE_COUNT && used_len <= INLINE_LEN_MAX;
-        if fits {
-            (self.used_count, self.used_len) = (self.used_count + 1, used_len);
-        }
-        fits
     }
 }
 
@@ -104,7 +93,7 @@ impl Engine for Inline {
     }
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
-        (self.used_count, self.used_len) = (0, 0);
+        self.at_once_left = AT_ONCE_LEN_MAX;
         let count = self.finished.len().min(budget);
         for (token, result, operation) in self.finished.drain(..count) {
             drop(operation);
@@ -127,20 +116,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_of_a_visit_has_an_end_and_begins_anew() {
+    fn what_is_taken_at_once_between_two_visits_has_an_end_and_begins_anew() {
         let file = File::options().write(true).open("/dev/null").expect("is there");
         let file = Arc::new(OwnedFd::from(file));
-        let write = |len| {
-            let from = Heap::buffer(len).into();
-            Operation::Write { file: Arc::clone(&file), at: 0, from }
-        };
         let mut inline = Inline::new();
-        for (len, count_max) in [(1, SHARE_COUNT), (INLINE_LEN_MAX / 4, 4), (INLINE_LEN_MAX, 1)] {
+        for (len, count_max) in [(1, 64), (INLINE_LEN_MAX / 4, 4), (INLINE_LEN_MAX, 1)] {
+            let mut write = || {
+                let from = Heap::buffer(len).into();
+                let write = Operation::Write { file: Arc::clone(&file), at: 0, from };
+                inline.submit(write, Token(7)).expect("room");
+                inline.take_at_once(Token(7)).and_then(Result::ok)
+            };
             for _ in 0..count_max {
-                assert_eq!(inline.perform(write(len)).expect("a share").ok(), Some(len as u64));
+                assert_eq!(write(), Some(len as u64));
             }
-            let refused = inline.perform(write(len)).expect_err("no share is left");
-            inline.submit(refused, Token(7)).expect("room");
+            assert_eq!(write(), None);
 
             let mut done = Vec::new();
             inline.reap(1, &mut |token, result| done.push((token, result.ok())));

@@ -50,17 +50,6 @@ pub enum Operation {
     Call(Call),
 }
 
-impl Operation {
-    /// Bytes it is asked to move.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Read { into: buffers, .. } | Self::Write { from: buffers, .. } => buffers.len(),
-            Self::Fetch { len, .. } => *len,
-            Self::Sync { .. } | Self::Call(_) => 0,
-        }
-    }
-}
-
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

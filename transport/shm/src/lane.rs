@@ -160,6 +160,12 @@ impl Responder {
         Ok(Some((seq, words)))
     }
 
+    /// Whether an entry that was taken is not answered yet.
+    #[must_use]
+    pub const fn owes(&self) -> bool {
+        self.owing != 0
+    }
+
     /// Stores an intermediate `state` for entry `seq`.
     pub fn acknowledge(&self, lane: &Lane, seq: u32, state: u64) {
         if let Some(completion) = lane.completions.get(slot(seq)) {

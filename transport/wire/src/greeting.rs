@@ -37,6 +37,8 @@ pub struct Greeting {
     pub version: u32,
     /// Purpose of the connection.
     pub role: Role,
+    /// Number of the process in its parallel job, if a launcher gave it one.
+    pub rank: Option<u32>,
 }
 
 /// Why the daemon refuses a connection.
@@ -119,7 +121,7 @@ impl Greeting {
     /// A greeting in this version.
     #[must_use]
     pub const fn new(role: Role) -> Self {
-        Self { version: VERSION, role }
+        Self { version: VERSION, role, rank: None }
     }
 
     /// The message's bytes.
@@ -132,7 +134,8 @@ impl Greeting {
             Role::Control(Control::Drain) => 3,
             Role::Control(Control::Stop) => 4,
         };
-        pack([MAGIC, u64::from(self.version), role, 0, 0, 0])
+        let rank = self.rank.map_or(0, |rank| u64::from(rank) + 1);
+        pack([MAGIC, u64::from(self.version), role, rank, 0, 0])
     }
 
     /// Decodes what a peer sent. The version is the caller's to judge: later fields of another
@@ -142,7 +145,7 @@ impl Greeting {
     ///
     /// [`Invalid`] when the bytes are no greeting.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let [magic, version, role, ..] = unpack(bytes)?;
+        let [magic, version, role, rank, ..] = unpack(bytes)?;
         if magic != MAGIC {
             return Err(Invalid::Magic);
         }
@@ -154,7 +157,8 @@ impl Greeting {
             4 => Role::Control(Control::Stop),
             _ => return Err(Invalid::Message(low(role))),
         };
-        Ok(Self { version: low(version), role })
+        let rank = rank.checked_sub(1).and_then(|rank| u32::try_from(rank).ok());
+        Ok(Self { version: low(version), role, rank })
     }
 }
 
@@ -283,8 +287,10 @@ mod tests {
     fn greetings_and_messages_survive_the_socket() {
         let roles = [Control::Status, Control::Drain, Control::Stop].map(Role::Control);
         for role in [Role::Client, Role::Run].into_iter().chain(roles) {
-            let greeting = Greeting { version: 9, role };
-            assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+            for rank in [None, Some(0), Some(u32::MAX)] {
+                let greeting = Greeting { version: 9, role, rank };
+                assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+            }
         }
         for session in [Ok(1023), Err(Refusal::Version), Err(Refusal::User), Err(Refusal::Full)] {
             let welcome =

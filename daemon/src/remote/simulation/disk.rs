@@ -26,6 +26,7 @@ use crate::{
 };
 
 const LATENCY_MAX_US: u64 = 60;
+const SIZE_MAX: usize = 1 << 20;
 const REGULAR: u64 = 0o100_644;
 
 /// What a server's node has.
@@ -167,6 +168,9 @@ impl Storage for SimDisk {
         copy_out(&mut bytes, from.as_slice()[0].bytes());
         let size = usize::try_from(self.disk.status(file.0).size()).unwrap();
         let at = if file.1 { size } else { usize::try_from(at).unwrap() };
+        if at > SIZE_MAX {
+            return Err(Errno::FBIG.into());
+        }
         // A write can be cut where a server is killed, and can be short.
         let part = self.rng.borrow_mut().usize(1..=bytes.len());
         self.put(file.0, at, &bytes[..part]);
@@ -235,6 +239,12 @@ impl Shelf for SimShelf {
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
         let (disk, session) = (Rc::clone(&self.disk), *session);
         Ok(Box::new(SimLedger { disk, session, life: self.life }))
+    }
+
+    fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
+        let mut sessions: Vec<_> = self.disk.ledgers.borrow().keys().copied().collect();
+        sessions.sort_unstable(); // A seed repeats everything.
+        Ok(sessions)
     }
 
     fn remove(&self, session: &[u8; SESSION_LEN]) {

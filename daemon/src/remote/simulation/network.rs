@@ -57,6 +57,10 @@ impl<S: Storage> SimNetwork<S> {
         self.0.server.replace(server);
     }
 
+    pub(super) fn server(&self) -> Option<Rc<Server<S>>> {
+        self.0.server.borrow().clone()
+    }
+
     /// Breaks every connection; what is on the way is lost.
     pub(super) fn cut(&self) {
         for line in self.0.lines.take() {

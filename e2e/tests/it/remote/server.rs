@@ -167,7 +167,7 @@ impl Server {
 }
 
 /// A port of this machine, which a server may listen at as long as the socket is not closed.
-fn reserve_port() -> (u16, OwnedFd) {
+pub(crate) fn reserve_port() -> (u16, OwnedFd) {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = socket.expect("a socket");
     sockopt::set_socket_reuseaddr(&socket, true).expect("a socket");

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "calls.h"
 #include "check.h"
 
 enum { THREADS = 3, FSBLK = 512, CHUNK = 1000, LEN = 2500 };
@@ -40,6 +41,26 @@ static void write_merged(int files) {
     free(data);
 }
 
+/* What all threads see of the calls that the first one made. */
+static int calls_now(void) {
+#pragma omp barrier
+    int now = calls;
+#pragma omp barrier
+    return now;
+}
+
+static void count_calls(void) {
+    for (int files = 0; files <= 2; files++)
+        for (int reads = 0; reads <= 1; reads++) {
+            int before = calls_now();
+            int sid = opening("count.sion", reads ? "br" : "bw", reads ? -1 : files,
+                              files > 0 ? files : 2, CHUNK);
+            int opened = calls_now();
+            CHECK(sid >= 0 && opened > before && opened - before <= 3);
+            CHECK(sion_parclose_ompi(sid) && calls_now() - opened == (reads ? 0 : 2));
+        }
+}
+
 static void fail(void) {
     int me = process * THREADS + omp_get_thread_num();
     CHECK(opening("none/none.sion", "bw", 1, 1, CHUNK) < 0);
@@ -61,6 +82,7 @@ int main(int argc, char **argv) {
         write_and_read("local.sion", 0, 2);
         write_merged(1);
         write_merged(2);
+        count_calls();
         fail();
     }
     /* Processes with different numbers of threads are refused, all of them. */

@@ -8,6 +8,9 @@ program mpi_program
   integer(c_int32_t) :: fsblksize
   integer(c_int64_t) :: chunk, done
   integer(c_int) :: numbers(1000), back(1000)
+  integer(c_int) :: tasks, pairs, files, ranks(3)
+  integer(c_int32_t) :: mapping(2, 3)
+  integer(c_int64_t) :: chunks(3)
   character(len=30) :: name
   type(MPI_Comm) :: local
   integer :: i
@@ -34,6 +37,15 @@ program mpi_program
   if (done /= 1000 .or. any(back /= numbers)) error stop 6
   call fsion_parclose_mpi(sid, ierr)
   if (ierr /= SION_SUCCESS) error stop 7
+  ! Ranks 0 and 2 share the first file.
+  call fsion_open('mpi.sion', 'br', tasks, nfiles, chunks, fsblksize, ranks, sid)
+  if (sid < 0 .or. tasks /= 3 .or. nfiles /= 2) error stop 9
+  call fsion_get_mapping_spec(sid, pairs, files, ierr)
+  if (ierr /= SION_SUCCESS .or. pairs /= 3 .or. files /= 2) error stop 10
+  call fsion_get_mapping(sid, pairs, mapping, files, ierr)
+  if (ierr /= SION_SUCCESS .or. pairs /= 3 .or. files /= 2) error stop 11
+  if (any(mapping /= reshape([0, 0, 1, 0, 0, 1], [2, 3]))) error stop 12
+  call fsion_close(sid, ierr)
   call fsion_paropen_mpi('none/mpi.sion', 'bw', nfiles, MPI_COMM_WORLD%mpi_val, local%mpi_val, &
     chunk, fsblksize, globalrank, name, sid)
   if (sid /= -1 .or. sion_last_error() /= 6 .or. sion_last_error_rank() < 0) error stop 8

@@ -7,6 +7,7 @@ program serial
   integer(c_int) :: files, pairs, number, endianness
   integer(c_int32_t) :: fsblksize = 512
   integer(c_int64_t) :: chunks(3) = 1000, written, found(3), key, counts(3)
+  integer(c_int16_t) :: halves(4) = [1_c_int16_t, 258_c_int16_t, 0_c_int16_t, 0_c_int16_t]
   integer(c_size_t) :: length
   real(c_double) :: matrix(4, 5), back(4, 5), part(2, 5)
   complex(c_double_complex) :: z(3)
@@ -52,7 +53,16 @@ program serial
   call fsion_get_globalranks(sid, counts, ierr)
   call check(ierr == SION_SUCCESS .and. all(counts == [4, 5, 6]), 'global ranks')
   call fsion_get_mapping_spec(sid, pairs, files, ierr)
-  call check(ierr == SION_SUCCESS, 'mapping')
+  call check(ierr == SION_SUCCESS .and. pairs == -1 .and. files == 1, 'no mapping')
+  call fsion_swap(halves(3:4), halves(1:2), 2, 2, 1)
+  call check(all(halves == [1_c_int16_t, 258_c_int16_t, 256_c_int16_t, 513_c_int16_t]), 'swap')
+  call fsion_swap(back, matrix, 8, 20, 1)
+  call check(all(back /= matrix), 'matrix swapped')
+  call fsion_swap(part, back(1:2, :), 8, 10, 1)
+  call check(all(part == matrix(1:2, :)), 'section swapped back')
+  call fsion_swap(back, matrix, 8, 20, 0)
+  call check(all(back == matrix), 'matrix copied')
+  back = 0
   call fsion_get_endianness(endianness)
   call fsion_get_file_endianness(sid, number)
   call fsion_endianness_swap_needed(sid, i)

@@ -36,13 +36,30 @@ impl<S: Storage> BuddyWriter<S> {
         storage: &S,
         path: &Path,
         task: NewTask,
-        (levels, options): (u32, &Options),
+        levels: (u32, &Options),
+    ) -> Result<Self> {
+        Self::create_with(group, storage, path, (task, levels), |_, _| Ok(()))
+    }
+
+    /// As [`create`](Self::create), with `prepare` for the set itself as in
+    /// [`ParWriter::create_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ParWriter::create_with`].
+    pub fn create_with<G: Group>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        (task, (levels, options)): (NewTask, (u32, &Options)),
+        prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
         let name = Some(options.name_for(path).to_vec());
         let packing = Packing::Collective { size: Some(u32::MAX) };
         let options = Options { name, packing, ..options.clone() };
         let files = neighbours(group, task, levels)?;
-        let original = ParWriter::create(group, storage, path, task, &options)?;
+        let new = (task, &options);
+        let original = ParWriter::create_with(group, storage, path, new, prepare)?;
         let mut copies = Vec::new();
         for (level, holders) in (0..levels).zip(&files.holders) {
             // The ranks of file f keep the copy of the file `level + 1` before it.

@@ -1,6 +1,6 @@
 //! A multifile read by many ranks: as many as wrote it, fewer, or more.
 
-use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use crate::{
     blocks::Table,
@@ -9,9 +9,8 @@ use crate::{
     error::{Argument, Error, Result},
     group::Group,
     parallel::{
-        exchange::{agree, exchange, hand_out},
+        exchange::{agree, hand_out},
         records::{Given, SetInfo},
-        writer::largest,
     },
     reader::{Reader, Task, TaskReader},
     storage::{File, Storage},
@@ -39,7 +38,8 @@ impl<F: File> ParReader<F> {
     /// the last rank also what is left over; with more, the last ranks read none.
     ///
     /// Rank 0 reads the tables and hands every rank its part; each rank then reads the block
-    /// lengths of its own tasks. Three collective operations, four with fewer ranks than tasks.
+    /// lengths of its own task. With fewer ranks than tasks a part has no length known to all, and
+    /// every rank reads the tables itself. Three collective operations.
     ///
     /// # Errors
     ///
@@ -50,75 +50,84 @@ impl<F: File> ParReader<F> {
     where
         S: Storage<File = F>,
     {
-        let ranks = group.size();
-        let mut reader = None;
-        let first = hand_out(group, 8 + Given::LEN, || {
-            let reader = reader.insert(Reader::open(storage, path)?);
-            let shares = shares(reader.task_count(), ranks);
-            let most = shares.iter().map(Range::len).max().unwrap_or(0);
+        Self::open_with(group, storage, path, |_| Ok(()))
+    }
+
+    /// As [`open`](Self::open); `prepare` is given this rank's tasks before the ranks agree that
+    /// all could open, and what it fails with fails all.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and what `prepare` returns.
+    pub fn open_with<G: Group, S>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
+    ) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let given = hand_out(group, 4 + Given::LEN, || {
+            let reader = Reader::open(storage, path)?;
+            let shares = shares(reader.task_count(), group.size());
             let answer = |share: &Range<usize>| {
                 let mut bytes = Vec::new();
-                put_u32(&mut bytes, u32::try_from(most).map_err(|_| Error::TooLarge)?);
                 put_u32(&mut bytes, u32::try_from(share.len()).map_err(|_| Error::TooLarge)?);
-                given(reader, share.clone().next())?.put(&mut bytes);
+                given(&reader, share.clone().next())?.put(&mut bytes);
                 Ok(bytes)
             };
             shares.iter().map(answer).collect()
         })?;
-        let mut fields = Fields::little(&first);
-        let mut next = || fields.u32().map_or(0, |count| narrow(count.into()));
-        let (most, count) = (next(), next());
-        let mut records = first.get(8..).unwrap_or_default().to_vec();
-        if most > 1 {
-            records = hand_out(group, most * Given::LEN, || {
-                let reader = reader.as_ref().ok_or(Error::Poisoned)?;
-                let shares = shares(reader.task_count(), ranks);
-                shares.into_iter().map(|share| given_all(reader, share)).collect()
-            })?;
-        }
-        let set = SetInfo::take(&mut Fields::little(first.get(8..).unwrap_or_default()));
-        Self::begin(group, storage, path, (set, count, &records))
+        let mut fields = Fields::little(&given);
+        let mut open = || match (fields.u32(), Given::take(given.get(4..).unwrap_or_default())) {
+            (Some(0), Some(given)) => Ok(Self { set: given.set, tasks: Vec::new() }),
+            (Some(1), Some(given)) => {
+                Ok(Self { set: given.set, tasks: vec![begin_task(storage, path, &given)?] })
+            }
+            _ => Self::share_of(&Reader::open(storage, path)?, group),
+        };
+        agreed(group, open(), prepare)
     }
 
-    /// As [`open`](Self::open), but this rank reads the tasks `wanted`, by their index over the
-    /// whole set. Costs two exchanges and an agreement.
+    /// As [`open_with`](Self::open_with), but every rank reads the tables itself: two collective
+    /// operations, for a group in which they are dearer than that.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`Argument::Task`].
+    /// As [`open_with`](Self::open_with).
+    pub fn open_by_each<G: Group, S>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
+    ) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let opened = Reader::open(storage, path);
+        agreed(group, opened.and_then(|reader| Self::share_of(&reader, group)), prepare)
+    }
+
+    /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks `wanted`, by their
+    /// index over the whole set.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_with`](Self::open_with); [`Argument::Task`].
     pub fn open_mapped<G: Group, S>(
         group: &G,
         storage: &S,
         path: &Path,
         wanted: &[u32],
+        prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
     ) -> Result<Self>
     where
         S: Storage<File = F>,
     {
-        let most = largest(group, wanted.len())?;
-        let mut mine = Vec::new();
-        put_u32(&mut mine, u32::try_from(wanted.len()).map_err(|_| Error::TooLarge)?);
-        wanted.iter().for_each(|task| put_u32(&mut mine, *task));
-        // Also a rank without tasks learns what is the same for all.
-        let lens = (4 + 4 * most, (most + 1) * Given::LEN);
-        let records = exchange(group, Ok(mine), lens, |asked| {
-            let reader = Reader::open(storage, path)?;
-            let answer = |asked: &&[u8]| {
-                let mut fields = Fields::little(asked);
-                let count = fields.u32().unwrap_or(0);
-                let mut bytes = Vec::new();
-                given(&reader, None)?.put(&mut bytes);
-                for _ in 0..count {
-                    let task = fields.u32().ok_or(Argument::Task)?;
-                    given(&reader, Some(narrow(task.into())))?.put(&mut bytes);
-                }
-                Ok(bytes)
-            };
-            asked.iter().map(answer).collect()
-        })?;
-        let set = SetInfo::take(&mut Fields::little(&records));
-        let records = records.get(Given::LEN..).unwrap_or_default();
-        Self::begin(group, storage, path, (set, wanted.len(), records))
+        let wanted = wanted.iter().map(|task| narrow((*task).into()));
+        let opened = Reader::open(storage, path);
+        agreed(group, opened.and_then(|reader| Self::tasks_of(&reader, wanted)), prepare)
     }
 
     /// As [`open`](Self::open) for a set with buddy copies, as
@@ -133,22 +142,13 @@ impl<F: File> ParReader<F> {
         storage: &S,
         path: &Path,
         levels: u32,
+        prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
     ) -> Result<Self>
     where
         S: Storage<File = F>,
     {
-        let open = || {
-            let reader = Reader::open_with_buddies(storage, path, levels)?;
-            let rank = narrow(group.rank().into());
-            let share = shares(reader.task_count(), group.size()).into_iter().nth(rank);
-            let local =
-                |task| Ok(LocalTask { task: reader.task(task)?, stream: reader.stream(task)? });
-            let tasks = share.unwrap_or_default().map(local).collect::<Result<_>>()?;
-            Ok(Self { set: given(&reader, None)?.set, tasks })
-        };
-        let opened = open();
-        agree(group, opened.as_ref().map(|_| ()).map_err(|error| *error))?;
-        opened
+        let opened = Reader::open_with_buddies(storage, path, levels);
+        agreed(group, opened.and_then(|reader| Self::share_of(&reader, group)), prepare)
     }
 
     /// What is the same for all tasks.
@@ -168,44 +168,35 @@ impl<F: File> ParReader<F> {
         &mut self.tasks
     }
 
-    fn begin<G: Group, S>(
-        group: &G,
-        storage: &S,
-        path: &Path,
-        (set, count, records): (Option<SetInfo>, usize, &[u8]),
-    ) -> Result<Self>
-    where
-        S: Storage<File = F>,
-    {
-        let mut files = BTreeMap::new();
-        let records = records.chunks_exact(Given::LEN).take(count);
-        let tasks = records.map(|record| {
-            let given = Given::take(record).ok_or(Error::TooLarge)?;
-            begin_task(storage, path, &mut files, &given)
-        });
-        let tasks: Result<Vec<_>> = tasks.collect();
-        agree(group, tasks.as_ref().map(|_| ()).map_err(|error| *error))?;
-        Ok(Self { set: set.ok_or(Error::TooLarge)?, tasks: tasks? })
+    /// The part of `reader` that belongs to this rank of `group`.
+    fn share_of<G: Group>(reader: &Reader<F>, group: &G) -> Result<Self> {
+        let rank = narrow(group.rank().into());
+        let share = shares(reader.task_count(), group.size()).into_iter().nth(rank);
+        Self::tasks_of(reader, share.unwrap_or_default())
+    }
+
+    fn tasks_of(reader: &Reader<F>, wanted: impl Iterator<Item = usize>) -> Result<Self> {
+        let local = |task| Ok(LocalTask { task: reader.task(task)?, stream: reader.stream(task)? });
+        Ok(Self { set: given(reader, None)?.set, tasks: wanted.map(local).collect::<Result<_>>()? })
     }
 }
 
+/// What this rank opened and prepared, when all ranks could.
+fn agreed<G: Group, F: File>(
+    group: &G,
+    opened: Result<ParReader<F>>,
+    prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
+) -> Result<ParReader<F>> {
+    let ready = opened.and_then(|reader| prepare(&reader.tasks).map(|()| reader));
+    agree(group, ready.as_ref().map(|_| ()).map_err(|error| *error))?;
+    ready
+}
+
 /// Opens one task's physical file and reads the lengths of its blocks.
-fn begin_task<S: Storage>(
-    storage: &S,
-    path: &Path,
-    files: &mut BTreeMap<u32, Arc<S::File>>,
-    given: &Given,
-) -> Result<LocalTask<S::File>> {
+fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<LocalTask<S::File>> {
     let (number, task) = (given.task.file, given.task);
-    let file = match files.get(&number) {
-        Some(file) => Arc::clone(file),
-        None => {
-            let file = storage.open(&storage.physical_name(path, number), false);
-            let file = Arc::new(file.map_err(|error| Error::io(number, &error))?);
-            files.insert(number, Arc::clone(&file));
-            file
-        }
-    };
+    let file = storage.open(&storage.physical_name(path, number), false);
+    let file = Arc::new(file.map_err(|error| Error::io(number, &error))?);
     let table = Table {
         at: given.table_at,
         block_count: given.block_count,
@@ -253,14 +244,6 @@ fn given<F: File>(reader: &Reader<F>, task: Option<usize>) -> Result<Given> {
     let set = SetInfo { order: table.order, ..set };
     let (table_at, block_count, task_count) = (table.at, table.block_count, table.task_count);
     Ok(Given { task, place, table_at, block_count, task_count, set })
-}
-
-fn given_all<F: File>(reader: &Reader<F>, share: Range<usize>) -> Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(share.len().saturating_mul(Given::LEN));
-    for task in share {
-        given(reader, Some(task))?.put(&mut bytes);
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! What ranks tell each other, as fixed-length records of little-endian integers.
 
 use crate::{
-    codec::{Fields, Order, narrow, put_u32, put_u64, signed, unsigned},
+    codec::{Fields, Order, narrow, put_u32, put_u64, signed, unsigned, wide},
     header::Keyval,
     layout::Place,
     plan::NewTask,
     reader::Task,
 };
 
-/// Bytes that rank 0 takes at closing, about; what does not fit costs a second exchange.
+/// Bytes that rank 0 takes at closing, about; what does not fit it reads from the journals.
 const USED_BYTES_MAX: usize = 4 << 20;
 
 /// Blocks of a task that fit into its record at closing, with `spread` tasks on each of `ranks`.
@@ -98,7 +98,7 @@ impl Grant {
     }
 }
 
-/// What a task used, told at closing: all of it if it is little, else only the number of blocks.
+/// What a task used, told at closing: the number of blocks, and as many of them as fit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) block_count: u64,
@@ -123,11 +123,19 @@ impl Used {
     pub(crate) fn take(bytes: &[u8], inline: usize) -> Option<Self> {
         let mut fields = Fields::little(bytes);
         let mut used = Self { block_count: fields.u64()?, ..Self::default() };
-        for _ in 0..inline {
-            used.lens.push(fields.u64()?);
-            used.sums.push(fields.u32()?);
+        for block in 0..wide(inline) {
+            let (len, sum) = (fields.u64()?, fields.u32()?);
+            if block < used.block_count {
+                used.lens.push(len);
+                used.sums.push(sum);
+            }
         }
         Some(used)
+    }
+
+    /// Whether there are blocks that it does not tell of.
+    pub(crate) fn is_cut(&self) -> bool {
+        wide(self.lens.len()) < self.block_count
     }
 }
 

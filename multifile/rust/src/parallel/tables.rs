@@ -1,18 +1,24 @@
 //! Header and tables of a set's files, written by rank 0 for all, or by every rank for itself.
 //!
 //! One rank writes a megabyte faster than thousands write sixteen bytes each into the same block
-//! of a file system. Beyond the limits below the work is shared: each rank writes its own entries,
-//! and rank 0 only commits.
+//! of a file system. Beyond the limits below the work of opening is shared: each rank writes its
+//! own entries. Closing is not: tables have their place behind the largest number of blocks of any
+//! rank, so ranks that wrote them would have to meet once before and once after. What a rank cannot
+//! tell rank 0 in one record, it leaves in the journal, where most of it is already.
 
-use std::path::Path;
+use std::{
+    io::{self, ErrorKind},
+    path::Path,
+};
 
 use crate::{
-    blocks::Table,
     codec::{narrow, unsigned, wide},
     cursor::Fill,
     error::{Error, Result},
-    finish::{CHECKSUMS_MAGIC, Tail, Usage, commit, finish, mapping_bytes},
+    finish::{Usage, finish},
     header::{FIXED_END, Header},
+    journal::{self, Found, SlotKey},
+    name,
     output::{Manner, Output},
     parallel::records::Used,
     plan::{FilePlan, NewTask},
@@ -21,9 +27,9 @@ use crate::{
     writer::remove_journal,
 };
 
-/// Up to so many physical files, rank 0 writes all tables.
+/// Up to so many physical files, rank 0 writes all headers.
 pub const ROOT_FILES_MAX: usize = 16;
-/// Up to so many bytes of tables, rank 0 writes them.
+/// Up to so many bytes of their tables, rank 0 writes them.
 pub const ROOT_BYTES_MAX: u64 = 4 << 20;
 
 /// What rank 0 keeps from opening to closing.
@@ -32,6 +38,8 @@ pub(crate) struct Root {
     pub(crate) plans: Vec<FilePlan>,
     /// (file, local rank) of every rank's tasks.
     pub(crate) owned: Vec<Vec<(u32, u32)>>,
+    /// What the slots of the journals are signed with.
+    pub(crate) instance: u64,
 }
 
 impl Root {
@@ -49,13 +57,13 @@ impl Root {
         Ok(())
     }
 
-    /// What the tasks of every file used, and whether that is all and little enough to be written
-    /// here.
-    pub(crate) fn collect(
+    /// What the tasks of every file used: what they told, and what they left in the journals.
+    pub(crate) fn collect<S: Storage>(
         &self,
+        storage: &S,
+        path: &Path,
         used: Vec<Vec<Used>>,
-        inline: usize,
-    ) -> Result<(Vec<FileUse>, bool)> {
+    ) -> Result<Vec<FileUse>> {
         let mut files: Vec<FileUse> = self
             .plans
             .iter()
@@ -67,14 +75,37 @@ impl Root {
                 .and_then(|file| file.0.get_mut(narrow(u64::from(*local))));
             *slot.ok_or(Error::TooLarge)? = used;
         }
-        let mut bytes = 0;
-        for (plan, file) in self.plans.iter().zip(&files) {
-            let tail = Tail::new(plan, file.blocks())?;
-            bytes += tail.end - tail.table_at;
+        for (number, file) in (0u32..).zip(&mut files) {
+            if file.0.iter().any(Used::is_cut) {
+                self.fetch(storage, &storage.physical_name(path, number), number, file)?;
+            }
         }
-        let is_told = files.iter().all(|file| file.blocks() <= inline);
-        let small = self.plans.len() <= ROOT_FILES_MAX && bytes <= ROOT_BYTES_MAX;
-        Ok((files, is_told && small))
+        Ok(files)
+    }
+
+    /// Reads from the journal of physical file `number` what did not fit its tasks' records.
+    fn fetch<S: Storage>(
+        &self,
+        storage: &S,
+        path: &Path,
+        number: u32,
+        file: &mut FileUse,
+    ) -> Result<()> {
+        let failed = |error: io::Error| Error::io(number, &error);
+        let journal = storage.open(&name::journal(path), false).map_err(failed)?;
+        let (instance, task_count) = (self.instance, u32::try_from(file.0.len()));
+        let task_count = task_count.map_err(|_| Error::TooLarge)?;
+        for (task, used) in (0u32..).zip(&mut file.0) {
+            for block in wide(used.lens.len())..used.block_count {
+                let key = SlotKey { instance, task_count, task, block };
+                let Found::Slot(slot) = journal::read(&journal, &key).map_err(failed)? else {
+                    return Err(failed(ErrorKind::InvalidData.into()));
+                };
+                used.lens.push(slot.used);
+                used.sums.push(slot.sum.unwrap_or(0));
+            }
+        }
+        Ok(())
     }
 
     /// Completes all files: file 0 last, because it makes the set readable.
@@ -92,26 +123,6 @@ impl Root {
         Ok(())
     }
 
-    /// Completes all files whose tables the ranks wrote themselves.
-    pub(crate) fn commit<S: Storage>(
-        &self,
-        storage: &S,
-        path: &Path,
-        files: &[FileUse],
-    ) -> Result<()> {
-        for (number, plan, usage) in self.numbered(files).into_iter().rev() {
-            let tail = Tail::new(plan, usage.blocks())?;
-            let mut output = open(storage, path, number, plan)?;
-            output.write(&mapping_bytes(plan), tail.mapping_at, None)?;
-            if let Some(at) = tail.checksums_at {
-                output.write(&CHECKSUMS_MAGIC, at - wide(CHECKSUMS_MAGIC.len()), None)?;
-            }
-            commit(&mut output, plan, &tail)?;
-            remove_journal(storage, path, number)?;
-        }
-        Ok(())
-    }
-
     fn numbered<'a>(&'a self, files: &'a [FileUse]) -> Vec<(u32, &'a FilePlan, &'a FileUse)> {
         let both = (0u32..).zip(self.plans.iter().zip(files));
         both.map(|(number, (plan, usage))| (number, plan, usage)).collect()
@@ -121,13 +132,6 @@ impl Root {
 /// What the tasks of one file used.
 #[derive(Clone, Debug)]
 pub(crate) struct FileUse(Vec<Used>);
-
-impl FileUse {
-    pub(crate) fn blocks(&self) -> usize {
-        let counts = self.0.iter().map(|used| narrow(used.block_count));
-        counts.max().unwrap_or(0)
-    }
-}
 
 impl Usage for FileUse {
     fn block_count(&self, task: usize) -> usize {
@@ -172,29 +176,6 @@ pub(crate) fn write_own_front<S: Storage>(
     output.flush()
 }
 
-/// Writes one task's entries of the tables behind the data.
-pub(crate) fn write_own_tail<S: Storage>(
-    output: &mut Output<S>,
-    (table, checksums_at): (&Table, Option<u64>),
-    task: u32,
-    state: &TaskState,
-    unused: u64,
-) -> Result<()> {
-    let count = wide(state.fill.block_count());
-    output.write(&table.order.bytes_u64(count), table.count_at(task), None)?;
-    for block in 0..u64::from(table.block_count) {
-        let len = state.fill.block_len(narrow(block)).unwrap_or(unused);
-        if len != 0 {
-            output.write(&table.order.bytes_u64(len), table.slot_at(task, block), None)?;
-        }
-        if let (Some(at), Some(sum)) = (checksums_at, state.sums.get(narrow(block))) {
-            let slot = block * u64::from(table.task_count) + u64::from(task);
-            output.write(&sum.to_le_bytes(), at + 4 * slot, None)?;
-        }
-    }
-    output.flush()
-}
-
 fn open<S: Storage>(storage: &S, path: &Path, number: u32, plan: &FilePlan) -> Result<Output<S>> {
     let file = storage.open(&storage.physical_name(path, number), true);
     let file = file.map_err(|error| Error::io(number, &error))?;
@@ -202,6 +183,6 @@ fn open<S: Storage>(storage: &S, path: &Path, number: u32, plan: &FilePlan) -> R
     Ok(Output::new(
         storage,
         file,
-        &Manner { number, task_count, buffer_len: 1 << 16, journal: None },
+        &Manner { number, task_count, buffer_len: 1 << 16, journal: None, instance: 0 },
     ))
 }

@@ -6,12 +6,11 @@ use std::{
 };
 
 use crate::{
-    blocks::Table,
-    codec::{Fields, narrow, put_u32, put_u64, wide},
+    codec::{Fields, narrow, put_u64, wide},
     cursor::Fill,
     error::{Argument, Error, Result},
-    finish::{Tail, unused},
     group::Group,
+    journal::Slot,
     layout::Place,
     name,
     output::{Manner, Output},
@@ -19,7 +18,7 @@ use crate::{
     parallel::{
         exchange::exchange,
         records::{Ask, Grant, Used, inline_blocks},
-        tables::{FileUse, Root, write_own_front, write_own_tail},
+        tables::{Root, write_own_front},
     },
     plan::{NewTask, Options, plan},
     storage::Storage,
@@ -76,7 +75,23 @@ impl<S: Storage> ParWriter<S> {
         task: NewTask,
         options: &Options,
     ) -> Result<Self> {
-        Self::create_spread(group, storage, path, (&[task], 1), options)
+        Self::create_with(group, storage, path, (task, options), |_, _| Ok(()))
+    }
+
+    /// As [`create`](Self::create); `prepare` is given this rank's physical file and its number
+    /// before the ranks agree that all could open, and what it fails with fails all.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create), and what `prepare` returns.
+    pub fn create_with<G: Group>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        (task, options): (NewTask, &Options),
+        prepare: impl FnMut(u32, &S::File) -> Result<()>,
+    ) -> Result<Self> {
+        Self::create_spread(group, storage, path, (&[task], 1, options), prepare)
     }
 
     /// As [`create`](Self::create), with any number of tasks for this rank. Costs one exchange
@@ -92,8 +107,24 @@ impl<S: Storage> ParWriter<S> {
         tasks: &[NewTask],
         options: &Options,
     ) -> Result<Self> {
+        Self::create_mapped_with(group, storage, path, (tasks, options), |_, _| Ok(()))
+    }
+
+    /// As [`create_mapped`](Self::create_mapped), with `prepare` for each physical file of this
+    /// rank as in [`create_with`](Self::create_with).
+    ///
+    /// # Errors
+    ///
+    /// As [`create_with`](Self::create_with).
+    pub fn create_mapped_with<G: Group>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        (tasks, options): (&[NewTask], &Options),
+        prepare: impl FnMut(u32, &S::File) -> Result<()>,
+    ) -> Result<Self> {
         let spread = largest(group, tasks.len())?;
-        Self::create_spread(group, storage, path, (tasks, spread), options)
+        Self::create_spread(group, storage, path, (tasks, spread, options), prepare)
     }
 
     /// Takes part in [`create`](Self::create) with nothing but an error, so that all ranks refuse
@@ -119,11 +150,15 @@ impl<S: Storage> ParWriter<S> {
         group: &G,
         storage: &S,
         path: &Path,
-        (tasks, spread): (&[NewTask], usize),
-        options: &Options,
+        (tasks, spread, options): (&[NewTask], usize, &Options),
+        mut prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
         let checked = options.check(options.name_for(path));
         let files = checked.and_then(|()| open_files(storage, path, tasks));
+        let files = files.and_then(|files| {
+            files.iter().try_for_each(|(number, file)| prepare(*number, file))?;
+            Ok(files)
+        });
         let asked = files.as_ref().map_err(|error| *error).and_then(|files| {
             let mut bytes = Vec::new();
             for task in tasks {
@@ -162,14 +197,14 @@ impl<S: Storage> ParWriter<S> {
 
     /// Completes the multifile together with all ranks of `group`, the one it was created with.
     ///
-    /// Costs one exchange, or two when rank 0 does not write all tables. On return every physical
-    /// file is closed, or none of those that rank 0 had not reached yet.
+    /// Costs one exchange. On return every physical file is closed, or none of those that rank 0 had
+    /// not reached yet.
     ///
     /// # Errors
     ///
     /// The same [`Error::OnRank`] on every rank: what a rank's storage reported, now or since
     /// creating; the multifile then counts as unclosed, for [`Repair`](crate::Repair).
-    /// [`Error::Group`] when an exchange itself failed.
+    /// [`Error::Group`] when the exchange itself failed.
     pub fn close<G: Group>(self, group: &G) -> Result<()> {
         self.close_after(group, Ok(()))
     }
@@ -182,42 +217,38 @@ impl<S: Storage> ParWriter<S> {
     /// As [`close`](Self::close).
     pub fn close_after<G: Group>(mut self, group: &G, before: Result<()>) -> Result<()> {
         let inline = inline_blocks(group.size(), self.spread);
-        let used = before.and_then(|()| self.flush_all()).map(|()| {
+        let used = before.and_then(|()| self.flush_all()).and_then(|()| {
             let mut bytes = Vec::new();
             for local in &self.tasks {
+                self.leave(local, inline)?;
                 Used::of(&local.state, inline).put(&mut bytes, inline);
             }
-            bytes
+            Ok(bytes)
         });
-        let (storage, path) = (self.storage.clone(), self.path.clone());
-        let (spread, root) = (self.spread, self.root.take());
-        let mut left_to_ranks = None;
-        let lens = (spread * Used::len(inline), 4 + spread * OwnTail::LEN);
-        let answer = exchange(group, used, lens, |used| {
-            let root = root.as_ref().ok_or(Error::Poisoned)?;
-            let (files, by_root) =
-                root.collect(used.iter().map(|used| take_used(used, inline)).collect(), inline)?;
-            if by_root {
-                root.finish(&storage, &path, &files)?;
-                return Ok(vec![DONE.to_vec(); used.len()]);
-            }
-            let tails = own_tails(root, &files)?;
-            left_to_ranks = Some(files);
-            Ok(tails)
-        })?;
-        let (todo, tails) = answer.split_at_checked(4).unwrap_or_default();
-        if todo == DONE {
-            return Ok(());
-        }
-        let tails: Vec<_> = tails.chunks_exact(OwnTail::LEN).filter_map(OwnTail::take).collect();
-        let mine = self.write_tails(&tails);
-        exchange(group, mine.map(|()| Vec::new()), (0, 0), |all| {
-            let files = left_to_ranks.as_ref().zip(root.as_ref());
-            let (files, root) = files.ok_or(Error::Poisoned)?;
-            root.commit(&storage, &path, files)?;
-            Ok(vec![Vec::new(); all.len()])
+        let lens = (self.spread * Used::len(inline), 0);
+        exchange(group, used, lens, |used| {
+            let root = self.root.as_ref().ok_or(Error::Poisoned)?;
+            let used = used.iter().map(|used| take_used(used, inline)).collect();
+            let files = root.collect(&self.storage, &self.path, used)?;
+            root.finish(&self.storage, &self.path, &files)?;
+            Ok(vec![Vec::new(); narrow(group.size().into())])
         })?;
         Ok(())
+    }
+
+    /// Leaves in the journal what does not fit a task's record.
+    fn leave(&self, local: &Local, inline: usize) -> Result<()> {
+        if local.state.fill.block_count() <= inline {
+            return Ok(());
+        }
+        let output = self.outputs.get(&local.task.file).ok_or(Argument::Task)?;
+        let journal = name::journal(&self.storage.physical_name(&self.path, local.task.file));
+        let lens = local.state.fill.block_lens();
+        let slots = lens.enumerate().map(|(block, used)| {
+            (wide(block), Slot { used, sum: local.state.sums.get(block).copied() })
+        });
+        let slots = slots.skip(inline);
+        output.leave(&self.storage, &journal, local.task.local_rank, slots)
     }
 
     /// The end of the stream of this rank's task `task`, counted as given at creation.
@@ -257,7 +288,8 @@ impl<S: Storage> ParWriter<S> {
                 number: task.file,
                 task_count: grant.task_count,
                 buffer_len: self.options.buffer_len,
-                journal: self.options.journal.then_some((journal.as_path(), grant.instance)),
+                journal: self.options.journal.then_some(journal.as_path()),
+                instance: grant.instance,
             };
             self.outputs.insert(task.file, Output::new(&self.storage, file, &manner));
         }
@@ -284,72 +316,6 @@ impl<S: Storage> ParWriter<S> {
         }
         Ok(())
     }
-
-    fn write_tails(&mut self, tails: &[OwnTail]) -> Result<()> {
-        for (local, tail) in self.tasks.iter().zip(tails) {
-            let output = self.outputs.get_mut(&local.task.file).ok_or(Argument::Task)?;
-            let table = Table {
-                at: tail.table_at,
-                block_count: tail.block_count,
-                task_count: tail.task_count,
-                order: self.options.order,
-            };
-            let places = (&table, Some(tail.checksums_at).filter(|at| *at > 0));
-            let unused = unused(self.options.style);
-            write_own_tail(output, places, local.task.local_rank, &local.state, unused)?;
-            if self.options.durable {
-                output.sync()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Answer at closing: rank 0 completed everything.
-const DONE: [u8; 4] = [0; 4];
-/// Answer at closing: every rank writes its own entries, then all meet again.
-const TAILS_LEFT: [u8; 4] = [1, 0, 0, 0];
-
-/// Where a rank writes one task's entries of the tables behind the data.
-#[derive(Clone, Copy, Debug)]
-struct OwnTail {
-    table_at: u64,
-    checksums_at: u64,
-    block_count: u32,
-    task_count: u32,
-}
-
-impl OwnTail {
-    const LEN: usize = 24;
-
-    fn take(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::little(bytes);
-        let (table_at, checksums_at) = (fields.u64()?, fields.u64()?);
-        let (block_count, task_count) = (fields.u32()?, fields.u32()?);
-        (table_at > 0).then_some(Self { table_at, checksums_at, block_count, task_count })
-    }
-}
-
-/// What each rank has to write where, when rank 0 does not.
-fn own_tails(root: &Root, files: &[FileUse]) -> Result<Vec<Vec<u8>>> {
-    let plans = root.plans.iter().zip(files);
-    let tails = plans.map(|(plan, file)| Tail::new(plan, file.blocks()));
-    let tails = tails.collect::<Result<Vec<_>>>()?;
-    let mut answers = Vec::with_capacity(root.owned.len());
-    for owned in &root.owned {
-        let mut bytes = TAILS_LEFT.to_vec();
-        for (file, _) in owned {
-            let index = narrow(u64::from(*file));
-            let (tail, plan) =
-                tails.get(index).zip(root.plans.get(index)).ok_or(Error::TooLarge)?;
-            put_u64(&mut bytes, tail.table_at);
-            put_u64(&mut bytes, tail.checksums_at.unwrap_or(0));
-            put_u32(&mut bytes, tail.block_count);
-            put_u32(&mut bytes, plan.header.task_count);
-        }
-        answers.push(bytes);
-    }
-    Ok(answers)
 }
 
 fn take_used(bytes: &[u8], inline: usize) -> Vec<Used> {
@@ -361,7 +327,7 @@ fn take_used(bytes: &[u8], inline: usize) -> Vec<Used> {
 }
 
 /// The largest `count` of any rank.
-pub(super) fn largest<G: Group>(group: &G, count: usize) -> Result<usize> {
+fn largest<G: Group>(group: &G, count: usize) -> Result<usize> {
     let mut mine = Vec::new();
     put_u64(&mut mine, wide(count));
     let answer = exchange(group, Ok(mine), (8, 8), |counts| {
@@ -414,7 +380,7 @@ fn decide<S: Storage>(
     let instance = instance();
     let plans = plan(&tasks, fs_block_len.unwrap_or(1), options, name, instance)?;
     let owned = asks.iter().map(|asks| asks.iter().map(|ask| (ask.task.file, ask.task.local_rank)));
-    let root = Root { plans, owned: owned.map(Iterator::collect).collect() };
+    let root = Root { plans, owned: owned.map(Iterator::collect).collect(), instance };
     let by_root = root.front_is_small();
     if by_root {
         root.write_fronts(storage, path)?;

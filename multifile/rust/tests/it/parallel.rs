@@ -123,20 +123,89 @@ fn opening_and_closing_take_two_collective_calls() {
     assert_eq!(calls, [3; 9]);
 }
 
-/// Beyond the limits of rank 0 every rank writes its own entries of all tables.
+/// Beyond the limits of rank 0 every rank writes its own entries of the header.
 #[test]
-fn tables_in_slices_are_the_same_as_tables_of_one_rank() {
+fn a_set_of_many_files_costs_no_more_calls() {
     for checksums in [false, true] {
         let folder = TempDir::new().unwrap();
         let options = Options { checksums, ..options() };
         let calls = write_set(&folder, 20, &NewTask::in_files(&[40; 20], 20), &options);
-        assert_eq!(calls[0], (2, 4));
+        assert_eq!(calls, [(2, 2); 20]);
         check_set(&folder, 20);
         let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
         assert_eq!(reader.verify(19), Ok(checksums));
         let left = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, 20, "journals are removed");
     }
+}
+
+/// What does not fit a record at closing is left in the journal, also where none is wanted.
+#[test]
+fn many_blocks_cost_no_more_calls_to_close() {
+    let many = |rank: u32| vec![u8::try_from(rank).unwrap(); 512 * 700 * (rank as usize % 2) + 9];
+    for (journal, checksums) in [(true, false), (false, true)] {
+        let folder = TempDir::new().unwrap();
+        let options = Options { journal, checksums, ..options() };
+        let disk_of = disk(&folder);
+        let calls = on_ranks(3, move |group| {
+            let task = NewTask::in_files(&[512; 3], 2)[group.rank() as usize];
+            let path = Path::new(NAME);
+            let mut writer = ParWriter::create(group, &disk_of, path, task, &options).unwrap();
+            writer.task(0).unwrap().write(&many(group.rank())).unwrap();
+            group.calls();
+            writer.close(group).unwrap();
+            group.calls()
+        });
+        assert_eq!(calls, [2; 3]);
+        let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+        for task in 0..3 {
+            let mut bytes = Vec::new();
+            reader.stream(task as usize).unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes == many(task), "task {task}");
+            assert_eq!(reader.verify(task as usize), Ok(checksums));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "journals are removed");
+    }
+}
+
+/// Opening to read, with as many ranks as tasks and with fewer, and in every other way.
+#[test]
+fn reading_takes_three_collective_calls_at_most() {
+    let folder = TempDir::new().unwrap();
+    write_set(&folder, 9, &NewTask::in_files(&[700; 9], 3), &options());
+    for (ranks, way, expected) in [(9, 0, 3), (2, 0, 3), (12, 0, 3), (2, 1, 2), (9, 2, 2)] {
+        let disk = disk(&folder);
+        let calls = on_ranks(ranks, move |group| {
+            let (path, ready) = (Path::new(NAME), |_: &[_]| Ok(()));
+            let read = match way {
+                0 => ParReader::open(group, &disk, path),
+                1 => ParReader::open_by_each(group, &disk, path, ready),
+                _ => ParReader::open_mapped(group, &disk, path, &[group.rank()], ready),
+            };
+            assert!(ranks > 9 || !read.unwrap().tasks().is_empty());
+            group.calls()
+        });
+        assert_eq!(calls, vec![expected; ranks as usize], "{ranks} ranks, way {way}");
+    }
+}
+
+/// E5: what a rank needs besides its file is part of opening.
+#[test]
+fn what_one_rank_cannot_prepare_fails_on_all() {
+    let folder = TempDir::new().unwrap();
+    write_set(&folder, 3, &NewTask::in_files(&[10; 3], 1), &options());
+    let disk = disk(&folder);
+    let outcomes = on_ranks(3, move |group| {
+        let ready = || if group.rank() == 1 { Err(Argument::Position.into()) } else { Ok(()) };
+        let path = Path::new(NAME);
+        let read = ParReader::open_with(group, &disk, path, |_| ready()).map(|_| ()).err();
+        let task = NewTask::in_one_file(&[10; 3])[group.rank() as usize];
+        let new = (task, &options());
+        let written = ParWriter::create_with(group, &disk, path, new, |_, _| ready());
+        [read, written.map(|_| ()).err()]
+    });
+    let cause = Cause::Argument(Argument::Position);
+    assert_eq!(outcomes, [[Some(Error::OnRank { rank: 1, cause }); 2]; 3]);
 }
 
 /// E6: reading with another number of ranks than wrote is a split, not garbage or a hang.
@@ -198,7 +267,7 @@ fn mapped_ranks_write_and_read_several_tasks_or_none() {
         }
         writer.close(group).unwrap();
         let wanted: Vec<u32> = own.iter().map(|index| u32::try_from(*index).unwrap()).collect();
-        let back = ParReader::open_mapped(group, &disk_of, path, &wanted).unwrap();
+        let back = ParReader::open_mapped(group, &disk_of, path, &wanted, |_| Ok(())).unwrap();
         assert_eq!(back.tasks().len(), own.len());
         for (task, index) in back.tasks().iter().zip(own) {
             assert_eq!(task.task, reader.task(*index).unwrap());

@@ -196,6 +196,78 @@ impl Source for Reads {
     fn disarm(&mut self) {}
 }
 
+/// Lanes, a file engine, a socket, and a worker, as sources whose requests run as tasks, and timers:
+/// each has so many requests under way, and the next one is there when one was served. The machine
+/// cannot keep up with any two of them.
+#[test]
+fn sources_of_all_kinds_get_equal_shares_of_a_busy_executor() {
+    const UNDER_WAY: usize = 32;
+    seeds(100, |rng| {
+        let machine = Machine::default();
+        let mut executor = machine.executor(Config::default());
+        let served: Vec<Rc<Cell<u64>>> = (0..5).map(|_| Rc::default()).collect();
+        let serve = |clock: &Rc<ManualClock>, served: &Rc<Cell<u64>>| {
+            clock.advance(Duration::from_micros(2));
+            served.set(served.get() + 1);
+        };
+        let (timers, sources) = served.split_first().expect("five");
+        for served in sources {
+            let ready = Rc::new(Cell::new(UNDER_WAY));
+            let (handle, clock, served) =
+                (executor.handle(), machine.clock.clone(), served.clone());
+            let request = move |ready: &Rc<Cell<usize>>| {
+                let (clock, served, ready) = (clock.clone(), served.clone(), ready.clone());
+                handle.spawn(Class::Latency, async move {
+                    serve(&clock, &served);
+                    ready.set(ready.get() + 1);
+                });
+            };
+            executor.handle().add_source(Box::new(Requests { ready, request }));
+        }
+        for _ in 0..UNDER_WAY {
+            let (handle, clock, served) =
+                (executor.handle(), machine.clock.clone(), timers.clone());
+            let time = Duration::from_nanos(rng.u64(1..1000));
+            executor.handle().spawn(Class::Latency, async move {
+                loop {
+                    handle.sleep(time).await;
+                    serve(&clock, &served);
+                }
+            });
+        }
+
+        for _ in 0..if cfg!(miri) { 50 } else { 500 } {
+            executor.turn();
+        }
+
+        let counts: Vec<_> = served.iter().map(|served| served.get()).collect();
+        let (most, least) = (counts.iter().max(), counts.iter().min());
+        let (most, least) = (most.expect("five"), least.expect("five"));
+        assert!(most * 4 <= least * 5, "{counts:?}");
+    });
+}
+
+/// Starts what is ready.
+struct Requests<R> {
+    ready: Rc<Cell<usize>>,
+    request: R,
+}
+
+impl<R: Fn(&Rc<Cell<usize>>)> Source for Requests<R> {
+    fn poll(&mut self, budget: usize) -> usize {
+        let count = self.ready.get().min(budget);
+        self.ready.set(self.ready.get() - count);
+        (0..count).for_each(|_| (self.request)(&self.ready));
+        count
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Busy
+    }
+
+    fn disarm(&mut self) {}
+}
+
 /// Always ready, for a random time.
 struct Greedy {
     clock: Rc<ManualClock>,

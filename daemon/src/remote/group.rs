@@ -1,0 +1,190 @@
+//! The ways of one executor to several servers, and which of them a request takes.
+//!
+//! The servers of a group serve one folder of a file system that their nodes share: each is only a
+//! gate to it, and any of them can do anything. What the choice decides is how the load is spread,
+//! and that requests about one file, which take one gate, are executed in one order.
+//!
+//! By file, a server is chosen by *rendezvous*: each has a weight for a path, and the heaviest
+//! serves it. So all clients agree without talking, and where a server is missing only its own
+//! files go elsewhere. By rank, a process takes the server of its number, modulo their count. What
+//! is opened to append goes by file in any case: there the order, and what is known after the death
+//! of a server, depend on there being one gate.
+
+use std::{cell::RefCell, io, rc::Rc};
+
+use rustix::fs::OFlags;
+
+use super::{
+    client::{Client, Network},
+    file::{self, RemoteFile, together},
+};
+use crate::names::{Answer, NameCall, OpenCall};
+
+/// How requests are spread over servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// By the file's path; every client agrees on a file's server.
+    #[default]
+    File,
+    /// By the process's number in its parallel job; by file where it has none.
+    Rank,
+}
+
+/// Servers of one folder.
+pub(crate) struct Group<N> {
+    /// In the order of their addresses.
+    members: RefCell<Vec<Member<N>>>,
+    spread: Spread,
+}
+
+/// A server of a group.
+pub(crate) struct Member<N> {
+    /// Its address.
+    pub(crate) name: String,
+    pub(crate) client: Rc<Client<N>>,
+}
+
+impl<N> Clone for Member<N> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), client: Rc::clone(&self.client) }
+    }
+}
+
+impl<N: Network> Group<N> {
+    /// A group of servers, of which there is at least one.
+    pub(crate) fn new(members: Vec<Member<N>>, spread: Spread) -> Self {
+        Self { members: RefCell::new(members), spread }
+    }
+
+    /// Waits until at least one server is reached, and does without those that are not by then.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        loop {
+            let members = self.members.borrow().clone();
+            let tried = together(members.iter().map(|member| member.client.tried())).await;
+            if tried.iter().any(|outcome| matches!(outcome, Ok(true))) {
+                let reached = members.iter().zip(&tried).filter(|(member, outcome)| {
+                    let is_reached = matches!(outcome, Ok(true));
+                    if !is_reached {
+                        tracing::warn!("no server answers at {}: others serve for it", member.name);
+                        member.client.abandon();
+                    }
+                    is_reached
+                });
+                self.members.replace(reached.map(|(member, _)| member.clone()).collect());
+                return Ok(());
+            }
+            if tried.iter().all(Result::is_err) {
+                return tried.into_iter().collect::<io::Result<Vec<bool>>>().map(drop);
+            }
+        }
+    }
+
+    /// The servers' addresses.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.members.borrow().iter().map(|member| member.name.clone()).collect()
+    }
+
+    /// Opens a file for the process of this number; the path starts at the servers' root.
+    pub(crate) async fn open(
+        &self,
+        rank: Option<u32>,
+        call: OpenCall,
+    ) -> io::Result<Rc<RemoteFile<N>>> {
+        let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
+        let rank = rank.filter(|_| !appends);
+        RemoteFile::open(&self.client(rank, call.path.to_bytes()), call).await
+    }
+
+    /// Executes a call on names for the process of this number.
+    pub(crate) async fn name(&self, rank: Option<u32>, mut call: NameCall) -> io::Result<Answer> {
+        let [subject, _] = call.paths_mut();
+        let client = self.client(rank, subject.map_or(&[][..], |path| path.to_bytes()));
+        let NameCall::Rename { from, to, .. } = &call else {
+            return file::name(&client, call).await;
+        };
+        // Any of the servers may have files open below that name.
+        let (from, to) = (from.clone(), to.clone());
+        let clients: Vec<_> = self.members.borrow().iter().map(|m| Rc::clone(&m.client)).collect();
+        for client in &clients {
+            client.may_move(from.to_bytes(), to.to_bytes());
+        }
+        let answer = file::name(&client, call).await;
+        for client in &clients {
+            client.has_moved(from.to_bytes(), to.to_bytes(), answer.is_ok());
+        }
+        answer
+    }
+
+    /// Waits until everything is answered, and ends the sessions.
+    pub(crate) async fn leave(&self) {
+        let members = self.members.borrow().clone();
+        together(members.iter().map(|member| member.client.leave())).await;
+    }
+
+    fn client(&self, rank: Option<u32>, path: &[u8]) -> Rc<Client<N>> {
+        let members = self.members.borrow();
+        let by_rank = rank.filter(|_| self.spread == Spread::Rank);
+        let index = match by_rank {
+            Some(rank) => rank as usize % members.len().max(1),
+            None => heaviest(members.iter().map(|member| member.name.as_bytes()), path),
+        };
+        let member = members.get(index).expect("a group is never empty");
+        Rc::clone(&member.client)
+    }
+}
+
+/// The index of the server that a path belongs to.
+fn heaviest<'a>(servers: impl Iterator<Item = &'a [u8]>, path: &[u8]) -> usize {
+    let weighed = servers.enumerate().map(|(index, name)| (weight(name, path), index));
+    weighed.max().map_or(0, |(_, index)| index)
+}
+
+/// FNV-1a over the server's address, a zero, and the path, mixed so that every bit of it counts.
+/// All clients have to agree: it is part of the protocol (`docs/protocol.md`, section 8).
+fn weight(server: &[u8], path: &[u8]) -> u64 {
+    let bytes = server.iter().chain(&[0]).chain(path);
+    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
+    }
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVERS: [&[u8]; 3] = [b"tcp://io1:7777", b"tcp://io2:7777", b"tcp://io3:7777"];
+
+    fn chosen(servers: &[&[u8]], file: u32) -> usize {
+        heaviest(servers.iter().copied(), format!("/run/out.{file:05}").as_bytes())
+    }
+
+    #[test]
+    fn files_are_spread_evenly() {
+        let mut counts = [0; SERVERS.len()];
+        for file in 0..3000 {
+            counts[chosen(&SERVERS, file)] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..=1100).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn only_the_files_of_a_missing_server_go_elsewhere() {
+        for file in 0..1000 {
+            let (all, two) = (chosen(&SERVERS, file), chosen(&SERVERS[..2], file));
+            assert!(two == all || all == 2, "file {file}: {all}, then {two}");
+        }
+    }
+
+    #[test]
+    fn every_client_of_every_version_agrees() {
+        assert_eq!(weight(b"tcp://io1:7777", b"/run/out.00000"), 0x77ee_2c72_9958_d673);
+    }
+}

@@ -1,0 +1,147 @@
+//! The files that a server has open for a session, so that a server that was started anew can be
+//! asked to open them again.
+
+use std::{collections::HashMap, mem};
+
+/// Device and inode, as the server says them.
+pub(super) type Identity = (u64, u64);
+
+/// Open files by handle, and what may be happening to their names.
+pub(super) struct Opened {
+    files: HashMap<u32, File>,
+    next_handle: u32,
+    /// Renames that are under way, in the order they were asked for: old name, new name.
+    moves: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+struct File {
+    path: Vec<u8>,
+    flags: u32,
+    identity: Identity,
+    /// It could not be opened again, or is another file by now.
+    is_stale: bool,
+}
+
+/// A file that is to be opened again.
+pub(super) struct Lost {
+    pub(super) handle: u32,
+    pub(super) flags: u32,
+    pub(super) identity: Identity,
+    /// Where it may be: under its name, or under what a rename has made of it whose answer was lost.
+    pub(super) names: Vec<Vec<u8>>,
+}
+
+impl Opened {
+    pub(super) fn new() -> Self {
+        Self { files: HashMap::new(), next_handle: 1, moves: Vec::new() }
+    }
+
+    /// A handle that no file has.
+    pub(super) fn new_handle(&mut self) -> u32 {
+        loop {
+            let handle = self.next_handle;
+            self.next_handle = handle.wrapping_add(1);
+            if !self.files.contains_key(&handle) {
+                return handle;
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, handle: u32, path: Vec<u8>, flags: u32, identity: Identity) {
+        self.files.insert(handle, File { path, flags, identity, is_stale: false });
+    }
+
+    pub(super) fn remove(&mut self, handle: u32) {
+        self.files.remove(&handle);
+    }
+
+    /// Whether the server could not open the file again.
+    pub(super) fn is_stale(&self, handle: u32) -> bool {
+        self.files.get(&handle).is_some_and(|file| file.is_stale)
+    }
+
+    /// The file is found under none of its names.
+    pub(super) fn give_up(&mut self, handle: u32) {
+        if let Some(file) = self.files.get_mut(&handle) {
+            tracing::warn!("a remote file is gone: {}", file.path.escape_ascii());
+            file.is_stale = true;
+        }
+    }
+
+    /// What a server that was started anew has to open, by handle.
+    pub(super) fn lost(&self) -> Vec<Lost> {
+        let files = self.files.iter().filter(|(_, file)| !file.is_stale);
+        let lost = |(handle, file): (&u32, &File)| Lost {
+            handle: *handle,
+            flags: file.flags,
+            identity: file.identity,
+            names: self.names_of(file),
+        };
+        let mut lost: Vec<_> = files.map(lost).collect();
+        lost.sort_unstable_by_key(|file| file.handle);
+        lost
+    }
+
+    fn names_of(&self, file: &File) -> Vec<Vec<u8>> {
+        let mut names = vec![file.path.clone()];
+        for (from, to) in &self.moves {
+            let renamed = names.last().and_then(|name| moved(name, from, to));
+            names.extend(renamed);
+        }
+        names
+    }
+
+    /// A rename was asked for, of this server or of another that serves the same folder.
+    pub(super) fn may_move(&mut self, from: &[u8], to: &[u8]) {
+        self.moves.push((from.to_vec(), to.to_vec()));
+    }
+
+    /// A rename is over; if it `happened`, files have their new names.
+    pub(super) fn has_moved(&mut self, from: &[u8], to: &[u8], happened: bool) {
+        let is_it = |(one, other): &(Vec<u8>, Vec<u8>)| one == from && other == to;
+        if let Some(index) = self.moves.iter().position(is_it) {
+            self.moves.remove(index);
+        }
+        for file in self.files.values_mut().filter(|_| happened) {
+            let path = moved(&file.path, from, to);
+            file.path = path.unwrap_or_else(|| mem::take(&mut file.path));
+        }
+    }
+}
+
+/// What a name becomes when `from` becomes `to`.
+fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+    let rest = name.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
+    Some([to, rest].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(opened: &Opened) -> Vec<Vec<u8>> {
+        opened.lost().into_iter().flat_map(|file| file.names).collect()
+    }
+
+    #[test]
+    fn file_is_looked_for_under_every_name_it_may_have() {
+        let mut opened = Opened::new();
+        let handle = opened.new_handle();
+        opened.insert(handle, b"/a/file".to_vec(), 0, (1, 2));
+        opened.may_move(b"/a", b"/b");
+        opened.may_move(b"/b/file", b"/c");
+        assert_eq!(names(&opened), [&b"/a/file"[..], b"/b/file", b"/c"]);
+        opened.has_moved(b"/a", b"/b", true);
+        assert_eq!(names(&opened), [&b"/b/file"[..], b"/c"]);
+        opened.has_moved(b"/b/file", b"/c", false);
+        assert_eq!(names(&opened), [&b"/b/file"[..]]);
+        opened.give_up(handle);
+        assert!(opened.is_stale(handle) && opened.lost().is_empty());
+    }
+
+    #[test]
+    fn only_whole_names_are_renamed() {
+        assert_eq!(moved(b"/ab/c", b"/ab", b"/d"), Some(b"/d/c".to_vec()));
+        assert_eq!(moved(b"/abc", b"/ab", b"/d"), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! Clients that have the key and do not keep to the protocol, or go without a word.
+
+use std::{cell::RefCell, io, rc::Rc};
+
+use executor::{Class, Clock as _};
+use fastrand::Rng;
+use rustix::fs::OFlags;
+use shm::copy::copy_in;
+use uring::Heap;
+use wire::{Frame, PathPair, Request, SESSION_LEN};
+
+use super::{SimNetwork, TIME_MAX, World, disk::SimDisk};
+use crate::remote::{
+    channel::{Inbox, Outbox, Transmit as _},
+    client::Network as _,
+    handshake::{first, greet},
+    key::Key,
+    server::REQUESTS,
+    service::KEEP,
+};
+
+/// Mutated frames in an ordinary run; `FRAMES=n` sends others.
+const FRAMES: usize = 5_000;
+const FRAMES_PER_CONNECTION: usize = 20;
+const SESSION: [u8; SESSION_LEN] = [1; SESSION_LEN];
+
+impl World {
+    /// Runs a client against a server to its end.
+    fn outcome_of<T: 'static>(&mut self, client: impl Future<Output = T> + 'static) -> T {
+        let outcome = Rc::new(RefCell::new(None));
+        let told = Rc::clone(&outcome);
+        self.handle.spawn(Class::Latency, async move {
+            told.replace(Some(client.await));
+        });
+        let end = self.clock.now() + TIME_MAX;
+        while outcome.borrow().is_none() {
+            assert!(self.clock.now() < end, "neither answered nor cut off");
+            self.turn();
+        }
+        outcome.take().expect("done")
+    }
+}
+
+#[test]
+fn client_without_credit_is_cut_off() {
+    for (asked, answered) in [(REQUESTS, true), (REQUESTS + 1, false)] {
+        let mut world = World::new(7);
+        world.start_server();
+        let (network, key) = (world.network.clone(), world.key.clone());
+        let outcome = world.outcome_of(async move { ask_at_once(&network, &key, asked).await });
+        assert_eq!(outcome.is_ok(), answered, "{asked} requests: {outcome:?}");
+    }
+}
+
+/// Sends so many requests without waiting for a reply, then waits for all of them.
+async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> io::Result<()> {
+    let (receiver, mut sender) = network.connect().await?;
+    let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+    let ask = async {
+        greet(key, SESSION, &mut inbox, &outbox).await?;
+        for id in 1..=u64::from(asked) {
+            let request = Request::Stat { path_len: 2, follow: true };
+            outbox.push(Frame::Request { id, record: None, request, payload: b"/x" });
+        }
+        for _ in 0..asked {
+            let len = inbox.fill().await?;
+            inbox.consume(len);
+        }
+        Ok(())
+    };
+    first(ask, outbox.pump(&mut sender)).await
+}
+
+#[test]
+fn client_that_goes_without_a_word_leaves_nothing_open() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let server = network.server().expect("started");
+    world.handle.spawn(Class::Latency, Rc::clone(&server.service).tidy());
+    let opened = world.outcome_of(async move {
+        let (receiver, mut sender) = network.connect().await?;
+        let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+        let open = async {
+            greet(&key, SESSION, &mut inbox, &outbox).await?;
+            outbox.push(Frame::Request { id: 1, record: None, request: open(), payload: b"/x" });
+            inbox.fill().await.map(drop)
+        };
+        first(open, outbox.pump(&mut sender)).await
+    });
+    opened.expect("answered");
+    assert_eq!(server.service.open_files(), 1);
+    world.clock.0.advance(KEEP / 2);
+    world.outcome_of(std::future::ready(()));
+    assert_eq!(server.service.open_files(), 1, "it may come back");
+    let end = world.clock.now() + 2 * KEEP;
+    while server.service.session_count() > 0 {
+        assert!(world.clock.now() < end, "the session is kept");
+        world.clock.0.advance(KEEP / 16);
+        world.turn();
+    }
+}
+
+#[test]
+fn frames_with_any_bytes_changed_hurt_nobody() {
+    #[expect(clippy::disallowed_methods, reason = "a longer run is asked for here")]
+    let frames = std::env::var("FRAMES").ok().map(|text| text.parse().expect("a number"));
+    let mut world = World::new(7);
+    world.start_server();
+    let server = world.network.server().expect("started");
+    for round in 0..frames.unwrap_or(FRAMES) / FRAMES_PER_CONNECTION {
+        let (network, key) = (world.network.clone(), world.key.clone());
+        world.outcome_of(async move { send_mutated(&network, &key, round as u64).await.ok() });
+        assert!(server.service.session_count() <= 1, "it is always the same session");
+        assert!(server.service.open_files() <= 2 * FRAMES_PER_CONNECTION * 256);
+    }
+    let (network, key) = (world.network.clone(), world.key.clone());
+    world.outcome_of(async move { ask_at_once(&network, &key, 1).await }).expect("served");
+}
+
+/// Greets, sends frames of which some bytes are others, and waits until that is over.
+async fn send_mutated(network: &SimNetwork<SimDisk>, key: &Key, seed: u64) -> io::Result<()> {
+    let mut rng = Rng::with_seed(seed);
+    let (receiver, mut sender) = network.connect().await?;
+    let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+    first(
+        async { greet(key, SESSION, &mut inbox, &outbox).await.map(drop) },
+        outbox.pump(&mut sender),
+    )
+    .await?;
+    let mut bytes = Vec::new();
+    for id in 0..FRAMES_PER_CONNECTION {
+        let frame = some_frame(&mut rng, id as u64);
+        let start = bytes.len();
+        bytes.extend_from_slice(frame.head().bytes());
+        bytes.extend_from_slice(frame.payload());
+        for _ in 0..rng.usize(0..3) {
+            let at = rng.usize(start..bytes.len());
+            bytes[at] = if rng.bool() { rng.u8(..) } else { bytes[at] ^ (1 << rng.u32(0..8)) };
+        }
+    }
+    bytes.extend_from_slice(Frame::Goodbye.head().bytes());
+    let buffer = Heap::buffer(bytes.len());
+    copy_in(buffer.bytes(), &bytes);
+    sender.send_all(vec![buffer]).await?;
+    // A length that was changed may make it wait for more than is sent.
+    drop(sender);
+    loop {
+        let len = inbox.fill().await?;
+        inbox.consume(len);
+    }
+}
+
+fn open() -> Request {
+    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+    Request::Open { file: 1, flags, mode: 0o600, path_len: 2 }
+}
+
+fn some_frame(rng: &mut Rng, id: u64) -> Frame<'static> {
+    let (request, payload): (_, &[u8]) = match rng.u32(0..7) {
+        0 => (open(), b"/x"),
+        1 => (Request::Write { file: 1, at: 0, len: 5, arena_at: 0 }, b"hello"),
+        2 => (Request::Read { file: 1, at: 0, len: 5, arena_at: 0 }, b""),
+        3 => (Request::Unlink { path_len: 2 }, b"/x"),
+        4 => {
+            let paths = PathPair { from_len: 2, to_len: 2 };
+            (Request::Rename { paths, flags: 0 }, b"/x/y")
+        }
+        5 => (Request::Close { file: 1 }, b""),
+        _ => return Frame::Ping,
+    };
+    Frame::Request { id, record: rng.bool().then_some(0), request, payload }
+}
