@@ -81,7 +81,7 @@ impl Effort {
         if args.quick {
             let end = Some(Instant::now() + QUICK);
             let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
-            let sizes: &[(_, &[_])] = &[(4 * KIB, &[32, 1]), (64 * KIB, &[32]), (KIB * KIB, &[32])];
+            let sizes: &[(_, &[_])] = &[(64 * KIB, &[32]), (KIB * KIB, &[32]), (4 * KIB, &[32, 1])];
             let (others, ours_count, place_count) = ((1, 4 * KIB), 1, 1);
             let rounds = 3;
             Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }

@@ -38,8 +38,8 @@ pub(crate) fn set_silence_max(socket: impl AsFd, silence_max: Duration) -> io::R
     Ok(set_tcp_user_timeout(socket, millis)?)
 }
 
-/// Makes the window of a TCP connection at least `len` bytes, without waiting for the kernel to find
-/// out that it should be, and within the kernel's own limit for such growth.
+/// Makes the window of a TCP connection at least `len` bytes, without waiting for the kernel to
+/// find out that it should be, and within the kernel's own limit for such growth.
 ///
 /// `SO_RCVBUF` would do neither: its limit is a much smaller one, and it ends the kernel's growth.
 pub(crate) fn set_window_min(socket: impl AsFd, len: usize) -> io::Result<()> {

@@ -78,11 +78,11 @@ impl Stream {
         options::set_silence_max(self, silence_max)
     }
 
-    /// Lets the peer send `len` bytes, or what the kernel allows, ahead of what is received: as many
-    /// as it has credits for.
+    /// Lets the peer send `len` bytes, or what the kernel allows, ahead of what is received: as
+    /// many as it has credits for.
     ///
-    /// With less room it stops and goes on at every receive, and on one machine the kernel then does
-    /// its sending on this thread's time.
+    /// With less room it stops and goes on at every receive, and on one machine the kernel then
+    /// does its sending on this thread's time.
     ///
     /// # Errors
     ///
