@@ -17,6 +17,9 @@
 //! program once, each in processes of its own, client and server on a core each. Where they wait,
 //! they sleep: CPU times are of work alone, and the rates need a machine with nothing else to do.
 //!
+//! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
+//! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
+//!
 //! `connections` lets many clients share the credits of 1024 packets. Besides the buffers of its
 //! packets, a client costs the server 64 KiB, for what is received ahead.
 
@@ -30,7 +33,9 @@ mod psync;
 mod run;
 mod server;
 pub(crate) mod side;
+mod ucx;
 
+use self::packet::Transport;
 pub(crate) use self::run::name;
 
 use std::{
@@ -68,12 +73,6 @@ pub(crate) struct Args {
     /// Also writes the JSON to results/DATE-MACHINE/rpc.json below the current folder.
     #[arg(long)]
     save: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Transport {
-    Tcp,
-    Ucx,
 }
 
 /// How much is measured.
@@ -133,12 +132,13 @@ pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
     machine.idle = "park";
     let (rows, ratios) = (Vec::new(), Vec::new());
     let mut report = Report { bench: "rpc", machine, rounds: effort.rounds, rows, ratios };
-    match args.transport {
-        Transport::Tcp => {
+    let transport = args.transport;
+    match if transport == Transport::Ucx { ucx::probe() } else { Ok(()) } {
+        Ok(()) => {
             let places = Places::create(&args.dir, effort.span)?;
-            cells::measure(&effort, &places, cores, &mut report);
+            cells::measure(&effort, &places, cores, transport, &mut report);
         }
-        Transport::Ucx => cells::skip(&mut report, "this build has no UCX transport"),
+        Err(why) => cells::skip(&mut report, &why),
     }
     report.publish(args.json, args.save)
 }

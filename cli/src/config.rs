@@ -60,6 +60,13 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
+    /// What is set for UCX.
+    pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
+        let texts = self.variables.iter().filter_map(|(n, v)| Some((n.to_str()?, v.to_str()?)));
+        let ours = texts.filter(|(name, _)| name.starts_with("UCX_"));
+        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// The folders of a list like `PATH`; none when it is unset.
     pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         self.get(name).map(|list| env::split_paths(list).collect()).unwrap_or_default()
@@ -100,7 +107,7 @@ pub(crate) struct Flags {
     /// Cores of the daemon, like 0,2-3; the program gets the others.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
-    /// Server that has the files of mapped folders: tcp://HOST:PORT or unix://PATH.
+    /// Server of mapped folders: tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH.
     #[arg(long, value_name = "URL")]
     remote: Option<String>,
     /// File with the job key, which server and clients share; mode 0600.

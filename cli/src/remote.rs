@@ -15,7 +15,7 @@ use crate::{
 /// Characters that mean something in a list of maps or in a rule.
 const RESERVED: [char; 4] = ['*', '?', ';', '='];
 
-/// A server's address, as `tcp://HOST:PORT` or `unix://PATH`.
+/// A server's address, as `tcp://HOST:PORT`, `ucx://HOST:PORT`, or `unix://PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url(pub(crate) daemon::Address);
 
@@ -29,7 +29,7 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |_| format!("'{text}' is not tcp://HOST:PORT or unix://PATH");
+        let wrong = |_| format!("'{text}' is not tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH");
         text.parse().map(Self).map_err(wrong)
     }
 }

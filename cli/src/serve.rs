@@ -33,8 +33,8 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Serves the folder of --root to daemons elsewhere: tcp://HOST:PORT (port 0: any) or
-    /// unix://PATH.
+    /// Serves the folder of --root to daemons elsewhere: tcp://HOST:PORT (port 0: any), the same
+    /// with ucx:// to go on by UCX, or unix://PATH.
     #[arg(long, value_name = "URL", requires = "root")]
     listen: Option<Url>,
     /// The folder that is served, and nothing outside it.
@@ -63,6 +63,7 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
         memory: config.memory.0,
         stop_when_unattached: args.for_run,
         linger: LINGER,
+        ucx_variables: environment.ucx_variables(),
         remote: if args.listen.is_some() { None } else { remote::server(&config)? },
         serving: serving(args, &config, environment)?,
     };

@@ -18,7 +18,7 @@ pub(crate) const SETTINGS: [(&str, &str); 19] = [
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),
-    ("remote", "address of the server of mapped folders: tcp://HOST:PORT or unix://PATH"),
+    ("remote", "server of mapped folders: tcp://HOST:PORT, ucx://HOST:PORT, or unix://PATH"),
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
     ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),

@@ -3,9 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use executor::Idle;
-use uring::{Address, Choice};
+use uring::Choice;
 
-use crate::remote::Mount;
+use crate::remote::{Address, Mount};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Config {
     pub stop_when_unattached: bool,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
+    /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
+    pub ucx_variables: Vec<(String, String)>,
     /// The server that has the files below some folders.
     pub remote: Option<Remote>,
     /// What to serve to daemons elsewhere.
@@ -74,6 +76,7 @@ impl Config {
             memory: 1 << 30,
             stop_when_unattached: false,
             linger: Duration::from_secs(2),
+            ucx_variables: Vec::new(),
             remote: None,
             serving: None,
         }

@@ -4,6 +4,8 @@ use std::{error, fmt, io, path::PathBuf};
 
 use wire::{Invalid, Refusal};
 
+use crate::Address;
+
 /// Why a daemon cannot be started, or cannot be asked.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -26,10 +28,12 @@ pub enum Error {
     Protocol(Invalid),
     /// The daemon went away before it answered.
     Lost(io::Error),
+    /// `ucx://` was asked for, and there is no libucp that serves.
+    Ucx(ucx::Error),
     /// The server of remote files cannot be had.
     Remote {
         /// Its address.
-        address: uring::Address,
+        address: Address,
         /// Why.
         source: io::Error,
     },
@@ -81,6 +85,7 @@ impl fmt::Display for Error {
                 "the daemon has no session, memory, or descriptor left; raise --memory or the \
                  limit on open files",
             ),
+            Self::Ucx(source) => source.fmt(f),
             Self::Protocol(invalid) => {
                 write!(f, "what answered is no kakehi daemon: {invalid}; check --socket")
             }
@@ -102,6 +107,7 @@ impl error::Error for Error {
             | Self::Remote { source, .. }
             | Self::Setup { source, .. } => Some(source),
             Self::Protocol(invalid) => Some(invalid),
+            Self::Ucx(source) => Some(source),
             Self::Occupied { .. } | Self::Refused(_) => None,
         }
     }

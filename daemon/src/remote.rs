@@ -7,6 +7,7 @@
 //! and `service` executes it over the same `Storage` as a daemon does. `ledger` and `effects` see to
 //! it that what must not happen twice does not.
 
+mod address;
 mod channel;
 mod client;
 mod decode;
@@ -15,6 +16,7 @@ mod file;
 mod handshake;
 mod key;
 mod ledger;
+mod line;
 mod mirror;
 pub(crate) mod mounts;
 mod pipe;
@@ -23,9 +25,11 @@ mod server;
 mod service;
 #[cfg(test)]
 mod simulation;
+mod ucx;
 
-pub use mounts::Mount;
+pub use {address::Address, mounts::Mount};
 pub(crate) use {
+    address::Carrier,
     client::Client,
     key::Key,
     ledger::Folder,
@@ -33,4 +37,5 @@ pub(crate) use {
     published::Published,
     server::Server,
     service::Service,
+    ucx::Workers,
 };

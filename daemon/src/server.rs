@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
-    Config, Error, Summary,
+    Address, Config, Error, Summary,
     admission::Admission,
     core::Core,
     guest,
@@ -31,7 +31,9 @@ use crate::{
     node::Node,
     place,
     reactor::Reactor,
-    remote::{Client, Dial, Folder, Key, Mounts, Published, Server, Service, mounts},
+    remote::{
+        Carrier, Client, Dial, Folder, Key, Mounts, Published, Server, Service, Workers, mounts,
+    },
     signals::Signals,
     socket, status,
     storage::Machine,
@@ -140,7 +142,13 @@ impl Hall {
         let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
             return Ok(None);
         };
-        let dial = Dial { sockets: sockets.clone(), address: remote.address.clone() };
+        let Address { place, carrier } = remote.address.clone();
+        let chosen = &self.config.ucx_variables;
+        let workers = match carrier {
+            Carrier::Stream => None,
+            Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
+        };
+        let dial = Dial { sockets: sockets.clone(), place, workers };
         let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
         let client = client.map_err(Error::setup("random numbers"))?;
         handle.spawn(Class::Latency, Rc::clone(&client).run());
@@ -224,12 +232,21 @@ impl Seat {
         let key = Key::read_or_create(&serving.key).map_err(Error::setup("the key file"))?;
         let place = place::Place::below(&serving.root).map_err(Error::setup("the root folder"))?;
         let folder = Folder::create(&serving.root).map_err(Error::setup("the root folder"))?;
-        let listening = self.sockets.listen(&serving.address);
+        let Address { place: meeting, carrier } = &serving.address;
+        let handle = &self.core.handle;
+        let workers = match carrier {
+            Carrier::Stream => None,
+            Carrier::Ucx => {
+                Some(Workers::for_server(handle, &self.reactor, &hall.config.ucx_variables)?)
+            }
+        };
+        let listening = self.sockets.listen(meeting);
         let listener = self.executor.run_until(listening).map_err(Error::setup("the address"))?;
-        let published = Published::write(listener.address(), serving.address_folder.as_deref());
+        let address = Address { place: listener.address().clone(), carrier: *carrier };
+        let published = Published::write(&address, serving.address_folder.as_deref());
         let handle = &self.core.handle;
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
-        handle.spawn(Class::Latency, Server::new(service, key).listen(listener));
+        handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
         published.map(Some).map_err(Error::setup("the address file"))
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{
     Effort,
     crowds::Crowds,
-    packet::Run,
-    run::run,
+    packet::{Run, Transport},
+    run::{name, run},
     server::Part,
     side::{Program, WITHOUT_PEERS},
 };
@@ -60,9 +60,15 @@ struct Stored {
 }
 
 /// Runs everything, round by round, and reports it.
-pub(super) fn measure(effort: &Effort, places: &Places, cores: Option<Cores>, report: &mut Report) {
-    let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size)).into();
-    let mut crowds = Crowds::new(effort);
+pub(super) fn measure(
+    effort: &Effort,
+    places: &Places,
+    cores: Option<Cores>,
+    transport: Transport,
+    report: &mut Report,
+) {
+    let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size, transport)).into();
+    let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
     let cases = (0..effort.rounds).flat_map(|_| 0..=SIZES.len());
     for index in cases {
         if effort.is_used_up() {
@@ -70,11 +76,11 @@ pub(super) fn measure(effort: &Effort, places: &Places, cores: Option<Cores>, re
         }
         match cells.get_mut(index) {
             Some(cell) => cell.round(effort, places, cores),
-            None => crowds.round(places, cores),
+            None => crowds.iter_mut().for_each(|crowds| crowds.round(places, cores)),
         }
     }
     cells.iter().for_each(|cell| cell.report(report));
-    crowds.report(report);
+    crowds.iter().for_each(|crowds| crowds.report(report));
 }
 
 /// Reports that nothing can be measured, and why.
@@ -88,13 +94,13 @@ pub(super) fn skip(report: &mut Report, why: &str) {
 }
 
 impl Cell {
-    fn new(effort: &Effort, places: &Places, size: usize) -> Self {
+    fn new(effort: &Effort, places: &Places, size: usize, transport: Transport) -> Self {
         let [least, most] = DEPTHS;
         let depth = u32::try_from((ON_THE_WAY / size).clamp(least, most)).unwrap_or(1);
         let count = effort.volume(size) / size as u64;
-        let run = Run { size, count, depth, clients: 1, span: effort.span };
-        let stored = places.0.iter().map(Stored::new).collect();
-        Self { run, request: Ok(Vec::new()), network: Ok(Vec::new()), stored }
+        let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
+        let stored = places.0.iter().map(|place| Stored::new(place, transport)).collect();
+        Self { run, request: Ok(Vec::new()), network: only_over_tcp(transport), stored }
     }
 
     fn round(&mut self, effort: &Effort, places: &Places, cores: Option<Cores>) {
@@ -113,9 +119,10 @@ impl Cell {
     fn report(&self, report: &mut Report) {
         let size = size_name(self.run.size);
         let request = rates(&self.run, &self.request);
-        report.row(format!("request/{size}/tcp"), "MB/s", spread(&request));
-        report.row(format!("request/{size}/tcp/cpu"), "us", self.cpu(&self.request));
-        report.row(format!("network/{size}/tcp"), "MB/s", spread(&self.network));
+        let transport = name(self.run.transport);
+        report.row(format!("request/{size}/{transport}"), "MB/s", spread(&request));
+        report.row(format!("request/{size}/{transport}/cpu"), "us", self.cpu(&self.request));
+        report.row(format!("network/{size}/{transport}"), "MB/s", spread(&self.network));
         for stored in &self.stored {
             let end = &stored.suffix;
             let file = rates(&self.run, &stored.file);
@@ -129,7 +136,8 @@ impl Cell {
 
     fn report_integrated(&self, report: &mut Report, stored: &Stored) {
         let (size, end) = (size_name(self.run.size), &stored.suffix);
-        let name = |what: &str| format!("{what}/{size}/tcp{end}");
+        let transport = name(self.run.transport);
+        let name = |what: &str| format!("{what}/{size}/{transport}{end}");
         let ours = rates(&self.run, &stored.integrated);
         let ratio =
             |other: &Values<f64>| spread(&combine(&ours, other, |ours, other| ours / other));
@@ -157,7 +165,11 @@ impl Cell {
     /// What others reach with the storage and with the network.
     fn bound(&self, stored: &Stored) -> Values<f64> {
         let request = rates(&self.run, &self.request);
-        combine(&combine(&request, &self.network, f64::min), &stored.fio, f64::min)
+        let network = match self.run.transport {
+            Transport::Tcp => combine(&request, &self.network, f64::min),
+            Transport::Ucx => request,
+        };
+        combine(&network, &stored.fio, f64::min)
     }
 
     /// Microseconds of CPU time a packet.
@@ -167,12 +179,12 @@ impl Cell {
 }
 
 impl Stored {
-    fn new(place: &Place) -> Self {
+    fn new(place: &Place, transport: Transport) -> Self {
         Self {
             suffix: place.suffix.clone(),
             file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
-            peers: PEERS.map(|_| Ok(Vec::new())),
+            peers: PEERS.map(|_| only_over_tcp(transport)),
             fio: Ok(Vec::new()),
             fio_psync: Ok(Vec::new()),
         }
@@ -208,6 +220,14 @@ impl Stored {
             Ok(rates?.into_iter().fold(0.0, f64::max))
         });
         push(&mut self.fio_psync, || fio("psync", &less, 1));
+    }
+}
+
+/// Values of what exists over TCP alone.
+fn only_over_tcp<T>(transport: Transport) -> Values<T> {
+    match transport {
+        Transport::Tcp => Ok(Vec::new()),
+        Transport::Ucx => Err("over TCP only".to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ use uring::{Address, Buffer, Buffers, Heap, Sockets, Stream};
 
 use super::packet::{NUMBER_LEN, Run};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Packets of one call: two buffers each.
 const BATCH_LEN: u64 = 32;
 

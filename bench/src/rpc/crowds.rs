@@ -3,7 +3,7 @@
 use super::{
     Effort,
     cells::{Values, map, push, rate, spread},
-    packet::Run,
+    packet::{Run, Transport},
     run::run,
     server::Part,
     side::Program,
@@ -24,7 +24,8 @@ pub(super) struct Crowds {
 impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
         let count = effort.volume(SIZE) / SIZE as u64;
-        let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span: effort.span };
+        let (span, transport) = (effort.span, Transport::Tcp);
+        let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
         Self { run, samples: CLIENTS.map(|_| Ok(Vec::new())) }
     }
 

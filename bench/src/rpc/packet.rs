@@ -20,6 +20,14 @@ pub(crate) struct Run {
     pub(crate) clients: u32,
     /// Length of the file, over and over again written from its start.
     pub(crate) span: u64,
+    pub(crate) transport: Transport,
+}
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Transport {
+    Tcp,
+    Ucx,
 }
 
 impl Run {

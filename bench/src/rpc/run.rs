@@ -51,7 +51,7 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
 }
 
 fn words(side: &str, run: &Run, core: Option<usize>) -> Vec<String> {
-    let Run { size, count, depth, clients, span } = run;
+    let Run { size, count, depth, clients, span, transport } = run;
     let mut words = vec![side.to_owned()];
     let numbers = [
         ("--size", size.to_string()),
@@ -59,6 +59,7 @@ fn words(side: &str, run: &Run, core: Option<usize>) -> Vec<String> {
         ("--depth", depth.to_string()),
         ("--clients", clients.to_string()),
         ("--span", span.to_string()),
+        ("--transport", name(*transport)),
     ];
     words.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
     words.extend(core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));

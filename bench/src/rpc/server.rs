@@ -65,11 +65,16 @@ impl Server {
         for _ in 0..self.run.clients {
             let (receiver, sender) = listener.accept().await?.split();
             let frames = Frames::new(receiver, self.pool.clone());
-            let answers = Answers::new(frames.grants(), share);
+            let answers = Answers::new(Some(frames.grants()), share);
             self.handle
                 .spawn(Class::Latency, Rc::clone(&self).receive(frames, Rc::clone(&answers)));
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
         }
+        self.sample().await
+    }
+
+    /// What the run took, once all packets are served.
+    pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
         self.news.until(|| self.served.get() == self.run.count).await;
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
     }
@@ -78,23 +83,26 @@ impl Server {
         let share = Rc::new(Cell::new(0));
         self.shares.borrow_mut().push(Rc::clone(&share));
         while let Ok(Some(frame)) = frames.next(|_| Some(self.run.size)).await {
-            self.meter.start();
             let Some(body) = frame.body else { return };
-            answers.received();
             share.set(share.get() + 1);
-            let (this, answers) = (Rc::clone(&self), Rc::clone(&answers));
-            if self.file.is_none() {
-                drop(body);
-                this.count();
-                answers.served();
-                continue;
-            }
-            let offset = u64::from_le_bytes(frame.head);
-            self.handle.spawn(Class::Latency, async move {
-                this.write(offset, body).await;
-                answers.served();
-            });
+            self.take(u64::from_le_bytes(frame.head), body, &answers);
         }
+    }
+
+    /// Serves a packet.
+    pub(crate) fn take(self: &Rc<Self>, offset: u64, body: Buffer, answers: &Rc<Answers>) {
+        self.meter.start();
+        answers.received();
+        if self.file.is_none() {
+            drop(body);
+            self.count();
+            return answers.served();
+        }
+        let (this, answers) = (Rc::clone(self), Rc::clone(answers));
+        self.handle.spawn(Class::Latency, async move {
+            this.write(offset, body).await;
+            answers.served();
+        });
     }
 
     async fn write(&self, offset: u64, buffer: Buffer) {
@@ -132,8 +140,9 @@ impl Server {
 
 /// Credits to be returned to one client, many at a time: an answer costs a system call, and what it
 /// sets off in the client another.
-struct Answers {
-    grants: Grants,
+pub(crate) struct Answers {
+    /// Of a transport that takes in no more than was granted.
+    grants: Option<Grants>,
     /// Credits to return.
     owed: Cell<u32>,
     /// Packets received and not yet served.
@@ -145,7 +154,7 @@ struct Answers {
 
 impl Answers {
     /// The client starts with `share` credits, which it is told first.
-    fn new(grants: Grants, share: u32) -> Rc<Self> {
+    pub(crate) fn new(grants: Option<Grants>, share: u32) -> Rc<Self> {
         let (owed, in_service, news) = (Cell::new(share), Cell::new(0), Notify::new());
         Rc::new(Self { grants, owed, in_service, batch_len: share.div_ceil(BATCHES), news })
     }
@@ -167,13 +176,18 @@ impl Answers {
         owed >= self.batch_len || owed > 0 && self.in_service.get() == 0
     }
 
+    /// The credits of the next answer, once it is due.
+    pub(crate) async fn due(&self) -> u64 {
+        self.news.until(|| self.is_due()).await;
+        let count = self.owed.take();
+        self.grants.as_ref().inspect(|grants| grants.add(count));
+        count.into()
+    }
+
     async fn send(&self, mut sender: Sender) {
         let bytes = Heap::buffer(NUMBER_LEN);
         loop {
-            self.news.until(|| self.is_due()).await;
-            let count = self.owed.take();
-            self.grants.add(count);
-            bytes.store(&u64::from(count).to_le_bytes());
+            bytes.store(&self.due().await.to_le_bytes());
             if sender.send_all(vec![bytes.clone()]).await.is_err() {
                 return;
             }

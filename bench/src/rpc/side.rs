@@ -16,9 +16,10 @@ use uring::{Address, Choice, Engines, Events, File, Sockets, SystemClock, prefer
 use super::peers;
 use super::{
     client,
-    packet::Run,
+    packet::{NUMBER_LEN, Run, Transport},
     psync,
     server::{Part, Server},
+    ucx,
 };
 use crate::{file::side::open, meter::Sample, speaker::say, worker::pin};
 
@@ -61,6 +62,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) span: u64,
     #[arg(long)]
+    pub(crate) transport: Transport,
+    #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
@@ -88,8 +91,8 @@ pub(crate) struct ClientArgs {
 
 impl RunArgs {
     fn run(&self) -> Run {
-        let Self { size, count, depth, clients, span, .. } = *self;
-        Run { size, count, depth, clients, span }
+        let Self { size, count, depth, clients, span, transport, .. } = *self;
+        Run { size, count, depth, clients, span, transport }
     }
 }
 
@@ -115,25 +118,42 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<()> {
 /// Ends when every packet is served.
 pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
     pin(args.run.core)?;
-    let (mut executor, _, sockets) = set_up()?;
-    let handle = executor.handle();
-    executor.run_until(client::send_all(&handle, &sockets, &args.address, args.run.run()))
+    let (mut executor, events, _, sockets) = set_up()?;
+    let (handle, run) = (executor.handle(), args.run.run());
+    match run.transport {
+        Transport::Tcp => {
+            executor.run_until(client::send_all(&handle, &sockets, &args.address, run))
+        }
+        Transport::Ucx => {
+            let worker = ucx::worker(&handle, &events, &run, NUMBER_LEN)?;
+            let stream = executor.run_until(sockets.connect(&args.address, client::PATIENCE))?;
+            executor.run_until(ucx::send_all(&handle, worker, stream, run))
+        }
+    }
 }
 
 fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
-    let (mut executor, engines, sockets) = set_up()?;
+    let (mut executor, events, engines, sockets) = set_up()?;
     let file = match part {
         Part::Request | Part::Network => None,
         Part::Integrated => Some(File::new(OwnedFd::from(open(path, true)?))?),
     };
-    let server = Server::new(&executor.handle(), &engines, file, run)?;
+    let handle = executor.handle();
+    let worker = match run.transport {
+        Transport::Tcp => None,
+        Transport::Ucx => Some(ucx::worker(&handle, &events, &run, run.size)?),
+    };
+    let server = Server::new(&handle, &engines, file, run)?;
     let address = "tcp://127.0.0.1:0".parse().context("an address")?;
     let listener = executor.run_until(sockets.listen(&address))?;
     say(listener.address())?;
-    executor.run_until(server.serve(listener))
+    match worker {
+        None => executor.run_until(server.serve(listener)),
+        Some(worker) => executor.run_until(ucx::serve(server, worker, listener)),
+    }
 }
 
-fn set_up() -> anyhow::Result<(Executor, Engines, Sockets)> {
+fn set_up() -> anyhow::Result<(Executor, Events, Engines, Sockets)> {
     // As the daemon does. A kernel that knows no such turns is measured without.
     prefer_short_turns().ok();
     let events = Events::new()?;
@@ -142,5 +162,5 @@ fn set_up() -> anyhow::Result<(Executor, Engines, Sockets)> {
     let executor = Executor::new(Rc::new(SystemClock), Box::new(events.parker()), config);
     let engines = Engines::new(&executor.handle(), Choice::Auto, 2, &events);
     let sockets = Sockets::new(&executor.handle(), &events, &engines)?;
-    Ok((executor, engines, sockets))
+    Ok((executor, events, engines, sockets))
 }

@@ -15,33 +15,38 @@ use shm::copy::{copy_in, copy_out};
 use uring::{Buffer, Buffers, Heap};
 use wire::{FRAME_LEN_MAX, Frame};
 
+use super::line::{Secrets, Speaks};
+
 /// Most bytes of one receive.
 const RECEIVE_LEN: usize = 64 << 10;
 /// Most bytes that are given to the stream at a time.
-const BATCH_LEN: usize = 256 << 10;
+pub(crate) const BATCH_LEN: usize = 256 << 10;
 
 /// The direction towards this process, as an input.
 pub(crate) trait Receive: 'static {
     /// Receives some bytes; 0 when the peer has closed.
     async fn receive(&mut self, into: &Buffers) -> io::Result<usize>;
+
+    /// Whether frames leave the stream once both sides have proven the key.
+    fn leaves_stream(&self) -> bool {
+        false
+    }
+
+    /// The address of the UCX worker at which this side then takes them.
+    fn worker(&mut self) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has the frames leave the stream, for messages between that worker and the peer's at `to`.
+    fn leave_stream(&mut self, _to: &[u8], _secrets: Secrets, _speaks: Speaks) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// The direction towards the peer, as an input.
 pub(crate) trait Transmit: 'static {
     /// Sends all bytes.
     async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()>;
-}
-
-impl Receive for uring::Receiver {
-    async fn receive(&mut self, into: &Buffers) -> io::Result<usize> {
-        Self::receive(self, into).await
-    }
-}
-
-impl Transmit for uring::Sender {
-    async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()> {
-        Self::send_all(self, from).await
-    }
 }
 
 /// What has been received.
@@ -94,6 +99,11 @@ impl<R: Receive> Inbox<R> {
     pub(crate) fn frame(&self) -> Option<Frame<'_>> {
         let waiting = self.bytes.get(self.start..).unwrap_or_default();
         Frame::parse(waiting).ok().flatten().map(|(frame, _)| frame)
+    }
+
+    /// What is received from, between two frames.
+    pub(crate) fn receiver(&mut self) -> &mut R {
+        &mut self.receiver
     }
 
     /// Forgets the frame, which has `len` bytes.

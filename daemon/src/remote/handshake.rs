@@ -1,4 +1,5 @@
-//! How both sides of a connection prove the job key before anything else is said.
+//! How both sides of a connection prove the job key before anything else is said, and agree on what
+//! carries the rest.
 
 use std::{io, pin::pin, task::Poll};
 
@@ -8,7 +9,10 @@ use wire::{Challenge, Frame, Proof, RemoteWelcome, SESSION_LEN, VERSION};
 use super::{
     channel::{Inbox, Outbox, Receive},
     key::{Key, Prover, Transcript, random},
+    line::{Secrets, Speaks},
 };
+
+const NO_SERVER: &str = "what answered is no server of this version";
 
 /// Why a connection is of no use, as an I/O error; the text says what to do.
 fn refused(why: &'static str) -> io::Error {
@@ -31,7 +35,7 @@ pub(crate) async fn greet<R: Receive>(
     outbox.push(Frame::hello(session, client_nonce));
     let len = inbox.fill().await?;
     let Some(Frame::Challenge(challenge)) = inbox.frame() else {
-        return Err(refused("what answered is no server of this version"));
+        return Err(refused(NO_SERVER));
     };
     let Challenge { version, nonce: server_nonce, tag } = challenge;
     if version != VERSION {
@@ -43,16 +47,24 @@ pub(crate) async fn greet<R: Receive>(
     }
     inbox.consume(len);
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));
-    let len = match inbox.fill().await {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err(refused("the server lets this client not in"));
-        }
-        filled => filled?,
-    };
-    let Some(Frame::Welcome(welcome)) = inbox.frame() else {
-        return Err(refused("what answered is no server of this version"));
+    let mut len = let_in(inbox.fill().await)?;
+    let mut there = None;
+    if inbox.receiver().leaves_stream() {
+        there = Some(hear_worker(inbox, len)?);
+        tell_worker(inbox, outbox)?;
+        len = inbox.fill().await?;
+    }
+    let welcome = match inbox.frame() {
+        Some(Frame::Welcome(welcome)) => welcome,
+        Some(Frame::Worker { .. }) => return Err(refused("the server is reached by ucx:// only")),
+        _ => return Err(refused(NO_SERVER)),
     };
     inbox.consume(len);
+    if let Some(there) = there {
+        // The server has connected to us before it welcomed us.
+        let secrets = secrets(key, &said, (Prover::Client, Prover::Server));
+        inbox.receiver().leave_stream(&there, secrets, Speaks::First)?;
+    }
     Ok(welcome)
 }
 
@@ -84,7 +96,43 @@ pub(crate) async fn challenge<R: Receive>(
         return Err(refused("the client does not have this job's key"));
     }
     inbox.consume(len);
+    if inbox.receiver().leaves_stream() {
+        tell_worker(inbox, outbox)?;
+        let len = inbox.fill().await?;
+        let there = hear_worker(inbox, len)?;
+        let secrets = secrets(key, &said, (Prover::Server, Prover::Client));
+        inbox.receiver().leave_stream(&there, secrets, Speaks::Second)?;
+    }
     Ok(session)
+}
+
+/// Tells the peer, who has the key, of the UCX worker of this side.
+fn tell_worker<R: Receive>(inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+    let address = inbox.receiver().worker()?;
+    outbox.push(Frame::Worker { address: &address });
+    Ok(())
+}
+
+/// The peer's UCX worker, of a frame of `len` bytes.
+fn hear_worker<R: Receive>(inbox: &mut Inbox<R>, len: usize) -> io::Result<Vec<u8>> {
+    let address = match inbox.frame() {
+        Some(Frame::Worker { address }) => address.to_owned(),
+        _ => return Err(refused("the other side does not use UCX; use tcp:// with it")),
+    };
+    inbox.consume(len);
+    Ok(address)
+}
+
+/// Who is not let in finds the connection closed.
+fn let_in(filled: io::Result<usize>) -> io::Result<usize> {
+    filled.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => refused("the server lets this client not in"),
+        _ => error,
+    })
+}
+
+fn secrets(key: &Key, said: &Transcript, (ours, theirs): (Prover, Prover)) -> Secrets {
+    Secrets { ours: key.secret(ours, said), theirs: key.secret(theirs, said) }
 }
 
 /// Waits for the first of two futures; the other is dropped.

@@ -80,26 +80,41 @@ impl Key {
 
     /// The proof of the key by one side.
     pub(crate) fn tag(&self, prover: Prover, said: &Transcript) -> [u8; TAG_LEN] {
-        self.mac(prover, said).finalize().into_bytes().into()
+        self.mac(prover.label(), said).finalize().into_bytes().into()
     }
 
     /// Whether `tag` is the proof. Takes the same time for every wrong one.
     pub(crate) fn accepts(&self, prover: Prover, said: &Transcript, tag: &[u8; TAG_LEN]) -> bool {
-        self.mac(prover, said).verify_slice(tag).is_ok()
+        self.mac(prover.label(), said).verify_slice(tag).is_ok()
     }
 
-    fn mac(&self, prover: Prover, said: &Transcript) -> Hmac<Sha256> {
+    /// What marks the messages of one side, and is never said on the stream.
+    pub(crate) fn secret(&self, sender: Prover, said: &Transcript) -> [u8; TAG_LEN] {
+        let label: &[u8] = match sender {
+            Prover::Client => b"kakehi client's messages",
+            Prover::Server => b"kakehi server's messages",
+        };
+        self.mac(label, said).finalize().into_bytes().into()
+    }
+
+    fn mac(&self, label: &[u8], said: &Transcript) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0);
         let mut mac = mac.expect("HMAC takes keys of any length");
-        mac.update(match prover {
-            Prover::Client => b"kakehi client",
-            Prover::Server => b"kakehi server",
-        });
+        mac.update(label);
         mac.update(&said.version.to_le_bytes());
         mac.update(&said.session);
         mac.update(&said.client_nonce);
         mac.update(&said.server_nonce);
         mac
+    }
+}
+
+impl Prover {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::Client => b"kakehi client",
+            Self::Server => b"kakehi server",
+        }
     }
 }
 
@@ -173,6 +188,11 @@ mod tests {
         assert!(key.accepts(Prover::Client, &SAID, &tag));
         assert!(!key.accepts(Prover::Server, &SAID, &tag), "another role");
         assert!(!other.accepts(Prover::Client, &SAID, &tag), "another key");
+        for sender in [Prover::Client, Prover::Server] {
+            let secret = key.secret(sender, &SAID);
+            assert_ne!(secret, tag, "a secret is no proof");
+            assert_ne!(secret, key.secret(sender, &Transcript { session: [9; 16], ..SAID }));
+        }
         for changed in [
             Transcript { version: 2, ..SAID },
             Transcript { session: [9; SESSION_LEN], ..SAID },

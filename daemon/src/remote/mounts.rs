@@ -18,13 +18,15 @@ use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use uring::{Address, Buffers, Receiver, Sender, Sockets};
+use uring::{Buffers, Sockets};
 
 use super::{
     client::{Client, Network},
     file::{self, RemoteFile},
+    line::{self, Incoming, Outgoing},
     mirror,
     pipe::Pipe,
+    ucx::Workers,
 };
 use crate::{
     names::{Answer, Attributes, NameCall, OpenCall, Status},
@@ -38,18 +40,21 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const COPY_LEN: usize = 1 << 20;
 
 /// Connects to a server's address.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Dial {
     pub(crate) sockets: Sockets,
-    pub(crate) address: Address,
+    pub(crate) place: uring::Address,
+    /// To talk by UCX once the server is met.
+    pub(crate) workers: Option<Workers>,
 }
 
 impl Network for Dial {
-    type Receiver = Receiver;
-    type Sender = Sender;
+    type Receiver = Incoming;
+    type Sender = Outgoing;
 
-    async fn connect(&self) -> io::Result<(Receiver, Sender)> {
-        Ok(self.sockets.connect(&self.address, CONNECT_MAX).await?.split())
+    async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
+        let stream = self.sockets.connect(&self.place, CONNECT_MAX).await?;
+        Ok(line::halves(stream, self.workers.clone()))
     }
 }
 

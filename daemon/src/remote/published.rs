@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, path::PathBuf, process};
 
-use uring::Address;
+use super::Address;
 
 /// A file with an address; removed when dropped.
 #[derive(Debug)]

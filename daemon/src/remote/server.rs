@@ -19,7 +19,9 @@ use super::{
     decode::Job,
     handshake::{challenge, fails_at, fails_when, first},
     key::Key,
+    line,
     service::{Service, Session},
+    ucx::Workers,
 };
 use crate::{storage::Storage, verdict::value};
 
@@ -49,12 +51,12 @@ impl<S: Storage> Server<S> {
         Rc::new(Self { service, key, connections: Cell::new(0) })
     }
 
-    /// Accepts connections for ever.
-    pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener) {
+    /// Accepts connections for ever; with `workers` they go on by UCX.
+    pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener, workers: Option<Workers>) {
         loop {
             match listener.accept().await {
                 Ok(stream) => {
-                    let (receiver, sender) = stream.split();
+                    let (receiver, sender) = line::halves(stream, workers.clone());
                     self.meet(receiver, sender);
                 }
                 Err(error) => {

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{self, Folder, note, run, skip, stats, succeed, sum, text},
+    remote::server::{Scheme, Server},
     strace::Trace,
 };
 
@@ -74,6 +75,16 @@ fn sqlite_writes_the_same_bytes() {
     SQLITE.compare(&[&[]]);
 }
 
+#[test]
+fn remote_programs_write_the_same_bytes_over_tcp() {
+    [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_remote(Scheme::Tcp));
+}
+
+#[test]
+fn remote_programs_write_the_same_bytes_over_ucx() {
+    [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_remote(Scheme::Ucx));
+}
+
 /// With the engines and idle policies that are not the default.
 #[test]
 #[ignore = "minutes: for `make soak`"]
@@ -95,41 +106,64 @@ impl Workload {
     /// Runs natively, then once with each list of flags for `kakehi run`, and compares.
     fn compare(&self, flags: &[&[&str]]) {
         let folder = Folder::new();
-        let needs = [script(), "needs".into(), self.name.into()];
-        let missing = succeed(Command::new("bash").args(needs), TIME_MAX);
-        if !missing.is_empty() {
-            return skip(self.name, format!("not found: {}", missing.replace('\n', ", ")));
-        }
-        if !Trace::is_possible() {
-            return skip(self.name, "no strace to count what it writes");
-        }
         let native = folder.join("native");
-        let trace = Trace::new(folder.join("trace"));
-        succeed(trace.command().arg("bash").args(self.arguments(&native)), TIME_MAX);
-        let written = trace.written(&native);
-        assert!(written.values().sum::<u64>() > 0, "{} writes nothing", self.name);
-
+        let Some(written) = self.run_natively(&folder, &native) else { return };
         for (index, flags) in flags.iter().enumerate() {
             let wrapped = folder.join(format!("wrapped{index}"));
-            let stats_file = folder.join(format!("stats{index}"));
-            let kakehi = harness::kakehi();
-            let wrap = format!(
-                "{} run --stats {} {} --",
-                kakehi.display(),
-                stats_file.display(),
-                flags.join(" ")
-            );
-            let mut command = Command::new("bash");
-            command.args(self.arguments(&wrapped)).env("WRAP", wrap);
-            command.env("XDG_RUNTIME_DIR", folder.path());
-            let output = run(&mut command, TIME_MAX);
-            let said = text(&output.stderr);
-            assert!(output.status.success(), "{} {flags:?}: {}: {said}", self.name, output.status);
+            let documents = self.run_wrapped(&folder, &wrapped, flags);
             self.assert_equal(&native, &wrapped);
-            let documents = stats(&stats_file);
             self.assert_delegated(flags, &written, &documents);
             fs::remove_dir_all(&wrapped).expect("a folder");
         }
+    }
+
+    /// Runs natively, then with its folder on a server, and compares what is there.
+    fn compare_remote(&self, scheme: Scheme) {
+        let folder = Folder::new();
+        let native = folder.join("native");
+        if !scheme.is_here(self.name) || self.run_natively(&folder, &native).is_none() {
+            return;
+        }
+        let server = Server::start(&folder, scheme);
+        let wrapped = folder.join("wrapped");
+        let flags = server.flags(&wrapped);
+        self.run_wrapped(&folder, &wrapped, &flags.each_ref().map(String::as_str));
+        self.assert_equal(&native, &server.job());
+        assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the server", self.name);
+        server.end();
+    }
+
+    /// Runs without kakehi; bytes written by each system call. `None`: it cannot be run here.
+    fn run_natively(&self, folder: &Folder, native: &Path) -> Option<BTreeMap<String, u64>> {
+        let needs = [script(), "needs".into(), self.name.into()];
+        let missing = succeed(Command::new("bash").args(needs), TIME_MAX);
+        if !missing.is_empty() {
+            skip(self.name, format!("not found: {}", missing.replace('\n', ", ")));
+            return None;
+        }
+        if !Trace::is_possible() {
+            skip(self.name, "no strace to count what it writes");
+            return None;
+        }
+        let trace = Trace::new(folder.join("trace"));
+        succeed(trace.command().arg("bash").args(self.arguments(native)), TIME_MAX);
+        let written = trace.written(native);
+        assert!(written.values().sum::<u64>() > 0, "{} writes nothing", self.name);
+        Some(written)
+    }
+
+    /// Runs under `kakehi run`, and returns what that says of each job.
+    fn run_wrapped(&self, folder: &Folder, wrapped: &Path, flags: &[&str]) -> Vec<Value> {
+        let stats_file = wrapped.with_extension("stats");
+        let (kakehi, flags) = (harness::kakehi(), flags.join(" "));
+        let wrap = format!("{} run --stats {} {flags} --", kakehi.display(), stats_file.display());
+        let mut command = Command::new("bash");
+        command.args(self.arguments(wrapped)).env("WRAP", wrap);
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        let output = run(&mut command, TIME_MAX);
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{} {flags}: {}: {said}", self.name, output.status);
+        stats(&stats_file)
     }
 
     /// The same files with the same bytes, but for those that always differ.

@@ -1,136 +1,62 @@
 //! Files that another node has: two daemons and a network between them, with everything that can
 //! happen to any of the three.
 
+pub(crate) mod server;
+mod ucx_only;
+
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddrV4, TcpStream},
+    net::TcpStream,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
-use rustix::{
-    fd::OwnedFd,
-    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
-    process::Signal,
-};
+use rustix::process::Signal;
 
 use crate::{
     harness::{
-        Folder, Running, SOON, collect, kakehi, kakehi_run, pause, processes_of, program, random,
-        run, skip, succeed, text, wait_for,
+        Folder, Running, SOON, collect, kakehi, pause, processes_of, program, random, run, skip,
+        succeed, text, wait_for,
     },
     proxy::Proxy,
+    remote::server::{Scheme, Server},
 };
+
+/// Makes of each function two tests, one over each transport.
+macro_rules! over_both {
+    ($($name:ident,)*) => {
+        mod tcp {
+            use super::server::Scheme;
+            $(#[test] fn $name() { super::$name(Scheme::Tcp) })*
+        }
+
+        mod ucx {
+            use super::server::Scheme;
+            $(#[test] fn $name() {
+                if Scheme::Ucx.is_here(stringify!($name)) { super::$name(Scheme::Ucx) }
+            })*
+        }
+    };
+}
+
+over_both! {
+    shell_works_in_a_remote_folder_as_in_its_own,
+    nothing_outside_the_root_is_reached,
+    key_file_of_others_and_wrong_keys_are_refused,
+    garbage_on_the_port_hurts_nobody,
+    nothing_is_lost_or_done_twice_when_the_server_is_killed,
+    program_outlives_a_network_that_stalls_cuts_and_drops,
+    server_that_stands_still_is_waited_for,
+    server_that_stays_away_is_an_error_in_time_and_for_good,
+    what_a_killed_program_had_accepted_arrives,
+    two_network_namespaces_are_two_nodes,
+}
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.
 const LONG: Duration = Duration::from_secs(600);
-
-/// A server, and where it is.
-struct Server {
-    running: Running,
-    folder: PathBuf,
-    port: u16,
-    /// Bound, so that nobody else gets the port while the server is away.
-    _reserved: OwnedFd,
-}
-
-impl Server {
-    #[track_caller]
-    fn start(folder: &Folder) -> Self {
-        let folder = folder.path().to_owned();
-        let (port, _reserved) = reserve_port();
-        fs::create_dir_all(folder.join("root")).expect("folder");
-        let server = Self { running: Self::launch(&folder, port), folder, port, _reserved };
-        assert_eq!(server.published(), port);
-        server
-    }
-
-    #[track_caller]
-    fn launch(folder: &Path, port: u16) -> Running {
-        let mut command = Command::new(kakehi());
-        command.env("XDG_RUNTIME_DIR", folder).env_remove("KAKEHI_JOB").current_dir(folder);
-        command.args(["serve", "--listen", &format!("tcp://127.0.0.1:{port}"), "--root", "root"]);
-        command.args(["--key", "key", "--address-file", "."]).stdin(Stdio::null());
-        command.stderr(fs::File::create(folder.join("server.log")).expect("log"));
-        Running::start(&mut command)
-    }
-
-    /// The port that the address file says.
-    #[track_caller]
-    fn published(&self) -> u16 {
-        let mut port = None;
-        let suffix = format!(".{}", self.running.child.id());
-        let found = wait_for(SOON, || {
-            let entries = fs::read_dir(&self.folder).expect("folder").flatten();
-            let names = entries.filter(|entry| {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                name.ends_with(&suffix) && !name.starts_with('.')
-            });
-            let texts = names.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-            port = texts.filter_map(|url| url.trim().rsplit(':').next()?.parse().ok()).next();
-            port.is_some()
-        });
-        assert!(found, "the server did not start: {}", self.said());
-        port.expect("found")
-    }
-
-    #[track_caller]
-    fn kill_and_restart(&mut self) {
-        self.running.signal(Signal::KILL);
-        self.running.wait(SOON);
-        self.running = Self::launch(&self.folder, self.port);
-        self.published();
-    }
-
-    /// `kakehi run` with this server's `/job` at `local`, reached through `port`.
-    fn run_through(&self, folder: &Folder, port: u16, flags: &[&str]) -> Command {
-        let url = format!("tcp://127.0.0.1:{port}");
-        let key = self.folder.join("key");
-        let map = format!("{}=/job", folder.join("local").display());
-        let remote = ["--remote", &url, "--key", key.to_str().expect("UTF-8"), "--map", &map];
-        kakehi_run(folder, &[&remote[..], flags].concat())
-    }
-
-    fn run(&self, folder: &Folder) -> Command {
-        self.run_through(folder, self.port, &[])
-    }
-
-    /// What the server has of the job.
-    fn job(&self) -> PathBuf {
-        self.folder.join("root/job")
-    }
-
-    fn rss_bytes(&self) -> u64 {
-        let statm = fs::read_to_string(format!("/proc/{}/statm", self.running.child.id()));
-        let pages = statm.expect("statm").split(' ').nth(1).map(|word| word.parse::<u64>());
-        pages.expect("a second word").expect("a number") * 4096
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
-    }
-
-    #[track_caller]
-    fn end(mut self) {
-        self.running.signal(Signal::TERM);
-        let status = self.running.wait(SOON);
-        let said = self.said();
-        assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
-    }
-}
-
-/// A port of this machine, which a server may listen at as long as the socket is not closed.
-fn reserve_port() -> (u16, OwnedFd) {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-    let socket = socket.expect("a socket");
-    sockopt::set_socket_reuseaddr(&socket, true).expect("a socket");
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let address = SocketAddrV4::try_from(getsockname(&socket).expect("bound")).expect("of IPv4");
-    (address.port(), socket)
-}
 
 /// Where programs find the server's files.
 fn local(folder: &Folder) -> PathBuf {
@@ -139,13 +65,12 @@ fn local(folder: &Folder) -> PathBuf {
 
 // ---- what a program finds
 
-#[test]
-fn shell_works_in_a_remote_folder_as_in_its_own() {
+fn shell_works_in_a_remote_folder_as_in_its_own(scheme: Scheme) {
     let (folder, native) = (Folder::new(), tempfile::tempdir().expect("folder"));
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     let script = "set -e; cd \"$0\"; echo hello >a; cat a; echo more >>a; wc -l <a; cp a b; \
         mkdir -p d/e; mv b d/e/; ln -s a link; readlink link; cat link; ln a hard; chmod 640 a; \
-        touch -d @1000000000 a; stat -c '%s %a %Y %h %n' a; find . -type f | sort >list; cat list; \
+        touch -d @1000000000 a; stat -c '%s %a %Y %h %n' a; find . -type f ! -name list | sort >list; cat list; \
         tar cf t.tar --sort=name d; tar tf t.tar; { echo 1; ls; echo 2; } >all; cat all; \
         while read line; do echo \"got $line\"; done <a; rm -r d; test -f a; test -d .; \
         [ -r a ]; test ! -e d; head -c 100000 /dev/zero | tee z | wc -c; cmp a link; \
@@ -163,10 +88,9 @@ fn shell_works_in_a_remote_folder_as_in_its_own() {
     server.end();
 }
 
-#[test]
-fn nothing_outside_the_root_is_reached() {
+fn nothing_outside_the_root_is_reached(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     fs::write(folder.join("secret"), "secret").expect("file");
     fs::create_dir(server.job()).expect("folder");
     let away = folder.join("secret");
@@ -182,10 +106,9 @@ fn nothing_outside_the_root_is_reached() {
 
 // ---- who may come in
 
-#[test]
-fn key_file_of_others_and_wrong_keys_are_refused() {
+fn key_file_of_others_and_wrong_keys_are_refused(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     let key = folder.join("key");
     assert_eq!(fs::metadata(&key).expect("made").mode() & 0o777, 0o600);
     let good = fs::read_to_string(&key).expect("key");
@@ -206,10 +129,9 @@ fn key_file_of_others_and_wrong_keys_are_refused() {
     server.end();
 }
 
-#[test]
-fn garbage_on_the_port_hurts_nobody() {
+fn garbage_on_the_port_hurts_nobody(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     let mut rng = random("garbage");
     succeed(server.run(&folder).arg("true"), SOON);
     let before = server.rss_bytes();
@@ -235,10 +157,9 @@ fn garbage_on_the_port_hurts_nobody() {
 
 // ---- what goes wrong
 
-#[test]
-fn nothing_is_lost_or_done_twice_when_the_server_is_killed() {
+fn nothing_is_lost_or_done_twice_when_the_server_is_killed(scheme: Scheme) {
     let folder = Folder::new();
-    let mut server = Server::start(&folder);
+    let mut server = Server::start(&folder, scheme);
     let mut rng = random("server kills");
     let mut program = start_rounds(&folder, &mut server.run(&folder), 400);
     for _ in 0..10 {
@@ -249,13 +170,12 @@ fn nothing_is_lost_or_done_twice_when_the_server_is_killed() {
     server.end();
 }
 
-#[test]
-fn program_outlives_a_network_that_stalls_cuts_and_drops() {
+fn program_outlives_a_network_that_stalls_cuts_and_drops(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     let mut rng = random("network");
     let proxy = Proxy::start(server.port);
-    let mut command = server.run_through(&folder, proxy.port(), &[]);
+    let mut command = server.run_through(&folder, proxy.port(), scheme);
     let mut program = start_rounds(&folder, &mut command, 300);
     for _ in 0..12 {
         pause(Duration::from_millis(rng.u64(20..200)));
@@ -270,10 +190,9 @@ fn program_outlives_a_network_that_stalls_cuts_and_drops() {
     server.end();
 }
 
-#[test]
-fn server_that_stands_still_is_waited_for() {
+fn server_that_stands_still_is_waited_for(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     let mut program = start_rounds(&folder, &mut server.run(&folder), 100);
     pause(Duration::from_millis(100));
     server.running.signal(Signal::STOP);
@@ -283,10 +202,9 @@ fn server_that_stands_still_is_waited_for() {
     server.end();
 }
 
-#[test]
-fn server_that_stays_away_is_an_error_in_time_and_for_good() {
+fn server_that_stays_away_is_an_error_in_time_and_for_good(scheme: Scheme) {
     let folder = Folder::new();
-    let mut server = Server::start(&folder);
+    let mut server = Server::start(&folder, scheme);
     let script = "cd \"$0\"; echo one >a || exit 1; echo begun; read line; \
         echo two >b && exit 2; echo ended; read line; \
         cat a && exit 3; ls . && exit 4; echo local >../c || exit 5; exit 42";
@@ -299,13 +217,11 @@ fn server_that_stays_away_is_an_error_in_time_and_for_good() {
     let mut input = program.child.stdin.take().expect("piped");
     let mut line = [0; 6];
     output.read_exact(&mut line).expect("begun");
-    server.running.signal(Signal::KILL);
-    server.running.wait(SOON);
+    server.kill();
     input.write_all(b"\n").expect("input");
     output.read_exact(&mut line).expect("ended");
     // Back too late: what was given up stays given up.
-    server.running = Server::launch(&server.folder, server.port);
-    server.published();
+    server.restart();
     input.write_all(b"\n").expect("input");
     let status = program.wait(SOON);
     let said = text(&said.join().expect("reader"));
@@ -317,10 +233,9 @@ fn server_that_stays_away_is_an_error_in_time_and_for_good() {
     server.end();
 }
 
-#[test]
-fn what_a_killed_program_had_accepted_arrives() {
+fn what_a_killed_program_had_accepted_arrives(scheme: Scheme) {
     let folder = Folder::new();
-    let server = Server::start(&folder);
+    let server = Server::start(&folder, scheme);
     for round in 1..=5 {
         let mut program = start_rounds(&folder, &mut server.run(&folder), 100_000);
         let started = wait_for(SOON, || progress(&folder) >= 3 * round);
@@ -344,10 +259,9 @@ fn what_a_killed_program_had_accepted_arrives() {
     server.end();
 }
 
-#[test]
-fn two_network_namespaces_are_two_nodes() {
+fn two_network_namespaces_are_two_nodes(scheme: Scheme) {
     let folder = Folder::new();
-    let namespaces = match Namespaces::create() {
+    let namespaces = match Namespaces::create(scheme) {
         Ok(namespaces) => namespaces,
         Err(why) => return skip("remote files between network namespaces", why),
     };
@@ -356,9 +270,11 @@ fn two_network_namespaces_are_two_nodes() {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", name]).arg(kakehi()).current_dir(folder.path());
         command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        // They share this machine's memory, which two nodes do not.
+        command.env("UCX_TLS", "tcp");
         command
     };
-    let url = format!("tcp://{}:7777", Namespaces::SERVER);
+    let url = scheme.url(Namespaces::SERVER, 7777);
     let mut command = within(&namespaces.server);
     command.args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
     let mut server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));
@@ -391,11 +307,11 @@ impl Namespaces {
     const SERVER: &str = "10.213.7.1";
     const CLIENT: &str = "10.213.7.2";
 
-    fn create() -> Result<Self, String> {
+    fn create(scheme: Scheme) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("not root".to_owned());
         }
-        let id = std::process::id();
+        let id = format!("{}-{scheme}", std::process::id());
         let this = Self { server: format!("kakehi-s{id}"), client: format!("kakehi-c{id}") };
         let (server, client) = (this.server.as_str(), this.client.as_str());
         ip(&["netns", "add", server])?;

@@ -12,6 +12,9 @@ use crate::{
 /// environment.
 const SHARED_MEMORY_FAILURES: &str = "MM_ERROR_HANDLING";
 
+/// The transports UCX may choose from.
+const TRANSPORTS: &str = "TLS";
+
 /// Settings given to UCX where the user has not chosen otherwise, by their UCX names without the
 /// prefix `UCX_`.
 const DEFAULTS: [(&str, &str); 5] = [
@@ -80,11 +83,19 @@ impl Settings {
 
     /// Leaves what `variables` are about, such as `UCX_RNDV_THRESH`, to the environment.
     ///
-    /// Given the names of the environment's variables, this makes a user's choice stand.
+    /// Given the names and values of the environment, this makes a user's choice stand.
     #[must_use]
-    pub fn leave_to_environment<'a>(mut self, variables: impl Iterator<Item = &'a str>) -> Self {
-        for name in variables.filter_map(|variable| variable.strip_prefix("UCX_")) {
-            self.0.retain(|(other, _)| other != name);
+    pub fn leave_to_environment<'a>(
+        mut self,
+        variables: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        for (variable, value) in variables {
+            match variable.strip_prefix("UCX_") {
+                // Other settings depend on it.
+                Some(TRANSPORTS) => self = self.set(TRANSPORTS, value),
+                Some(name) => self.0.retain(|(other, _)| other != name),
+                None => {}
+            }
         }
         self
     }
@@ -104,7 +115,7 @@ impl Settings {
 
     /// Whether there may be a transport that `name` is about. UCX prints a warning otherwise.
     fn applies(&self, name: &str) -> bool {
-        let transports = self.0.iter().find(|(name, _)| name == "TLS");
+        let transports = self.0.iter().find(|(name, _)| name == TRANSPORTS);
         let Some((_, transports)) = transports else { return true };
         let shared_memory = ["all", "shm", "sm", "mm", "posix", "sysv"];
         name != SHARED_MEMORY_FAILURES
@@ -171,9 +182,11 @@ mod tests {
 
     #[test]
     fn the_users_environment_stands_against_defaults() {
-        let variables = ["HOME", "UCX_KEEPALIVE_INTERVAL", "RNDV_THRESH"];
+        let variables = ["HOME", "UCX_KEEPALIVE_INTERVAL", "RNDV_THRESH"].map(|name| (name, "5"));
         let settings = Settings::default().leave_to_environment(variables.into_iter());
         assert_eq!(value(&settings, "KEEPALIVE_INTERVAL"), None);
         assert_eq!(value(&settings, "RNDV_THRESH"), Some("128k"));
+        let settings = settings.leave_to_environment([("UCX_TLS", "tcp")].into_iter());
+        assert!(!settings.applies(SHARED_MEMORY_FAILURES));
     }
 }

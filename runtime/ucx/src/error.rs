@@ -63,16 +63,17 @@ impl fmt::Display for Error {
             Self::Missing { library, reason } => write!(
                 f,
                 "UCX is not to be had: {library}: {reason}; install UCX {major}.{minor} or later \
-                 (Debian: libucx0), or use TCP"
+                 (Debian: libucx0), or use tcp://"
             ),
             Self::Version { library, found: (a, b, c) } => write!(
                 f,
-                "{library} is UCX {a}.{b}.{c}, needed is {major}.{minor} or a later {major}.x; \
-                 install that, or use TCP"
+                "UCX of another version is no use: {library} is {a}.{b}.{c}, needed is \
+                 {major}.{minor} or a later {major}.x; install that, or use tcp://"
             ),
             Self::Function { library, name } => write!(
                 f,
-                "{library} has no function {name}; install UCX {major}.{minor} or later, or use TCP"
+                "UCX is not whole: {library} has no function {name}; install UCX {major}.{minor} \
+                 or later, or use tcp://"
             ),
             Self::LongHeader { len } => {
                 write!(f, "a header of {len} bytes; {HEADER_LEN_MAX} at most")

@@ -1,17 +1,18 @@
 //! A UCX worker on the poll list of an executor.
 
 use std::{
+    cell::Cell,
     ffi::{c_int, c_uint, c_void},
     fmt, mem,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, RawFd},
     ptr,
-    rc::Rc,
+    rc::{Rc, Weak},
     slice, thread,
     time::{Duration, Instant},
 };
 
-use executor::{Armed, Handle, Source};
+use executor::{Armed, Handle, Source, SourceId};
 
 use crate::{
     abi,
@@ -36,8 +37,8 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A UCX worker of one executor. Cheap to clone.
 ///
-/// Belongs to the thread that made it. UCX's resources are freed when the executor is gone and
-/// every clone, [`Endpoint`] and [`Listener`] is dropped.
+/// Belongs to the thread that made it. Leaves the poll list, and frees UCX's resources, when the
+/// last clone, [`Endpoint`] and [`Listener`] is dropped.
 #[derive(Clone)]
 pub struct Worker(Rc<Core>);
 
@@ -59,6 +60,9 @@ pub(crate) struct Core {
     /// Callbacks refer to it; dropped after `worker` is destroyed.
     pub(crate) state: Rc<State>,
     event_fd: RawFd,
+    handle: Handle,
+    /// On the poll list, from the end of [`Worker::new`] on.
+    source: Cell<Option<SourceId>>,
     /// Freed after `worker` is destroyed.
     _context: OwnedContext,
 }
@@ -75,9 +79,10 @@ impl Worker {
     pub fn new(handle: &Handle, config: &Config) -> Result<Self, Error> {
         let library = Library::open(&config.library)?;
         let context = OwnedContext::new(library, config)?;
-        let worker = Self(Rc::new(Core::new(context, config)?));
-        handle.add_source(Box::new(Progress { worker: worker.clone(), refused: false }));
-        Ok(worker)
+        let core = Rc::new(Core::new(handle, context, config)?);
+        let progress = Progress { core: Rc::downgrade(&core), refused: false };
+        core.source.set(Some(handle.add_source(Box::new(progress))));
+        Ok(Self(core))
     }
 
     /// Waits for connections at `address`; port 0 lets the system choose one.
@@ -123,11 +128,24 @@ impl Worker {
     /// Both sides must connect, each with the other's address. What arrives from a worker before
     /// this one has connected to it is discarded: let the side that sends first connect last.
     ///
+    /// UCX counts on each side how often it has connected to the other, and matches by that. Once
+    /// one side has connected and the other has not, these two never meet again: where an attempt
+    /// may come to nothing, use a new worker on one side for each.
+    ///
     /// # Errors
     ///
     /// [`Error::Ucx`]: no transport reaches that worker.
     pub fn connect_worker(&self, address: &Address) -> Result<Endpoint, Error> {
         Endpoint::new(&self.0, &Remote::Worker(address))
+    }
+
+    /// Whether libucp can be had, for a program that needs it only later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`], [`Error::Version`], [`Error::Function`]: no library that serves.
+    pub fn probe(config: &Config) -> Result<(), Error> {
+        Library::open(&config.library).map(drop)
     }
 
     /// What this worker holds now.
@@ -159,7 +177,7 @@ impl fmt::Debug for Worker {
 
 /// A worker on the poll list.
 struct Progress {
-    worker: Worker,
+    core: Weak<Core>,
     /// Nothing has happened since UCX last refused to be armed.
     refused: bool,
 }
@@ -170,7 +188,8 @@ impl Source for Progress {
     /// buffer: the tasks that have them come first. One call is made even then, because a buffer
     /// may be what a send waits with.
     fn poll(&mut self, budget: usize) -> usize {
-        let state = &self.worker.0.state;
+        let Some(core) = self.core.upgrade() else { return 0 };
+        let state = &core.state;
         let mut events = state.serve();
         for _ in 0..budget.min(PROGRESS_MAX) {
             // SAFETY: the worker lives, on this thread, and this is no callback.
@@ -186,7 +205,8 @@ impl Source for Progress {
     }
 
     fn arm(&mut self) -> Armed {
-        let state = &self.worker.0.state;
+        let Some(core) = self.core.upgrade() else { return Armed::Waits };
+        let state = &core.state;
         if state.has_work() {
             return Armed::Busy;
         }
@@ -209,12 +229,13 @@ impl Source for Progress {
 }
 
 impl Core {
-    fn new(context: OwnedContext, config: &Config) -> Result<Self, Error> {
+    fn new(handle: &Handle, context: OwnedContext, config: &Config) -> Result<Self, Error> {
         let library = context.library;
         let pool = Pool::new(config.buffer_count, config.buffer_len);
         let limits = (config.send_max.max(1), config.put_off_max);
         let state = Rc::new(State::new(library, context.create_worker()?, pool, limits));
-        let mut core = Self { state, event_fd: -1, _context: context };
+        let (handle, source) = (handle.clone(), Cell::new(None));
+        let mut core = Self { state, event_fd: -1, handle, source, _context: context };
         let state = &core.state;
         let handler = abi::MessageHandler {
             field_mask: abi::MESSAGE_HANDLER_FIELD_ID
@@ -243,6 +264,9 @@ impl Drop for Core {
     /// local side of others have let go, at most [`CLOSE_TIME_MAX`]. What UCX has not given back
     /// by then is leaked.
     fn drop(&mut self) {
+        if let Some(source) = self.source.take() {
+            self.handle.remove_source(source);
+        }
         let state = &self.state;
         state.close_all();
         let deadline = Instant::now() + CLOSE_TIME_MAX;

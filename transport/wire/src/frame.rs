@@ -27,6 +27,8 @@ pub const SESSION_LEN: usize = 16;
 pub const NONCE_LEN: usize = 32;
 /// Length of a proof of the job key in bytes.
 pub const TAG_LEN: usize = 32;
+/// Length of the longest address of a UCX worker in bytes: some hundreds are usual.
+pub const WORKER_LEN_MAX: usize = 16 << 10;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x02");
 const WORD_LEN: usize = 8;
@@ -90,6 +92,12 @@ pub enum Frame<'a> {
     Proof(Proof),
     /// See [`RemoteWelcome`].
     Welcome(RemoteWelcome),
+    /// The UCX worker at which a side takes the frames that follow the welcome, once both have
+    /// proven the key.
+    Worker {
+        /// Its address, as UCX has made it.
+        address: &'a [u8],
+    },
     /// A request; `file` is a handle that the client chose.
     Request {
         /// Chosen by the client, increasing; the reply carries it.
@@ -134,6 +142,7 @@ const REPLY: u32 = 6;
 const PING: u32 = 7;
 const PONG: u32 = 8;
 const GOODBYE: u32 = 9;
+const WORKER: u32 = 10;
 
 impl<'a> Frame<'a> {
     /// The first frame in `bytes` and its length in bytes; `None` when more has to be received.
@@ -155,6 +164,7 @@ impl<'a> Frame<'a> {
             REQUEST => (REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
             REPLY => (WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
             PING | PONG | GOODBYE => (0, 0),
+            WORKER => (1, WORKER_LEN_MAX),
             _ => return Err(Invalid::Message(kind)),
         };
         let len = usize::try_from(len).map_err(|_| Invalid::Length(usize::MAX))?;
@@ -191,6 +201,7 @@ impl<'a> Frame<'a> {
             REPLY => Self::Reply { id, value: body.word()?, payload: body.0 },
             PING => Self::Ping,
             PONG => Self::Pong,
+            WORKER => Self::Worker { address: body.0 },
             _ => Self::Goodbye,
         }))
     }
@@ -233,6 +244,7 @@ impl<'a> Frame<'a> {
             Self::Ping => (PING, 0),
             Self::Pong => (PONG, 0),
             Self::Goodbye => (GOODBYE, 0),
+            Self::Worker { .. } => (WORKER, 0),
         };
         let body_len = head.len - HEADER_LEN + self.payload().len();
         head.len_and_kind(u32::try_from(body_len).unwrap_or(u32::MAX), kind, id);
@@ -244,6 +256,7 @@ impl<'a> Frame<'a> {
     pub const fn payload(&self) -> &'a [u8] {
         match self {
             Self::Request { payload, .. } | Self::Reply { payload, .. } => payload,
+            Self::Worker { address } => address,
             _ => &[],
         }
     }
@@ -383,6 +396,7 @@ mod tests {
             Frame::Ping,
             Frame::Pong,
             Frame::Goodbye,
+            Frame::Worker { address: b"somewhere" },
         ]
         .to_vec()
     }
@@ -408,7 +422,9 @@ mod tests {
 
     #[test]
     fn a_length_no_frame_has_is_refused_before_it_is_received() {
-        for (kind, len) in [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31)] {
+        for (kind, len) in
+            [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31), (WORKER, 0)]
+        {
             let header = [u64::from(len) | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
             let parsed = Frame::parse(header.as_flattened());
             assert_eq!(parsed, Err(Invalid::Length(len as usize)));

@@ -11,6 +11,7 @@ extern crate std;
 
 mod counter;
 mod entry;
+mod envelope;
 mod frame;
 mod greeting;
 mod kind;
@@ -19,9 +20,10 @@ mod request;
 
 pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
+pub use envelope::Envelope;
 pub use frame::{
     Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX, NONCE_LEN,
-    PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN,
+    PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,

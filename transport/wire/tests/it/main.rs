@@ -83,6 +83,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
         Frame::Ping,
         Frame::Pong,
         Frame::Goodbye,
+        Frame::Worker { address: b"somewhere" },
     ]);
     frames.iter().map(|frame| [frame.head().bytes(), frame.payload()].concat()).collect()
 }

@@ -1,0 +1,177 @@
+//! The same packets as UCX messages: the offset is the header, and the data is written to the file
+//! from the buffer it arrives in. An answer is all header.
+//!
+//! Both processes meet on a TCP connection and tell each other their workers, an address after its
+//! length, 8 bytes; that connection then lies still. Between processes of one machine UCX uses
+//! shared memory.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::AtomicU8},
+};
+
+use anyhow::Context as _;
+use executor::{Armed, Class, Handle, Source};
+use ucx::{Address, Config, Endpoint, NoPayload, Worker};
+use uring::{Buffer, Buffers, Events, Heap, Interest, Listener, Memory, Stream};
+
+use super::{
+    client::pattern,
+    packet::{NUMBER_LEN, Run},
+    server::{Answers, Server},
+};
+use crate::meter::Sample;
+
+/// Addresses are much shorter.
+const ADDRESS_LEN_MAX: usize = 1 << 16;
+
+/// Whether libucp is there, or why not.
+pub(super) fn probe() -> Result<(), String> {
+    Worker::probe(&Config::default()).map_err(|why| why.to_string())
+}
+
+/// A worker that takes as many messages as may be on the way in `run`, each in a buffer.
+pub(super) fn worker(
+    handle: &Handle,
+    events: &Events,
+    run: &Run,
+    buffer_len: usize,
+) -> anyhow::Result<Worker> {
+    let depth = run.depth;
+    let config = Config {
+        buffer_count: depth,
+        buffer_len,
+        put_off_max: depth,
+        send_max: depth,
+        ..Config::default()
+    };
+    let worker = Worker::new(handle, &config)?;
+    events.add_fd(&worker, 0, Interest::Read)?;
+    handle.add_source(Box::new(Woken(events.clone())));
+    Ok(worker)
+}
+
+/// Takes out of the events what has ended a park; the worker looks for itself.
+struct Woken(Events);
+
+impl Source for Woken {
+    fn poll(&mut self, _budget: usize) -> usize {
+        while self.0.pop().is_some() {}
+        0
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Waits
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// Serves the one client of a run until all packets are served.
+pub(super) async fn serve(
+    server: Rc<Server>,
+    worker: Worker,
+    mut listener: Listener,
+) -> anyhow::Result<Sample> {
+    let mut stream = listener.accept().await?;
+    send_address(&mut stream, &worker).await?;
+    // The client has connected, and takes what is sent from now on.
+    let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
+    let answers = Answers::new(None, server.run.depth);
+    server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
+    server.sample().await
+}
+
+async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers>) {
+    let (from, owed) = (Rc::clone(&endpoint), Rc::clone(&answers));
+    server.handle.spawn(Class::Latency, async move {
+        // The client tells why, when it is gone.
+        while from.send(&owed.due().await.to_le_bytes(), NoPayload).await.is_ok() {}
+    });
+    while let Ok(message) = endpoint.receive().await {
+        let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
+        let len = message.data.len();
+        let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
+        server.take(offset, body, &answers);
+    }
+}
+
+/// Sends every packet of `run` and waits until the last is served.
+pub(super) async fn send_all(
+    handle: &Handle,
+    worker: Worker,
+    mut stream: Stream,
+    run: Run,
+) -> anyhow::Result<()> {
+    let endpoint = worker.connect_worker(&receive_address(&mut stream).await?)?;
+    send_address(&mut stream, &worker).await?;
+    let data = Heap::buffer(run.size);
+    data.store(&pattern(run.size));
+    let initial = receive_credits(&endpoint).await?;
+    let (mut sent, mut credits) = (0, initial);
+    loop {
+        while credits > 0 && sent < run.count {
+            let send = endpoint.send(&run.offset(sent).to_le_bytes(), Shared(data.clone()));
+            // A failure is told to who waits for credits.
+            handle.spawn(Class::Latency, async { drop(send.await) });
+            (sent, credits) = (sent + 1, credits - 1);
+        }
+        if sent == run.count && credits == initial {
+            return Ok(());
+        }
+        credits += receive_credits(&endpoint).await?;
+    }
+}
+
+async fn receive_credits(endpoint: &Endpoint) -> anyhow::Result<u64> {
+    let message = endpoint.receive().await?;
+    Ok(u64::from_le_bytes(message.header().try_into()?))
+}
+
+async fn send_address(stream: &mut Stream, worker: &Worker) -> anyhow::Result<()> {
+    let address = worker.address()?;
+    let len = (address.as_bytes().len() as u64).to_le_bytes();
+    let bytes = [&len[..], address.as_bytes()].concat();
+    let buffer = Heap::buffer(bytes.len());
+    buffer.store(&bytes);
+    Ok(stream.send_all(vec![buffer]).await?)
+}
+
+async fn receive_address(stream: &mut Stream) -> anyhow::Result<Address> {
+    let len = receive_bytes(stream, NUMBER_LEN).await?;
+    let len = u64::from_le_bytes(len.as_slice().try_into()?);
+    let len = usize::try_from(len).ok().filter(|len| *len <= ADDRESS_LEN_MAX);
+    let bytes = receive_bytes(stream, len.context("no address is so long")?).await?;
+    Address::from_bytes(&bytes).context("no address of a worker")
+}
+
+async fn receive_bytes(stream: &mut Stream, len: usize) -> anyhow::Result<Vec<u8>> {
+    let (buffer, mut received) = (Heap::buffer(len), 0);
+    while received < len {
+        match stream.receive(&Buffers::from(buffer.suffix(received))).await? {
+            0 => anyhow::bail!("the other process is gone"),
+            more => received += more,
+        }
+    }
+    let mut bytes = vec![0; len];
+    buffer.load(&mut bytes);
+    Ok(bytes)
+}
+
+/// A buffer to write from; its credit goes back when it is dropped.
+struct Landed(ucx::Buffer);
+
+impl Memory for Landed {
+    fn bytes(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
+}
+
+/// What every packet holds.
+struct Shared(Buffer);
+
+impl AsRef<[AtomicU8]> for Shared {
+    fn as_ref(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
+}

@@ -1,0 +1,191 @@
+//! Lines between workers of one process, and what others send to those.
+
+use std::{
+    future::pending,
+    io::{self, Write as _},
+    rc::Rc,
+};
+
+use executor::{Config, Executor};
+use shm::copy::copy_out;
+use uring::{Choice, Engines, Events, Sockets, SystemClock};
+use wire::{Frame, RemoteWelcome, SESSION_LEN};
+
+use super::*;
+use crate::{
+    Error,
+    reactor::Reactor,
+    remote::{
+        channel::{BATCH_LEN, Inbox, Outbox},
+        handshake::{challenge, fails_at, greet},
+        key::Key,
+    },
+};
+
+/// Against hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+const SECRETS: Secrets = Secrets { ours: [1; TAG_LEN], theirs: [2; TAG_LEN] };
+/// More than one message takes, eager or not.
+const LEN: usize = 3 << 20;
+
+struct World {
+    executor: Executor,
+    node: Node,
+}
+
+#[derive(Clone)]
+struct Node {
+    sockets: Sockets,
+    server: Workers,
+    client: Workers,
+}
+
+impl World {
+    /// `None`, said past the capture of a test's output, where libucp is absent.
+    fn new() -> Option<Self> {
+        let events = Events::new().expect("epoll");
+        let park = Box::new(events.parker());
+        let executor = Executor::new(Rc::new(SystemClock), park, Config::default());
+        let handle = executor.handle();
+        let engines = Engines::new(&handle, Choice::Threads, 1, &events);
+        let sockets = Sockets::new(&handle, &events, &engines).expect("sockets");
+        let reactor = Reactor::new(&handle, events);
+        let server = match Workers::for_server(&handle, &reactor, &[]) {
+            Err(Error::Ucx(why @ ucx::Error::Missing { .. })) => {
+                let line = format!("1 SKIPPED: lines over UCX: {why}\n");
+                io::stderr().write_all(line.as_bytes()).expect("standard error");
+                return None;
+            }
+            server => server.expect("a worker"),
+        };
+        let client = Workers::for_client(&handle, &reactor, &[]).expect("a library");
+        Some(Self { executor, node: Node { sockets, server, client } })
+    }
+
+    fn run(mut self, test: impl AsyncFnOnce(Node)) {
+        let (handle, node) = (self.executor.handle(), self.node.clone());
+        let test = async {
+            test(node).await;
+            io::Result::Ok(())
+        };
+        let end = handle.now() + DEADLINE;
+        self.executor.run_until(first(test, fails_at(&handle, end))).expect("in time");
+    }
+}
+
+impl Node {
+    async fn streams(&self) -> (Stream, Stream) {
+        let place = "tcp://127.0.0.1:0".parse().expect("an address");
+        let mut listener = self.sockets.listen(&place).await.expect("loopback");
+        let far = self.sockets.connect(listener.address(), DEADLINE).await.expect("listens");
+        (listener.accept().await.expect("connected"), far)
+    }
+}
+
+fn buffer(bytes: &[u8]) -> Buffer {
+    let buffer = Heap::buffer(bytes.len());
+    copy_in(buffer.bytes(), bytes);
+    buffer
+}
+
+async fn read(from: &mut Incoming, len: usize) -> Vec<u8> {
+    let (space, mut all) = (Heap::buffer(64 << 10), Vec::new());
+    while all.len() < len {
+        let len = from.receive(&space.clone().into()).await.expect("more comes");
+        let at = all.len();
+        all.resize(at + len, 0);
+        copy_out(&mut all[at..], space.prefix(len).bytes());
+    }
+    all
+}
+
+#[test]
+fn both_sides_leave_the_stream_after_the_welcome_and_nothing_is_lost() {
+    let Some(world) = World::new() else { return };
+    world.run(async |node| {
+        let folder = tempfile::tempdir().expect("folder");
+        let key = Key::read_or_create(&folder.path().join("key")).expect("key");
+        let (near, far) = node.streams().await;
+        let (near, mut answers) = halves(near, Some(node.server));
+        let (far, mut requests) = halves(far, Some(node.client));
+        let (mut near, mut far) = (Inbox::new(near), Inbox::new(far));
+        let (said, asked) = (Outbox::default(), Outbox::default());
+        let bytes: Vec<u8> =
+            (0..LEN as u64).map(|at| at.to_le_bytes()[0] ^ (at >> 9).to_le_bytes()[0]).collect();
+
+        let serve = async {
+            assert_eq!(challenge(&key, &mut near, &said).await?, [3; SESSION_LEN]);
+            said.push(Frame::Welcome(RemoteWelcome { requests: 1, buffers: 1, is_known: false }));
+            pending().await
+        };
+        let ask = async { greet(&key, [3; SESSION_LEN], &mut far, &asked).await.map(drop) };
+        let serving = first(serve, said.pump(&mut answers));
+        first(first(ask, asked.pump(&mut requests)), serving).await.expect("welcome");
+
+        let send = async {
+            for part in bytes.chunks(100_000).chain(bytes.chunks(BATCH_LEN)) {
+                requests.send_all(vec![buffer(part)]).await.expect("connected");
+            }
+            pending().await
+        };
+        let receive = async { read(near.receiver(), 2 * LEN).await };
+        let found = first(receive, send).await;
+        assert!(found == [&bytes[..], &bytes].concat());
+        answers.send_all(vec![buffer(b"all of it")]).await.expect("connected");
+        assert_eq!(read(far.receiver(), 9).await, b"all of it");
+
+        // The server goes: its end of the stream tells.
+        drop((near, answers));
+        let ended = far.receiver().receive(&Heap::buffer(1).into()).await;
+        assert_eq!(ended.expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn only_messages_with_the_secret_of_the_connection_count() {
+    let Some(world) = World::new() else { return };
+    world.run(async |node| {
+        let (near, _far) = node.streams().await;
+        let (mut near, _answers) = halves(near, Some(node.server));
+        let there = Address::from_bytes(&near.worker().expect("a worker")).expect("whole");
+        let (peer, stranger) = (node.client.worker(), node.client.worker());
+        let (peer, stranger) = (peer.expect("a worker"), stranger.expect("a worker"));
+        let address = peer.worker.address().expect("memory");
+        near.leave_stream(address.as_bytes(), SECRETS, Speaks::Second).expect("reachable");
+        let endpoint = peer.worker.connect_worker(&there).expect("reachable");
+        let envelope = |secret: u8, number| Envelope { secret: [secret; TAG_LEN], number }.encode();
+
+        // It even knows the secret, but nobody has connected to it.
+        let unknown = stranger.worker.connect_worker(&there).expect("reachable");
+        let evil = unknown.send(&envelope(2, 0), Payload(buffer(b"evil")));
+        let handle = &node.client.handle;
+        handle.spawn(Class::Latency, async { drop(evil.await) });
+        for (header, bytes) in [
+            (&envelope(1, 0)[..], b"evil"), // Our own secret.
+            (&[2; TAG_LEN], b"evil"),
+            (&[], b"evil"),
+            (&envelope(2, 1), b" two"), // Out of order, but the peer's.
+            (&envelope(2, 0), b"one,"),
+        ] {
+            endpoint.send(header, Payload(buffer(bytes))).await.expect("connected");
+        }
+        assert_eq!(read(&mut near, 8).await, b"one, two");
+    });
+}
+
+#[test]
+fn peer_that_sends_a_number_twice_or_more_than_its_credits_is_cut_off() {
+    let mut parts = Parts::default();
+    assert_eq!(parts.add(1, vec![1]), Some(()));
+    assert!(!parts.has_next());
+    assert_eq!(parts.add(1, vec![1]), None);
+
+    let mut parts = Parts::default();
+    assert_eq!(parts.add(0, Vec::new()), None, "an empty message");
+    let mut parts = Parts::default();
+    let fits = (0..).take_while(|number| parts.add(*number, vec![0; BATCH_LEN]).is_some()).count();
+    assert!((16..64).contains(&fits), "{fits} of {BATCH_LEN} bytes");
+    let mut parts = Parts::default();
+    let fits = (0..).take_while(|number| parts.add(*number, vec![0]).is_some()).count();
+    assert!(fits < 100_000, "{fits} of one byte");
+}

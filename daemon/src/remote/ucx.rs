@@ -1,0 +1,96 @@
+//! The UCX workers of a daemon: opened only where a `ucx://` address asks for it.
+//!
+//! A server has one worker for all its connections. A client makes a new one for each: two workers
+//! that disagree on how often they were connected never meet again, and an attempt may break on
+//! one side only.
+
+use std::{io, os::fd::AsFd as _, rc::Rc};
+
+use executor::{Handle, Notify};
+use ucx::{Config, Settings};
+
+use super::channel::BATCH_LEN;
+use crate::{
+    Error,
+    reactor::{Reactor, Watch},
+};
+
+/// What a worker may hold, and what UCX is told where the user's variables, `chosen`, do not.
+///
+/// Messages are taken out of their buffers as they come, so few buffers serve many peers. A peer
+/// may have as many on the way as it has requests, and a ping every second.
+fn config(chosen: &[(String, String)]) -> Config {
+    let chosen = chosen.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let settings = Settings::default().leave_to_environment(chosen);
+    Config {
+        buffer_len: BATCH_LEN,
+        put_off_max: 256,
+        send_max: 1024,
+        settings,
+        ..Config::default()
+    }
+}
+
+/// Where the workers of one executor come from. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Workers {
+    pub(crate) handle: Handle,
+    reactor: Reactor,
+    config: Rc<Config>,
+    shared: Option<Rc<Worker>>,
+}
+
+/// A worker, and the watch that ends the park of its executor.
+pub(crate) struct Worker {
+    pub(crate) worker: ucx::Worker,
+    _watch: Watch,
+}
+
+impl Workers {
+    /// Workers of a client, made when they are needed.
+    ///
+    /// # Errors
+    ///
+    /// There is no libucp that serves.
+    pub(crate) fn for_client(
+        handle: &Handle,
+        reactor: &Reactor,
+        chosen: &[(String, String)],
+    ) -> Result<Self, Error> {
+        let config = Rc::new(config(chosen));
+        ucx::Worker::probe(&config).map_err(Error::Ucx)?;
+        let (handle, reactor) = (handle.clone(), reactor.clone());
+        Ok(Self { handle, reactor, config, shared: None })
+    }
+
+    /// The worker of a server.
+    ///
+    /// # Errors
+    ///
+    /// There is no libucp that serves, or UCX finds no transport.
+    pub(crate) fn for_server(
+        handle: &Handle,
+        reactor: &Reactor,
+        chosen: &[(String, String)],
+    ) -> Result<Self, Error> {
+        let mut workers = Self::for_client(handle, reactor, chosen)?;
+        workers.shared = Some(workers.worker().map_err(Error::setup("a UCX worker"))?);
+        Ok(workers)
+    }
+
+    /// A worker for one more connection.
+    ///
+    /// # Errors
+    ///
+    /// UCX finds no transport, or no descriptor is left.
+    pub(crate) fn worker(&self) -> io::Result<Rc<Worker>> {
+        if let Some(shared) = &self.shared {
+            return Ok(Rc::clone(shared));
+        }
+        let worker = ucx::Worker::new(&self.handle, &self.config).map_err(io::Error::other)?;
+        let event_fd = Rc::new(worker.as_fd().try_clone_to_owned()?);
+        // Who waits for messages is woken by the worker; the descriptor only has to end the park.
+        let watch = self.reactor.watch(event_fd, &Notify::new())?;
+        Ok(Rc::new(Worker { worker, _watch: watch }))
+    }
+}
