@@ -117,7 +117,7 @@ impl Target {
 
     /// Why this target cannot be measured, if it cannot.
     fn why_not(self) -> Option<&'static str> {
-        (self == Self::Ucx).then_some("daemons do not serve each other over UCX yet")
+        (self == Self::Ucx).then_some("this bench does not start servers on UCX yet")
     }
 }
 

@@ -1,9 +1,11 @@
 //! The second experiment: what a computation on every core loses to the daemon, and the I/O to it.
 //!
 //! The computing threads are this program's own. A daemon that is `idle` has been asked for
-//! something just before, so that it polls, and does not become quiet while it is watched. Turns are
-//! short and many, and a ratio is the median of those of the rounds, with its confidence interval:
-//! what else runs on the machine disturbs a single turn by more than the difference looked for.
+//! something just before, so that it polls, and does not become quiet while it is watched.
+//!
+//! Turns are short and many, and a ratio is the median of those of the rounds, with its confidence
+//! interval: what else runs on the machine disturbs a single turn by more than the difference
+//! looked for.
 
 use std::{
     hint::black_box,

@@ -1,4 +1,4 @@
-//! A daemon, or two, under one idle policy, and jobs that wait for it: stopped, but for their turns.
+//! Daemons under one idle policy, and jobs that wait for them: stopped, but for their turns.
 
 use std::{
     env, fs,

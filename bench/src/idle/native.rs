@@ -1,8 +1,9 @@
 //! What one thread can do without a daemon: the same writes, as plain system calls.
 //!
 //! The peak is in a cell of few files that stay in the cache. As many files and buffers as the
-//! largest cell has do not: a thread that goes round them waits for memory, and a daemon on one core
-//! is such a thread. How much it loses by that alone bounds what `scaling/max_cell` can be.
+//! largest cell has do not: a thread that goes round them waits for memory, and a daemon on one
+//! core is such a thread. How much it loses by that alone is what `scaling/max_cell` is to be
+//! compared with.
 
 use std::{
     fs::{File, OpenOptions},
