@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     net::TcpStream,
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
@@ -15,12 +15,12 @@ use crate::{bench, text};
 
 const SIZE: usize = 8192;
 
-fn words(count: usize, depth: usize, clients: usize, span: usize) -> Vec<String> {
+fn words(transport: &str, count: usize, depth: usize, clients: usize, span: usize) -> Vec<String> {
     let [size, count, depth, clients, span] =
         [SIZE, count, depth, clients, span].map(|number| number.to_string());
     let words = ["--size", &size, "--count", &count, "--depth", &depth];
     let words = words.into_iter().chain(["--clients", &clients, "--span", &span]);
-    words.map(str::to_owned).collect()
+    words.chain(["--transport", transport]).map(str::to_owned).collect()
 }
 
 /// A server that ends in time, its first line, and what follows.
@@ -47,7 +47,7 @@ fn client(address: &str, words: &[String]) -> Output {
 
 fn is_sample(line: &str) -> bool {
     let numbers: Result<Vec<u64>, _> = line.trim_end().split(' ').map(str::parse).collect();
-    numbers.is_ok_and(|numbers| numbers.len() == 4 && numbers.first() > Some(&0))
+    numbers.is_ok_and(|numbers| numbers.len() == 5 && numbers.first() > Some(&0))
 }
 
 /// A file of this many blocks, all zero.
@@ -59,10 +59,18 @@ fn blocks(folder: &tempfile::TempDir, count: usize) -> std::path::PathBuf {
 
 #[test]
 fn every_packet_is_written_where_it_belongs() {
-    for (program, clients) in [("kakehi", 1), ("kakehi", 4), ("psync", 1)] {
+    let mut cases = vec![("kakehi", "tcp", 1), ("kakehi", "tcp", 4), ("psync", "tcp", 1)];
+    match ucx::Worker::probe(&ucx::Config::default()) {
+        Ok(()) => cases.push(("kakehi", "ucx", 1)),
+        Err(why) => {
+            let line = format!("1 SKIPPED: packets over UCX: {why}\n");
+            io::stderr().write_all(line.as_bytes()).expect("standard error");
+        }
+    }
+    for (program, transport, clients) in cases {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         let path = blocks(&folder, 20);
-        let words = words(15, 8, clients, 20 * SIZE); // Fewer packets than blocks.
+        let words = words(transport, 15, 8, clients, 20 * SIZE); // Fewer packets than blocks.
         let (mut child, address, mut lines) = server(program, "integrated", &path, &words);
         assert!(client(&address, &words).status.success());
         let mut line = String::new();
@@ -75,7 +83,7 @@ fn every_packet_is_written_where_it_belongs() {
         assert!(first.iter().any(|byte| *byte != 0));
         for (index, block) in rest.chunks(SIZE).enumerate() {
             let expected = if index < 14 { first } else { &[0; SIZE] };
-            assert!(block == expected, "{program}, block {}", index + 1);
+            assert!(block == expected, "{program} over {transport}, block {}", index + 1);
         }
     }
 }
@@ -83,7 +91,7 @@ fn every_packet_is_written_where_it_belongs() {
 #[test]
 fn packets_may_be_received_without_being_written() {
     for (program, part) in [("kakehi", "request"), ("psync", "network")] {
-        let words = words(1000, 8, 1, SIZE);
+        let words = words("tcp", 1000, 8, 1, SIZE);
         let (_, address, mut lines) = server(program, part, Path::new("/nowhere"), &words);
         assert!(client(&address, &words).status.success());
         let mut line = String::new();
@@ -94,7 +102,7 @@ fn packets_may_be_received_without_being_written() {
 
 #[test]
 fn a_client_that_sends_without_credit_is_cut_off() {
-    let words = words(100, 2, 1, SIZE);
+    let words = words("tcp", 100, 2, 1, SIZE);
     let (mut child, address, _) = server("kakehi", "request", Path::new("/nowhere"), &words);
     let address = address.strip_prefix("tcp://").expect("an address");
     let mut stream = TcpStream::connect(address).expect("it listens");
