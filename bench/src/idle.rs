@@ -116,8 +116,9 @@ impl Target {
     }
 
     /// Why this target cannot be measured, if it cannot.
-    fn why_not(self) -> Option<&'static str> {
-        (self == Self::Ucx).then_some("this bench does not start servers on UCX yet")
+    fn why_not(self) -> Option<String> {
+        let probe = || ucx::Worker::probe(&ucx::Config::default()).err();
+        (self == Self::Ucx).then(probe).flatten().map(|why| why.to_string())
     }
 }
 
@@ -212,9 +213,9 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     let mut maps = String::new();
     let is_asked = |part| args.part.is_none_or(|asked| asked == part);
     if let Some(why) = target.why_not() {
-        judge::skip(&mut report, &effort, why);
-        compute::skip(&mut report, why);
-        quiet::skip(&mut report, why);
+        judge::skip(&mut report, &effort, &why);
+        compute::skip(&mut report, &why);
+        quiet::skip(&mut report, &why);
         return report.publish_as(&format!("idle-{target}"), args.json, args.save, "");
     }
     if is_asked(Part::Grid) {
