@@ -8,9 +8,8 @@
 //! look alone may meet a thread that is just going to sleep. If none do, somebody may still want
 //! this very core; so it yields. When it gets the core back late, somebody did, and it has lost a
 //! time slice, milliseconds in which it served nobody. Either way it blocks at once from then on, as
-//! under [`Idle::Park`], and tries again after a pause, which grows until polling was undisturbed.
-//! So a computation loses microseconds, and the executor has a time slice to its credit when it is
-//! woken.
+//! under [`Idle::Park`], and tries again after a pause, which grows with every slice it loses. So a
+//! computation loses microseconds, and the executor has a time slice to its credit when it is woken.
 
 use std::{mem, time::Duration};
 
@@ -40,12 +39,13 @@ const LINGER: Duration = Duration::from_micros(50);
 const OFFER_EVERY: Duration = Duration::from_micros(20);
 /// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
 const WANTED: Duration = Duration::from_micros(50);
+/// Pause of polling while more threads want to run than there are cores: clients that wait soon
+/// sleep, and then polling for them pays again.
+const CROWD_PAUSE: Duration = Duration::from_micros(200);
 /// First and longest pause of polling on a core that is wanted, and how it grows.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
-/// Longest pause when no slice was lost, because a crowd was seen in time.
-const CROWD_PAUSE_MAX: Duration = Duration::from_millis(16);
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -128,7 +128,7 @@ impl Pace {
     pub(crate) fn crowded(&mut self, now: Instant) -> bool {
         let lasts = mem::replace(&mut self.was_crowded, true);
         if lasts {
-            self.block_until_pause_ends(now, CROWD_PAUSE_MAX);
+            self.blocks_until = Some(now + CROWD_PAUSE);
         }
         lasts
     }
@@ -138,15 +138,10 @@ impl Pace {
         self.was_crowded = false;
         let is_wanted = to.saturating_since(from) >= WANTED;
         if is_wanted {
-            self.block_until_pause_ends(to, PAUSE_MAX);
+            self.blocks_until = Some(to + self.pause);
+            self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
         }
         is_wanted
-    }
-
-    /// Begins a pause of polling; the next one is longer, up to `longest`.
-    fn block_until_pause_ends(&mut self, now: Instant, longest: Duration) {
-        self.blocks_until = Some(now + self.pause);
-        self.pause = (self.pause * PAUSE_GROWTH).min(longest.max(self.pause));
     }
 
     /// Whether it is too early to try again after the core was wanted.
@@ -156,7 +151,7 @@ impl Pace {
             return true;
         }
         self.was_crowded = is_crowded();
-        self.blocks_until = self.was_crowded.then(|| now + PAUSE_MIN);
+        self.blocks_until = self.was_crowded.then(|| now + CROWD_PAUSE);
         self.was_crowded
     }
 
@@ -228,25 +223,12 @@ mod tests {
         assert!(!pace.crowded(at(80)), "once is chance");
         assert_ne!(pace.rested(at(80), || true, || panic!("not yet")), Rest::Block);
         assert!(pace.crowded(at(100)));
-        assert_eq!(pace.rested(at(1_099), || true, || panic!("asked too early")), Rest::Block);
-        assert_eq!(pace.rested(at(1_100), || true, || true), Rest::Block);
-        assert_eq!(pace.rested(at(2_099), || true, || panic!("asked too often")), Rest::Block);
-        assert_ne!(pace.rested(at(2_100), || true, || false), Rest::Block);
-        assert!(!pace.yielded(at(2_120), at(2_121)));
-        assert!(!pace.crowded(at(2_140)), "not the one of before");
-    }
-
-    #[test]
-    fn pauses_for_crowds_that_come_back_grow_up_to_a_bound() {
-        let mut pace = Pace::new(Duration::from_secs(1));
-        let mut now = 1_000_000;
-        for pause in [1_000, 4_000, 16_000, 16_000] {
-            assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
-            assert!(!pace.crowded(at(now)) && pace.crowded(at(now)));
-            assert_eq!(pace.rested(at(now + pause - 1), || true, || false), Rest::Block);
-            pace.worked(at(now + pause));
-            now += pause;
-        }
+        assert_eq!(pace.rested(at(299), || true, || panic!("asked too early")), Rest::Block);
+        assert_eq!(pace.rested(at(300), || true, || true), Rest::Block);
+        assert_eq!(pace.rested(at(499), || true, || panic!("asked too often")), Rest::Block);
+        assert_ne!(pace.rested(at(500), || true, || false), Rest::Block);
+        assert!(!pace.yielded(at(520), at(521)));
+        assert!(!pace.crowded(at(540)), "not the one of before");
     }
 
     #[test]
