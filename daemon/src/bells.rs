@@ -1,9 +1,9 @@
 //! When clients are woken for their answers.
 //!
 //! A client that has several requests in flight on a lane is woken once for those that are answered
-//! together: when nothing of the lane is left to be answered, and else [`TURNS_MAX`] turns after
-//! the first. These take a fraction of a microsecond when there is little to do, and as many slices
-//! of tasks when there is much: a wake-up costs more than most requests do.
+//! together: when nothing of the lane is left to be answered, or one answer is worth it, and else
+//! [`TURNS_MAX`] turns after the first. These take a fraction of a microsecond when there is little
+//! to do, and as many slices of tasks when there is much: a wake-up costs more than most requests do.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,12 +37,13 @@ impl<S: Storage> Bells<S> {
         Self { rings_always, late: RefCell::default(), turn: Cell::new(0) }
     }
 
-    /// A request on this lane was answered; `owes` says whether others are still to be.
-    pub(crate) fn answered(&self, session: &Rc<Session<S>>, lane: usize, owes: bool) {
+    /// A request on this lane was answered; `can_wait` says whether its client may sleep on for more
+    /// answers.
+    pub(crate) fn answered(&self, session: &Rc<Session<S>>, lane: usize, can_wait: bool) {
         let Some(shared) = session.segment.shared().lane(lane) else { return };
         if self.rings_always {
             shared.bell.ring_always();
-        } else if !owes {
+        } else if !can_wait {
             session.is_late(lane, false);
             shared.bell.ring();
         } else if !session.is_late(lane, true) {

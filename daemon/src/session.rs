@@ -30,6 +30,9 @@ use crate::{
     verdict::{Verdict, value},
 };
 
+/// Bytes of one answer for which a client is woken at once: it copies them while the next are read.
+const WORTH_A_WAKE_UP: u64 = 64 << 10;
+
 /// The memory a session shares with its client.
 #[derive(Debug)]
 pub(crate) struct Segment(shm::Session);
@@ -250,9 +253,9 @@ impl<S: Storage> Ticket<S> {
         let shared = self.session.segment.shared().lane(self.lane);
         if let (Some(responder), Some(lane)) = (lanes.get_mut(self.lane), shared) {
             responder.complete(lane, self.seq, state, value(verdict));
-            let owes = responder.owes();
+            let can_wait = responder.owes() && verdict.unwrap_or(0) < WORTH_A_WAKE_UP;
             drop(lanes);
-            self.bells.answered(&self.session, self.lane, owes);
+            self.bells.answered(&self.session, self.lane, can_wait);
         }
     }
 
