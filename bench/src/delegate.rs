@@ -28,6 +28,7 @@ use self::{
 };
 use crate::{
     machine::{self, Cores, Machine},
+    options::Common,
     report::Report,
 };
 
@@ -41,18 +42,11 @@ const QUICK: [Duration; 2] = [Duration::from_secs(22), Duration::from_secs(44)];
 /// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: fewer rounds, less data a round.
-    #[arg(long)]
-    quick: bool,
-    /// Prints one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Folder for the files that are written and read.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
-    /// Also writes the JSON to results/DATE-MACHINE/delegate.json below the current folder.
-    #[arg(long)]
-    save: bool,
 }
 
 /// Time a case has for more rounds than it needs at least.
@@ -75,7 +69,7 @@ impl Effort {
     /// That of the two phases.
     fn of(args: &Args) -> [Self; 2] {
         let start = Instant::now();
-        if args.quick {
+        if args.common.quick {
             QUICK.map(|end| Self { rounds: 7, volume: 16 << 20, end: Some(start + end) })
         } else {
             [Self { rounds: 15, volume: 64 << 20, end: None }; 2]
@@ -117,5 +111,5 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     bench.programs(&mut report, park);
     bench.cells(&mut report, park, &cells::under_a_parking_daemon());
     drop(bench);
-    report.publish(args.json, args.save)
+    report.publish(args.common)
 }

@@ -21,6 +21,7 @@ use crate::{
     files::{self, Place, Places},
     fio::Fio,
     machine::{self, Cores, Machine},
+    options::Common,
     report::Report,
     spread::Spread,
 };
@@ -41,18 +42,11 @@ const KIB: usize = 1 << 10;
 /// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: fewer cells and rounds, less data a run, nothing in memory.
-    #[arg(long)]
-    quick: bool,
-    /// Prints one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Folder for the file that is read and written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
-    /// Also writes the JSON to results/DATE-MACHINE/file.json below the current folder.
-    #[arg(long)]
-    save: bool,
 }
 
 /// How much is measured.
@@ -78,7 +72,7 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
-        if args.quick {
+        if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
             let sizes: &[(_, &[_])] = &[(64 * KIB, &[32]), (KIB * KIB, &[32]), (4 * KIB, &[32, 1])];
@@ -131,7 +125,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
             }
         }
     }
-    report.publish(args.json, args.save)
+    report.publish(args.common)
 }
 
 /// What is done, in calls of how many bytes, and how many of them at a time.

@@ -37,6 +37,7 @@ use std::{
 
 use crate::{
     machine::{self, Machine},
+    options::Common,
     report::Report,
 };
 
@@ -46,12 +47,8 @@ use crate::{
 /// case was skipped; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: nine cells of the grid, fewer and shorter rounds.
-    #[arg(long)]
-    quick: bool,
-    /// Prints one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Where the RAM disk is: behind the local daemon, or behind a second one at the other end of a
     /// transport.
     #[arg(long, value_enum, default_value_t = Target::Local)]
@@ -74,9 +71,6 @@ pub(crate) struct Args {
     /// Folder of the RAM disk's files.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = machine::folder)]
     dir: PathBuf,
-    /// Also writes the JSON to results/DATE-MACHINE/idle-TARGET.json below the current folder.
-    #[arg(long)]
-    save: bool,
 }
 
 /// Where the RAM disk is.
@@ -187,7 +181,7 @@ impl Effort {
     }
 
     fn of(args: &Args) -> Self {
-        let mut effort = if args.quick { Self::quick() } else { Self::full() };
+        let mut effort = if args.common.quick { Self::quick() } else { Self::full() };
         for (steps, asked) in effort.steps.iter_mut().zip([&args.jobs, &args.depths]) {
             if !asked.is_empty() {
                 asked.clone_into(steps);
@@ -216,7 +210,7 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
         judge::skip(&mut report, &effort, &why);
         compute::skip(&mut report, &why);
         quiet::skip(&mut report, &why);
-        return report.publish_as(&format!("idle-{target}"), args.json, args.save, "");
+        return report.publish_as(&format!("idle-{target}"), args.common, "");
     }
     if is_asked(Part::Grid) {
         let grid = grid::measure(&effort, grid_end, target, dir)?;
@@ -230,5 +224,5 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     if is_asked(Part::Quiet) {
         quiet::measure(&mut report, &effort, target, dir);
     }
-    report.publish_as(&format!("idle-{target}"), args.json, args.save, &maps)
+    report.publish_as(&format!("idle-{target}"), args.common, &maps)
 }

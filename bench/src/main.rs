@@ -11,6 +11,7 @@ mod job;
 mod kakehi;
 mod machine;
 mod meter;
+mod options;
 mod process;
 mod report;
 mod rpc;

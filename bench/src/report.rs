@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{machine::Machine, spread::Spread};
+use crate::{machine::Machine, options::Common, spread::Spread};
 
 /// The result of one bench.
 #[derive(Debug, Serialize)]
@@ -77,25 +77,19 @@ impl Report {
 
     /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
     /// the current folder.
-    pub(crate) fn publish(&self, as_json: bool, save: bool) -> anyhow::Result<()> {
-        self.publish_as(self.bench, as_json, save, "")
+    pub(crate) fn publish(&self, how: Common) -> anyhow::Result<()> {
+        self.publish_as(self.bench, how, "")
     }
 
     /// As [`publish`](Self::publish), kept under `name`, and with `more` below the table.
-    pub(crate) fn publish_as(
-        &self,
-        name: &str,
-        as_json: bool,
-        save: bool,
-        more: &str,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn publish_as(&self, name: &str, how: Common, more: &str) -> anyhow::Result<()> {
         let json = serde_json::to_string_pretty(self)? + "\n";
-        if save {
+        if how.save {
             let folder = Path::new("results").join(self.machine.folder());
             fs::create_dir_all(&folder)?;
             fs::write(folder.join(name).with_extension("json"), &json)?;
         }
-        let text = if as_json { json } else { format!("{self}{more}") };
+        let text = if how.json { json } else { format!("{self}{more}") };
         match io::stdout().write_all(text.as_bytes()) {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(why).context("standard output"),
             _ => Ok(()),

@@ -47,6 +47,7 @@ use std::{
 use crate::{
     files::{self, Places},
     machine::{self, Cores, Machine},
+    options::Common,
     report::Report,
 };
 
@@ -59,21 +60,14 @@ const QUICK: Duration = Duration::from_secs(45);
 /// skipped; 1 when nothing could be measured; 2 when an argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: fewer rounds, less data a run.
-    #[arg(long)]
-    quick: bool,
-    /// Prints one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Folder for the file that is written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
     /// What carries the packets.
     #[arg(long, default_value = "tcp")]
     transport: Transport,
-    /// Also writes the JSON to results/DATE-MACHINE/rpc.json below the current folder.
-    #[arg(long)]
-    save: bool,
 }
 
 /// How much is measured.
@@ -93,7 +87,7 @@ struct Effort {
 impl Effort {
     /// The whole bench moves a thirty-second of what the thesis did.
     fn of(args: &Args) -> Self {
-        if args.quick {
+        if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volumes, span) = ([64 << 20, 128 << 20], 256 << 20);
             let depths: [&[u32]; 2] = [&[64], &[16]];
@@ -141,5 +135,5 @@ pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
         }
         Err(why) => cells::skip(&mut report, &why),
     }
-    report.publish(args.json, args.save)
+    report.publish(args.common)
 }

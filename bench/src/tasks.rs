@@ -21,6 +21,7 @@ use anyhow::ensure;
 use self::places::{Place, Places};
 use crate::{
     machine::{self, Cores, Machine},
+    options::Common,
     report::Report,
     spread::Spread,
 };
@@ -40,21 +41,14 @@ const TASKS: u32 = 65_536;
 /// argument is wrong.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Ends within a minute: fewer rounds, fewer tasks.
-    #[arg(long)]
-    quick: bool,
-    /// Prints one JSON document.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Measures only cases whose name begins so, as `write/1MiB`.
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     only: String,
     /// Folder for the files that are written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
-    /// Also writes the JSON to results/DATE-MACHINE/tasks.json below the current folder.
-    #[arg(long)]
-    save: bool,
 }
 
 /// What is measured, and how much.
@@ -78,7 +72,7 @@ struct Effort {
 impl Effort {
     fn of(args: &Args) -> Self {
         let (only, end) = (args.only.clone(), Instant::now() + QUICK);
-        if args.quick {
+        if args.common.quick {
             Self {
                 only,
                 rounds: 5,
@@ -141,7 +135,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     ranks::measure(&mut report, &places, &effort);
     create::measure_fewer(&mut report, &places, &effort);
     ensure!(!report.rows.is_empty(), "--only {}: no case begins so", args.only);
-    report.publish(args.json, args.save)
+    report.publish(args.common)
 }
 
 /// What pairs of times give: the sides in milliseconds, and the first by the second.
