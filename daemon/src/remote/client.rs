@@ -375,10 +375,20 @@ impl<N: Network> Client<N> {
         }
     }
 
-    /// Asks every now and then whether the server is there, and gives up when it is silent.
+    /// While something is to come from the server, asks every now and then whether it is there, and
+    /// gives up when it is silent. Where nothing is, nothing is sent, and nobody wakes: the kernel
+    /// notices a machine that has vanished.
     async fn beat(&self, outbox: &Outbox, heard: &Cell<bool>) -> io::Result<()> {
         let mut silent = 0;
         loop {
+            let is_waiting = || {
+                let state = self.state.borrow();
+                state.is_leaving || !state.pending.is_empty()
+            };
+            if !is_waiting() {
+                self.news.until(is_waiting).await;
+                silent = 0;
+            }
             self.handle.sleep(BEAT).await;
             silent = if heard.take() { 0 } else { silent + 1 };
             if silent >= SILENT_BEATS_MAX {

@@ -27,7 +27,7 @@ use super::{
     line::{self, Incoming, Outgoing},
     mirror,
     pipe::Pipe,
-    server::WINDOW_LEN,
+    server::{SILENCE_MAX, WINDOW_LEN},
     ucx::Workers,
 };
 use crate::{
@@ -56,7 +56,9 @@ impl Network for Dial {
 
     async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
         let stream = self.sockets.connect(&self.place, CONNECT_MAX).await?;
-        stream.set_window_min(WINDOW_LEN).ok(); // A Unix socket has none.
+        // A Unix socket has neither.
+        stream.set_window_min(WINDOW_LEN).ok();
+        stream.set_silence_max(SILENCE_MAX).ok();
         Ok(line::halves(stream, self.workers.clone()))
     }
 }

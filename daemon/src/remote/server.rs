@@ -6,7 +6,7 @@
 //! A connection may be greeting for [`GREETING_TIME_MAX`]. Afterwards a client has at most the
 //! granted requests unanswered, of which at most the granted buffers are larger than
 //! [`INLINE_LEN_MAX`]; one more and it is cut off. Replies that it does not take are bounded by
-//! not reading on. A client that is silent for [`SILENCE_MAX`] is taken for gone.
+//! not reading on. A client whose machine is silent for [`SILENCE_MAX`] is taken for gone.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
@@ -35,8 +35,8 @@ pub(crate) const WINDOW_LEN: usize =
 /// Connections at a time, those that are greeting included.
 const CONNECTIONS_MAX: usize = 1024;
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
-/// Clients say something every second.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Longest time for which the machine at the other end may not answer the kernel's own questions.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of replies that may wait before nothing more is read.
 const UNSENT_LEN_MAX: usize = 1 << 20;
 /// Pause after a connection that could not be accepted.
@@ -59,7 +59,9 @@ impl<S: Storage> Server<S> {
         loop {
             match listener.accept().await {
                 Ok(stream) => {
-                    stream.set_window_min(WINDOW_LEN).ok(); // A Unix socket has none.
+                    // A Unix socket has neither.
+                    stream.set_window_min(WINDOW_LEN).ok();
+                    stream.set_silence_max(SILENCE_MAX).ok();
                     let (receiver, sender) = line::halves(stream, workers.clone());
                     self.meet(receiver, sender);
                 }
@@ -128,11 +130,9 @@ struct Connection<'a, S: Storage> {
 impl<S: Storage> Connection<'_, S> {
     /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
-        let handle = &self.server.service.handle;
         loop {
             self.outbox.shrink(UNSENT_LEN_MAX).await;
-            let silence = fails_at(handle, handle.now() + SILENCE_MAX);
-            let len = first(inbox.fill(), silence).await?;
+            let len = inbox.fill().await?;
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let payload = Rc::from(payload);
