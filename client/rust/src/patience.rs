@@ -14,8 +14,8 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// About as long as waking a thread takes, and less than an answer from elsewhere.
-const LOOKS_MAX: u32 = 1024;
+/// About as long as waking a thread takes.
+const LOOKS_MAX: u32 = 2048;
 /// About as long as an answer takes that is under way.
 const LOOKS_MIN: u32 = 32;
 /// At the least bound, one vain wait in so many is granted the largest, to find out whether it pays.
