@@ -12,6 +12,9 @@ MODELLED := -p executor -p shm
 PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
+# What `kakehi manual` writes: pages, and completions for three shells.
+MANUAL := man/man1/kakehi.1 man/man1/kakehi-*.1 bash-completion/completions/kakehi.bash \
+	zsh/site-functions/_kakehi fish/vendor_completions.d/kakehi.fish
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
@@ -62,10 +65,13 @@ loom:
 miri:
 	bash e2e/miri.sh $(MODELLED)
 
-# The long tests: those marked #[ignore]. Another seed every time; a failure names it.
+# The long tests: those marked #[ignore], another seed every time; and a million multifiles that
+# lie, a hundred thousand writers that die. A failure names its seed.
 soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
 	SEED=$(strip $(SEED)) $(CARGO) test --release -p e2e -- --ignored
+	ROUNDS=1000000 $(CARGO) test --release -p multifile --test it mutated_files
+	ROUNDS=100000 $(CARGO) test --release -p multifile --test it crash_at_any_write
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 bench: build
@@ -80,6 +86,7 @@ install: build
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
 	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
+	target/release/kakehi manual $(DESTDIR)$(PREFIX)/share
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
@@ -92,6 +99,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
 	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
+	rm -f $(MANUAL:%=$(DESTDIR)$(PREFIX)/share/%)
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 
 clean:

@@ -29,6 +29,7 @@ use self::{
 use crate::{
     machine::{self, Cores, Machine},
     options::Common,
+    places::MEMORY,
     report::Report,
 };
 
@@ -89,7 +90,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let efforts = Effort::of(args);
     let [spin, park] = &efforts;
     let mut machine = Machine::find(cores);
-    for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(places::MEMORY))] {
+    for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(MEMORY))] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
     let mut report = Report::new("delegate", machine, spin.rounds);

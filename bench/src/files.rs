@@ -8,12 +8,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tempfile::TempDir;
 
-use crate::machine;
+use crate::places;
+pub(crate) use crate::places::MEMORY;
 
-/// Where Linux keeps a tmpfs for everybody.
-pub(crate) const MEMORY: &str = "/dev/shm";
 /// The file system that cases are named for by default.
 const USUAL: &str = "ext4";
 const BLOCK: usize = 1 << 20;
@@ -23,7 +21,7 @@ const BLOCK: usize = 1 << 20;
 pub(crate) struct Place {
     /// What the names of its cases end in: nothing on ext4.
     pub(crate) suffix: String,
-    folder: TempDir,
+    folder: places::Place,
 }
 
 /// On a disk and in memory; removed when dropped.
@@ -33,24 +31,20 @@ pub(crate) struct Places(pub(crate) Vec<Place>);
 impl Places {
     /// Creates files of `len` bytes, in `dir` and, if that is another file system, in memory.
     pub(crate) fn create(dir: &Path, len: u64) -> anyhow::Result<Self> {
-        let disk = Place::create(dir, len)?;
-        let memory = Place::create(Path::new(MEMORY), len).ok();
-        // Two rows of one name would not say which is which.
-        let memory = memory.filter(|memory| memory.suffix != disk.suffix);
-        Ok(Self(iter::once(disk).chain(memory).collect()))
+        let places::Places { disk, memory } = places::Places::create(dir)?;
+        let memory = memory.ok().and_then(|memory| Place::fill(memory, len).ok());
+        Ok(Self(iter::once(Place::fill(disk, len)?).chain(memory).collect()))
     }
 }
 
 impl Place {
     /// The file.
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path().join("file")
+        self.folder.path("file")
     }
 
-    fn create(dir: &Path, len: u64) -> anyhow::Result<Self> {
-        let failed = || format!("a folder in {}", dir.display());
-        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
-        let name = machine::file_system(dir);
+    fn fill(folder: places::Place, len: u64) -> anyhow::Result<Self> {
+        let name = &folder.name;
         let suffix = if name == USUAL { String::new() } else { format!("/{name}") };
         let place = Self { suffix, folder };
         fill(&place.file(), len).with_context(|| place.file().display().to_string())?;

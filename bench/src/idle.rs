@@ -15,7 +15,7 @@
 //!
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. A cell is
 //! below another policy when the whole confidence interval of the median of its ratios lies below
-//! 1: see [`judge`]. `scaling/max_cell` is to be read beside `scaling/native`, its bound: see
+//! 1: see [`judge`]. `scaling/max_cell` is to be read beside `scaling/native`: see
 //! [`native`].
 
 mod compute;

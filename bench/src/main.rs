@@ -12,6 +12,7 @@ mod kakehi;
 mod machine;
 mod meter;
 mod options;
+mod places;
 mod process;
 mod report;
 mod rpc;
@@ -101,7 +102,8 @@ fn usage(why: &clap::Error) -> String {
         return "no bench was named; see 'kakehi-bench --help'".to_owned();
     }
     let text = why.render().to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let end = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
+    let lines = text.lines().map(str::trim).take_while(end);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
     let why = lines.join(" ");
     let why = why.strip_prefix("error: ").unwrap_or(&why);

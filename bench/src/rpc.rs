@@ -20,9 +20,9 @@
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
-//! `connections` lets many clients share the credits of 1024 packets, or gives each 32. Besides the
-//! buffers of its packets, a client costs the server 64 KiB, for what is received ahead, and what
-//! the row `memory` says in all.
+//! `connections` lets many clients share the credits of 1024 packets, or gives each 32. What a
+//! client costs the server, the buffers of its packets included, is the row `memory`; what is
+//! received ahead is in stages that all clients share.
 
 mod cells;
 mod client;

@@ -6,7 +6,6 @@
 
 pub(crate) mod activate;
 mod create;
-mod places;
 mod ranks;
 mod tables;
 mod write;
@@ -18,10 +17,10 @@ use std::{
 
 use anyhow::ensure;
 
-use self::places::{Place, Places};
 use crate::{
     machine::{self, Cores, Machine},
     options::Common,
+    places::{MEMORY, Place, Places},
     report::Report,
     spread::Spread,
 };
@@ -123,7 +122,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     let effort = Effort::of(args);
     let mut machine = Machine::find(None::<Cores>);
     (machine.idle, machine.pinning) = ("no daemon", "none".to_owned());
-    for (name, folder) in [("dir", &*args.dir), ("memory", places::MEMORY.as_ref())] {
+    for (name, folder) in [("dir", &*args.dir), ("memory", MEMORY.as_ref())] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
     let (rows, ratios) = (Vec::new(), Vec::new());

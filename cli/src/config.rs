@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
-    fmt, fs,
+    fmt, fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     str::FromStr,
@@ -30,7 +30,6 @@ use crate::{
 /// Names the configuration file above all others; the only variable that is no setting.
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
-const STAGING: Size = Size(32 << 20);
 const DIRECT: Size = Size(256 << 10);
 /// Settings of the daemon that no flag of `serve` names.
 const NO_FLAG: [&str; 5] = ["quiet", "staging", "memory", "log", "remote_timeout"];
@@ -91,20 +90,20 @@ impl Environment {
 /// Flags that override settings, for the commands that start or describe a daemon.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Flags {
-    /// Folder of the job daemon's socket.
+    /// Folder of the job daemon's socket. Default: one of the job's, named after it.
     #[arg(long, value_name = "DIR")]
     socket: Option<String>,
-    /// What to do with the files GLOB matches: pass, hybrid, or delegate. The first match wins;
-    /// `**` crosses folders, a relative GLOB starts at the current folder.
+    /// What to do with the files GLOB matches: pass, hybrid (default), or delegate. The first
+    /// match wins; `**` crosses folders, a relative GLOB starts at the current folder.
     #[arg(long = "rule", value_name = "GLOB=POLICY")]
     rules: Vec<String>,
-    /// What an idle daemon core does: interrupt, park, spin, or poll-idle.
+    /// What an idle daemon core does: poll-idle (default), park, spin, or interrupt.
     #[arg(long, value_name = "POLICY")]
     idle: Option<String>,
-    /// How the daemon executes file I/O: auto, uring, or threads.
+    /// How the daemon executes file I/O: auto (default), uring, or threads.
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Cores of the daemon, like 0,2-3; the program gets the others.
+    /// Cores of the daemon, like 0,2-3; the program gets the others. Default: one, anywhere.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
     /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
@@ -245,7 +244,7 @@ impl Config {
         rows.filter_map(|row| Some((row.variable(), row.value.clone()?))).collect()
     }
 
-    /// Cores of the daemon's executors; none: one executor that runs anywhere.
+    /// Cores of the daemon's executors; none: they run anywhere.
     pub(crate) fn daemon_cores(&self) -> Vec<usize> {
         let cores = self.cores.iter().flat_map(|Cores(cores)| cores);
         cores.filter_map(|core| usize::try_from(*core).ok()).collect()
@@ -267,8 +266,8 @@ impl Config {
             quiet: rows.take("quiet", QUIET)?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,
-            staging: rows.take("staging", STAGING)?,
-            memory: rows.take("memory", memory)?,
+            staging: rows.take_staging("staging", Size(daemon::STAGING))?,
+            memory: rows.take_staging("memory", memory)?,
             disable: rows.take("disable", Switch(false))?.0,
             preload: rows.take_path("preload", environment)?,
             remote: rows.take_servers(environment)?,
@@ -295,7 +294,12 @@ impl Layers {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(why) => {
-                return Err(Failure::usage(path.display(), why, "make it readable or remove it"));
+                let advice = match why.kind() {
+                    // Only a file that was named on purpose is looked for without being there.
+                    io::ErrorKind::NotFound => "correct KAKEHI_CONFIG or unset it",
+                    _ => "make it readable or remove it",
+                };
+                return Err(Failure::usage(path.display(), why, advice));
             }
         };
         let table: toml::Table = text.parse().map_err(|why: toml::de::Error| {
@@ -360,6 +364,19 @@ impl Rows {
         let (value, origin) = self.parse(name)?.unwrap_or((default, Origin::Default));
         self.keep(name, Some(value.to_string()), origin);
         Ok(value)
+    }
+
+    /// Memory that has to do for one session at least.
+    fn take_staging(&mut self, name: &'static str, default: Size) -> Result<Size, Failure> {
+        let origin = self.layers.0.get(name).map(|(_, origin)| origin.clone());
+        let size = self.take(name, default)?;
+        match origin {
+            Some(origin) if size.0 < daemon::STAGING_MIN => {
+                let why = format!("{size} is less than {}", Size(daemon::STAGING_MIN));
+                Err(bad_value(name, &origin, why))
+            }
+            _ => Ok(size),
+        }
     }
 
     /// `finish` makes the parsed value final, or says why it cannot be used.

@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &Flags::socket(args.socket.clone()))?;
-    let job = Job::find(&config, environment)?;
+    let job = Job::asked(&config, environment)?;
     let answer = match args.timeout {
         None => ask(&job, Control::Drain)?,
         Some(Span(timeout)) => {

@@ -12,7 +12,7 @@ use crate::{
     output,
 };
 
-/// Prints the variables a program needs, as shell commands.
+/// Prints the variables a program needs, as shell commands
 ///
 /// For programs that 'kakehi run' cannot wrap; a daemon has to be started besides:
 ///

@@ -8,6 +8,7 @@
 //! from moving our folder away.
 
 use std::{
+    fmt,
     fs::{self, File},
     io,
     os::unix::fs::MetadataExt as _,
@@ -15,6 +16,7 @@ use std::{
     process,
 };
 
+use daemon::control::{self, Control};
 use rustix::{
     fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
     io::Errno,
@@ -36,6 +38,9 @@ const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Folders that stand for remote ones there.
 const MIRROR: &str = "mirror";
 const NAME_LEN_MAX: usize = 64;
+/// Mode of a folder that we made. The sticky bit, which means nothing where nobody else can write,
+/// tells it from a folder that the user made for us, which stays.
+const MADE: Mode = Mode::RWXU.union(Mode::SVTX);
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
 
@@ -59,7 +64,7 @@ impl Job {
     /// `Usage` when the job's name cannot be the name of a folder, or the socket's path is too
     /// long for the kernel.
     pub(crate) fn find(config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        let name = name(config, environment)?;
+        let name = given_name(config, environment)?.unwrap_or_else(|| process::id().to_string());
         let folder = match &config.socket {
             Some(folder) => folder.clone(),
             None => base(environment).join(&name),
@@ -73,6 +78,30 @@ impl Job {
             ));
         }
         Ok(job)
+    }
+
+    /// The job that a question is meant for: this process's, or, where nothing names one, the only
+    /// one of this user that is served on this node.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find); `Usage` when several are served, `Unreachable` when none is.
+    pub(crate) fn asked(config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        if config.socket.is_some() || given_name(config, environment)?.is_some() {
+            return Self::find(config, environment);
+        }
+        let base = base(environment);
+        let jobs = served(&base).map_err(|why| refused(&base, why))?;
+        match &*jobs {
+            [] => Err(unreachable(&base, "no job of this user is served here")),
+            [job] => Ok(job.clone()),
+            [first, ..] => {
+                let names: Vec<_> = jobs.iter().map(|job| &*job.name).collect();
+                let why = format!("several jobs are served: {}", names.join(", "));
+                let advice = format!("name one with --socket, as {}", first.folder.display());
+                Err(Failure::usage(base.display(), why, advice))
+            }
+        }
     }
 
     /// Creates the folder, or checks the one that is there. Returns whether it was created.
@@ -108,21 +137,24 @@ impl Job {
     /// `Unreachable` when there is no folder; else as [`create`](Self::create).
     pub(crate) fn verify(&self) -> Result<(), Failure> {
         match check_private(&self.folder) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(self.unreachable(&why)),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                Err(unreachable(&self.socket(), why))
+            }
             result => result.map_err(|why| refused(&self.folder, why)),
         }
     }
 
     /// Removes the folder of a daemon that has ended.
     ///
-    /// It stays where somebody starts the next daemon, or has put something else there.
+    /// It stays where somebody starts the next daemon, has put something else there, or made it.
     pub(crate) fn remove(&self) {
         if let Ok(lock) = self.take_lock(FlockOperation::NonBlockingLockExclusive) {
             self.remove_locked(&lock);
         }
     }
 
-    /// Held by whoever starts the job's daemon, until it listens, and by whoever removes the folder.
+    /// Held by whoever starts the job's daemon, until it listens, and by whoever removes the
+    /// folder.
     ///
     /// # Errors
     ///
@@ -154,9 +186,12 @@ impl Job {
         Ok(Lock(file))
     }
 
-    fn remove_locked(&self, _: &Lock) {
+    /// As [`remove`](Self::remove), for whoever has the lock.
+    pub(crate) fn remove_locked(&self, _: &Lock) {
         fs::remove_file(self.folder.join(LOCK)).ok();
-        fs::remove_dir(&self.folder).ok();
+        if fs::metadata(&self.folder).is_ok_and(|folder| folder.mode() & 0o7777 == MADE.bits()) {
+            fs::remove_dir(&self.folder).ok();
+        }
         if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
             fs::remove_dir(parent).ok();
         }
@@ -174,27 +209,50 @@ impl Job {
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join(SOCKET)
     }
-
-    fn unreachable(&self, why: &io::Error) -> Failure {
-        Failure::new(
-            Code::Unreachable,
-            format_args!("no daemon of job {} at {}", self.name, self.socket().display()),
-            why,
-            "start one with 'kakehi run' or 'kakehi serve', or name its folder with --socket",
-        )
-    }
 }
 
-fn name(config: &Config, environment: &Environment) -> Result<String, Failure> {
+/// The jobs with a folder in `base` whose daemons answer, by name.
+fn served(base: &Path) -> io::Result<Vec<Job>> {
+    let entries = match check_private(base).and_then(|()| fs::read_dir(base)) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(why),
+    };
+    let mut jobs = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let job = Job { name, folder: entry.path() };
+        // What was killed has left its socket.
+        let answers = || control::ask(&job.folder, Control::Status).is_ok();
+        if check_private(&job.folder).is_ok() && answers() {
+            jobs.push(job);
+        }
+    }
+    jobs.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(jobs)
+}
+
+fn unreachable(place: &Path, why: impl fmt::Display) -> Failure {
+    Failure::new(
+        Code::Unreachable,
+        format_args!("no daemon at {}", place.display()),
+        why,
+        "start one with 'kakehi run' or 'kakehi serve', or name its folder with --socket",
+    )
+}
+
+/// What the user or the launcher calls the job.
+fn given_name(config: &Config, environment: &Environment) -> Result<Option<String>, Failure> {
     if let Some(name) = &config.job {
-        return checked("KAKEHI_JOB", name);
+        return checked("KAKEHI_JOB", name).map(Some);
     }
     for variable in ["SLURM_JOB_ID", "PMIX_NAMESPACE"] {
         if let Some(name) = environment.get(variable) {
-            return checked(variable, &name.to_string_lossy());
+            return checked(variable, &name.to_string_lossy()).map(Some);
         }
     }
-    Ok(process::id().to_string())
+    Ok(None)
 }
 
 /// A name that is one path component and prints as itself.
@@ -232,7 +290,7 @@ fn is_ours(folder: &Path) -> bool {
 }
 
 fn create_private(folder: &Path) -> io::Result<bool> {
-    let created = match rustix::fs::mkdirat(CWD, folder, Mode::RWXU) {
+    let created = match rustix::fs::mkdirat(CWD, folder, MADE) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(why) => return Err(why.into()),
@@ -292,6 +350,20 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_folder_that_the_user_made_stays() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
+        rustix::fs::mkdirat(CWD, &job.folder, Mode::RWXU).expect("a folder");
+        assert!(job.create().is_ok_and(|created| !created));
+        job.remove();
+        assert_eq!(fs::read_dir(&job.folder).expect("the folder").count(), 0);
+        fs::remove_dir(&job.folder).expect("empty");
+        assert!(job.create().is_ok_and(|created| created));
+        job.remove();
+        assert!(!job.folder.exists());
     }
 
     /// As daemons of one job that come and go: what one starter holds, no other does.

@@ -36,20 +36,21 @@ pub(crate) enum Launched {
 /// Attaches to the daemon of a job, started now if there is none.
 pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Failure> {
     // Held until the daemon listens, so that of many that come at once one starts it.
-    let _lock = job.lock()?;
+    let lock = job.lock()?;
     match control::attach(&job.folder) {
         Ok(attachment) => return Ok(Launched::Attached(attachment)),
         Err(Error::Unreachable { .. }) => {}
         Err(why) => return Err(Failure::of_daemon(&why)),
     }
-    let daemon = start(job, config)?;
+    let daemon = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
     let attachment = control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
     Ok(Launched::Started(daemon, attachment))
 }
 
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::new(Code::Failure, "the daemon did not start", why, "see 'kakehi doctor'")
+        let advice = "correct that, or run the program without: KAKEHI_DISABLE=1";
+        Failure::new(Code::Failure, "the daemon did not start", why, advice)
     };
     let program = env::current_exe().map_err(|why| failed(&why))?;
     let mut command = Command::new(program);
@@ -66,7 +67,7 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let mut line = String::new();
     match output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => Ok(Daemon { child, output }),
-        Ok(_) => Err(failed(&"it ended at once; its reason stands above")),
+        Ok(_) => Err(failed(&"its reason stands above")),
         Err(why) => Err(failed(&why)),
     }
 }

@@ -17,6 +17,7 @@ mod library;
 mod loader;
 mod log;
 mod machine;
+mod manual;
 mod multifile;
 mod original;
 mod output;
@@ -30,19 +31,16 @@ mod signals;
 mod size;
 mod span;
 mod status;
+mod usage;
 
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
 
-use clap::{Parser as _, error::ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 
-use crate::{
-    config::Environment,
-    failure::{Code, Failure},
-    original::Tool,
-};
+use crate::{config::Environment, failure::Failure, original::Tool, usage::usage};
 
 /// Delegates the file I/O of unmodified programs to a daemon on the same node.
 #[derive(clap::Parser, Debug)]
@@ -64,6 +62,8 @@ enum Command {
     Config(show::Args),
     Multifile(multifile::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    Manual(manual::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Err(why) if !why.use_stderr() => {
             output::print(&why.render().to_string()).map(|()| ExitCode::SUCCESS)
         }
-        Err(why) => Err(usage(&why)),
+        Err(why) => Err(usage(&why, &Arguments::command(), std::env::args_os())),
     };
     match result {
         Ok(code) => code,
@@ -101,23 +101,7 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Config(args) => show::config(args, environment),
         Command::Multifile(args) => multifile::multifile(args),
         Command::Bench(args) => bench::bench(args),
+        Command::Manual(args) => manual::manual(args, Arguments::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
-}
-
-/// The parser's several lines as one.
-fn usage(why: &clap::Error) -> Failure {
-    if why.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("usage", "no command was named", "see 'kakehi --help'");
-    }
-    let text = why.render().to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    let why = lines.join(" ");
-    Failure::new(
-        Code::Usage,
-        "usage",
-        why.strip_prefix("error: ").unwrap_or(&why),
-        "see 'kakehi --help' and 'kakehi COMMAND --help'",
-    )
 }

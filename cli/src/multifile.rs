@@ -6,6 +6,7 @@
 
 pub(crate) mod beside;
 mod cat;
+mod checked;
 pub(crate) mod copy;
 mod defrag;
 mod dump;
@@ -22,7 +23,7 @@ use std::{
     path::Path,
 };
 
-use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause};
+use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause, name};
 
 use crate::failure::{Code, Failure};
 
@@ -141,12 +142,11 @@ fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
         Error::Damaged { .. } => (Code::Damaged, "see 'kakehi multifile repair --dry-run'"),
         Error::Argument(Argument::Task) => (Code::Usage, "see 'kakehi multifile ls'"),
         Error::Argument(_) => (Code::Usage, "see 'kakehi multifile --help'"),
-        Error::Io { os, .. } if os != 0 => {
-            return match file_failure(path, &io::Error::from_raw_os_error(os)) {
-                // In a set the number says which of its files it was.
-                found if path.exists() => found.about(what, why),
-                found => found,
-            };
+        Error::Io { file, os, .. } if os != 0 => {
+            let physical = name::physical(path, file);
+            let found = file_failure(&physical, &io::Error::from_raw_os_error(os));
+            // In a set the number says which of its files it was; one that is missing is named.
+            return if physical.exists() { found.about(what, why) } else { found };
         }
         _ => (Code::Failure, "check the file and its file system"),
     };

@@ -140,6 +140,9 @@ impl FromStr for Maps {
             if local.contains(RESERVED) || remote.contains(RESERVED) {
                 return Err(format!("'{part}' has one of * ? ; = in a folder's name"));
             }
+            if Path::new(remote).components().any(|name| name == Component::ParentDir) {
+                return Err(format!("'{part}' has a '..' on the server's side"));
+            }
             Ok((PathBuf::from(local), PathBuf::from(remote)))
         };
         parts.map(map).collect::<Result<_, _>>().map(Self)
@@ -244,7 +247,7 @@ mod tests {
         for text in ["out=/run1", "/a/b=c;d=e"] {
             assert_eq!(text.parse::<Maps>().expect("maps").to_string(), text);
         }
-        for text in ["out", "=a", "a=", "a*=b", "a=b=c"] {
+        for text in ["out", "=a", "a=", "a*=b", "a=b=c", "a=/b/../.."] {
             assert!(text.parse::<Maps>().is_err(), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Write as _},
     path::Path,
 };
@@ -28,16 +28,29 @@ pub(crate) fn warn(failure: &Failure) {
     writeln!(io::stderr(), "{failure}").ok();
 }
 
-/// Appends the summary to `path` as one line of JSON.
-pub(crate) fn append(path: &Path, summary: &Summary) -> Result<(), Failure> {
-    let failed = |why: &dyn std::fmt::Display| {
-        Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --stats")
-    };
-    let mut line = serde_json::to_string(summary).map_err(|why| failed(&why))?;
-    line.push('\n');
-    let mut options = OpenOptions::new();
-    let file = options.append(true).create(true).open(path);
-    file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|why| failed(&why))
+/// The file of `--stats`, opened before the program runs: a wrong name is told before, not after.
+#[derive(Debug)]
+pub(crate) struct Stats<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Stats<'a> {
+    pub(crate) fn open(path: &'a Path) -> Result<Self, Failure> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        Ok(Self { path, file: file.map_err(|why| not_written(path, &why))? })
+    }
+
+    /// Appends the summary as one line of JSON.
+    pub(crate) fn append(mut self, summary: &Summary) -> Result<(), Failure> {
+        let line = serde_json::to_string(summary).map_err(|why| not_written(self.path, &why))?;
+        let written = self.file.write_all((line + "\n").as_bytes());
+        written.map_err(|why| not_written(self.path, &why))
+    }
+}
+
+fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --stats")
 }
 
 /// The program ended well, and yet something it wrote is not in its files.
@@ -51,16 +64,21 @@ pub(crate) fn incomplete(summary: &Summary) -> Failure {
 }
 
 fn text(summary: &Summary) -> String {
+    if [summary.sessions, summary.files, summary.bytes_written, summary.bytes_read] == [0; 4] {
+        return "kakehi: no file I/O was seen; 'kakehi check PROGRAM' says what can be\n"
+            .to_owned();
+    }
     let calls: u64 = summary.requests.values().sum();
     let mut text = format!(
-        "kakehi: {} processes, {} files, {} written, {} read\n\
-         kakehi: {} delegated ({} staged), {calls} requests\n",
-        summary.sessions,
-        summary.files,
+        "kakehi: {}, {}, {} written, {} read\n\
+         kakehi: {} delegated ({} staged), {}\n",
+        count(summary.sessions, "process", "es"),
+        count(summary.files, "file", "s"),
         Size(summary.bytes_written).approximate(),
         Size(summary.bytes_read).approximate(),
         Size(summary.bytes_delegated).approximate(),
         Size(summary.bytes_staged).approximate(),
+        count(calls, "request", "s"),
     );
     let sizes = summary.bytes_undelegated.iter().map(|(reason, bytes)| (reason, *bytes));
     if let Some(list) = list(sizes, |bytes| Size(bytes).approximate()) {
@@ -76,7 +94,12 @@ fn text(summary: &Summary) -> String {
 }
 
 fn fallbacks(counts: &BTreeMap<String, u64>) -> Option<String> {
-    list(counts.iter().map(|(reason, count)| (reason, *count)), |count| format!("{count} files"))
+    list(counts.iter().map(|(reason, count)| (reason, *count)), |files| count(files, "file", "s"))
+}
+
+/// `number` things, in English.
+fn count(number: u64, thing: &str, plural: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { plural })
 }
 
 /// The largest values with their names.
@@ -105,6 +128,7 @@ mod tests {
             bytes_undelegated: many(12),
             fallbacks: many(12),
             drain_errors: 3,
+            sessions: 1,
             ..Summary::default()
         };
         let text = text(&summary);
@@ -114,6 +138,15 @@ mod tests {
 
     #[test]
     fn a_quiet_job_has_a_short_summary() {
-        assert_eq!(text(&Summary::default()).lines().count(), 2);
+        let quiet = Summary { sessions: 1, files: 2, ..Summary::default() };
+        let text = text(&quiet);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.starts_with("kakehi: 1 process, 2 files, "), "{text}");
+    }
+
+    #[test]
+    fn a_job_that_nothing_was_seen_of_is_told_how_to_find_out_why() {
+        let text = text(&Summary::default());
+        assert!(text.lines().count() == 1 && text.contains("kakehi check"), "{text}");
     }
 }

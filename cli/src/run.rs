@@ -19,16 +19,22 @@ use crate::{
     failure::{Code, Failure},
     job::Job,
     launch::{self, Launched},
-    remote, report, signals,
+    remote,
+    report::{self, Stats},
+    signals,
 };
 
-/// Runs a program with its file I/O delegated to the daemon of the job.
+/// Runs a program with its file I/O delegated to the daemon of the job
 ///
 /// Starts the daemon when none serves the job, stops it after the last program, and then prints a
 /// summary on standard error. Around a launcher or behind it:
 ///
 ///     kakehi run -- mpirun -n 4 ./app
 ///     mpirun -n 4 kakehi run -- ./app
+///     srun kakehi run -- ./app
+///
+/// 'kakehi config --show-origin' lists the variables and configuration files that set the same as
+/// the flags, and more. KAKEHI_DISABLE=1 runs the program untouched.
 ///
 /// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found,
 /// 128+n after signal n; 125 when kakehi itself failed; 2 when a setting or flag is wrong. A daemon
@@ -42,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -54,6 +60,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         return Err(failed_to_execute(&args.command, &command.exec()));
     }
     remote::server(&config)?;
+    let stats = args.stats.as_deref().map(Stats::open).transpose()?;
     config.maps.create()?;
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
@@ -81,8 +88,8 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                 }
             };
             report::print(&summary);
-            if let Some(path) = &args.stats {
-                report::append(path, &summary)?;
+            if let Some(stats) = stats {
+                stats.append(&summary)?;
             }
             if code == 0 && summary.drain_errors > 0 {
                 return Err(report::incomplete(&summary));

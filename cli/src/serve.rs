@@ -18,7 +18,7 @@ use crate::{
 /// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves the programs of this job until it is terminated; with --listen, daemons elsewhere too.
+/// Serves the programs of this job until it is terminated; with --listen, daemons elsewhere too
 ///
 /// On an I/O node, and then on the nodes that compute:
 ///
@@ -67,10 +67,13 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
         remote: if args.listen.is_some() { None } else { remote::server(&config)? },
         serving: serving(args, &config, environment)?,
     };
-    let ready = || {
+    let ready = |address: Option<&daemon::Address>| {
         if args.for_run {
             // Whoever started this daemon waits for the line; if nobody does, it may go on.
             writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush()).ok();
+        } else if let (Some(address), None) = (address, &args.address_file) {
+            // It serves as well when nobody reads this.
+            writeln!(io::stderr(), "kakehi: listening at {address}").ok();
         }
     };
     let summary = daemon::serve(configuration, ready).map_err(|why| Failure::of_daemon(&why));

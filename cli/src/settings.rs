@@ -23,7 +23,7 @@ pub(crate) const SETTINGS: [(&str, &str); 20] = [
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
     ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
-    ("staging", "staging memory per process"),
+    ("staging", "staging memory per process, 256KiB or more"),
     ("memory", "staging memory of all sessions together"),
     ("sync", "delegate, but every call returns when it has completed"),
     ("disable", "run programs untouched"),
@@ -35,7 +35,9 @@ pub(crate) const SETTINGS: [(&str, &str); 20] = [
 
 /// Defines an enum whose variants are words, with `Display` and `FromStr`.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name { $($(#[$variant_doc])* $variant,)+ }

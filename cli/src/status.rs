@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn status(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &Flags::socket(args.socket.clone()))?;
-    let answer = ask(&Job::find(&config, environment)?, Control::Status)?;
+    let answer = ask(&Job::asked(&config, environment)?, Control::Status)?;
     if args.json {
         return output::print_json(&answer);
     }
@@ -59,8 +59,7 @@ fn text(status: &Value) -> String {
     );
     for core in status.get("cores").and_then(Value::as_array).into_iter().flatten() {
         let count = |name: &str| number_of(core, name).unwrap_or(0);
-        let name =
-            number_of(core, "core").map_or("any core".to_owned(), |core| format!("core {core}"));
+        let name = format!("executor {}", count("core"));
         let share = |name: &str| core.get(name).and_then(Value::as_f64).unwrap_or(0.0) * 100.0;
         text += &format!(
             "{name}: {}, {} turns, {} parks\n\

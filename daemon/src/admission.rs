@@ -1,5 +1,7 @@
-//! Who is let in: session slots, staging memory, and descriptors are given out here and come back
-//! when the session has ended.
+//! Who is let in: session slots, seats, staging memory, and descriptors are given out here and come
+//! back when the session has ended.
+
+use crate::seats::Seats;
 
 /// Descriptors kept for the daemon itself and for its control connections.
 const FD_RESERVE: u64 = 64;
@@ -10,7 +12,8 @@ const FILE_CREDIT_MAX: u64 = 256;
 const FILE_CREDIT_SHARE: u64 = 64;
 /// A session gets no more than this part of the memory that is left, so that hundreds get some.
 const MEMORY_SHARE: u64 = 16;
-const ARENA_LEN_MIN: u64 = 256 << 10;
+/// Least staging memory that a session works with, bytes: with less, none is let in.
+pub const STAGING_MIN: u64 = 256 << 10;
 
 /// What a session may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(crate) struct Grant {
     pub(crate) file_credit: u32,
     /// Length of the arena in bytes: a power of two.
     pub(crate) arena_len: u64,
+    /// Index of the executor that serves it.
+    pub(crate) executor: usize,
 }
 
 impl Grant {
@@ -36,30 +41,32 @@ pub(crate) struct Admission {
     fds: u64,
     /// Most memory one session gets.
     staging: u64,
+    seats: Seats,
 }
 
 impl Admission {
-    /// Everything is left: `memory` bytes, of which a session gets `staging`, and `fds`
-    /// descriptors, less what the daemon keeps for itself.
-    pub(crate) fn new(staging: u64, memory: u64, fds: u64) -> Self {
+    /// Everything is left: `memory` bytes, of which a session gets `staging`, `fds`
+    /// descriptors, less what the daemon keeps for itself, and the seats.
+    pub(crate) fn new(staging: u64, memory: u64, fds: u64, seats: Seats) -> Self {
         let sessions = vec![false; shm::SESSIONS_MAX];
-        Self { sessions, memory, fds: fds.saturating_sub(FD_RESERVE), staging }
+        Self { sessions, memory, fds: fds.saturating_sub(FD_RESERVE), staging, seats }
     }
 
     /// Lets a session in and names it; `None` when something has run out.
     pub(crate) fn enter(&mut self) -> Option<(u32, Grant)> {
-        let share = (self.memory / MEMORY_SHARE).max(ARENA_LEN_MIN);
+        let share = (self.memory / MEMORY_SHARE).max(STAGING_MIN);
         let arena_len = floor_power_of_two(self.staging.min(share));
         let files = (self.fds / FILE_CREDIT_SHARE).clamp(FILE_CREDIT_MIN, FILE_CREDIT_MAX);
-        let grant = Grant { file_credit: u32::try_from(files).ok()?, arena_len };
+        let mut grant = Grant { file_credit: u32::try_from(files).ok()?, arena_len, executor: 0 };
         let fds = self.fds.checked_sub(grant.fds())?;
-        if arena_len < ARENA_LEN_MIN || arena_len > self.memory {
+        if arena_len < STAGING_MIN || arena_len > self.memory {
             return None;
         }
         let id = self.sessions.iter().position(|used| !used)?;
         *self.sessions.get_mut(id)? = true;
         self.memory -= arena_len;
         self.fds = fds;
+        grant.executor = self.seats.take();
         Some((u32::try_from(id).ok()?, grant))
     }
 
@@ -70,6 +77,7 @@ impl Admission {
         }
         self.memory += grant.arena_len;
         self.fds += grant.fds();
+        self.seats.leave(grant.executor);
     }
 
     /// Sessions that are in.
@@ -88,10 +96,14 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn admission(staging: u64, memory: u64, fds: u64) -> Admission {
+        Admission::new(staging, memory, fds, Seats::spread(2))
+    }
+
     #[test]
     fn everything_comes_back() {
         let (mut admission, fresh) =
-            (Admission::new(3 * MIB, 64 * MIB, 1024), Admission::new(3 * MIB, 64 * MIB, 1024));
+            (admission(3 * MIB, 64 * MIB, 1024), admission(3 * MIB, 64 * MIB, 1024));
         let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
         assert!(entered.len() > 8);
         for (id, grant) in entered {
@@ -103,9 +115,9 @@ mod tests {
 
     #[test]
     fn memory_bounds_sessions() {
-        let mut admission = Admission::new(MIB, 2 * ARENA_LEN_MIN + 100, 1 << 20);
+        let mut admission = admission(MIB, 2 * STAGING_MIN + 100, 1 << 20);
         let (first, grant) = admission.enter().expect("room");
-        assert_eq!(grant, Grant { file_credit: 256, arena_len: ARENA_LEN_MIN });
+        assert_eq!(grant, Grant { file_credit: 256, arena_len: STAGING_MIN, executor: 0 });
         assert!(admission.enter().is_some());
         assert_eq!(admission.enter(), None);
         admission.leave(first, grant);
@@ -114,7 +126,7 @@ mod tests {
 
     #[test]
     fn early_sessions_leave_memory_for_late_ones() {
-        let mut admission = Admission::new(32 * MIB, 256 * MIB, 1 << 20);
+        let mut admission = admission(32 * MIB, 256 * MIB, 1 << 20);
         let entered: Vec<_> = std::iter::from_fn(|| admission.enter()).collect();
         assert!(entered.len() >= 100, "{}", entered.len());
         let granted: u64 = entered.iter().map(|(_, grant)| grant.arena_len).sum();
@@ -123,7 +135,7 @@ mod tests {
 
     #[test]
     fn descriptors_bound_sessions() {
-        let mut admission = Admission::new(MIB, 1 << 40, FD_RESERVE + 2 * 11 + 10);
+        let mut admission = admission(MIB, 1 << 40, FD_RESERVE + 2 * 11 + 10);
         assert_eq!(admission.enter().map(|(_, grant)| grant.file_credit), Some(8));
         assert!(admission.enter().is_some());
         assert_eq!(admission.enter(), None);
@@ -131,7 +143,7 @@ mod tests {
 
     #[test]
     fn no_session_is_let_in_beyond_the_table() {
-        let mut admission = Admission::new(MIB, 1 << 50, 1 << 40);
+        let mut admission = admission(MIB, 1 << 50, 1 << 40);
         for id in 0..shm::SESSIONS_MAX {
             assert_eq!(admission.enter().map(|(given, _)| given as usize), Some(id));
         }

@@ -3,7 +3,8 @@
 //! A client that has several requests in flight on a lane is woken once for those that are answered
 //! together: when nothing of the lane is left to be answered, or one answer is worth it, and else
 //! [`TURNS_MAX`] turns after the first. These take a fraction of a microsecond when there is little
-//! to do, and as many slices of tasks when there is much: a wake-up costs more than most requests do.
+//! to do, and as many slices of tasks when there is much: a wake-up costs more than most requests
+//! do.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,8 +38,8 @@ impl<S: Storage> Bells<S> {
         Self { rings_always, late: RefCell::default(), turn: Cell::new(0) }
     }
 
-    /// A request on this lane was answered; `can_wait` says whether its client may sleep on for more
-    /// answers.
+    /// A request on this lane was answered; `can_wait` says whether its client may sleep on for
+    /// more answers.
     pub(crate) fn answered(&self, session: &Rc<Session<S>>, lane: usize, can_wait: bool) {
         let Some(shared) = session.segment.shared().lane(lane) else { return };
         if self.rings_always {

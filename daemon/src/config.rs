@@ -7,6 +7,9 @@ use uring::Choice;
 
 use crate::remote::{Address, Mount, Spread};
 
+/// Staging memory of one session, bytes, unless somebody decides otherwise.
+pub const STAGING: u64 = 32 << 20;
+
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -18,7 +21,7 @@ pub struct Config {
     pub quiet: Duration,
     /// How file I/O is executed.
     pub engine: Choice,
-    /// Cores to serve on, one executor pinned to each; empty: one executor, not pinned.
+    /// Cores to serve on, one executor pinned to each; empty: one executor or two, not pinned.
     pub cores: Vec<usize>,
     /// Staging memory of one session, bytes.
     pub staging: u64,
@@ -74,7 +77,7 @@ impl Config {
             quiet: Duration::from_secs(1),
             engine: Choice::default(),
             cores: Vec::new(),
-            staging: 64 << 20,
+            staging: STAGING,
             memory: 1 << 30,
             stop_when_unattached: false,
             linger: Duration::from_secs(2),

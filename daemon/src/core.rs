@@ -103,6 +103,7 @@ impl<S: Storage> Core<S> {
         if let Some(ready) = self.node.ready(session.id) {
             ready.take(); // What an earlier client under this id left.
         }
+        tracing::info!(session = session.id, "session began");
         if let Some(slot) = self.sessions.borrow_mut().get_mut(session.id as usize) {
             *slot = Some(session);
         }
@@ -149,7 +150,9 @@ impl<S: Storage> Core<S> {
             return;
         }
         match departure {
-            Departure::Gone | Departure::Stopping => {}
+            Departure::Gone | Departure::Stopping => {
+                tracing::info!(session = session.id, "session ended: {departure}");
+            }
             _ => tracing::warn!(session = session.id, "session ended: {departure}"),
         }
         if let Some(session) = self.session(session.id) {

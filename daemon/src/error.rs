@@ -37,6 +37,13 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// Something that the configuration names cannot be used.
+    Unusable {
+        /// What it is.
+        given: Given,
+        /// Why.
+        source: io::Error,
+    },
     /// The machine did not give what a daemon needs.
     Setup {
         /// What was to be set up.
@@ -46,7 +53,56 @@ pub enum Error {
     },
 }
 
+/// What a configuration names, as it names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// The file with the job key, where it is made when it is missing.
+    ServerKey(PathBuf),
+    /// The same where it has to be there.
+    ClientKey(PathBuf),
+    /// The folder to serve.
+    Root(PathBuf),
+    /// Where to listen.
+    Listen(Address),
+    /// The folder for the file that has the address.
+    AddressFolder(PathBuf),
+    /// A core to serve on.
+    Core(usize),
+}
+
+impl Given {
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::ServerKey(_) => "name another file with --key, or one that can be made",
+            Self::ClientKey(_) => "copy the key file that `kakehi serve` made, as yours, mode 0600",
+            Self::Root(_) => "name a folder that you may write, with --root",
+            Self::Listen(_) => "name an address of this node and a free port; port 0 takes any",
+            Self::AddressFolder(_) => "name a folder that you may write, with --address-file",
+            Self::Core(_) => "name cores that this job may use, with --cores",
+        }
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ServerKey(path) | Self::ClientKey(path) => {
+                write!(f, "key file {}", path.display())
+            }
+            Self::Root(path) => write!(f, "root folder {}", path.display()),
+            Self::Listen(address) => write!(f, "listening at {address}"),
+            Self::AddressFolder(path) => write!(f, "address folder {}", path.display()),
+            Self::Core(core) => write!(f, "core {core}"),
+        }
+    }
+}
+
 impl Error {
+    /// For `map_err`: what of the configuration cannot be used.
+    pub(crate) fn unusable<E: Into<io::Error>>(given: Given) -> impl FnOnce(E) -> Self {
+        move |source| Self::Unusable { given, source: source.into() }
+    }
+
     /// For `map_err`: what was to be set up when the machine said no.
     pub(crate) fn setup<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Setup { what, source: source.into() }
@@ -86,7 +142,7 @@ impl fmt::Display for Error {
                 f.write_str("the daemon is stopping; start it again once it has ended")
             }
             Self::Refused(_) => f.write_str(
-                "the daemon has no session, memory, or descriptor left; raise --memory or the \
+                "the daemon has no session, memory, or descriptor left; raise KAKEHI_MEMORY or the \
                  limit on open files",
             ),
             Self::Ucx(source) => source.fmt(f),
@@ -96,6 +152,7 @@ impl fmt::Display for Error {
             Self::Lost(source) => {
                 write!(f, "the daemon went away before it answered: {source}; see its log")
             }
+            Self::Unusable { given, source } => write!(f, "{given}: {source}; {}", given.advice()),
             Self::Setup { what, source } => {
                 write!(f, "cannot set up {what}: {source}; `kakehi doctor` says what is missing")
             }
@@ -109,6 +166,7 @@ impl error::Error for Error {
             Self::Unreachable { source, .. }
             | Self::Lost(source)
             | Self::Remote { source, .. }
+            | Self::Unusable { source, .. }
             | Self::Setup { source, .. } => Some(source),
             Self::Protocol(invalid) => Some(invalid),
             Self::Ucx(source) => Some(source),

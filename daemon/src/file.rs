@@ -65,6 +65,8 @@ pub(crate) struct OpenFile<S: Storage> {
     consumer: Cell<Consumer>,
     is_broken: Cell<bool>,
     is_closing: Cell<bool>,
+    /// Its client has asked for locks by it.
+    pub(crate) is_locked: Cell<bool>,
     /// Writes go to the end of the file, and so one after the other.
     appends: bool,
     turns: Turns,
@@ -105,6 +107,7 @@ impl<S: Storage> OpenFile<S> {
             consumer: Cell::new(Consumer::new(log.len)),
             is_broken: Cell::new(false),
             is_closing: Cell::new(false),
+            is_locked: Cell::new(false),
             appends: flags.has(FileFlags::APPEND),
             turns: Turns::default(),
             uses: Cell::new(0),
@@ -196,9 +199,9 @@ impl<S: Storage> OpenFile<S> {
     }
 
     /// Waits until nothing uses the descriptor and lets go of it.
-    pub(crate) async fn let_go(&self) {
+    pub(crate) async fn let_go(&self) -> Option<S::File> {
         self.progress.until(|| self.uses.get() == 0).await;
-        self.file.borrow_mut().take();
+        self.file.borrow_mut().take()
     }
 
     /// Takes the turn to change the file, if nobody has it.

@@ -156,8 +156,7 @@ impl Listener {
         let made = self.make(socket, (id, rank), grant);
         match made {
             Ok(newcomer) => {
-                let executor = id as usize % self.newcomers.len();
-                if let Some(mailbox) = self.newcomers.get(executor) {
+                if let Some(mailbox) = self.newcomers.get(grant.executor) {
                     mailbox.send(newcomer);
                 }
                 Ok(())

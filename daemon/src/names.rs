@@ -212,6 +212,13 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<uring::File> {
     uring::File::new(fd)
 }
 
+/// Another open file of the same inode: for both reading and writing where that is allowed.
+pub(crate) fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let mode = rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE;
+    let open = |mode| rustix::fs::open(link_to(fd), mode | OFlags::CLOEXEC, Mode::empty());
+    Ok(open(OFlags::RDWR).or_else(|_| open(mode))?)
+}
+
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
 fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
     let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);

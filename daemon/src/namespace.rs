@@ -29,6 +29,11 @@ pub(crate) enum Call {
         slot: u32,
         open: OpenCall,
     },
+    /// Puts the file that a stand-in stands for into a slot.
+    Adopt {
+        slot: u32,
+        stand_in: (u64, u64),
+    },
     Name(NameCall),
 }
 
@@ -44,13 +49,12 @@ pub(crate) fn check<S: Storage>(
         Ok((from, copy_of(session, lane, paths.from_len, paths.to_len)?))
     };
     Ok(Call::Name(match *request {
+        Request::Adopt { file, device, inode } => {
+            may_fill(session, file)?;
+            return Ok(Call::Adopt { slot: file, stand_in: (device, inode) });
+        }
         Request::Open { file, flags, mode, path_len } => {
-            if !session.is_free(file) {
-                return Err(Errno::BADF);
-            }
-            if session.file_count() >= session.grant.file_credit {
-                return Err(Errno::MFILE);
-            }
+            may_fill(session, file)?;
             let path = path(path_len)?;
             return Ok(Call::Open { slot: file, open: OpenCall { path, flags, mode } });
         }
@@ -95,15 +99,29 @@ pub(crate) fn check<S: Storage>(
     }))
 }
 
+fn may_fill<S: Storage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
+    if !session.is_free(slot) {
+        return Err(Errno::BADF);
+    }
+    if session.file_count() >= session.grant.file_credit {
+        return Err(Errno::MFILE);
+    }
+    Ok(())
+}
+
 /// Executes a checked request.
 pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call: Call) -> Verdict {
     match call {
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
+        Call::Adopt { slot, stand_in } => {
+            let file = core.storage.adopt(stand_in).await.map_err(|error| errno(&error))?;
+            fill(core, ticket, slot, FileFlags::default(), file).await.map(|_| 0)
+        }
         Call::Name(call) => {
             if let NameCall::Truncate { path, .. } | NameCall::Stat { path, .. } = &call {
                 settle_path(core, path, false).await;
             }
-            let storage = core.storage.seen_by(ticket.session.rank);
+            let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
             let answer = storage.name(call).await.map_err(|error| errno(&error))?;
             put(ticket, &answer.bytes);
             Ok(answer.value)
@@ -142,8 +160,20 @@ async fn open_into<S: Storage>(
 ) -> Verdict {
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     settle_path(core, &open.path, true).await;
-    let storage = core.storage.seen_by(ticket.session.rank);
+    let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
     let file = storage.open(open).await.map_err(|error| errno(&error))?;
+    fill(core, ticket, slot, flags, file).await
+}
+
+/// Registers an open file without a log, and puts its status into the lane's buffer; the value is
+/// its flags.
+async fn fill<S: Storage>(
+    core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
+    slot: u32,
+    flags: FileFlags,
+    file: S::File,
+) -> Verdict {
     let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
     put(ticket, &status.bytes());
     let (session, identity) = (ticket.session.id, status.identity());

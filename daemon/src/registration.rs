@@ -13,6 +13,7 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Origin},
+    locks,
     mail::lock,
     pace,
     peer::Incoming,
@@ -116,7 +117,10 @@ pub(crate) async fn discard<S: Storage>(
     file.begin_close();
     drop(drain::drain_and_turn(core, file).await);
     pace::forget(core, file);
-    file.let_go().await;
+    locks::closing(core, session, file).await;
+    if let Some(descriptor) = file.let_go().await.filter(|_| file.is_locked.get()) {
+        core.storage.close(descriptor).await;
+    }
     lock(&core.node.registry).remove(file.identity, session.id, file.slot);
     session.remove(file.slot);
     if file.is_ours {

@@ -3,9 +3,9 @@
 //!
 //! The way of a request: a client's request reaches its local daemon as any other; `mounts` sees
 //! that its path or file is a remote one; `group` chooses the server; `client` gives the request a
-//! number and a credit, sends it, and keeps it until it is answered; at the server `server` takes it
-//! off the stream, `decode` checks it, and `service` executes it over the same `Storage` as a daemon
-//! does. `ledger` and `effects` see to it that what must not happen twice does not.
+//! number and a credit, sends it, and keeps it until it is answered; at the server `server` takes
+//! it off the stream, `decode` checks it, and `service` executes it over the same `Storage` as a
+//! daemon does. `ledger` and `effects` see to it that what must not happen twice does not.
 
 mod address;
 mod channel;
@@ -16,9 +16,11 @@ mod effects;
 mod file;
 mod group;
 mod handshake;
+mod held;
 mod key;
 mod ledger;
 mod line;
+mod locks;
 mod mirror;
 pub(crate) mod mounts;
 mod opened;
@@ -38,6 +40,7 @@ pub(crate) use {
     key::Key,
     ledger::Folder,
     mounts::{Dial, Located, Mounts},
+    pipe::StandIns,
     published::Published,
     server::Server,
     service::Service,

@@ -15,6 +15,7 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Piece},
+    locks::{self, LockCall},
     names::Attributes,
     namespace, readahead, registration,
     registry::Identity,
@@ -141,6 +142,9 @@ fn check<S: Storage>(
         | Request::Datasync { file }
         | Request::SetPosition { file, .. }
         | Request::Materialize { file, .. }
+        | Request::Lock { file, .. }
+        | Request::FindLock { file, .. }
+        | Request::Allocate { file, .. }
         | Request::SetMode { file, path_len: 0, .. }
         | Request::SetOwner { file, path_len: 0, .. }
         | Request::SetTimes { file, path_len: 0, .. }
@@ -201,6 +205,13 @@ async fn on_file<S: Storage>(
             let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
             sent.map_err(|error| errno(&error))?;
         }
+        Request::Lock { terms, start, len, .. } => {
+            let call = LockCall::new(terms, start, len)?;
+            return locks::lock(core, &ticket.session, file, call).await;
+        }
+        Request::FindLock { terms, start, len, .. } => {
+            return locks::find(core, ticket, file, LockCall::new(terms, start, len)?).await;
+        }
         Request::SetMode { mode, .. } => set(core, file, Attributes::Mode(mode)).await?,
         Request::SetOwner { user, group, .. } => {
             set(core, file, Attributes::Owner(user, group)).await?;
@@ -214,6 +225,12 @@ async fn on_file<S: Storage>(
             let status =
                 core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
             namespace::put(ticket, &status.bytes());
+        }
+        Request::Allocate { mode, at, len, .. } => {
+            let _turn = drain::drain_and_turn(core, file).await;
+            let descriptor = file.descriptor()?;
+            let done = core.storage.allocate(&descriptor.file, mode, at, len).await;
+            done.map_err(|error| errno(&error))?;
         }
         Request::Truncate { len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;

@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
 use crate::{
-    Address, Config, Error, Summary,
+    Address, Config, Error, Given, Summary,
     admission::Admission,
     core::Core,
     guest,
@@ -33,8 +33,9 @@ use crate::{
     reactor::Reactor,
     remote::{
         Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service,
-        Workers, mounts,
+        StandIns, Workers, mounts,
     },
+    seats::Seats,
     signals::Signals,
     socket, status,
     storage::Machine,
@@ -45,29 +46,36 @@ const THREADS_PER_CORE: usize = 4;
 
 /// Serves until told to stop, and returns what was done.
 ///
-/// Blocks. Calls `ready` once connections are accepted. On return everything that clients had
+/// Blocks. Calls `ready` once connections are accepted, with the address where daemons elsewhere
+/// are served, if they are. On return everything that clients had
 /// staged is in the file system, unless a second signal cut the end short; the socket is gone.
 ///
 /// # Errors
 ///
 /// - [`Error::Occupied`]: another daemon serves in the folder.
+/// - [`Error::Unusable`]: a key file, folder, address, or core that `config` names is of no use.
+/// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
-pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
+pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
     let fds = raise_fd_limit();
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
-    let key = config.remote.as_ref().map(|remote| Key::read(&remote.key)).transpose();
-    let key = key.map_err(Error::setup("the key file"))?;
+    let key = config.remote.as_ref().map(|remote| {
+        Key::read(&remote.key).map_err(Error::unusable(Given::ClientKey(remote.key.clone())))
+    });
+    let key = key.transpose()?;
     let place = Place::occupy(&config.folder, &job_fd)?;
-    let core_count = config.cores.len().max(1);
-    let admission = Admission::new(config.staging, config.memory, fds);
+    let seats = Seats::new(&config);
+    let core_count = seats.count();
+    let admission = Admission::new(config.staging, config.memory, fds, seats);
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let mut hall = Hall { node, lists, newcomers, job_fd: Arc::new(job_fd), key, config };
+    let (job_fd, stand_ins) = (Arc::new(job_fd), StandIns::default());
+    let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, config };
 
     let mut first = Seat::new(&hall, 0)?;
     first.reach_server(&mut hall)?;
-    let published = first.serve_others(&hall)?;
+    let serving = first.serve_others(&hall)?;
     let others = hall.start_others(core_count)?;
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let attendance = Rc::new(Attendance::default());
@@ -80,7 +88,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
-    ready();
+    ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),
         attendance,
@@ -89,7 +97,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<Summary, Error> {
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     first.executor.run_until(life.live(&watched));
-    drop(published);
+    drop(serving);
     for other in others {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
@@ -104,6 +112,7 @@ struct Hall {
     job_fd: Arc<OwnedFd>,
     /// Of the server of remote files.
     key: Option<Key>,
+    stand_ins: StandIns,
     config: Config,
 }
 
@@ -164,6 +173,7 @@ impl Hall {
             handle: handle.clone(),
             reactor: reactor.clone(),
             pipes: RefCell::default(),
+            stand_ins: self.stand_ins.clone(),
         })))
     }
 
@@ -174,6 +184,7 @@ impl Hall {
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
             key: self.key.clone(),
+            stand_ins: self.stand_ins.clone(),
             config: self.config.clone(),
         }
     }
@@ -194,7 +205,7 @@ impl Seat {
     fn new(hall: &Hall, index: usize) -> Result<Self, Error> {
         let config = &hall.config;
         if let Some(cpu) = config.cores.get(index) {
-            pin(*cpu).map_err(Error::setup("the core to run on"))?;
+            pin(*cpu).map_err(Error::unusable(Given::Core(*cpu)))?;
         }
         // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
         prefer_short_turns().ok();
@@ -205,6 +216,9 @@ impl Seat {
         let executor = Executor::join(Rc::new(SystemClock), park, bounds, &hall.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
+        if let Some(why) = engines.why_no_ring().filter(|_| index == 0) {
+            tracing::warn!("io_uring was asked for and is not to be had, threads serve: {why}");
+        }
         let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;
         let reactor = Reactor::new(&handle, events);
         let machine = Machine::new(engines);
@@ -235,12 +249,15 @@ impl Seat {
         Ok(())
     }
 
-    /// Listens for daemons elsewhere, if that is asked for.
-    fn serve_others(&mut self, hall: &Hall) -> Result<Option<Published>, Error> {
+    /// Listens for daemons elsewhere, if that is asked for. The address is withdrawn with the
+    /// result.
+    fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
         let Some(serving) = &hall.config.serving else { return Ok(None) };
-        let key = Key::read_or_create(&serving.key).map_err(Error::setup("the key file"))?;
-        let place = place::Place::below(&serving.root).map_err(Error::setup("the root folder"))?;
-        let folder = Folder::create(&serving.root).map_err(Error::setup("the root folder"))?;
+        let key = Key::read_or_create(&serving.key);
+        let key = key.map_err(Error::unusable(Given::ServerKey(serving.key.clone())))?;
+        let root = Given::Root(serving.root.clone());
+        let place = place::Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
+        let folder = Folder::create(&serving.root).map_err(Error::unusable(root.clone()))?;
         let Address { place: meeting, carrier } = &serving.address;
         let handle = &self.core.handle;
         let workers = match carrier {
@@ -249,16 +266,19 @@ impl Seat {
                 Some(Workers::for_server(handle, &self.reactor, &hall.config.ucx_variables)?)
             }
         };
-        let listening = self.sockets.listen(meeting);
-        let listener = self.executor.run_until(listening).map_err(Error::setup("the address"))?;
+        let listening = self.executor.run_until(self.sockets.listen(meeting));
+        let listen = Given::Listen(serving.address.clone());
+        let listener = listening.map_err(Error::unusable(listen))?;
         let address = Address { place: listener.address().clone(), carrier: *carrier };
-        let published = Published::write(&address, serving.address_folder.as_deref());
         let handle = &self.core.handle;
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
-        let service = service.map_err(Error::setup("the root folder"))?;
+        let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
-        published.map(Some).map_err(Error::setup("the address file"))
+        let folder = &serving.address_folder;
+        let given = Given::AddressFolder(folder.clone().unwrap_or_default());
+        let published = Published::write(&address, folder.as_deref());
+        Ok(Some((address, published.map_err(Error::unusable(given))?)))
     }
 }
 

@@ -105,6 +105,8 @@ pub(crate) struct Session<S: Storage> {
     /// Signalled when the last request in flight is answered.
     quiet: Notify,
     ending: Cell<bool>,
+    /// The client has asked for locks.
+    pub(crate) has_locks: Cell<bool>,
 }
 
 impl<S: Storage> Session<S> {
@@ -130,6 +132,7 @@ impl<S: Storage> Session<S> {
             late: Cell::new(0),
             quiet: Notify::new(),
             ending: Cell::new(false),
+            has_locks: Cell::new(false),
         }
     }
 

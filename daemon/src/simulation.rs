@@ -34,6 +34,7 @@ use crate::{
     mail::lock,
     node::Node,
     registration,
+    seats::Seats,
     session::{Segment, Session},
 };
 
@@ -106,7 +107,7 @@ impl Simulation {
         let clock = Rc::new(SimClock::default());
         let core_count = rng.usize(1..=2);
         let job = shm::Job::create().expect("memfd").0;
-        let admission = Admission::new(STAGING, STAGING * CLIENTS, 4096);
+        let admission = admission(core_count);
         let node = Arc::new(Node::new(job, admission, core_count));
         let fault_odds = if rng.u32(0..3) == 0 { 40 } else { 0 };
         let disk =
@@ -155,8 +156,7 @@ impl Simulation {
     /// Lets a client in, with a control socket that the daemon reads when it gets to it.
     fn connect(&mut self, index: u64) {
         let (id, grant) = lock(&self.node.admission).enter().expect("room");
-        let executor = id as usize % self.cores.len();
-        let core = Rc::clone(&self.cores[executor]);
+        let core = Rc::clone(&self.cores[grant.executor]);
         let arena_len = usize::try_from(grant.arena_len).unwrap();
         let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
         let wire = Rc::new(Wire::default());
@@ -171,7 +171,7 @@ impl Simulation {
         let client = Client {
             index,
             session: id,
-            executor,
+            executor: grant.executor,
             segment,
             node: Arc::clone(&self.node),
             wire,
@@ -196,8 +196,7 @@ impl Simulation {
                 executor.turn();
             }
         }
-        let fresh = Admission::new(STAGING, STAGING * CLIENTS, 4096);
-        assert_eq!(*lock(&self.node.admission), fresh);
+        assert_eq!(*lock(&self.node.admission), admission(self.cores.len()));
         assert_eq!(lock(&self.node.registry).count(), 0);
         assert!(self.node.shared().inodes.is_empty());
         for core in &self.cores {
@@ -206,6 +205,11 @@ impl Simulation {
             assert_eq!(core.workers.get(), 0);
         }
     }
+}
+
+/// What there is to give to the clients of a simulation.
+fn admission(core_count: usize) -> Admission {
+    Admission::new(STAGING, STAGING * CLIENTS, 4096, Seats::spread(core_count))
 }
 
 /// Reads a session's control socket from time to time, until the session ends. The death of a

@@ -2,10 +2,14 @@
 
 use std::{io, rc::Rc};
 
-use rustix::fs::{FileType, SeekFrom, fstat, ftruncate, seek};
-use uring::{Buffers, Engines};
+use rustix::{
+    fs::{FallocateFlags, FileType, SeekFrom, fallocate, fstat, ftruncate, seek},
+    io::Errno,
+};
+use uring::{Buffers, Engines, RecordLock};
 
 use crate::{
+    locks::LockCall,
     names::{self, Answer, Attributes, NameCall, OpenCall, Status},
     place::Place,
 };
@@ -46,15 +50,48 @@ pub(crate) trait Storage: Clone + 'static {
     /// Sets a file's length.
     async fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
 
+    /// Changes which bytes of a file have space, as `fallocate(2)`.
+    async fn allocate(&self, _: &Self::File, _mode: u32, _at: u64, _len: u64) -> io::Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
     /// Resolves a position as `lseek(2)` does.
     async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
 
     /// Opens a regular file by name.
     async fn open(&self, call: OpenCall) -> io::Result<Self::File>;
 
-    /// The same files as a client sees them that has this number in its parallel job.
-    fn seen_by(&self, _rank: Option<u32>) -> Self {
+    /// Lets go of a file; on return no lock is left that was held by it alone.
+    async fn close(&self, _file: Self::File) {}
+
+    /// Takes a lock, or gives it up. `EAGAIN`: somebody else's is in the way.
+    async fn lock(&self, _file: &Self::File, _call: LockCall) -> io::Result<()> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// Looks for a lock that is in the way of this one.
+    async fn find_lock(
+        &self,
+        _file: &Self::File,
+        _call: LockCall,
+    ) -> io::Result<Option<RecordLock>> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// Another open file of the same inode, to hold locks of its own.
+    async fn another(&self, _file: &Self::File) -> io::Result<Self::File> {
+        Err(Errno::NOSYS.into())
+    }
+
+    /// The same files as the client of a session sees them, which may have a number in its parallel
+    /// job.
+    fn seen_by(&self, _session: u32, _rank: Option<u32>) -> Self {
         self.clone()
+    }
+
+    /// The file that a stand-in of this device and inode stands for.
+    async fn adopt(&self, _stand_in: (u64, u64)) -> io::Result<Self::File> {
+        Err(Errno::NOENT.into())
     }
 
     /// Executes a call on names.
@@ -137,9 +174,33 @@ impl Storage for Machine {
         self.call(move || Ok(ftruncate(&file, len)?)).await
     }
 
+    async fn allocate(&self, file: &uring::File, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        let (file, mode) = (file.clone(), FallocateFlags::from_bits_retain(mode));
+        self.call(move || Ok(fallocate(&file, mode, at, len)?)).await
+    }
+
     async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
         let file = file.clone();
         self.call(move || Ok(seek(&file, to)?)).await
+    }
+
+    async fn lock(&self, file: &uring::File, call: LockCall) -> io::Result<()> {
+        let file = file.clone();
+        self.call(move || call.set(&file)).await
+    }
+
+    async fn find_lock(
+        &self,
+        file: &uring::File,
+        call: LockCall,
+    ) -> io::Result<Option<RecordLock>> {
+        let file = file.clone();
+        self.call(move || call.obstacle(&file)).await
+    }
+
+    async fn another(&self, file: &uring::File) -> io::Result<uring::File> {
+        let file = file.clone();
+        self.call(move || uring::File::new(names::reopen(file.fd())?)).await
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<uring::File> {

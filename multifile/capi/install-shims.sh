@@ -21,7 +21,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=${DESTDIR:-}$prefix
 lib=$root/lib
 if [ -n "$remove" ]; then
-    for part in omp_64 ompi_64 mpi_64 mpi_f77_64 mpi_f90_64 ser_f77_64 ser_f90_64; do
+    for part in omp_64 ompi_64 mpi_64 mpi_cxx_64 mpi_f77_64 mpi_f90_64 ser_f77_64 ser_f90_64; do
         for folder in "$lib" "$lib/openmpi" "$lib/mpich" "$lib/mpi"; do
             rm -f "$folder/libsion$part".* "$folder/liblsion$part".*
         done
@@ -73,13 +73,14 @@ fortran() {
     for module in sion_f90 sion_f90_mpi sion_f90_omp sion_f90_ompi; do
         (cd "$root/include/mod_64" && ${FC:-gfortran} -fsyntax-only "$here/fortran/$module.f90")
     done
-    same_as_f77 ser "$lib"
+    # Modules hold interfaces only.
+    same ser_f90_64 ser_f77_64 "$lib"
 }
 
-same_as_f77() { # PART FOLDER: modules hold interfaces only, so Fortran 90 links the same library
+same() { # ALIAS NAME FOLDER: a library by another of SIONlib's names
     for flavour in sion lsion; do
-        echo "INPUT(-lsion$1_f77_64)" > "$2/lib$flavour$1_f90_64.so"
-        echo "INPUT(-l:libsion$1_f77_64.a)" > "$2/lib$flavour$1_f90_64.a"
+        echo "INPUT(-lsion$2)" > "$3/lib$flavour$1.so"
+        echo "INPUT(-l:libsion$2.a)" > "$3/lib$flavour$1.a"
     done
 }
 
@@ -98,7 +99,8 @@ mpi() {
     library "$mpicc" "$own" mpi_64 sion_mpi
     library "$mpicc -fopenmp" "$own" ompi_64 sion_ompi fortran_ompi
     library "$mpicc" "$own" mpi_f77_64 fortran_mpi fortran "-L$own" -lsionmpi_64
-    same_as_f77 mpi "$own"
+    same mpi_f90_64 mpi_f77_64 "$own"
+    same mpi_cxx_64 mpi_64 "$own"
     (cd "$lib" && ln -sf "$which"/lib*sion* .)
 }
 

@@ -14,7 +14,7 @@ lib=$root/lib
 
 # SIONlib is many static libraries in two flavours.
 names=
-for part in com_64 ser_64 gen_64 com_64_lock_none com_64_lock_pthreads; do
+for part in com_64 ser_64 gen_64 ser_cxx_64 com_64_lock_none com_64_lock_pthreads; do
     names="$names libsion$part liblsion$part"
 done
 

@@ -2,7 +2,10 @@
 
 use super::{
     Effort,
-    places::Where::{self, Disk, Memory},
+    places::{
+        Where::{self, Disk, Memory},
+        to_read, to_write,
+    },
     sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, run, spread},
 };
 use crate::{
@@ -135,7 +138,7 @@ impl Bench<'_> {
     fn job(&self, effort: &Effort, (verb, size, place): Cell) -> Result<Job, String> {
         let place = self.places.get(place)?;
         let volume = if (verb, size) == (Write, 4 * KIB) { SUSTAINED } else { effort.volume };
-        let path = if verb == Read { place.to_read() } else { place.to_write() };
+        let path = if verb == Read { to_read(place) } else { to_write(place) };
         Ok(Job { verb, size, count: (volume / size).max(1), path })
     }
 }

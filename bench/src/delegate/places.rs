@@ -1,4 +1,4 @@
-//! The folders files are written to and read from, and the files that are read.
+//! The files that are written and read, on the disk and in memory.
 
 use std::{
     fs::{self, File},
@@ -7,12 +7,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tempfile::TempDir;
 
-use crate::machine;
+use crate::places::{self, Place};
 
-/// Where Linux keeps a tmpfs for everybody.
-pub(super) const MEMORY: &str = "/dev/shm";
 /// The largest volume that is read in a round, bytes.
 const READ_FILE: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
@@ -27,40 +24,23 @@ pub(super) enum Where {
     Memory,
 }
 
-/// The two folders; removed when dropped.
-pub(super) struct Places {
-    disk: Place,
-    memory: Result<Place, String>,
-}
-
-/// A folder with a file to read in it.
-pub(super) struct Place {
-    /// Its file system, as in the cases.
-    pub(super) name: String,
-    folder: TempDir,
-}
+/// The two folders with a file to read in each; removed when dropped.
+pub(super) struct Places(places::Places);
 
 impl Places {
     /// Creates the folders and fills the files to read.
     pub(super) fn create(dir: &Path) -> anyhow::Result<Self> {
-        let disk = Place::create(dir)?;
-        let memory = Place::create(Path::new(MEMORY)).map_err(|why| format!("{why:#}"));
-        let memory = memory.and_then(|memory| {
-            // Two rows of one name would not say which is which.
-            if memory.name == disk.name {
-                Err(format!("--dir is on {} as well", disk.name))
-            } else {
-                Ok(memory)
-            }
-        });
-        Ok(Self { disk, memory })
+        let places::Places { disk, memory } = places::Places::create(dir)?;
+        fill(&disk)?;
+        let filled = |memory| fill(&memory).map(|()| memory).map_err(|why| format!("{why:#}"));
+        Ok(Self(places::Places { disk, memory: memory.and_then(filled) }))
     }
 
     /// The folder, or why there is none.
     pub(super) fn get(&self, place: Where) -> Result<&Place, String> {
         match place {
-            Where::Disk => Ok(&self.disk),
-            Where::Memory => self.memory.as_ref().map_err(String::clone),
+            Where::Disk => Ok(&self.0.disk),
+            Where::Memory => self.0.memory.as_ref().map_err(String::clone),
         }
     }
 
@@ -70,36 +50,31 @@ impl Places {
     }
 }
 
-impl Place {
-    fn create(dir: &Path) -> anyhow::Result<Self> {
-        let failed = || format!("a folder in {}", dir.display());
-        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
-        let place = Self { name: machine::file_system(dir), folder };
-        place.fill().with_context(|| place.to_read().display().to_string())?;
-        Ok(place)
-    }
+/// A file of [`READ_FILE`] bytes, in the page cache.
+pub(super) fn to_read(place: &Place) -> PathBuf {
+    place.path("read")
+}
 
-    /// A file of [`READ_FILE`] bytes, in the page cache.
-    pub(super) fn to_read(&self) -> PathBuf {
-        self.folder.path().join("read")
-    }
+/// A file that is not there.
+pub(super) fn to_write(place: &Place) -> PathBuf {
+    place.path("written")
+}
 
-    /// A file that is not there.
-    pub(super) fn to_write(&self) -> PathBuf {
-        self.folder.path().join("written")
-    }
+/// Writes the file to read, and waits until it is clean: no write-back is to disturb the rest.
+fn fill(place: &Place) -> anyhow::Result<()> {
+    let path = to_read(place);
+    write_blocks(&path).with_context(|| path.display().to_string())
+}
 
-    /// Writes the file to read, and waits until it is clean: no write-back is to disturb the rest.
-    fn fill(&self) -> io::Result<()> {
-        let mut random = fastrand::Rng::with_seed(SEED);
-        let mut block = vec![0; BLOCK];
-        random.fill(&mut block);
-        let mut file = File::create_new(self.to_read())?;
-        for _ in 0..READ_FILE / BLOCK {
-            file.write_all(&block)?;
-        }
-        file.sync_all()
+fn write_blocks(path: &Path) -> io::Result<()> {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut block = vec![0; BLOCK];
+    random.fill(&mut block);
+    let mut file = File::create_new(path)?;
+    for _ in 0..READ_FILE / BLOCK {
+        file.write_all(&block)?;
     }
+    file.sync_all()
 }
 
 /// Removes a file that may not be there, and returns how long it was.

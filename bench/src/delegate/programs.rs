@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Effort,
-    places::Where,
+    places::{Where, to_write},
     sides::{Bench, HYBRID, per_call},
 };
 use crate::{
@@ -36,7 +36,7 @@ impl Bench<'_> {
 
     fn streams(&mut self, report: &mut Report, effort: &Effort) {
         let Ok(place) = self.places.get(Where::Disk) else { return };
-        let job = Job { verb: Verb::Print, size: RECORD, count: RECORDS, path: place.to_write() };
+        let job = Job { verb: Verb::Print, size: RECORD, count: RECORDS, path: to_write(place) };
         let [native, hybrid, _] = self.measure(effort, &job, HYBRID);
         for (side, samples) in [("native", native), ("accept", hybrid)] {
             let time = per_call(&samples, &job, |sample: &Sample| sample.wall_ns);

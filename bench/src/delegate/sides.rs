@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{
     CASE_TIME, Effort, ROUNDS_MAX,
-    places::{Places, Where, remove},
+    places::{Places, Where, remove, to_write},
 };
 use crate::{
     job::{Job, Sample, Verb},
@@ -83,7 +83,7 @@ impl<'a> Bench<'a> {
         let places = [Where::Disk, Where::Memory].map(|place| self.places.get(place));
         for side in self.sides.iter_mut().skip(1) {
             for place in places.iter().flatten() {
-                let job = Job { verb: Verb::Write, size: 4096, count: 16, path: place.to_write() };
+                let job = Job { verb: Verb::Write, size: 4096, count: 16, path: to_write(place) };
                 let before = daemon.bytes_delegated().unwrap_or(0);
                 // What goes wrong here is kept by the side, or met again in every case.
                 run(side, &job).ok();

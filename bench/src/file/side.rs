@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use executor::{Class, Config, Executor, Idle, Notify};
 use fastrand::Rng;
-use uring::{Choice, Engines, Events, File, Pool, SystemClock, prefer_short_turns};
+use uring::{Choice, Engines, Events, File, Pool, SystemClock};
 
 use crate::{
     meter::{Meter, Sample},
@@ -108,8 +108,8 @@ pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
         Engine::Uring => Choice::Uring,
         Engine::Threads => Choice::Threads,
     };
-    // As the daemon does. A kernel that knows no such turns is measured without.
-    prefer_short_turns().ok();
+    // With turns as long as fio's: a thread that prefers short ones keeps a kernel worker, which
+    // completes the writes of some file systems, from its core after the first of them.
     let events = Events::new()?;
     let config = Config { idle: Idle::Park, ..Config::default() };
     let mut executor = Executor::new(Rc::new(SystemClock), Box::new(events.parker()), config);

@@ -92,6 +92,13 @@ impl Daemons {
     }
 }
 
+impl Drop for Daemons {
+    /// One that is stopped would not hear the other's goodbye, which waits for it.
+    fn drop(&mut self) {
+        self.resume();
+    }
+}
+
 /// The address that a server has left in this folder, beside the key.
 fn address(folder: &Path) -> anyhow::Result<String> {
     let start = Instant::now();

@@ -77,10 +77,15 @@ impl Fleet {
     ) -> anyhow::Result<Self> {
         // The pauses between turns are no quiet time.
         let daemons = Daemons::start(policy, target, disk, &[("KAKEHI_QUIET", "1h")])?;
-        let jobs = (0..job_count).map(|index| Job::start(&daemons, index));
-        let mut fleet = Self { jobs: jobs.collect::<anyhow::Result<_>>()?, daemons };
-        // Everybody has connected and touched what it uses before anything is measured.
-        fleet.run(job_count, 1, Duration::from_millis(1))?;
+        let mut fleet = Self { jobs: Vec::new(), daemons };
+        for index in 0..job_count {
+            let mut job = Job::start(&fleet.daemons, index)?;
+            // One after the other: which executor serves a client depends on who came before.
+            job.order(1, Duration::from_millis(1))?;
+            job.answer(Duration::from_millis(1))?;
+            fleet.jobs.push(job);
+        }
+        // Everybody has touched what it uses before anything is measured.
         fleet.run(job_count, 64, Duration::from_millis(1))?;
         fleet.daemons.pause();
         Ok(fleet)
@@ -94,10 +99,9 @@ impl Fleet {
 
     /// Has `job_count` jobs write for `time`, each with `depth` writes in flight.
     fn run(&mut self, job_count: usize, depth: usize, time: Duration) -> anyhow::Result<Histogram> {
-        let order = format!("{depth} {}\n", time.as_millis());
         let jobs = self.jobs.get_mut(..job_count).context("as many jobs as were started")?;
         for job in &mut *jobs {
-            job.orders.write_all(order.as_bytes()).context("a job has ended")?;
+            job.order(depth, time)?;
         }
         let mut all = Histogram::default();
         for job in jobs {
@@ -133,9 +137,7 @@ impl Turn<'_> {
 
     /// Starts what [`run`](Self::run) does, and does not wait for it.
     pub(super) fn begin(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
-        let job = self.0.jobs.first_mut().context("a job")?;
-        job.orders.write_all(format!("{depth} {}\n", time.as_millis()).as_bytes())?;
-        Ok(())
+        self.0.jobs.first_mut().context("a job")?.order(depth, time)
     }
 
     /// Waits for what was begun.
@@ -163,6 +165,11 @@ impl Job {
             answers: BufReader::new(answers.context("a pipe from the job")?),
             process: Process(child),
         })
+    }
+
+    fn order(&mut self, depth: usize, time: Duration) -> anyhow::Result<()> {
+        let order = format!("{depth} {}\n", time.as_millis());
+        self.orders.write_all(order.as_bytes()).context("a job has ended")
     }
 
     fn answer(&mut self, time: Duration) -> anyhow::Result<Histogram> {

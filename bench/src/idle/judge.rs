@@ -50,7 +50,7 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &[Cell]) {
     report.row("cells/below/park", "cells", park.cells_below());
 }
 
-/// Reports what of `scaling/max_cell` is the machine's: what one thread without a daemon scales to,
+/// Reports what of `scaling/max_cell` is the machine's: what the cores without a daemon scale to,
 /// and ours by that.
 pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &[Cell], dir: &Path) {
     let native = native::scaling(effort, largest(effort), dir);

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Handle, Notify};
-use uring::{Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, SOCKET_LEN_MAX, Sender};
+use uring::{
+    Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX, Sender,
+    Stages,
+};
 
 use super::packet::{NUMBER_LEN, Run};
 use crate::meter::{Meter, Sample};
@@ -73,9 +76,10 @@ impl Server {
             connections.push(stream.split());
         }
         // Only now, so that all clients begin together.
+        let stages = Stages::default();
         for (receiver, sender) in connections {
-            let frames = Frames::new(receiver, self.pool.clone());
-            let answers = Answers::new(Some(frames.grants()), share, self.run.size);
+            let frames = Frames::new(receiver, self.pool.clone(), &stages);
+            let answers = Answers::new(share, self.run.size);
             self.handle
                 .spawn(Class::Latency, Rc::clone(&self).receive(frames, Rc::clone(&answers)));
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
@@ -90,10 +94,15 @@ impl Server {
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
     }
 
-    async fn receive(self: Rc<Self>, mut frames: Frames<NUMBER_LEN>, answers: Rc<Answers>) {
+    async fn receive(
+        self: Rc<Self>,
+        mut frames: Frames<Receiver, NUMBER_LEN>,
+        answers: Rc<Answers>,
+    ) {
         let share = Rc::new(Cell::new(0));
         self.shares.borrow_mut().push(Rc::clone(&share));
-        while let Ok(Some(frame)) = frames.next(|_| Some(self.run.size)).await {
+        let admit = |_: &_| answers.grants.spend().map(|()| self.run.size);
+        while let Ok(Some(frame)) = frames.next(admit).await {
             let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
@@ -149,8 +158,8 @@ impl Server {
 /// Credits to be returned to one client, many at a time: an answer costs a system call, and what it
 /// sets off in the client another.
 pub(crate) struct Answers {
-    /// Of a transport that takes in no more than was granted.
-    grants: Option<Grants>,
+    /// What was granted and not yet used.
+    grants: Grants,
     /// Credits to return.
     owed: Cell<u32>,
     /// Bytes of a packet.
@@ -166,7 +175,8 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// The client starts with `share` credits, which it is told first.
-    pub(crate) fn new(grants: Option<Grants>, share: u32, size: usize) -> Rc<Self> {
+    pub(crate) fn new(share: u32, size: usize) -> Rc<Self> {
+        let grants = Grants::default();
         let (owed, stored_len, in_service) = (Cell::new(share), Cell::new(0), Cell::new(0));
         let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
         let (batch_len, news) = (share.div_ceil(BATCHES).max(least), Notify::new());
@@ -198,7 +208,7 @@ impl Answers {
     pub(crate) async fn due(&self) -> u64 {
         self.news.until(|| self.is_due()).await;
         let count = self.owed.take();
-        self.grants.as_ref().inspect(|grants| grants.add(count));
+        self.grants.add(count);
         count.into()
     }
 

@@ -77,7 +77,7 @@ pub(super) async fn serve(
     send_address(&mut stream, &worker).await?;
     // The client has connected, and takes what is sent from now on.
     let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
-    let answers = Answers::new(None, server.run.depth, server.run.size);
+    let answers = Answers::new(server.run.depth, server.run.size);
     server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
     server.sample().await
 }

@@ -43,8 +43,10 @@ impl Beside {
         inputs: impl IntoIterator<Item = Metadata>,
     ) -> Result<Self, Failure> {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        fs::metadata(parent).map_err(|why| file_failure(parent, &why))?;
         let folder = tempfile::Builder::new().prefix(".kakehi-").tempdir_in(parent);
-        let folder = folder.map_err(|why| file_failure(parent, &why))?;
+        // The kind alone: the error's text tells of the hidden folder, which nobody has asked for.
+        let folder = folder.map_err(|why| file_failure(parent, &why.kind().into()))?;
         let inputs = inputs.into_iter().map(|found| (found.dev(), found.ino())).collect();
         Ok(Self { folder, parent: parent.to_owned(), replace, inputs })
     }

@@ -157,8 +157,8 @@ pub(crate) fn assemble(
     let mut writer = Writer::create(&Disk::new(), path, tasks, options).map_err(ours)?;
     let mut places = Vec::with_capacity(tasks.len());
     for index in 0..tasks.len() {
-        let task = writer.task(index).map_err(ours)?;
-        places.push((Arc::clone(task.file()), task.fill().place().start_at));
+        let mut task = writer.task(index).map_err(ours)?;
+        places.push((Arc::clone(task.file().map_err(ours)?), task.fill().place().start_at));
     }
     let total = tasks.iter().map(|task| task.chunk_len).sum();
     let progress = Progress::new(what, total).stop_on_signals()?;

@@ -21,10 +21,11 @@ use crate::{
     size::Size,
 };
 
-/// Makes a multifile of plain files, one task each, in the order they are named.
+/// Makes a multifile of plain files, one task each, in the order they are named
 ///
 ///     kakehi multifile join ckpt.sion ckpt.?????
 #[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The multifile to make.
     output: PathBuf,

@@ -7,6 +7,7 @@ use std::{
     io,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use multifile::{
@@ -72,7 +73,7 @@ pub(crate) fn split(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(args.file.display(), why, "leave out --keys"));
     }
     let split = Split { path: &args.file, reader, naming: args.naming };
-    let files = split.run(&args.prefix, args.force)?;
+    let files = split.run(&args.prefix, args.force)?.len();
     let (tasks, bytes) = (split.reader.task_count(), total_len(&split.reader));
     if args.json {
         let file = args.file.display().to_string();
@@ -84,6 +85,9 @@ pub(crate) fn split(args: &Args) -> Result<(), Failure> {
     output::print(&format!("{}: {tasks} tasks, {bytes}, in {files} files\n", args.file.display()))
 }
 
+/// A file that was written: of which task, and its name behind the folder of the prefix.
+pub(crate) type Written = (usize, OsString);
+
 /// A multifile being split.
 pub(crate) struct Split<'a> {
     pub(crate) path: &'a Path,
@@ -92,33 +96,37 @@ pub(crate) struct Split<'a> {
 }
 
 impl Split<'_> {
-    /// Writes all files, and returns how many.
+    /// Writes all files, and returns the task and the name of each, in the order of tasks.
     ///
     /// # Errors
     ///
     /// When anything fails: then there are none.
-    pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<usize, Failure> {
+    pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<Vec<Written>, Failure> {
         let (parent, base) = parts(prefix);
         let beside = Beside::create(&parent, replace, inputs(&self.reader))?;
         let numbers = self.numbers()?;
         let progress = Progress::new("split", total_len(&self.reader)).stop_on_signals()?;
-        let written = std::sync::atomic::AtomicUsize::new(0);
+        let written = Mutex::new(Vec::new());
         in_parallel(numbers.iter().enumerate(), |(task, number)| {
             let mut name = base.clone();
             name.push(format!("{number:0width$}", width = usize::from(self.naming.digits)));
-            let count = if self.naming.keys {
+            let names = if self.naming.keys {
                 self.keys(&beside, task, &name, &progress)?
             } else {
                 let from = stream(&self.reader, self.path, task)?;
                 let len = from.cursor().total();
                 self.one(&beside, &name, (task, from), len, &progress)?;
-                1
+                vec![name]
             };
-            written.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+            let made = names.into_iter().map(|name| (task, name));
+            written.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
             Ok(())
         })?;
         beside.publish()?;
-        Ok(written.into_inner())
+        let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Each task's are together, whichever thread wrote them.
+        written.sort_by_key(|(task, _)| *task);
+        Ok(written)
     }
 
     /// The number in every task's name.
@@ -144,19 +152,20 @@ impl Split<'_> {
         task: usize,
         name: &OsString,
         progress: &Progress,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Vec<OsString>, Failure> {
         let order = self.reader.header(0).map_or(Order::NATIVE, |header| header.order);
         let records = Records::scan(stream(&self.reader, self.path, task)?, order);
         let mut records = records.map_err(|why| task_failure(self.path, task, why))?;
-        let keys = records.keys().to_vec();
-        for key in &keys {
+        let mut names = Vec::new();
+        for key in records.keys().to_vec() {
             let mut name = name.clone();
             // The original prints keys as signed numbers.
-            name.push(format!("_{:012}", signed(*key)));
-            let len = records.stat(*key).map_or(0, |stat| stat.len);
-            self.one(beside, &name, (task, Keyed(&mut records, *key)), len, progress)?;
+            name.push(format!("_{:012}", signed(key)));
+            let len = records.stat(key).map_or(0, |stat| stat.len);
+            self.one(beside, &name, (task, Keyed(&mut records, key)), len, progress)?;
+            names.push(name);
         }
-        Ok(keys.len())
+        Ok(names)
     }
 
     fn one(

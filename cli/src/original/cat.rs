@@ -60,7 +60,7 @@ impl Cat<'_> {
                 // Diagnostics that nobody reads are no failure.
                 writeln!(io::stderr(), "sioncat: task {task}: {len} bytes").ok();
             }
-            copy_stream(self.path, task, stream, self.block, to)?;
+            copy_stream((self.path, task), stream, self.block, to, &mut |_| Ok(()))?;
         }
         to.flush().map_err(Stopped::Writing)
     }

@@ -1,8 +1,8 @@
 //! `sionsplit`: every task, or every key of every task, in a file of its own.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, fs::File};
 
-use multifile::{codec::Order, header::Keyval};
+use multifile::{Reader, codec::Order, header::Keyval};
 
 use super::options::Options;
 use crate::{
@@ -46,7 +46,34 @@ pub(super) fn split(options: &Options) -> Result<(), Failure> {
         line("filesystem blocksize", &header.fs_block_len);
     }
     line("max number of chunks", &reader.block_count());
-    line("data size", &total_len(reader));
-    line("files written", &files);
+    let (data, (table_at, size)) = (total_len(reader), sizes(reader));
+    line("data size", &data);
+    line("start of META2", &table_at);
+    line("file size (estimated)", &size);
+    // Of the estimate, in hundredths of a per cent: no float is worth it.
+    let usage = u128::from(data) * 10_000 / u128::from(size.max(1));
+    line("usage", &format_args!("{}.{:02}%", usage / 100, usage % 100));
+    let mask = format!("{}%0{digits}d", prefix.to_string_lossy());
+    line("mask", &mask);
+    line("mask of keys", &format_args!("{mask}_%012ld"));
+    for (task, name) in &files {
+        writeln!(text, "sionsplit: file {}", name.to_string_lossy()).ok();
+        let lens = if keys { &[] } else { reader.block_lens(*task).unwrap_or_default() };
+        for (block, len) in lens.iter().enumerate() {
+            writeln!(text, "sionsplit:   block {block}: read {len} bytes").ok();
+            writeln!(text, "sionsplit:   block {block}: wrote {len} bytes").ok();
+        }
+    }
+    if keys {
+        // Where the original got to, every sixteenth task.
+        let tasks = (0..reader.task_count()).step_by(16);
+        writeln!(text, "{}", tasks.map(|task| format!("[{task}]")).collect::<String>()).ok();
+    }
     output::print(&text)
+}
+
+/// Where the block table of the first file stands, and about how long that file is.
+fn sizes(reader: &Reader<File>) -> (u64, u64) {
+    let table = reader.table(0);
+    table.map_or((0, 0), |table| (table.at, table.end().unwrap_or(table.at)))
 }

@@ -106,6 +106,8 @@ fn bad_values_name_the_setting_its_origin_and_what_is_wanted() {
     let home = Home::new();
     for (variable, value, wanted) in [
         ("KAKEHI_STAGING", "lots", "not a size like"),
+        ("KAKEHI_STAGING", "255KiB", "less than 256KiB"),
+        ("KAKEHI_MEMORY", "0", "less than 256KiB"),
         ("KAKEHI_FENCE_TIMEOUT", "30", "not a duration like"),
         ("KAKEHI_IDLE", "sleep", "interrupt, park, spin, poll-idle"),
         ("KAKEHI_ENGINE", "turbo", "auto, uring, threads"),

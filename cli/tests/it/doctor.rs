@@ -54,16 +54,16 @@ fn a_library_the_loader_refuses_is_a_problem() {
 }
 
 #[test]
-fn a_low_descriptor_limit_is_noted_with_what_to_type() {
+fn a_low_limit_on_descriptors_is_noted_with_what_to_ask_for() {
     let folder = tempdir().expect("temporary folder");
     let mut command = std::process::Command::new("/bin/sh");
-    let script = "ulimit -S -n 256 && exec \"$0\" doctor --json";
+    let script = "ulimit -n 256 && exec \"$0\" doctor --json";
     command.args(["-c", script, env!("CARGO_BIN_EXE_kakehi")]).current_dir(folder.path());
     let found = json(&mut command);
     let open_files = finding(&found, "open files");
     assert_eq!(open_files["state"], "note");
     assert_eq!(open_files["found"], "256");
-    assert!(open_files["advice"].as_str().expect("advice").contains("ulimit -n 4096"));
+    assert!(open_files["advice"].as_str().expect("advice").contains("ulimit -Hn"));
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod job;
 mod multifile;
 mod original;
 mod run;
+mod serve;
+mod terminal;
 
 use std::{
     path::Path,

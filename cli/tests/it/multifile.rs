@@ -145,6 +145,30 @@ fn cat_selects_tasks_blocks_and_keys() {
 }
 
 #[test]
+fn commands_that_write_files_say_so_in_json() {
+    let golden = Golden::unpack();
+    let of = |arguments: &[&str]| json(&mut multifile(golden.folder(), arguments));
+    let (bytes, tasks) = (Value::from(2400), Value::from(3));
+    for (arguments, files) in [
+        (&["cat", "--json", "mpi_n3_f2.sion", "-o", "whole"][..], None),
+        (&["split", "--json", "mpi_n3_f2.sion", "part"], Some(("files_written", 3))),
+        (
+            &["join", "--json", "joined", "part00000", "part00001", "part00002"],
+            Some(("physical_files", 1)),
+        ),
+        (&["defrag", "--json", "--files=2", "mpi_n3_f2.sion", "made"], Some(("physical_files", 2))),
+    ] {
+        let said = of(arguments);
+        assert_eq!((&said["bytes"], &said["tasks"]), (&bytes, &tasks), "{said}");
+        if let Some((name, count)) = files {
+            assert_eq!(said[name], count, "{said}");
+        }
+    }
+    let arguments = ["cat", "--json", "mpi_n3_f2.sion"];
+    fails(&mut multifile(golden.folder(), &arguments), 2, &["--output"]);
+}
+
+#[test]
 fn an_unclosed_multifile_is_code_4_until_it_is_repaired() {
     let golden = Golden::unpack();
     for name in ["ser_n3_unclosed.sion", "mpi_n3_unclosed.sion"] {
@@ -202,6 +226,30 @@ fn one_changed_byte_is_found_and_its_task_named() {
     assert!(stderr.contains("1 of 2 tasks are damaged"), "{stderr}");
     let verdict = json(&mut multifile(folder.path(), &["verify", "--json", "joined"]));
     assert_eq!((&verdict["ok"], &verdict["damage"][0]["task"]), (&false.into(), &1.into()));
+}
+
+#[test]
+fn cat_writes_changed_bytes_and_is_code_4() {
+    let folder = tempdir().expect("a folder");
+    let data_at = with_checksums(folder.path());
+    let path = folder.path().join("joined");
+    let mut bytes = fs::read(&path).expect("a multifile");
+    bytes[usize::try_from(data_at).expect("small") + 17] ^= 1;
+    fs::write(&path, bytes).expect("written");
+    let mut changed = vec![b'a'; 5000];
+    changed[17] ^= 1;
+    let run = |arguments: &[&str]| {
+        let output = multifile(folder.path(), arguments).output().expect("starts");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        (output.status.code().expect("no signal"), output.stdout, said)
+    };
+    let (code, stdout, said) = run(&["cat", "joined"]);
+    assert_eq!((code, stdout), (4, [&*changed, &[b'b'; 3000]].concat()), "{said}");
+    assert!(said.contains("task 0 differs") && said.lines().count() == 1, "{said}");
+    assert_eq!(run(&["cat", "--task=0", "--block=0", "joined"]).0, 4);
+    assert_eq!(run(&["cat", "--task=1", "joined"]), (0, vec![b'b'; 3000], String::new()));
+    assert_eq!(run(&["cat", "--task=0", "-o", "out", "joined"]).0, 4);
+    assert_eq!(fs::read(folder.path().join("out")).expect("written"), changed);
 }
 
 #[test]
@@ -274,6 +322,17 @@ fn wrong_arguments_are_code_2_and_missing_files_code_1() {
         fails(&mut multifile(folder.path(), arguments), 1, &["No such file"]);
     }
     fails(&mut multifile(folder.path(), &["ls", "a"]), 4, &["not a multifile"]);
+    let nowhere = ["split", "joined", "nowhere/part"];
+    let (_, _, stderr) = output(&mut multifile(folder.path(), &nowhere));
+    assert!(stderr.contains("nowhere/: No such file") && !stderr.contains(".kakehi"), "{stderr}");
+}
+
+#[test]
+fn a_file_that_a_set_lacks_is_named() {
+    let golden = Golden::unpack();
+    fs::remove_file(golden.path("mpi_n3_f2.sion.000001")).expect("there");
+    let mut command = multifile(golden.folder(), &["ls", "mpi_n3_f2.sion"]);
+    fails(&mut command, 1, &["mpi_n3_f2.sion.000001: No such file"]);
 }
 
 #[test]

@@ -69,7 +69,8 @@ siondump: overhead compared to task-local file:          1009 bytes  (    0.00 M
 siondump: file usage (user data/chunk size):        71.847098%
 siondump: size of used fsblocks:                         3072 bytes  (    0.00 MB, 6 blocks)
 siondump: size of fully used fsblocks:                   2048 bytes  (    0.00 MB, 4 blocks)
-siondump: size of partly used fsblocks:                   527 bytes of         1024 bytes (  0.00 MB of   0.00 MB, 2 blocks)
+siondump: size of partly used fsblocks:                   527 bytes of         1024 bytes \
+(  0.00 MB of   0.00 MB, 2 blocks)
 siondump: fsblock usage (user data/used fsblocks):     83.821615%
 siondump: usage of partly used fsblocks:             51.464844%
 ";
@@ -106,20 +107,19 @@ fn siondump_prints_every_block_in_both_forms() {
     };
     assert_eq!(
         dump("-a -l", "mpi_n7_f3.sion"),
-        [
-            "siondump: Task 02: size=      8192 B glblrnk=   2 #blks= 1 lsz=      3801 B:      3801        -1        -1 "
-        ]
+        ["siondump: Task 02: size=      8192 B glblrnk=   2 #blks= 1 lsz=      3801 B:\
+             \x20     3801        -1        -1 "]
     );
     assert_eq!(
         dump("-a", "mpi_n7_f3.sion"),
-        [
-            "siondump: Task 02: size=    0.01 MB glblrnk=   2 #blks= 1 lsz=    0.00 MB:     0.00 MB   -0.00 MB   -0.00 MB "
-        ]
+        ["siondump: Task 02: size=    0.01 MB glblrnk=   2 #blks= 1 lsz=    0.00 MB:\
+             \x20    0.00 MB   -0.00 MB   -0.00 MB "]
     );
     assert_eq!(
         dump("-al -l", "ser_n3_kv.sion").first().map(String::as_str),
         Some(
-            "siondump: Task 02: size=       512 B glblrnk=   2 #blks= 2 lsz=       964 B:       512       452         0         0 "
+            "siondump: Task 02: size=       512 B glblrnk=   2 #blks= 2 lsz=       964 B:\
+             \x20      512       452         0         0 "
         )
     );
     // 250 blocks: 25 tables of ten.
@@ -140,7 +140,8 @@ fn siondump_prints_the_files_and_the_mapping_of_a_set() {
          siondump: file   1: mpi_n3_f2.sion\n\
          siondump: file   2: mpi_n3_f2.sion.000001\n\
          siondump: {dashes}\n\
-         siondump:   mapping: [00000 -> (f000,t000)] [00001 -> (f001,t000)] [00002 -> (f001,t001)] \n\
+         siondump:   mapping: [00000 -> (f000,t000)] [00001 -> (f001,t000)] \
+         [00002 -> (f001,t001)] \n\
          siondump:   file[000]:  0:00000 \n\
          siondump:   file[001]:  0:00001  1:00002 \n"
     );
@@ -183,9 +184,26 @@ fn sionsplit_names_files_by_task_rank_and_key() {
     let (golden, tools, made) = (Golden::unpack(), Tools::install(), tempdir().expect("a folder"));
     let prefix = |name: &str| made.path().join(name).display().to_string();
     let split = |line: &str| tools.done(golden.folder(), line);
-    split(&format!("sionsplit -d 3 ser_n4_granks.sion {}", prefix("t")));
+    let said = split(&format!("sionsplit -d 3 ser_n4_granks.sion {}", prefix("t")));
+    for (label, value) in [
+        ("file name", "ser_n4_granks.sion"),
+        ("file name prefix", &prefix("t")),
+        ("number of tasks", "4"),
+        ("number of digits", "3"),
+        ("use global ranks", "0"),
+        ("keyval", "50"),
+        ("mask", &format!("{}%03d", prefix("t"))),
+    ] {
+        assert!(
+            said.contains(&format!("{:37}{value}\n", format!("sionsplit: {label}:"))),
+            "{said}"
+        );
+    }
+    assert_eq!(said.matches("sionsplit: file t").count(), 4, "{said}");
+    assert_eq!(said.matches(": read ").count(), said.matches(": wrote ").count());
     split(&format!("sionsplit -g ser_n4_granks.sion {}", prefix("g")));
-    split(&format!("sionsplit ser_n3_kv.sion {}", prefix("k")));
+    let said = split(&format!("sionsplit ser_n3_kv.sion {}", prefix("k")));
+    assert!(said.contains("sionsplit: file k00000_000000001001\n") && said.ends_with("\n[0]\n"));
     let cases = golden.closed();
     let case = cases.iter().find(|case| case["name"] == "ser_n4_granks").expect("the case");
     for task in case["tasks"].as_array().expect("tasks") {

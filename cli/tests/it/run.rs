@@ -29,7 +29,7 @@ fn a_program_that_cannot_start_ends_as_in_a_shell() {
 #[test]
 fn usage_errors_are_one_line_and_exit_code_2() {
     let folder = tempdir().expect("temporary folder");
-    let arguments: [&[&str]; 7] = [
+    let arguments: [&[&str]; 8] = [
         &[],
         &["frobnicate"],
         &["run"],
@@ -37,9 +37,20 @@ fn usage_errors_are_one_line_and_exit_code_2() {
         &["run", "--map", "a=b", "--", "true"],
         &["serve", "--listen", "tcp://:1"],
         &["drain", "--timeout", "30"],
+        &["multifile"],
     ];
     for arguments in arguments {
         fails(kakehi(folder.path()).args(arguments), 2, &["usage", "--help"]);
+    }
+}
+
+#[test]
+fn a_program_needs_no_dashes_before_it_and_keeps_its_own() {
+    let folder = tempdir().expect("temporary folder");
+    for words in [&["run", "echo", "-n", "--json"][..], &["run", "--", "echo", "-n", "--json"]] {
+        let mut command = kakehi(folder.path());
+        command.env("KAKEHI_DISABLE", "1").args(words);
+        assert_eq!(output(&mut command), (0, "--json".to_owned(), String::new()));
     }
 }
 
@@ -54,6 +65,29 @@ fn help_of_every_command_goes_to_standard_output() {
     }
     let (code, version, _) = output(kakehi(folder.path()).arg("--version"));
     assert_eq!((code, version), (0, format!("kakehi {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn manual_pages_and_completions_know_the_commands() {
+    let folder = tempdir().expect("temporary folder");
+    let done = output(kakehi(folder.path()).args(["manual", "share"]));
+    assert_eq!(done, (0, String::new(), String::new()));
+    let share = folder.path().join("share");
+    for (file, part) in [
+        ("man/man1/kakehi-run.1", "KAKEHI_DISABLE"),
+        ("man/man1/kakehi-multifile-join.1", "ckpt.sion"),
+        ("bash-completion/completions/kakehi.bash", "--remote"),
+        ("zsh/site-functions/_kakehi", "--remote"),
+        ("fish/vendor_completions.d/kakehi.fish", "remote"),
+    ] {
+        let text = fs::read_to_string(share.join(file)).expect("written");
+        assert!(text.contains(part), "{file}");
+    }
+    let pages = fs::read_dir(share.join("man/man1")).expect("pages");
+    let names = pages.map(|page| page.expect("a page").file_name().into_string().expect("UTF-8"));
+    for name in names {
+        assert!(!name.contains("help") && !name.contains("manual"), "{name}");
+    }
 }
 
 #[test]

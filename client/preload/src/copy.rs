@@ -58,7 +58,7 @@ interpose! {
 }
 
 /// Whether the kernel has no such file; a program then reads and writes by itself.
-fn is_remote(from: c_int, out: c_int) -> bool {
+pub(crate) fn is_remote(from: c_int, out: c_int) -> bool {
     client().is_some_and(|client| client.is_remote_file(from) || client.is_remote_file(out))
 }
 

@@ -167,18 +167,24 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             Some(flags) => Ok(signed(flags) | LARGE_FILE),
             None => kernel(),
         },
+        libc::F_SETFL if client.is_remote_file(fd) => set_remote_flags(client, fd, argument),
         libc::F_SETFL => {
             leave_when_flags_change(client, fd, argument);
             kernel()
         }
-        libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-            lock::before(client, fd)?;
-            // SAFETY: the caller vouches for the argument. Waiting for a lock can be cancelled.
+        libc::F_SETLK
+        | libc::F_SETLKW
+        | libc::F_OFD_SETLK
+        | libc::F_OFD_SETLKW
+        | libc::F_GETLK
+        | libc::F_OFD_GETLK => {
+            // SAFETY: the caller vouches for the argument.
+            if let Some(done) = unsafe { lock::control(client, fd, command, argument) } {
+                return done;
+            }
+            lock::before(client, fd);
+            // SAFETY: as above. Waiting for a lock can be cancelled.
             number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?)
-        }
-        libc::F_GETLK | libc::F_OFD_GETLK => {
-            lock::before(client, fd)?;
-            kernel()
         }
         libc::F_SETLEASE => {
             client.drain(fd);
@@ -186,6 +192,12 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         }
         _ => kernel(),
     }
+}
+
+/// A remote file stays as it was opened. Not to wait, and to go past caches, changes nothing of it.
+fn set_remote_flags(client: &'static Client, fd: c_int, flags: usize) -> Outcome<c_int> {
+    const KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
+    if (flags_of(client, fd) ^ flags) & KEPT == 0 { Ok(0) } else { Err(Errno::INVAL) }
 }
 
 /// The client keeps to the flags of `open`; with others, the kernel serves the file.

@@ -1,7 +1,7 @@
 //! Calls on folders: listing them, entering them, asking where one is.
 //!
-//! A remote folder is listed and entered by way of its mirror, a real local folder; where the kernel
-//! would name the mirror, the program is told the name it knows.
+//! A remote folder is listed and entered by way of its mirror, a real local folder; where the
+//! kernel would name the mirror, the program is told the name it knows.
 
 use core::{ffi::CStr, mem::MaybeUninit};
 

@@ -40,8 +40,9 @@ macro_rules! interpose {
 macro_rules! next {
     ($name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {{
         static NEXT: $crate::interpose::Next = $crate::interpose::Next::new();
+        const TEXT: &str = concat!(stringify!($name), "\0");
         const NAME: &core::ffi::CStr =
-            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            match core::ffi::CStr::from_bytes_with_nul(TEXT.as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("one NUL, at the end"),
             };

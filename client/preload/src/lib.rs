@@ -33,6 +33,7 @@ mod paths;
 mod position;
 mod process;
 mod raw;
+mod signals;
 mod start;
 mod stat;
 mod stdio;

@@ -1,44 +1,185 @@
-//! Locks. They stay with the kernel; a locked file is written through.
+//! Locks. Those of local files stay with the kernel, and a locked file is written through; those of
+//! remote files are the server's.
 
-use client::{Client, Errno};
-use libc::{c_int, off_t};
+use client::{Client, Errno, LockKind, LockOwner, LockRange};
+use libc::{c_int, c_short, off_t};
 
 use crate::{
+    bits::unsigned,
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, blocking},
     position,
+    signals::Held,
     start::client,
 };
 
-interpose! {
+interpose! { safe:
     fn flock(fd: c_int, operation: c_int) -> c_int {
-        match client().map_or(Ok(()), |client| before(client, fd)) {
-            Ok(()) => answer(blocking!(SYS_flock, fd, operation)),
-            Err(errno) => answer(Err::<c_int, _>(errno)),
-        }
+        answer(whole(fd, operation))
     }
+}
 
+interpose! {
     fn lockf|lockf64(fd: c_int, command: c_int, len: off_t) -> c_int {
-        if let Err(errno) = client().map_or(Ok(()), |client| before(client, fd)) {
-            return answer(Err::<c_int, _>(errno));
+        if let Some(done) = client().and_then(|client| section(client, fd, command, len)) {
+            return answer(done);
+        }
+        if let Some(client) = client() {
+            before(client, fd);
         }
         next!(lockf(fd => c_int, command => c_int, len => off_t) -> c_int)
     }
 }
 
-/// Before a lock is taken: what it guards is in the file, and ranges that count from the file
-/// position find the kernel's to be right.
-///
-/// # Errors
-///
-/// `ENOSYS`: the file is remote, and its server keeps no locks. As parallel file systems without
-/// locks say it, which HDF5 takes for permission to go on.
-pub(crate) fn before(client: &'static Client, fd: c_int) -> Outcome<()> {
-    if client.is_remote_file(fd) {
-        return Err(Errno::NOSYS);
+/// As `flock(2)`.
+pub(crate) fn whole(fd: c_int, operation: c_int) -> Outcome {
+    let Some(client) = client() else {
+        // SAFETY: no pointers.
+        return unsafe { blocking!(SYS_flock, fd, operation) };
+    };
+    let kind = match operation & !libc::LOCK_NB {
+        libc::LOCK_SH => Some(LockKind::Shared),
+        libc::LOCK_EX => Some(LockKind::Exclusive),
+        libc::LOCK_UN => Some(LockKind::Unlocked),
+        _ => None,
+    };
+    let waits = operation & libc::LOCK_NB == 0;
+    let (owner, range) = (LockOwner::Whole, LockRange::default());
+    match kind.and_then(|kind| set(client, fd, (owner, kind), range, waits)) {
+        Some(done) => done.map(|()| 0),
+        None => {
+            before(client, fd);
+            // SAFETY: no pointers.
+            unsafe { blocking!(SYS_flock, fd, operation) }
+        }
     }
+}
+
+/// As `lockf(3)`, of a remote file.
+fn section(client: &'static Client, fd: c_int, command: c_int, len: off_t) -> Option<Outcome<()>> {
+    let range = LockRange { whence: unsigned(libc::SEEK_CUR), start: 0, len };
+    let (owner, kind) = (LockOwner::Process, LockKind::Exclusive);
+    match command {
+        libc::F_ULOCK => set(client, fd, (owner, LockKind::Unlocked), range, false),
+        libc::F_LOCK => set(client, fd, (owner, kind), range, true),
+        libc::F_TLOCK => set(client, fd, (owner, kind), range, false),
+        libc::F_TEST => Some(match client.find_remote_lock(fd, owner, kind, range)? {
+            Ok(Some(_)) => Err(Errno::ACCESS),
+            found => found.map(drop),
+        }),
+        _ => None,
+    }
+}
+
+/// The commands of `fcntl(2)` that are about locks, of a remote file.
+///
+/// # Safety
+///
+/// For these commands `argument` is the address of a `struct flock`.
+pub(crate) unsafe fn control(
+    client: &'static Client,
+    fd: c_int,
+    command: c_int,
+    argument: usize,
+) -> Option<Outcome<c_int>> {
+    if !client.is_locked_elsewhere(fd) {
+        return None;
+    }
+    let place = core::ptr::with_exposed_provenance_mut::<libc::flock>(argument);
+    if place.is_null() {
+        return Some(Err(Errno::FAULT));
+    }
+    // SAFETY: the caller promises a `struct flock` there.
+    let mut lock = unsafe { place.read() };
+    let outcome = about(client, fd, command, &mut lock)?;
+    if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) && outcome.is_ok() {
+        // SAFETY: as above.
+        unsafe { place.write(lock) };
+    }
+    Some(outcome.map(|()| 0))
+}
+
+fn about(
+    client: &'static Client,
+    fd: c_int,
+    command: c_int,
+    lock: &mut libc::flock,
+) -> Option<Outcome<()>> {
+    let owner = match command {
+        libc::F_SETLK | libc::F_SETLKW | libc::F_GETLK => LockOwner::Process,
+        _ if lock.l_pid != 0 => return Some(Err(Errno::INVAL)),
+        _ => LockOwner::OpenFile,
+    };
+    let kind = match c_int::from(lock.l_type) {
+        libc::F_RDLCK => LockKind::Shared,
+        libc::F_WRLCK => LockKind::Exclusive,
+        libc::F_UNLCK => LockKind::Unlocked,
+        _ => return Some(Err(Errno::INVAL)),
+    };
+    let whence = unsigned(c_int::from(lock.l_whence));
+    let range = LockRange { whence, start: lock.l_start, len: lock.l_len };
+    match command {
+        libc::F_SETLK | libc::F_OFD_SETLK => set(client, fd, (owner, kind), range, false),
+        libc::F_SETLKW | libc::F_OFD_SETLKW => set(client, fd, (owner, kind), range, true),
+        _ if kind == LockKind::Unlocked => Some(Err(Errno::INVAL)),
+        _ => Some(find(client, fd, (owner, kind), range, lock)?),
+    }
+}
+
+fn find(
+    client: &'static Client,
+    fd: c_int,
+    (owner, kind): (LockOwner, LockKind),
+    range: LockRange,
+    lock: &mut libc::flock,
+) -> Option<Outcome<()>> {
+    Some(client.find_remote_lock(fd, owner, kind, range)?.map(|found| {
+        let Some(found) = found else {
+            lock.l_type = short(libc::F_UNLCK);
+            return;
+        };
+        let is_shared = found.kind == LockKind::Shared;
+        lock.l_type = short(if is_shared { libc::F_RDLCK } else { libc::F_WRLCK });
+        (lock.l_whence, lock.l_start, lock.l_len) = (short(libc::SEEK_SET), found.start, found.len);
+        // Whose it is the server cannot say: as of locks that belong to no process.
+        lock.l_pid = -1;
+    }))
+}
+
+/// Takes a lock on a remote file, or gives it up; `waits`: until there is one, or a signal comes.
+fn set(
+    client: &'static Client,
+    fd: c_int,
+    (owner, kind): (LockOwner, LockKind),
+    range: LockRange,
+    waits: bool,
+) -> Option<Outcome<()>> {
+    let ask = |waits| client.lock_remote(fd, owner, kind, range, waits);
+    let first = ask(false)?;
+    if !waits || first != Err(Errno::AGAIN) {
+        return Some(first);
+    }
+    let signals = Held::new();
+    loop {
+        match ask(true)? {
+            Err(Errno::AGAIN) => {}
+            done => return Some(done),
+        }
+        if let Err(errno) = signals.let_come() {
+            return Some(Err(errno));
+        }
+    }
+}
+
+/// Before the kernel takes a lock: what it guards is in the file, and ranges that count from the
+/// file position find the kernel's to be right.
+pub(crate) fn before(client: &'static Client, fd: c_int) {
     client.lock(fd);
     position::publish(client, fd);
-    Ok(())
+}
+
+/// A small constant, whose type differs between platforms.
+fn short(value: c_int) -> c_short {
+    c_short::try_from(value).unwrap_or_default()
 }

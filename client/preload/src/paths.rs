@@ -121,6 +121,14 @@ interpose! {
         answer(unless_remote(path, || kernel!(SYS_lsetxattr, path, name, value, len, flags)))
     }
 
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int {
+        answer(unless_remote(path, || kernel!(SYS_removexattr, path, name)))
+    }
+
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int {
+        answer(unless_remote(path, || kernel!(SYS_lremovexattr, path, name)))
+    }
+
     fn mknod(path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
         answer(unless_remote(path, || kernel!(SYS_mknodat, AT_FDCWD, path, mode, device)))
     }

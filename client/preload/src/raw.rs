@@ -2,6 +2,7 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
+use client::Errno;
 use libc::{c_int, c_long, c_uint, c_ulong};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome},
-    open, position, process, start, sync, vector,
+    lock, open, position, process, start, sync, vector,
 };
 
 interpose! {
@@ -59,6 +60,7 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_dup3 => {
                 descriptor::duplicate(fd, b as c_int, c as c_int).map(|new| new as isize)
             }
+            libc::SYS_flock => lock::whole(fd, b as c_int),
             libc::SYS_fcntl => descriptor::control(fd, b as c_int, c).map(|value| value as isize),
             libc::SYS_openat => {
                 open::open_at(fd, pointer(b), c as c_int, d as c_uint).map(|new| new as isize)
@@ -66,6 +68,14 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_fsync => sync::make_durable(fd, false),
             libc::SYS_fdatasync => sync::make_durable(fd, true),
             libc::SYS_ftruncate => sync::set_size(fd, b as i64),
+            libc::SYS_sendfile | libc::SYS_copy_file_range
+                if copy::is_remote(
+                    fd,
+                    if number == libc::SYS_sendfile { b } else { c } as c_int,
+                ) =>
+            {
+                Err(Errno::INVAL)
+            }
             libc::SYS_sendfile => {
                 copy::before(b as c_int, c != 0, fd);
                 copy::moved(fd, kernel::call(number, args))

@@ -22,7 +22,9 @@ interpose! {
         answer(stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW))
     }
 
-    fn fstatat|fstatat64(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    fn fstatat|fstatat64(
+        dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int,
+    ) -> c_int {
         answer(stat_at(dir, path, out, flags))
     }
 

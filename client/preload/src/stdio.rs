@@ -1,8 +1,8 @@
 //! Streams that are opened and closed.
 //!
-//! libc's streams do not call the `write` that a program would. So a stream that may stage writes is
-//! one with [callbacks](crate::cookie); everything that works on streams then works on it. What is
-//! only read, and what is not ours, gets a plain stream over the same descriptor.
+//! libc's streams do not call the `write` that a program would. So a stream that may stage writes
+//! is one with [callbacks](crate::cookie); everything that works on streams then works on it. What
+//! is only read, and what is not ours, gets a plain stream over the same descriptor.
 
 use core::ptr;
 

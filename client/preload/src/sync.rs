@@ -4,6 +4,7 @@ use client::{Client, Errno};
 use libc::{c_char, c_int, c_uint, off_t, size_t, ssize_t};
 
 use crate::{
+    bits::unsigned,
     errno::{answer, code},
     interpose::interpose,
     kernel::{Outcome, blocking, ignore, kernel},
@@ -33,6 +34,9 @@ interpose! {
 
     fn syncfs(fd: c_int) -> c_int {
         drain_all();
+        if client().is_some_and(|client| client.is_remote_file(fd)) {
+            return answer(make_durable(fd, false)); // The server's file system is its own.
+        }
         answer(kernel!(SYS_syncfs, fd))
     }
 
@@ -55,18 +59,18 @@ interpose! {
     }
 
     fn fallocate|fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
-        drain(fd);
-        if is_placeholder(fd) {
-            return answer(Err::<c_int, _>(Errno::OPNOTSUPP));
+        if let Some(done) = allocate(fd, mode, at, len) {
+            return answer(done);
         }
+        drain(fd);
         answer(kernel!(SYS_fallocate, fd, mode, at, len))
     }
 
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
-        drain(fd);
-        if is_placeholder(fd) {
-            return code(Err(Errno::OPNOTSUPP));
+        if let Some(done) = allocate(fd, 0, at, len) {
+            return code(done.map(|()| 0));
         }
+        drain(fd);
         match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
             // libc then writes zeros where there is a hole.
             Err(Errno::OPNOTSUPP) => {
@@ -114,6 +118,15 @@ pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
         // SAFETY: no pointers.
         _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
     }
+}
+
+/// As `fallocate(2)`, of a remote file.
+fn allocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> Option<Outcome<()>> {
+    let client = client().filter(|client| client.is_remote_file(fd))?;
+    let (Ok(at), Ok(len)) = (u64::try_from(at), u64::try_from(len)) else {
+        return Some(Err(Errno::INVAL));
+    };
+    client.allocate(fd, unsigned(mode), (at, len))
 }
 
 /// Whether the kernel would refuse data calls on this number.

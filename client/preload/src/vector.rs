@@ -41,7 +41,9 @@ interpose! {
         if flags == 0 {
             answer(read(fd, buffers, count, (at != -1).then_some(at)))
         } else {
-            leave(fd);
+            if leave(fd).is_err() {
+                return answer(Err::<isize, _>(Errno::OPNOTSUPP));
+            }
             answer(blocking!(SYS_preadv2, fd, buffers, count, at, 0, flags))
         }
     }
@@ -52,7 +54,9 @@ interpose! {
         if flags == 0 {
             answer(write(fd, data, count, (at != -1).then_some(at)))
         } else {
-            leave(fd);
+            if leave(fd).is_err() {
+                return answer(Err::<isize, _>(Errno::OPNOTSUPP));
+            }
             let written = blocking!(SYS_pwritev2, fd, data, count, at, 0, flags);
             if let (Some(client), Ok(len)) = (client(), written) {
                 client.count_undelegated(fd, Reason::Unsupported, counted(len));
@@ -62,11 +66,15 @@ interpose! {
     }
 }
 
-/// Flags ask for what only the kernel can do: append here, do not wait, wait for the device.
-fn leave(fd: c_int) {
-    if let Some(client) = client() {
-        client.leave(fd, Reason::Unsupported);
+/// Flags ask for what only the kernel can do: append here, do not wait, wait for the device. For a
+/// remote file nobody does it.
+fn leave(fd: c_int) -> Outcome<()> {
+    let Some(client) = client() else { return Ok(()) };
+    if client.is_remote_file(fd) {
+        return Err(Errno::OPNOTSUPP);
     }
+    client.leave(fd, Reason::Unsupported);
+    Ok(())
 }
 
 /// As `readv(2)`, or `preadv(2)` with an offset.

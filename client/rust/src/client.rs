@@ -273,6 +273,17 @@ impl Client {
         self.0.truncate(fd, len)
     }
 
+    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a remote file;
+    /// `None` for others, which are the kernel's.
+    pub fn allocate(
+        &'static self,
+        fd: RawFd,
+        mode: u32,
+        range: (u64, u64),
+    ) -> Option<io::Result<()>> {
+        self.0.allocate(fd, mode, range)
+    }
+
     // ---- what others must see
 
     /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the

@@ -128,17 +128,18 @@ impl Process {
         for buffer in buffers {
             let wanted = buffer.len();
             match self.read_through(file, buffer, from + done as u64) {
-                Ok(result) => {
-                    let len = result?;
+                Ok(Ok(len)) => {
                     done += len;
                     if len < wanted {
                         break;
                     }
                 }
+                Ok(Err(errno)) => return partial(done, errno),
                 Err(Lost) => {
                     self.leave_file(fd, entry, file, wire::Reason::DaemonLost);
                     let rest = &mut [&mut buffer[..]];
-                    return Ok(done + self.kernel_read(fd, rest, Some(from + done as u64))?);
+                    let read = self.kernel_read(fd, rest, Some(from + done as u64));
+                    return read.map(|len| done + len).or_else(|errno| partial(done, errno));
                 }
             }
         }
@@ -161,7 +162,8 @@ impl Process {
         }
         let at = from + done as u64;
         if rest.len() as u64 > window.len / 2 {
-            return Ok(pipelined(link, window, rest, at)?.map(|len| done + len));
+            let read = pipelined(link, window, rest, at)?;
+            return Ok(read.map(|len| done + len).or_else(|errno| partial(done, errno)));
         }
         let follows = at == window.from + window.filled;
         let len = if is_private && follows { window.len } else { rest.len() as u64 };
@@ -175,7 +177,7 @@ impl Process {
         })?;
         window.filled = match answer {
             Ok(len) => len.min(window.len),
-            Err(errno) => return Ok(Err(errno)),
+            Err(errno) => return Ok(partial(done, errno)),
         };
         window.filled_at = coarse_now();
         self.count(Counter::BytesFetched, window.filled);
@@ -373,7 +375,12 @@ fn pipelined(
             }
         }
     }
-    Ok(failure.filter(|_| done == 0).map_or(Ok(done), Err))
+    Ok(failure.map_or(Ok(done), |errno| partial(done, errno)))
+}
+
+/// What a call returns that fails after `done` bytes: those, if there are any.
+fn partial(done: usize, errno: Errno) -> io::Result<usize> {
+    if done > 0 { Ok(done) } else { Err(errno) }
 }
 
 fn with_path(

@@ -2,7 +2,8 @@
 //!
 //! An open file is *fresh* until the first delegated call on it: the kernel keeps its position, and
 //! nobody else knows of it. With the first staged write it gets a [`Link`] (a slot at the daemon)
-//! and a [`Log`], and the client keeps its position. Once it is *left*, it is the kernel's for good.
+//! and a [`Log`], and the client keeps its position. Once it is *left*, it is the kernel's for
+//! good.
 
 use core::{
     fmt,

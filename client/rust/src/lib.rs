@@ -20,6 +20,7 @@ mod connection;
 mod delegate;
 mod file;
 mod leave;
+mod lock;
 mod open;
 mod patience;
 mod position;
@@ -35,7 +36,8 @@ mod write;
 
 pub use client::{Client, Host, Status};
 pub use config::{Config, Launcher, Setting, SettingError};
+pub use lock::{FoundLock, LockRange};
 pub use queue::WriteQueue;
 pub use remote::Path;
 pub use rustix::io::Errno;
-pub use wire::Reason;
+pub use wire::{LockKind, LockOwner, Reason};

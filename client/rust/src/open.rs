@@ -36,14 +36,14 @@ impl Process {
         if policy == Some(Policy::Remote) {
             let opened = self.open_remote(dir, path, flags, mode);
             if let Ok(fd @ ..=STREAMS_MAX) = opened {
-                self.leave(fd, Reason::PassedOn);
+                self.leave(fd, Reason::StandardStream);
             }
             return opened;
         }
         if policy == Some(Policy::Delegate) {
             if let Some(opened) = self.open_delegated(dir, path, flags, mode) {
                 if let Ok(fd @ ..=STREAMS_MAX) = opened {
-                    self.leave(fd, Reason::PassedOn);
+                    self.leave(fd, Reason::StandardStream);
                 }
                 return opened;
             }
@@ -82,7 +82,7 @@ impl Process {
         let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
         file.left = match policy {
             Policy::Pass => Some(Reason::Rule),
-            _ if is_stream => Some(Reason::PassedOn),
+            _ if is_stream => Some(Reason::StandardStream),
             _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
             _ => None,
         };
@@ -112,6 +112,7 @@ impl Process {
             return Ok(());
         };
         if file.number_count > 1 {
+            self.unlock_records(&file);
             file.number_count -= 1;
             self.table.take(fd);
             return Ok(());
@@ -133,7 +134,7 @@ impl Process {
             file.number_count += 1;
             if new <= STREAMS_MAX && self.table.set(new, entry) {
                 drop(file);
-                self.leave(new, Reason::PassedOn);
+                self.leave(new, Reason::StandardStream);
                 return;
             }
             if !self.table.set(new, entry) {

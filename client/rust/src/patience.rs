@@ -1,10 +1,10 @@
 //! How long a thread looks for an answer before it sleeps.
 //!
-//! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the better
-//! bet, the last answers tell: one that came doubles the bound, one that did not come halves it, and
-//! one that was there already says nothing. A bound that is larger than needed costs nothing. On a
-//! core that is wanted, above all by the daemon itself, looking is in vain, and soon ends at once;
-//! where a core of the daemon polls, an answer comes within a microsecond or two.
+//! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the
+//! better bet, the last answers tell: one that came doubles the bound, one that did not come halves
+//! it, and one that was there already says nothing. A bound that is larger than needed costs
+//! nothing. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
+//! ends at once; where a core of the daemon polls, an answer comes within a microsecond or two.
 //!
 //! One bound for all threads of the process: they share its cores. It is a hint, so its updates
 //! need no order.
@@ -18,7 +18,8 @@ use core::{
 const LOOKS_MAX: u32 = 2048;
 /// About as long as an answer takes that is under way.
 const LOOKS_MIN: u32 = 32;
-/// At the least bound, one vain wait in so many is granted the largest, to find out whether it pays.
+/// At the least bound, one vain wait in so many is granted the largest, to find out whether it
+/// pays.
 const TRIAL_EVERY: u32 = 64;
 
 /// The bound, as learnt so far.

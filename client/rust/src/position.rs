@@ -15,9 +15,9 @@ use crate::{
     staging::take_error,
 };
 
-const SEEK_SET: u32 = 0;
-const SEEK_CUR: u32 = 1;
-const SEEK_END: u32 = 2;
+pub(crate) const SEEK_SET: u32 = 0;
+pub(crate) const SEEK_CUR: u32 = 1;
+pub(crate) const SEEK_END: u32 = 2;
 
 impl Process {
     pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
@@ -77,6 +77,16 @@ impl Process {
         self.kernel_seek(fd, offset, whence)
     }
 
+    /// Sets the file position, whoever keeps it by now.
+    pub(crate) fn put_position(&self, fd: RawFd, entry: &FileEntry, to: u64) -> io::Result<()> {
+        if entry.is_staged.load(Ordering::Acquire) {
+            entry.position.store(to, Ordering::Relaxed);
+            return Ok(());
+        }
+        // The daemon was lost on the way and the kernel got the position.
+        fs::seek(self.borrow(fd), SeekFrom::Start(to)).map(drop)
+    }
+
     pub(crate) fn kernel_seek(&self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let start = |errno| u64::try_from(offset).map_err(|_| errno);
         let to = match whence {
@@ -119,6 +129,21 @@ impl Process {
     fn kernel_sync(&self, fd: RawFd, data_only: bool) -> io::Result<()> {
         let fd = self.borrow(fd);
         if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
+    }
+
+    /// As `fallocate(2)` of a remote file.
+    pub(crate) fn allocate(
+        &'static self,
+        fd: RawFd,
+        mode: u32,
+        (at, len): (u64, u64),
+    ) -> Option<io::Result<()>> {
+        let (_, mut file) = self.locked_fd(fd)?;
+        let link = file.link.filter(|_| file.is_remote)?;
+        self.release_window(&mut file);
+        drop(file);
+        let request = Request::Allocate { file: link.slot, mode, at, len };
+        Some(link.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop))
     }
 
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {

@@ -8,7 +8,7 @@ use rustix::{
     io,
 };
 use shm::{Job, Lock, Once};
-use wire::{COUNTER_COUNT, Counter, Refusal};
+use wire::{COUNTER_COUNT, Counter, Reason, Refusal};
 
 use crate::{
     client::Host,
@@ -28,6 +28,8 @@ pub(crate) struct Process {
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) exiting: AtomicBool,
+    /// Whether it has asked for a record lock on a remote file.
+    pub(crate) has_record_locks: AtomicBool,
     /// Length of log that the last file came to need, bytes.
     pub(crate) log_len: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
@@ -35,6 +37,8 @@ pub(crate) struct Process {
     current: AtomicUsize,
     connecting: Lock<()>,
     is_unreachable: AtomicBool,
+    /// The daemon is there, but had no room for this process.
+    is_refused_as_full: AtomicBool,
     /// The loss of the connection has been dealt with.
     is_swept: AtomicBool,
     job: Once<Job>,
@@ -52,11 +56,13 @@ impl Process {
             table: Table::new(),
             files: Files::new(),
             exiting: AtomicBool::new(false),
+            has_record_locks: AtomicBool::new(false),
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
             is_unreachable: AtomicBool::new(false),
+            is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
             job: Once::new(),
             job_failures: AtomicU32::new(0),
@@ -92,6 +98,8 @@ impl Process {
         let connection = match Connection::open(config) {
             Ok(connection) => place.set(connection).ok(),
             Err(failure) => {
+                let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
+                self.is_refused_as_full.store(is_full, Ordering::Release);
                 self.is_unreachable.store(true, Ordering::Release);
                 self.explain(failure);
                 None
@@ -99,6 +107,15 @@ impl Process {
         };
         self.move_counters(connection?.session.shared().counters.iter());
         connection
+    }
+
+    /// Why there is no [`connection`](Self::connection).
+    pub(crate) fn why_unconnected(&self) -> Reason {
+        if self.is_refused_as_full.load(Ordering::Acquire) {
+            Reason::Credit
+        } else {
+            Reason::DaemonLost
+        }
     }
 
     /// Whether the connection is lost and nobody has dealt with that; the caller does.
@@ -187,7 +204,7 @@ impl Process {
             Refusal::User => "the daemon belongs to another user; running undelegated",
             Refusal::Full => {
                 "the daemon has no session, memory, or descriptor left; running undelegated; \
-                 raise --memory or the descriptor limit"
+                 raise KAKEHI_MEMORY or the descriptor limit"
             }
             _ => return,
         });

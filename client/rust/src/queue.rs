@@ -38,7 +38,8 @@ pub struct WriteQueue {
 }
 
 impl Client {
-    /// A queue for up to `depth` writes of `data` to a file that was opened under policy `delegate`.
+    /// A queue for up to `depth` writes of `data` to a file that was opened under policy
+    /// `delegate`.
     ///
     /// # Errors
     ///

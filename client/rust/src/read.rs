@@ -116,11 +116,8 @@ impl Process {
             self.drain_file(fd, entry, &mut file);
             len = self.kernel_read(fd, buffers, Some(from))?;
         }
-        if at.is_none() && entry.is_staged.load(Ordering::Relaxed) {
-            entry.position.store(from + len as u64, Ordering::Relaxed);
-        } else if at.is_none() {
-            // The daemon was lost on the way and the kernel got the position.
-            fs::seek(self.borrow(fd), SeekFrom::Start(from + len as u64))?;
+        if at.is_none() {
+            self.put_position(fd, entry, from + len as u64)?;
         }
         Ok(len)
     }

@@ -331,8 +331,8 @@ impl Client {
         without_mirror(folder, path)
     }
 
-    /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel would
-    /// start at the mirror. `None`: the path as it is.
+    /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel
+    /// would start at the mirror. `None`: the path as it is.
     pub fn outside<'a>(
         &'static self,
         dir: RawFd,

@@ -1,8 +1,8 @@
 //! Which policy serves a path.
 //!
-//! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what no rule names
-//! is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev` (but for `/dev/shm`, where people
-//! keep files), `/proc`, and `/sys` are never delegated.
+//! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what
+//! no rule names is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev` (but for `/dev/shm`,
+//! where people keep files), `/proc`, and `/sys` are never delegated.
 
 use core::ffi::CStr;
 

@@ -134,8 +134,9 @@ impl Process {
             Some(_) => {}
         }
         let staged = self.stage(fd, entry, &mut file, data, start);
-        if let (Err(_), None, false) = (&staged, at, file.access.append) {
-            entry.position.store(start, Ordering::Relaxed);
+        let moved = staged.unwrap_or(0);
+        if moved < len && at.is_none() && !file.access.append {
+            self.put_position(fd, entry, start + moved as u64)?;
         }
         staged
     }
@@ -212,34 +213,11 @@ impl Process {
         }
         if staged.is_err() {
             self.leave_file(fd, entry, file, Reason::DaemonLost);
-            return self.write_rest(fd, data, start, accepted);
+            let wrote = write_rest(self.borrow(fd), data, start, accepted)?;
+            self.count_written(Reason::DaemonLost, wrote - accepted);
+            return Ok(wrote);
         }
         Ok(len)
-    }
-
-    /// The daemon went away after `accepted` bytes: writes the others directly.
-    fn write_rest(
-        &'static self,
-        fd: RawFd,
-        data: &[&[u8]],
-        start: u64,
-        accepted: usize,
-    ) -> io::Result<usize> {
-        let (mut skip, mut done) = (accepted, accepted);
-        for piece in data {
-            let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
-            skip -= skip.min(piece.len());
-            let mut left = rest;
-            while !left.is_empty() {
-                let at = if start == APPEND { 0 } else { start + done as u64 };
-                // With O_APPEND, Linux appends whatever the offset.
-                let wrote = io::retry_on_intr(|| io::pwrite(self.borrow(fd), left, at))?;
-                self.count_written(Reason::DaemonLost, wrote);
-                done += wrote;
-                left = left.get(wrote..).unwrap_or_default();
-            }
-        }
-        Ok(done)
     }
 
     /// Makes the file ready to be staged to.
@@ -267,7 +245,7 @@ impl Process {
             self.fall_back(file, reason);
             return Err(reason);
         }
-        let connection = self.connection().ok_or(Reason::DaemonLost)?;
+        let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
         let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
         let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
         // Its other descriptors would not see what is staged through this one.
@@ -353,6 +331,42 @@ impl Process {
     }
 }
 
+/// The daemon went away after `accepted` bytes: writes the others directly, as far as the kernel
+/// takes them, and returns how many are written with those.
+///
+/// # Errors
+///
+/// What the kernel says, when nothing at all was written: else the program, told of an error, would
+/// write again what is in the file.
+fn write_rest(
+    fd: BorrowedFd<'_>,
+    data: &[&[u8]],
+    start: u64,
+    accepted: usize,
+) -> io::Result<usize> {
+    let (mut skip, mut done) = (accepted, accepted);
+    for piece in data {
+        let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
+        skip -= skip.min(piece.len());
+        if rest.is_empty() {
+            continue;
+        }
+        let at = if start == APPEND { 0 } else { start + done as u64 };
+        // With O_APPEND, Linux appends whatever the offset.
+        match io::retry_on_intr(|| io::pwrite(fd, rest, at)) {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(len) => {
+                done += len;
+                if len < rest.len() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
 fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
     let mut done = 0;
     for batch in data.chunks(BATCH) {
@@ -379,4 +393,36 @@ fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> i
 
 fn total(data: &[&[u8]]) -> usize {
     data.iter().map(|piece| piece.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that is told of an error writes all of it again; an append would be there twice.
+    #[test]
+    fn an_error_after_accepted_bytes_is_a_short_write() {
+        let full = fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).expect("/dev/full");
+        let data: &[&[u8]] = &[b"abc", b"", b"defgh"];
+        for start in [0, 7, APPEND] {
+            for accepted in 1..8 {
+                assert_eq!(write_rest(full.as_fd(), data, start, accepted), Ok(accepted));
+            }
+            assert_eq!(write_rest(full.as_fd(), data, start, 0), Err(Errno::NOSPC));
+        }
+    }
+
+    #[test]
+    fn what_was_not_accepted_is_written_behind_what_was() {
+        for accepted in 0..=8 {
+            let fd = fs::memfd_create("rest", fs::MemfdFlags::CLOEXEC).expect("memfd");
+            let wrote = write_rest(fd.as_fd(), &[b"abc", b"", b"defgh"], 2, accepted);
+            assert_eq!(wrote, Ok(8));
+            let mut found = [0; 10];
+            io::pread(&fd, &mut found[..], 0).expect("read");
+            let mut expected = *b"\0\0abcdefgh";
+            expected[2..2 + accepted].fill(0);
+            assert_eq!(found, expected, "{accepted} accepted");
+        }
+    }
 }

@@ -1,32 +1,31 @@
-//! Frames over a stream: what is received and not yet understood, what is to be sent.
+//! Frames over a stream: what is received, and what is to be sent.
 //!
-//! Both are bounded: an [`Inbox`] holds one frame and what one receive brought besides, an
-//! [`Outbox`] what the credits of a connection allow, since a request or a reply enters it only with
-//! a credit.
+//! Payload is not copied on its way: a large one is received into a buffer of a pool, which is the
+//! permit to have it here, and sent from the buffer it was read into. Small frames have memory of
+//! their own, and are bounded by their number: requests and replies need credits.
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     io,
     rc::Rc,
 };
 
 use executor::Notify;
-use shm::copy::{copy_in, copy_out};
-use uring::{Buffer, Buffers, Heap};
-use wire::{FRAME_LEN_MAX, Frame};
+use uring::{BUFFER_COUNT_MAX, Buffer, FrameError, Frames, Heap, Inlet, Pool, Stages};
+use wire::{BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, Request};
 
 use super::line::{Secrets, Speaks};
 
-/// Most bytes of one receive.
-const RECEIVE_LEN: usize = 64 << 10;
 /// Most bytes that are given to the stream at a time.
 pub(crate) const BATCH_LEN: usize = 256 << 10;
+/// Length of a buffer that holds any frame's body.
+const BODY_LEN_MAX: usize = FRAME_LEN_MAX - HEADER_LEN;
+/// Bodies up to this length have memory of their own.
+const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
 
 /// The direction towards this process, as an input.
-pub(crate) trait Receive: 'static {
-    /// Receives some bytes; 0 when the peer has closed.
-    async fn receive(&mut self, into: &Buffers) -> io::Result<usize>;
-
+pub(crate) trait Receive: Inlet + 'static {
     /// Whether frames leave the stream once both sides have proven the key.
     fn leaves_stream(&self) -> bool {
         false
@@ -49,67 +48,112 @@ pub(crate) trait Transmit: 'static {
     async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()>;
 }
 
+/// What connections receive into. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    pool: Pool,
+    stages: Stages,
+}
+
+impl Room {
+    /// Room for so many large payloads.
+    pub(crate) fn new(count: usize) -> Self {
+        Self { pool: Pool::reserve(BODY_LEN_MAX, count), stages: Stages::default() }
+    }
+
+    /// An equal part of it, for one more connection.
+    pub(crate) fn join(&self) -> Self {
+        Self { pool: self.pool.join(), stages: self.stages.clone() }
+    }
+
+    /// A buffer for a payload of `len` bytes.
+    pub(crate) async fn buffer(&self, len: usize) -> Buffer {
+        if len <= INLINE_LEN_MAX { Heap::buffer(len) } else { self.pool.take().await.prefix(len) }
+    }
+}
+
 /// What has been received.
 pub(crate) struct Inbox<R> {
-    receiver: R,
-    space: Buffer,
+    frames: Frames<R, HEADER_LEN>,
+    current: Option<Received>,
+}
+
+/// A frame, and its payload.
+struct Received {
+    frame: Frame<'static>,
+    data: Buffer,
+    /// The payload again, if it is small and no data.
     bytes: Vec<u8>,
-    /// Bytes before this have been consumed.
-    start: usize,
 }
 
 impl<R: Receive> Inbox<R> {
+    /// An inbox with room of its own.
     pub(crate) fn new(receiver: R) -> Self {
-        Self { receiver, space: Heap::buffer(RECEIVE_LEN), bytes: Vec::new(), start: 0 }
+        Self::with(receiver, &Room::new(1))
+    }
+
+    pub(crate) fn with(receiver: R, room: &Room) -> Self {
+        let frames = Frames::new(receiver, room.pool.clone(), &room.stages);
+        Self { frames: frames.with_own_up_to(OWN_LEN_MAX), current: None }
     }
 
     /// Waits until a whole frame has been received, and returns its length.
     ///
     /// # Errors
     ///
-    /// Those of the stream; `UnexpectedEof` when the peer has closed; `InvalidData` when it does not
-    /// speak the protocol.
+    /// Those of the stream; `UnexpectedEof` when the peer has closed; `InvalidData` when it does
+    /// not speak the protocol.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
-        loop {
-            let waiting = self.bytes.get(self.start..).unwrap_or_default();
-            let parsed = Frame::parse(waiting);
-            match parsed.map_err(|invalid| io::Error::new(io::ErrorKind::InvalidData, invalid))? {
-                Some((_, len)) => return Ok(len),
-                None => self.receive().await?,
-            }
-        }
+        let admit = |header: &_| Frame::body_len(header).map_err(|_| FrameError::BadHead);
+        let received = match self.frames.next(admit).await {
+            Ok(Some(received)) => received,
+            Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(FrameError::Broken(error)) => return Err(error),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        };
+        let body = received.body.unwrap_or_else(|| Heap::buffer(0));
+        let mut start = [0; BODY_START_LEN];
+        body.load(&mut start);
+        let start = start.get(..body.len()).unwrap_or(&start);
+        let decoded = Frame::decode(&received.head, start);
+        let (frame, payload_at) =
+            decoded.map_err(|invalid| io::Error::new(io::ErrorKind::InvalidData, invalid))?;
+        let data = body.suffix(payload_at);
+        let is_data = matches!(frame, Frame::Request { request: Request::Write { .. }, .. });
+        let is_small = !is_data && body.len() <= OWN_LEN_MAX;
+        let bytes = if is_small { bytes_of(&data) } else { Vec::new() };
+        self.current = Some(Received { frame, data, bytes });
+        Ok(HEADER_LEN + body.len())
     }
 
-    async fn receive(&mut self) -> io::Result<()> {
-        self.bytes.drain(..self.start);
-        self.start = 0;
-        let len = self.receiver.receive(&self.space.clone().into()).await?;
-        if len == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let used = self.bytes.len();
-        debug_assert!(used < FRAME_LEN_MAX, "a frame that is complete was left unparsed");
-        self.bytes.resize(used + len, 0);
-        let room = self.bytes.get_mut(used..).unwrap_or_default();
-        copy_out(room, self.space.prefix(len).bytes());
-        Ok(())
-    }
-
-    /// The frame that [`fill`](Self::fill) has found.
+    /// The frame that [`fill`](Self::fill) has found, with a payload that is small and not to be
+    /// written.
     pub(crate) fn frame(&self) -> Option<Frame<'_>> {
-        let waiting = self.bytes.get(self.start..).unwrap_or_default();
-        Frame::parse(waiting).ok().flatten().map(|(frame, _)| frame)
+        let received = self.current.as_ref()?;
+        Some(received.frame.with_payload(&received.bytes))
+    }
+
+    /// Its payload, whatever it is.
+    pub(crate) fn data(&self) -> Option<Buffer> {
+        self.current.as_ref().map(|received| received.data.clone())
     }
 
     /// What is received from, between two frames.
     pub(crate) fn receiver(&mut self) -> &mut R {
-        &mut self.receiver
+        self.frames.inlet()
     }
 
     /// Forgets the frame, which has `len` bytes.
-    pub(crate) fn consume(&mut self, len: usize) {
-        self.start += len;
+    pub(crate) fn consume(&mut self, _len: usize) {
+        self.current = None;
     }
+}
+
+/// A copy of what a buffer holds.
+pub(crate) fn bytes_of(buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.load(&mut bytes);
+    bytes
 }
 
 /// What is to be sent. Cheap to clone.
@@ -118,20 +162,62 @@ pub(crate) struct Outbox(Rc<State>);
 
 #[derive(Default)]
 struct State {
-    bytes: RefCell<Vec<u8>>,
+    parts: RefCell<VecDeque<Part>>,
+    /// Bytes of all parts.
+    len: Cell<usize>,
     owes_pong: Cell<bool>,
     owes_ping: Cell<bool>,
     changed: Notify,
 }
 
+enum Part {
+    /// Whole frames, or the start of one.
+    Bytes(Vec<u8>),
+    /// A payload.
+    Data(Buffer),
+}
+
 impl Outbox {
     /// Adds a frame, to be sent with whatever else is there by then.
     pub(crate) fn push(&self, frame: Frame<'_>) {
-        let mut bytes = self.0.bytes.borrow_mut();
-        bytes.extend_from_slice(frame.head().bytes());
-        bytes.extend_from_slice(frame.payload());
-        drop(bytes);
+        self.add(&[frame.head().bytes(), frame.payload()]);
         self.0.changed.notify_all();
+    }
+
+    /// Adds a frame whose payload is `data`, which is kept until it is sent.
+    pub(crate) fn push_data(&self, frame: Frame<'_>, data: Buffer) {
+        self.add(&[frame.head_before(data.len()).bytes()]);
+        self.0.len.set(self.0.len.get() + data.len());
+        self.0.parts.borrow_mut().push_back(Part::Data(data));
+        self.0.changed.notify_all();
+    }
+
+    fn add(&self, bytes: &[&[u8]]) {
+        let len: usize = bytes.iter().map(|bytes| bytes.len()).sum();
+        self.0.len.set(self.0.len.get() + len);
+        let mut parts = self.0.parts.borrow_mut();
+        match parts.back_mut() {
+            Some(Part::Bytes(last)) if last.len() + len <= BATCH_LEN => {
+                bytes.iter().for_each(|bytes| last.extend_from_slice(bytes));
+            }
+            _ => parts.push_back(Part::Bytes(bytes.concat())),
+        }
+    }
+
+    /// Takes off the front what is given to the stream at a time.
+    fn batch(&self) -> Vec<Buffer> {
+        let (mut batch, mut len) = (Vec::new(), 0);
+        let mut parts = self.0.parts.borrow_mut();
+        while let Some(part) = parts.pop_front() {
+            if batch.len() == BUFFER_COUNT_MAX || len > 0 && len + part.len() > BATCH_LEN {
+                parts.push_front(part);
+                break;
+            }
+            len += part.len();
+            batch.push(part.into_buffer());
+        }
+        self.0.len.set(self.0.len.get() - len);
+        batch
     }
 
     /// Answers a ping; however many there were, once.
@@ -148,7 +234,7 @@ impl Outbox {
 
     /// Waits until at most `len` bytes wait to be sent.
     pub(crate) async fn shrink(&self, len: usize) {
-        self.0.changed.until(|| self.0.bytes.borrow().len() <= len).await;
+        self.0.changed.until(|| self.0.len.get() <= len).await;
     }
 
     /// Sends what is there, and what comes, until the stream breaks.
@@ -156,23 +242,35 @@ impl Outbox {
         loop {
             let state = &self.0;
             let owes = || state.owes_pong.get() || state.owes_ping.get();
-            state.changed.until(|| owes() || !state.bytes.borrow().is_empty()).await;
+            state.changed.until(|| owes() || state.len.get() > 0).await;
             if state.owes_pong.take() {
                 self.push(Frame::Pong);
             }
             if state.owes_ping.take() {
                 self.push(Frame::Ping);
             }
-            let batch = {
-                let mut bytes = state.bytes.borrow_mut();
-                let len = bytes.len().min(BATCH_LEN);
-                let batch = Heap::buffer(len);
-                copy_in(batch.bytes(), &bytes);
-                bytes.drain(..len);
-                batch
-            };
-            sender.send_all(vec![batch]).await?;
+            sender.send_all(self.batch()).await?;
             state.changed.notify_all();
+        }
+    }
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Data(data) => data.len(),
+        }
+    }
+
+    fn into_buffer(self) -> Buffer {
+        match self {
+            Self::Bytes(bytes) => {
+                let buffer = Heap::buffer(bytes.len());
+                buffer.store(&bytes);
+                buffer
+            }
+            Self::Data(data) => data,
         }
     }
 }

@@ -1,41 +1,43 @@
 //! A daemon's way to its server: requests that are sent, and sent again until they are answered.
 //!
-//! A request is kept until its reply has come. When the connection breaks, another one is made, with
-//! growing pauses, and everything unanswered is sent again in the order it was first sent. A request
-//! that must not happen twice names a record, in which the server finds that it has happened. When
-//! there has been no connection for the timeout, every request fails with `EIO`, for good: what was
-//! sent last may or may not have happened.
+//! A request is kept until its reply has come. When the connection breaks, another one is made,
+//! with growing pauses, and everything unanswered is sent again in the order it was first sent. A
+//! request that must not happen twice names a record, in which the server finds that it has
+//! happened. When there has been no connection for the timeout, every request fails with `EIO`, for
+//! good: what was sent last may or may not have happened.
+
+mod beat;
+mod reopen;
+mod state;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     rc::Rc,
     time::Duration,
 };
 
 use executor::{Class, Credits, Handle, Instant, Notify};
-use rustix::{fs::OFlags, io::Errno};
+use rustix::io::Errno;
+use uring::Buffer;
 use wire::{Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 
+use self::state::{Pending, State};
 use super::{
-    channel::{Inbox, Outbox, Receive, Transmit},
+    channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
     handshake::{fails_at, first, greet, is_refusal},
     key::{Key, random},
     ledger::RECORDS,
-    opened::{Lost, Opened},
     server::{BUFFERS, REQUESTS},
 };
-use crate::{names::Status, verdict::verdict};
+use crate::verdict::verdict;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// One attempt to connect and greet.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// Between two questions whether the server is there.
-const BEAT: Duration = Duration::from_secs(1);
-/// Beats without a byte from the server, after which the connection is given up.
-const SILENT_BEATS_MAX: u32 = 5;
+/// Of the requests, how many may wait for a lock: unlocks always find room.
+const WAITS: u32 = REQUESTS / 4;
 /// Bytes of requests that may wait for the stream before more are encoded.
 const UNSENT_LEN_MAX: usize = 256 << 10;
 
@@ -58,6 +60,7 @@ pub(crate) struct Client<N> {
     requests: Credits,
     buffers: Credits,
     records: Credits,
+    waits: Credits,
     state: RefCell<State>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
@@ -65,32 +68,6 @@ pub(crate) struct Client<N> {
     news: Notify,
     /// Signalled when a request was answered or the session has ended.
     idle: Notify,
-}
-
-struct State {
-    pending: BTreeMap<u64, Rc<Pending>>,
-    /// Of these, those that this connection has not sent.
-    unsent: VecDeque<u64>,
-    next_id: u64,
-    free_records: BTreeSet<u32>,
-    opened: Opened,
-    is_connected: bool,
-    /// Attempts to connect that came to nothing.
-    failures: u64,
-    /// The session is to end, and has.
-    is_leaving: bool,
-    has_left: bool,
-    /// Why everything fails from now on.
-    dead: Option<String>,
-}
-
-/// A request that is not answered.
-struct Pending {
-    request: Request,
-    record: Option<u32>,
-    payload: Vec<u8>,
-    reply: RefCell<Option<(u64, Vec<u8>)>>,
-    answered: Notify,
 }
 
 impl<N: Network> Client<N> {
@@ -114,6 +91,7 @@ impl<N: Network> Client<N> {
             requests: Credits::new(u64::from(REQUESTS)),
             buffers: Credits::new(u64::from(BUFFERS)),
             records: Credits::new(u64::from(RECORDS)),
+            waits: Credits::new(u64::from(WAITS)),
             state: RefCell::new(State::new()),
             must_reopen: Cell::new(false),
             news: Notify::new(),
@@ -151,12 +129,34 @@ impl<N: Network> Client<N> {
         payload: Vec<u8>,
         is_once: bool,
     ) -> io::Result<(u64, Vec<u8>)> {
+        self.ask(request, (payload, None), is_once).await
+    }
+
+    /// Sends a request to write `data`, or to read into it, and waits for the count.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub(crate) async fn transfer(
+        &self,
+        request: Request,
+        data: Buffer,
+        is_once: bool,
+    ) -> io::Result<usize> {
+        let len = data.len();
+        let (count, _) = self.ask(request, (Vec::new(), Some(data)), is_once).await?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX).min(len))
+    }
+
+    async fn ask(
+        &self,
+        request: Request,
+        payload: (Vec<u8>, Option<Buffer>),
+        is_once: bool,
+    ) -> io::Result<(u64, Vec<u8>)> {
         let _record = if is_once { Some(self.records.take(1).await) } else { None };
         let _request = self.requests.take(1).await;
-        let moved = match request {
-            Request::Read { len, .. } => len as usize,
-            _ => payload.len(),
-        };
+        let moved = payload.1.as_ref().map_or(0, Buffer::len);
         let _buffer = if moved > INLINE_LEN_MAX { Some(self.buffers.take(1).await) } else { None };
         let (id, pending) = self.post(request, payload, is_once)?;
         let is_over = || pending.reply.borrow().is_some() || self.state.borrow().dead.is_some();
@@ -172,7 +172,7 @@ impl<N: Network> Client<N> {
     fn post(
         &self,
         request: Request,
-        payload: Vec<u8>,
+        (payload, data): (Vec<u8>, Option<Buffer>),
         is_once: bool,
     ) -> io::Result<(u64, Rc<Pending>)> {
         let mut state = self.state.borrow_mut();
@@ -182,7 +182,8 @@ impl<N: Network> Client<N> {
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
         let (reply, answered) = (RefCell::default(), Notify::new());
-        let pending = Rc::new(Pending { request, record, payload, reply, answered });
+        let pending = Rc::new(Pending { request, record, payload, data, reply, answered });
+        state.give_up(&request);
         let id = state.next_id;
         state.next_id += 1;
         state.pending.insert(id, Rc::clone(&pending));
@@ -220,9 +221,19 @@ impl<N: Network> Client<N> {
         self.state.borrow_mut().opened.new_handle()
     }
 
-    /// Whether the server could not open the file again.
-    pub(crate) fn is_stale(&self, handle: u32) -> bool {
-        self.state.borrow().opened.is_stale(handle)
+    /// Why a file can no longer be used, if the server could not have all of it again.
+    pub(crate) fn why_gone(&self, handle: u32) -> Option<Errno> {
+        self.state.borrow().opened.why_gone(handle)
+    }
+
+    /// A file was opened for this process.
+    pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
+        self.state.borrow_mut().opened.is_for(handle, process);
+    }
+
+    /// The right to wait for a lock at the server.
+    pub(crate) async fn wait(&self) -> impl Sized + use<'_, N> {
+        self.waits.take(1).await
     }
 
     /// A rename was asked for, of this server or of another that serves the same folder.
@@ -236,15 +247,18 @@ impl<N: Network> Client<N> {
     }
 
     /// Closes a file, without waiting for that.
-    pub(crate) fn close(self: &Rc<Self>, handle: u32) {
+    pub(crate) fn close_soon(self: &Rc<Self>, handle: u32) {
         let client = Rc::clone(self);
-        self.handle.spawn(Class::Latency, async move {
-            let closed = client.call(Request::Close { file: handle }, Vec::new(), false).await;
-            client.state.borrow_mut().opened.remove(handle);
-            if let Err(error) = closed {
-                tracing::debug!("a remote file could not be closed: {error}");
-            }
-        });
+        self.handle.spawn(Class::Latency, async move { client.close(handle).await });
+    }
+
+    /// Closes a file.
+    pub(crate) async fn close(&self, handle: u32) {
+        let closed = self.call(Request::Close { file: handle }, Vec::new(), false).await;
+        self.state.borrow_mut().opened.remove(handle);
+        if let Err(error) = closed {
+            tracing::debug!("a remote file could not be closed: {error}");
+        }
     }
 
     // ---- the connection
@@ -343,9 +357,13 @@ impl<N: Network> Client<N> {
         let mut state = self.state.borrow_mut();
         let Some(id) = state.unsent.pop_front() else { return false };
         if let Some(pending) = state.pending.get(&id) {
-            let Pending { request, record, payload, .. } = &**pending;
+            let Pending { request, record, payload, data, .. } = &**pending;
             let (request, record) = (*request, *record);
-            outbox.push(Frame::Request { id, record, request, payload });
+            let frame = Frame::Request { id, record, request, payload };
+            match data.as_ref().filter(|_| matches!(request, Request::Write { .. })) {
+                Some(data) => outbox.push_data(frame, data.clone()),
+                None => outbox.push(frame),
+            }
         }
         true
     }
@@ -355,7 +373,7 @@ impl<N: Network> Client<N> {
             let len = inbox.fill().await?;
             heard.set(true);
             match inbox.frame() {
-                Some(Frame::Reply { id, value, payload }) => self.answered(id, value, payload),
+                Some(Frame::Reply { id, value, .. }) => self.answered(id, value, inbox.data()),
                 Some(Frame::Pong) => {}
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -364,63 +382,25 @@ impl<N: Network> Client<N> {
     }
 
     /// Takes a reply. One that nobody waits for was answered on an earlier connection.
-    fn answered(&self, id: u64, value: u64, payload: &[u8]) {
+    fn answered(&self, id: u64, value: u64, found: Option<Buffer>) {
         let mut state = self.state.borrow_mut();
         let pending = state.pending.get(&id).cloned();
         if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
-            state.note(&pending, value, payload);
+            let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
+            match (&pending.data, pending.request, found) {
+                (Some(into), Request::Read { .. }, Some(found)) => {
+                    into.copy_from(found);
+                    if verdict(value).is_ok() {
+                        value = found.len() as u64;
+                    }
+                }
+                _ => payload = found.map(bytes_of).unwrap_or_default(),
+            }
+            state.note(&pending, value, &payload);
             drop(state);
-            pending.reply.replace(Some((value, payload.to_owned())));
+            pending.reply.replace(Some((value, payload)));
             pending.answered.notify_all();
         }
-    }
-
-    /// While something is to come from the server, asks every now and then whether it is there, and
-    /// gives up when it is silent. Where nothing is, nothing is sent, and nobody wakes: the kernel
-    /// notices a machine that has vanished.
-    async fn beat(&self, outbox: &Outbox, heard: &Cell<bool>) -> io::Result<()> {
-        let mut silent = 0;
-        loop {
-            let is_waiting = || {
-                let state = self.state.borrow();
-                state.is_leaving || !state.pending.is_empty()
-            };
-            if !is_waiting() {
-                self.news.until(is_waiting).await;
-                silent = 0;
-            }
-            self.handle.sleep(BEAT).await;
-            silent = if heard.take() { 0 } else { silent + 1 };
-            if silent >= SILENT_BEATS_MAX {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            // A stream that takes nothing is asked already.
-            outbox.ping();
-        }
-    }
-
-    /// Has a server that was started anew open the files of the session.
-    async fn reopen<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
-        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
-        let lost = self.state.borrow().opened.lost();
-        for Lost { handle, flags, identity, names } in lost {
-            let mut is_found = false;
-            for path in names {
-                let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
-                let flags = flags & !once.bits();
-                let open = Request::Open { file: handle, flags, mode: 0, path_len };
-                let found = ask(inbox, outbox, open, &path).await?;
-                is_found = found.is_some_and(|status| status.identity() == identity);
-                if is_found {
-                    break;
-                }
-                ask(inbox, outbox, Request::Close { file: handle }, &[]).await?;
-            }
-            if !is_found {
-                self.state.borrow_mut().opened.give_up(handle);
-            }
-        }
-        Ok(())
     }
 
     /// Everything fails from now on.
@@ -434,48 +414,4 @@ impl<N: Network> Client<N> {
         self.news.notify_all();
         self.idle.notify_all();
     }
-}
-
-impl State {
-    fn new() -> Self {
-        Self {
-            pending: BTreeMap::new(),
-            unsent: VecDeque::new(),
-            next_id: 1,
-            free_records: (0..RECORDS).collect(),
-            opened: Opened::new(),
-            is_connected: false,
-            failures: 0,
-            is_leaving: false,
-            has_left: false,
-            dead: None,
-        }
-    }
-
-    /// Keeps up with which files the server has open. At once when the answer comes: the connection
-    /// may break before whoever asked has run.
-    fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
-        let Request::Open { file, flags, .. } = pending.request else { return };
-        let status = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
-        if let Some(status) = status {
-            self.opened.insert(file, pending.payload.clone(), flags, status.identity());
-        }
-    }
-}
-
-/// Asks something between the greeting and all other requests; the answer's status, if it has one.
-async fn ask<R: Receive>(
-    inbox: &mut Inbox<R>,
-    outbox: &Outbox,
-    request: Request,
-    payload: &[u8],
-) -> io::Result<Option<Status>> {
-    outbox.push(Frame::Request { id: 0, record: None, request, payload });
-    let len = inbox.fill().await?;
-    let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
-        return Err(io::ErrorKind::InvalidData.into());
-    };
-    let status = verdict(value).ok().and_then(|_| Status::from_bytes(payload));
-    inbox.consume(len);
-    Ok(status)
 }

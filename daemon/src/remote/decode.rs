@@ -3,21 +3,26 @@
 use std::{ffi::CString, rc::Rc};
 
 use rustix::{fs::OFlags, io::Errno};
+use uring::Buffer;
 use wire::{PIECE_LEN_MAX, PathPair, Request};
 
 use super::effects::Effect;
 use crate::{
+    locks::LockCall,
     names::{Attributes, NameCall, OpenCall},
     namespace::times,
 };
 
-/// A request as it came, its payload copied.
+/// A request as it came.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) record: Option<u32>,
     pub(crate) request: Request,
+    /// A copy of paths and the like.
     pub(crate) payload: Rc<[u8]>,
+    /// What is to be written, or room for what is read.
+    pub(crate) data: Buffer,
 }
 
 /// What a request asks for.
@@ -25,6 +30,8 @@ pub(crate) struct Job {
 pub(crate) enum Asked {
     Open(u32, OpenCall),
     Close(u32),
+    Lock(u32, LockCall),
+    FindLock(u32, LockCall),
     OnFile(u32),
     Name(NameCall),
     Nothing,
@@ -38,6 +45,12 @@ impl Job {
                 Asked::Open(file, OpenCall { path: path(&self.payload)?, flags, mode })
             }
             Request::Close { file } => Asked::Close(file),
+            Request::Lock { file, terms, start, len } => {
+                Asked::Lock(file, LockCall::new(terms, start, len)?)
+            }
+            Request::FindLock { file, terms, start, len } => {
+                Asked::FindLock(file, LockCall::new(terms, start, len)?)
+            }
             Request::Nothing => Asked::Nothing,
             Request::Read { file, .. }
             | Request::Write { file, .. }
@@ -45,6 +58,7 @@ impl Job {
             | Request::Datasync { file }
             | Request::SetPosition { file, .. }
             | Request::FileStat { file }
+            | Request::Allocate { file, .. }
             | Request::Truncate { file, path_len: 0, .. }
             | Request::SetMode { file, path_len: 0, .. }
             | Request::SetOwner { file, path_len: 0, .. }

@@ -1,20 +1,22 @@
 //! The calls of a daemon on remote names and remote open files.
 
-use std::{ffi::CString, io, pin::Pin, rc::Rc, task::Poll};
+use std::{cell::Cell, ffi::CString, io, pin::Pin, rc::Rc, task::Poll};
 
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use shm::copy::{copy_in, copy_out};
-use uring::{Buffer, Buffers};
+use uring::{Buffer, Buffers, RecordLock};
 use wire::{PIECE_LEN_MAX, PathPair, Request};
 
 use super::{
     client::{Client, Network},
     decode::{has_effect, is_exclusive},
 };
-use crate::names::{Answer, Attributes, NameCall, OpenCall, Status};
+use crate::{
+    locks::{LockCall, from_words},
+    names::{Answer, Attributes, NameCall, OpenCall, Status},
+};
 
 /// Marks the device numbers of a server, so that they are nobody's here.
 const DEVICE_MARK: u64 = 1 << 62;
@@ -24,17 +26,24 @@ pub(crate) struct RemoteFile<N: Network> {
     client: Rc<Client<N>>,
     handle: u32,
     appends: bool,
+    is_closed: Cell<bool>,
 }
 
 impl<N: Network> Drop for RemoteFile<N> {
     fn drop(&mut self) {
-        self.client.close(self.handle);
+        if !self.is_closed.get() {
+            self.client.close_soon(self.handle);
+        }
     }
 }
 
 impl<N: Network> RemoteFile<N> {
-    /// Opens a file; the path starts at the server's root.
-    pub(crate) async fn open(client: &Rc<Client<N>>, call: OpenCall) -> io::Result<Rc<Self>> {
+    /// Opens a file for the process of this number; the path starts at the server's root.
+    pub(crate) async fn open(
+        client: &Rc<Client<N>>,
+        process: Option<u16>,
+        call: OpenCall,
+    ) -> io::Result<Rc<Self>> {
         let (handle, path) = (client.new_handle(), call.path.to_bytes());
         let request = Request::Open {
             file: handle,
@@ -45,7 +54,33 @@ impl<N: Network> RemoteFile<N> {
         let answered = client.call(request, path.to_vec(), is_exclusive(&call)).await?;
         Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
-        Ok(Rc::new(Self { client: Rc::clone(client), handle, appends }))
+        client.is_for(handle, process);
+        let is_closed = Cell::new(false);
+        Ok(Rc::new(Self { client: Rc::clone(client), handle, appends, is_closed }))
+    }
+
+    /// Closes the file, unless somebody else has it too.
+    pub(crate) async fn close(file: Rc<Self>) {
+        if let Some(file) = Rc::into_inner(file) {
+            file.is_closed.set(true);
+            file.client.close(file.handle).await;
+        }
+    }
+
+    /// Takes a lock, or gives it up.
+    pub(crate) async fn lock(&self, call: LockCall) -> io::Result<()> {
+        let _wait = if call.terms.waits { Some(self.client.wait().await) } else { None };
+        let LockCall { terms, start, len } = call;
+        let request = Request::Lock { file: self.handle, terms: terms.encode(), start, len };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    /// Looks for a lock that is in the way.
+    pub(crate) async fn find_lock(&self, call: LockCall) -> io::Result<Option<RecordLock>> {
+        let LockCall { terms, start, len } = call;
+        let request = Request::FindLock { file: self.handle, terms: terms.encode(), start, len };
+        let (found, bytes) = self.call(request, Vec::new()).await?;
+        if found == 0 { Ok(None) } else { Ok(Some(from_words(&bytes).ok_or(Errno::IO)?)) }
     }
 
     /// Reads until `into` is full or the file ends, in pieces that are under way together.
@@ -53,8 +88,9 @@ impl<N: Network> RemoteFile<N> {
         let reads = pieces(into, at).map(|(at, piece)| async move {
             let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
             let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
-            let (_, bytes) = self.call(request, Vec::new()).await?;
-            Ok((copy_in(piece.bytes(), &bytes), piece.len()))
+            let len = piece.len();
+            let read = self.client.transfer(request, piece, false).await;
+            Ok((read.map_err(|error| self.stale(error))?, len))
         });
         contiguous(together(reads).await)
     }
@@ -80,13 +116,10 @@ impl<N: Network> RemoteFile<N> {
     }
 
     async fn write_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
-        let mut bytes = vec![0; piece.len()];
-        copy_out(&mut bytes, piece.bytes());
-        let len = len_of(&bytes)?;
+        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
         let request = Request::Write { file: self.handle, at, len, arena_at: 0 };
-        let written = self.client.call(request, bytes, self.appends).await;
-        let (written, _) = written.map_err(|error| self.stale(error))?;
-        Ok(usize::try_from(written).unwrap_or(usize::MAX).min(piece.len()))
+        let written = self.client.transfer(request, piece.clone(), self.appends).await;
+        written.map_err(|error| self.stale(error))
     }
 
     pub(crate) async fn status(&self) -> io::Result<Status> {
@@ -102,6 +135,11 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
         let request = Request::Truncate { file: self.handle, path_len: 0, len };
+        self.call(request, Vec::new()).await.map(drop)
+    }
+
+    pub(crate) async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        let request = Request::Allocate { file: self.handle, mode, at, len };
         self.call(request, Vec::new()).await.map(drop)
     }
 
@@ -125,9 +163,10 @@ impl<N: Network> RemoteFile<N> {
         self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
     }
 
-    /// A handle that the server does not know because the file was gone when it was started anew.
+    /// The error of a handle that the server does not know because the file, or a lock on it, could
+    /// not be had again when it was started anew.
     fn stale(&self, error: io::Error) -> io::Error {
-        if self.client.is_stale(self.handle) { Errno::STALE.into() } else { error }
+        self.client.why_gone(self.handle).map_or(error, io::Error::from)
     }
 }
 

@@ -88,15 +88,16 @@ impl<N: Network> Group<N> {
         self.members.borrow().iter().map(|member| member.name.clone()).collect()
     }
 
-    /// Opens a file for the process of this number; the path starts at the servers' root.
+    /// Opens a file for a process, by its number at this daemon and in its parallel job; the path
+    /// starts at the servers' root.
     pub(crate) async fn open(
         &self,
-        rank: Option<u32>,
+        (process, rank): (Option<u16>, Option<u32>),
         call: OpenCall,
     ) -> io::Result<Rc<RemoteFile<N>>> {
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         let rank = rank.filter(|_| !appends);
-        RemoteFile::open(&self.client(rank, call.path.to_bytes()), call).await
+        RemoteFile::open(&self.client(rank, call.path.to_bytes()), process, call).await
     }
 
     /// Executes a call on names for the process of this number.

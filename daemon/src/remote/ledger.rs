@@ -1,9 +1,11 @@
 //! What a server remembers of requests that must not happen twice: one small file per session.
 //!
 //! A record is written before its request is executed (*begun*) and again when it is answered
-//! (*done*); in between, when an append was left begun and another is to follow (*seen*). Records are 64 bytes in fixed places, so a record never crosses a page, and the kernel
-//! copies a page's part whole: a server that is killed leaves the old record or the new one. They
-//! are not synced: they protect from the death of the server, not of its node.
+//! (*done*); in between, when an append was left begun and another is to follow (*seen*). Records
+//! are 64 bytes in fixed places, so a record never crosses a page, and the kernel copies a page's
+//! part whole: a server that is killed leaves the old record or the new one. They are not synced:
+//! they protect from the death of the server, not of its node. One byte behind them says that the
+//! session has had locks.
 
 use std::{
     fs, io,
@@ -111,6 +113,12 @@ pub(crate) trait Ledger: 'static {
 
     /// Writes a record into its place.
     fn write(&self, slot: u32, record: &Record) -> io::Result<()>;
+
+    /// Remembers that the session has had locks.
+    fn note_locks(&self) -> io::Result<()>;
+
+    /// Whether it has.
+    fn has_locks(&self) -> io::Result<bool>;
 }
 
 /// Where ledgers are kept, as an input.
@@ -196,6 +204,17 @@ impl Ledger for LedgerFile {
             rustix::io::retry_on_intr(|| rustix::io::pwrite(self.0.as_fd(), &bytes, place(slot)))?;
         if len == RECORD_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
+
+    fn note_locks(&self) -> io::Result<()> {
+        let noted = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.0, &[1], place(RECORDS)));
+        if noted? == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    fn has_locks(&self) -> io::Result<bool> {
+        let mut noted = [0];
+        rustix::io::pread(&self.0, &mut noted, place(RECORDS))?;
+        Ok(noted == [1])
+    }
 }
 
 const fn place(slot: u32) -> u64 {
@@ -218,9 +237,13 @@ mod tests {
         let ledger = folder.open(&SESSION).expect("made");
         ledger.write(0, &begun).expect("written");
         ledger.write(RECORDS - 1, &done).expect("written");
+        assert!(!ledger.has_locks().expect("read"));
+        ledger.note_locks().expect("written");
 
         let ledger = Folder::create(root.path()).and_then(|next| next.open(&SESSION));
-        let records = ledger.and_then(|ledger| ledger.load()).expect("read");
+        let ledger = ledger.expect("made");
+        assert!(ledger.has_locks().expect("read"));
+        let records = ledger.load().expect("read");
         assert_eq!(folder.sessions().expect("listed"), [SESSION]);
         assert_eq!(records.len(), RECORDS as usize);
         assert_eq!(records[0], Some(begun));

@@ -29,9 +29,8 @@ use std::{
 };
 
 use executor::{Class, Notify};
-use shm::copy::copy_in;
 use ucx::{Address, Endpoint, Message};
-use uring::{Buffer, Buffers, Heap, Sender, Stream};
+use uring::{Buffer, Buffers, Heap, Inlet, Sender, Stream};
 use wire::{Envelope, FRAME_LEN_MAX, TAG_LEN, WORKER_LEN_MAX};
 
 use super::{
@@ -79,15 +78,28 @@ pub(crate) struct Outgoing {
     line: Rc<OnceCell<Rc<Line>>>,
 }
 
-impl Receive for Incoming {
-    async fn receive(&mut self, into: &Buffers) -> io::Result<usize> {
+impl Inlet for Incoming {
+    async fn ready(&mut self) {
         match (&mut self.receiver, self.line.get()) {
-            (Some(receiver), _) => receiver.receive(into).await,
-            (None, Some(line)) => line.receive(into).await,
+            (Some(receiver), _) => receiver.ready().await,
+            (None, Some(line)) => line.ready().await,
+            (None, None) => {}
+        }
+    }
+
+    fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
+        match (&mut self.receiver, self.line.get()) {
+            (Some(receiver), _) => receiver.receive_now(into),
+            (None, Some(line)) => line.receive_now(into),
             (None, None) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
+    /// The other direction has to go, too: both are dropped by who gets the error.
+    fn cut(&mut self) {}
+}
+
+impl Receive for Incoming {
     fn leaves_stream(&self) -> bool {
         self.workers.is_some()
     }
@@ -212,23 +224,25 @@ impl Line {
         Some(())
     }
 
-    async fn receive(&self, into: &Buffers) -> io::Result<usize> {
+    async fn ready(&self) {
         self.news.until(|| self.end.get().is_some() || self.inbox.borrow().has_next()).await;
+    }
+
+    fn receive_now(&self, into: &Buffers) -> io::Result<usize> {
         let mut inbox = self.inbox.borrow_mut();
         match (inbox.has_next(), self.end.get()) {
+            (true, _) => Ok(inbox.load(into)),
             (false, Some(end)) => Err(end.into()),
-            _ => Ok(inbox.load(into)),
+            (false, None) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
+    /// Sends one message: more would take more of the peer's buffers.
     async fn send_all(&self, from: Vec<Buffer>) -> io::Result<()> {
-        for buffer in from {
-            let number = self.sent.replace(self.sent.get() + 1);
-            let envelope = Envelope { secret: self.secrets.ours, number };
-            let sent = self.endpoint.send(&envelope.encode(), Payload(buffer)).await;
-            sent.map_err(|why| io::Error::new(io::ErrorKind::BrokenPipe, why))?;
-        }
-        Ok(())
+        let number = self.sent.replace(self.sent.get() + 1);
+        let envelope = Envelope { secret: self.secrets.ours, number };
+        let sent = self.endpoint.send(&envelope.encode(), Payload(joined(from))).await;
+        sent.map_err(|why| io::Error::new(io::ErrorKind::BrokenPipe, why))
     }
 }
 
@@ -274,7 +288,8 @@ impl Parts {
         let mut done = 0;
         for buffer in into.as_slice() {
             let rest = part.get(self.at..).unwrap_or_default();
-            let len = copy_in(buffer.bytes(), rest);
+            let len = buffer.len().min(rest.len());
+            buffer.store(rest);
             self.at += len;
             done += len;
         }
@@ -284,6 +299,22 @@ impl Parts {
             (self.next, self.at) = (self.next + 1, 0);
         }
         done
+    }
+}
+
+/// All bytes in one buffer.
+fn joined(mut parts: Vec<Buffer>) -> Buffer {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => {
+            let whole = Heap::buffer(parts.iter().map(Buffer::len).sum());
+            let mut rest = whole.clone();
+            for part in parts {
+                rest.copy_from(&part);
+                rest = rest.suffix(part.len());
+            }
+            whole
+        }
     }
 }
 

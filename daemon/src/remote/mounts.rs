@@ -18,7 +18,7 @@ use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use uring::{Buffers, Sockets};
+use uring::{Buffers, RecordLock, Sockets};
 
 use super::{
     client::Network,
@@ -26,11 +26,12 @@ use super::{
     group::Group,
     line::{self, Incoming, Outgoing},
     mirror,
-    pipe::Pipe,
+    pipe::{Pipe, StandIns},
     server::{SILENCE_MAX, WINDOW_LEN},
     ucx::Workers,
 };
 use crate::{
+    locks::{LockCall, process_of},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     reactor::Reactor,
     storage::{Machine, Storage},
@@ -77,7 +78,9 @@ pub struct Mount {
 pub(crate) struct Mounts {
     machine: Machine,
     server: Option<Rc<Server>>,
-    /// Number of the process that asks, in its parallel job.
+    /// Number of the process that asks, at this daemon.
+    process: Option<u16>,
+    /// And in its parallel job.
     rank: Option<u32>,
 }
 
@@ -90,6 +93,7 @@ pub(crate) struct Server {
     pub(crate) handle: Handle,
     pub(crate) reactor: Reactor,
     pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
+    pub(crate) stand_ins: StandIns,
 }
 
 /// An open file.
@@ -111,7 +115,7 @@ impl Located {
 
 impl Mounts {
     pub(crate) fn new(machine: Machine, server: Option<Rc<Server>>) -> Self {
-        Self { machine, server, rank: None }
+        Self { machine, server, process: None, rank: None }
     }
 
     /// Has everything that programs have written to pipes at the server.
@@ -336,6 +340,13 @@ impl Storage for Mounts {
         }
     }
 
+    async fn allocate(&self, file: &Located, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        match file {
+            Located::Here(file) => self.machine.allocate(file, mode, at, len).await,
+            Located::There(file) => file.allocate(mode, at, len).await,
+        }
+    }
+
     async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
         match file {
             Located::Here(file) => self.machine.seek(file, to).await,
@@ -361,7 +372,7 @@ impl Storage for Mounts {
             return server.copy(&self.machine, remote, at).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
-        let (pipe, end) = Pipe::start(handle, reactor, Rc::clone(remote), at)?;
+        let (pipe, end) = Pipe::start(handle, reactor, &server.stand_ins, (Rc::clone(remote), at))?;
         server.pipes.borrow_mut().push(pipe);
         uring::File::new(end).map(Located::Here)
     }
@@ -372,11 +383,49 @@ impl Storage for Mounts {
         };
         server.settle().await;
         call.path = remote;
-        server.group.open(self.rank, call).await.map(Located::There)
+        server.group.open((self.process, self.rank), call).await.map(Located::There)
     }
 
-    fn seen_by(&self, rank: Option<u32>) -> Self {
-        Self { rank, ..self.clone() }
+    async fn close(&self, file: Located) {
+        if let Located::There(file) = file {
+            RemoteFile::close(file).await;
+        }
+    }
+
+    async fn lock(&self, file: &Located, call: LockCall) -> io::Result<()> {
+        match file {
+            Located::Here(_) => Err(Errno::NOSYS.into()),
+            Located::There(file) => {
+                self.settle().await;
+                file.lock(call).await
+            }
+        }
+    }
+
+    async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
+        match file {
+            Located::Here(_) => Err(Errno::NOSYS.into()),
+            Located::There(file) => file.find_lock(call).await,
+        }
+    }
+
+    async fn adopt(&self, stand_in: (u64, u64)) -> io::Result<Located> {
+        let server = self.server.as_ref().ok_or(Errno::NOENT)?;
+        let found = {
+            let pipes = server.pipes.borrow();
+            let mut pipes = pipes.iter().filter_map(Weak::upgrade);
+            pipes.find_map(|pipe| pipe.file_of(stand_in))
+        };
+        match found {
+            Some(file) => Ok(Located::There(file)),
+            // Another core has it, which alone could lock it.
+            None if server.stand_ins.has(stand_in) => Err(Errno::NOLCK.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    fn seen_by(&self, session: u32, rank: Option<u32>) -> Self {
+        Self { process: Some(process_of(session)), rank, ..self.clone() }
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {

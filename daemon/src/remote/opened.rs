@@ -3,6 +3,8 @@
 
 use std::{collections::HashMap, mem};
 
+use rustix::io::Errno;
+
 /// Device and inode, as the server says them.
 pub(super) type Identity = (u64, u64);
 
@@ -18,8 +20,11 @@ struct File {
     path: Vec<u8>,
     flags: u32,
     identity: Identity,
-    /// It could not be opened again, or is another file by now.
-    is_stale: bool,
+    /// Number of the process it is open for.
+    process: Option<u16>,
+    /// Why it can no longer be used: `ESTALE`, it could not be opened again, or is another file by
+    /// now; `EIO`, a lock on it is lost.
+    gone: Option<Errno>,
 }
 
 /// A file that is to be opened again.
@@ -27,7 +32,8 @@ pub(super) struct Lost {
     pub(super) handle: u32,
     pub(super) flags: u32,
     pub(super) identity: Identity,
-    /// Where it may be: under its name, or under what a rename has made of it whose answer was lost.
+    /// Where it may be: under its name, or under what a rename has made of it whose answer was
+    /// lost.
     pub(super) names: Vec<Vec<u8>>,
 }
 
@@ -48,29 +54,56 @@ impl Opened {
     }
 
     pub(super) fn insert(&mut self, handle: u32, path: Vec<u8>, flags: u32, identity: Identity) {
-        self.files.insert(handle, File { path, flags, identity, is_stale: false });
+        self.files.insert(handle, File { path, flags, identity, process: None, gone: None });
     }
 
     pub(super) fn remove(&mut self, handle: u32) {
         self.files.remove(&handle);
     }
 
-    /// Whether the server could not open the file again.
-    pub(super) fn is_stale(&self, handle: u32) -> bool {
-        self.files.get(&handle).is_some_and(|file| file.is_stale)
+    /// Why a file can no longer be used.
+    pub(super) fn why_gone(&self, handle: u32) -> Option<Errno> {
+        self.files.get(&handle)?.gone
+    }
+
+    /// Device and inode of an open file.
+    pub(super) fn identity(&self, handle: u32) -> Option<Identity> {
+        self.files.get(&handle).map(|file| file.identity)
+    }
+
+    /// A file is open for this process.
+    pub(super) fn is_for(&mut self, handle: u32, process: Option<u16>) {
+        if let Some(file) = self.files.get_mut(&handle) {
+            file.process = process;
+        }
+    }
+
+    /// The handles by which a process has a file open.
+    pub(super) fn of_process(&self, process: u16, identity: Identity) -> Vec<u32> {
+        let is_its = |file: &File| file.process == Some(process) && file.identity == identity;
+        let its = self.files.iter().filter(|(_, file)| is_its(file));
+        its.map(|(handle, _)| *handle).collect()
     }
 
     /// The file is found under none of its names.
     pub(super) fn give_up(&mut self, handle: u32) {
         if let Some(file) = self.files.get_mut(&handle) {
             tracing::warn!("a remote file is gone: {}", file.path.escape_ascii());
-            file.is_stale = true;
+            file.gone = Some(Errno::STALE);
+        }
+    }
+
+    /// A lock on the file is lost.
+    pub(super) fn lose_lock(&mut self, handle: u32) {
+        if let Some(file) = self.files.get_mut(&handle) {
+            tracing::error!("a lock is lost: {}; the file fails", file.path.escape_ascii());
+            file.gone = Some(Errno::IO);
         }
     }
 
     /// What a server that was started anew has to open, by handle.
     pub(super) fn lost(&self) -> Vec<Lost> {
-        let files = self.files.iter().filter(|(_, file)| !file.is_stale);
+        let files = self.files.iter().filter(|(_, file)| file.gone.is_none());
         let lost = |(handle, file): (&u32, &File)| Lost {
             handle: *handle,
             flags: file.flags,
@@ -136,7 +169,8 @@ mod tests {
         opened.has_moved(b"/b/file", b"/c", false);
         assert_eq!(names(&opened), [&b"/b/file"[..]]);
         opened.give_up(handle);
-        assert!(opened.is_stale(handle) && opened.lost().is_empty());
+        assert_eq!(opened.why_gone(handle), Some(Errno::STALE));
+        assert!(opened.lost().is_empty());
     }
 
     #[test]

@@ -8,13 +8,16 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     io,
     os::fd::OwnedFd,
     rc::{Rc, Weak},
+    sync::{Arc, Mutex},
 };
 
 use executor::{Class, Handle, Notify};
 use rustix::{
+    fs::fstat,
     io::Errno,
     pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
 };
@@ -22,14 +25,33 @@ use shm::copy::copy_in;
 use uring::Heap;
 
 use super::{file::RemoteFile, mounts::Dial};
-use crate::reactor::{Reactor, Watch};
+use crate::{
+    mail::lock,
+    names::Status,
+    reactor::{Reactor, Watch},
+};
 
 const CAPACITY: usize = 1 << 20;
 const READ_LEN: usize = 256 << 10;
 
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// The pipes there are, of all cores of the daemon. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StandIns(Arc<Mutex<HashSet<Identity>>>);
+
+impl StandIns {
+    pub(crate) fn has(&self, pipe: Identity) -> bool {
+        lock(&self.0).contains(&pipe)
+    }
+}
+
 /// The daemon's end of a pipe.
 pub(crate) struct Pipe {
     reading: Rc<OwnedFd>,
+    identity: Identity,
+    all: StandIns,
     file: RefCell<Option<Rc<RemoteFile<Dial>>>>,
     at: Cell<u64>,
     /// Times somebody asked that the pipe be emptied, and which of them have been answered.
@@ -44,14 +66,18 @@ impl Pipe {
     pub(crate) fn start(
         handle: &Handle,
         reactor: &Reactor,
-        file: Rc<RemoteFile<Dial>>,
-        at: u64,
+        all: &StandIns,
+        (file, at): (Rc<RemoteFile<Dial>>, u64),
     ) -> io::Result<(Weak<Self>, OwnedFd)> {
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
+        let identity = Status::from(&fstat(&reading)?).identity();
+        lock(&all.0).insert(identity);
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
+            identity,
+            all: all.clone(),
             file: RefCell::new(Some(file)),
             at: Cell::new(at),
             asked: Cell::new(0),
@@ -63,6 +89,11 @@ impl Pipe {
         let weak = Rc::downgrade(&pipe);
         handle.spawn(Class::Latency, pipe.run(watch));
         Ok((weak, writing))
+    }
+
+    /// The file, if this is the pipe of that identity.
+    pub(crate) fn file_of(&self, identity: Identity) -> Option<Rc<RemoteFile<Dial>>> {
+        self.file.borrow().clone().filter(|_| self.identity == identity)
     }
 
     /// Has everything that is in the pipe now in the file.
@@ -97,7 +128,12 @@ impl Pipe {
                 Err(_) => break,
             }
         }
-        self.file.borrow_mut().take();
+        lock(&self.all.0).remove(&self.identity);
+        let file = self.file.borrow_mut().take();
+        if let Some(file) = file {
+            // With the last descriptor its locks are gone, before anybody else is told.
+            RemoteFile::close(file).await;
+        }
         self.emptied.set(u64::MAX);
         self.progress.notify_all();
     }

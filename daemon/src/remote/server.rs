@@ -5,17 +5,20 @@
 //!
 //! A connection may be greeting for [`GREETING_TIME_MAX`]. Afterwards a client has at most the
 //! granted requests unanswered, of which at most the granted buffers are larger than
-//! [`INLINE_LEN_MAX`]; one more and it is cut off. Replies that it does not take are bounded by
-//! not reading on. A client whose machine is silent for [`SILENCE_MAX`] is taken for gone.
+//! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
+//! the server's [`Room`], of which all connections have equal parts, and waits while it holds its
+//! part; the buffer is free again when the request is executed, or what was read is sent. Replies
+//! that it does not take are bounded by not reading on. A client whose machine is silent for
+//! [`SILENCE_MAX`] is taken for gone.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
-use executor::Class;
-use uring::Listener;
+use executor::{Class, Notify};
+use uring::{Heap, Listener};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request};
 
 use super::{
-    channel::{Inbox, Outbox, Receive, Transmit},
+    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of},
     decode::Job,
     handshake::{challenge, fails_at, fails_when, first},
     key::Key,
@@ -34,6 +37,11 @@ pub(crate) const WINDOW_LEN: usize =
     REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
 /// Connections at a time, those that are greeting included.
 const CONNECTIONS_MAX: usize = 1024;
+/// Larger requests that the server has at a time: one of every client, all that a client has been
+/// granted as long as there are few. Memory is taken as it is used.
+const ROOM: usize = CONNECTIONS_MAX;
+/// Between two assurances that the server is there, to a client that waits for it.
+const BEAT: Duration = Duration::from_secs(1);
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest time for which the machine at the other end may not answer the kernel's own questions.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -47,11 +55,12 @@ pub(crate) struct Server<S: Storage> {
     pub(crate) service: Rc<Service<S>>,
     pub(crate) key: Key,
     connections: Cell<usize>,
+    room: Room,
 }
 
 impl<S: Storage> Server<S> {
     pub(crate) fn new(service: Rc<Service<S>>, key: Key) -> Rc<Self> {
-        Rc::new(Self { service, key, connections: Cell::new(0) })
+        Rc::new(Self { service, key, connections: Cell::new(0), room: Room::new(ROOM) })
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -81,8 +90,8 @@ impl<S: Storage> Server<S> {
         self.connections.set(self.connections.get() + 1);
         let server = Rc::clone(self);
         self.service.handle.spawn(Class::Latency, async move {
-            let outbox = Outbox::default();
-            let served = server.serve(Inbox::new(receiver), &outbox);
+            let (outbox, room) = (Outbox::default(), server.room.join());
+            let served = server.serve(Inbox::with(receiver, &room), &outbox, &room);
             if let Err(error) = first(served, outbox.pump(&mut sender)).await {
                 tracing::info!("a remote client is gone: {error}");
             }
@@ -90,7 +99,12 @@ impl<S: Storage> Server<S> {
         });
     }
 
-    async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+    async fn serve<R: Receive>(
+        &self,
+        mut inbox: Inbox<R>,
+        outbox: &Outbox,
+        room: &Room,
+    ) -> io::Result<()> {
         let handle = &self.service.handle;
         let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
         let name = first(challenge(&self.key, &mut inbox, outbox), too_late).await?;
@@ -102,11 +116,13 @@ impl<S: Storage> Server<S> {
             session: &session,
             number,
             outbox,
+            room,
             credits: Rc::new(Credits::default()),
         };
         let is_over = || session.connection.get() != number;
         let replaced = fails_when(&session.changed, is_over, io::ErrorKind::ConnectionAborted);
-        let outcome = first(connection.read(&mut inbox), replaced).await;
+        let read = first(connection.read(&mut inbox), connection.assure());
+        let outcome = first(read, replaced).await;
         self.service.leave(&session, number);
         outcome
     }
@@ -117,6 +133,8 @@ impl<S: Storage> Server<S> {
 struct Credits {
     requests: Cell<u32>,
     buffers: Cell<u32>,
+    /// Signalled when there is one more of these.
+    more: Notify,
 }
 
 struct Connection<'a, S: Storage> {
@@ -124,6 +142,7 @@ struct Connection<'a, S: Storage> {
     session: &'a Rc<Session<S>>,
     number: u64,
     outbox: &'a Outbox,
+    room: &'a Room,
     credits: Rc<Credits>,
 }
 
@@ -135,8 +154,18 @@ impl<S: Storage> Connection<'_, S> {
             let len = inbox.fill().await?;
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
-                    let payload = Rc::from(payload);
-                    self.take(Job { id, record, request, payload })?;
+                    let credit = self.credit(&request)?;
+                    let data = inbox.data().unwrap_or_else(|| Heap::buffer(0));
+                    let (payload, data) = match request {
+                        Request::Write { .. } => (Rc::default(), data),
+                        Request::Read { len, .. } => {
+                            (Rc::default(), self.room.buffer(len as usize).await)
+                        }
+                        // Few paths are longer than what is small.
+                        _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
+                        _ => (Rc::from(payload), data),
+                    };
+                    self.take(Job { id, record, request, payload, data }, credit);
                 }
                 Some(Frame::Ping) => self.outbox.owe_pong(),
                 Some(Frame::Goodbye) => {
@@ -149,39 +178,75 @@ impl<S: Storage> Connection<'_, S> {
         }
     }
 
-    /// Starts a request that the client has a credit for.
-    fn take(&self, job: Job) -> io::Result<()> {
-        let is_large = moved(&job) > INLINE_LEN_MAX;
-        let credits = Rc::clone(&self.credits);
+    /// Tells a client every now and then that the server is there, while it waits for large
+    /// requests: its next one may not be read before one of them is done, nor its pings.
+    async fn assure(&self) -> io::Result<()> {
+        let credits = &self.credits;
+        loop {
+            credits.more.until(|| credits.buffers.get() > 0).await;
+            self.server.service.handle.sleep(BEAT).await;
+            if credits.buffers.get() > 0 {
+                self.outbox.owe_pong();
+            }
+        }
+    }
+
+    /// The client's credit for a request, given back when this is dropped.
+    fn credit(&self, request: &Request) -> io::Result<Credit> {
+        let buffers = u32::from(moved(request) > INLINE_LEN_MAX);
+        let credits = &self.credits;
         credits.requests.set(credits.requests.get() + 1);
-        credits.buffers.set(credits.buffers.get() + u32::from(is_large));
+        credits.buffers.set(credits.buffers.get() + buffers);
+        let credit = Credit { credits: Rc::clone(credits), buffers };
         if credits.requests.get() > REQUESTS || credits.buffers.get() > BUFFERS {
             return Err(broken("a request without credit"));
         }
+        if buffers > 0 {
+            credits.more.notify_all();
+        }
+        Ok(credit)
+    }
+
+    fn take(&self, job: Job, credit: Credit) {
         let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
+        let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
         self.server.service.start(self.session, job, move |id, answer| {
-            credits.requests.set(credits.requests.get() - 1);
-            credits.buffers.set(credits.buffers.get() - u32::from(is_large));
+            drop(credit);
             if session.connection.get() != number {
                 return; // It will be asked again on the connection that came after.
             }
-            match &answer {
-                Ok((value, payload)) => outbox.push(Frame::Reply { id, value: *value, payload }),
-                Err(error) => {
-                    let value = value(Err(*error));
-                    outbox.push(Frame::Reply { id, value, payload: &[] });
+            let reply = |value, payload| Frame::Reply { id, value, payload };
+            match (answer, read) {
+                (Ok((value, _)), Some(data)) => {
+                    let len = usize::try_from(value).unwrap_or(usize::MAX);
+                    outbox.push_data(reply(value, &[]), data.prefix(len));
                 }
+                (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),
+                (Err(error), _) => outbox.push(reply(value(Err(error)), &[])),
             }
         });
-        Ok(())
+    }
+}
+
+/// A request that is not answered.
+struct Credit {
+    credits: Rc<Credits>,
+    buffers: u32,
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.credits.requests.set(self.credits.requests.get() - 1);
+        self.credits.buffers.set(self.credits.buffers.get() - self.buffers);
     }
 }
 
 /// Bytes of payload that a request or its reply may have.
-fn moved(job: &Job) -> usize {
-    match job.request {
-        Request::Read { len, .. } => len as usize,
-        _ => job.payload.len(),
+fn moved(request: &Request) -> usize {
+    match *request {
+        Request::Read { len, .. } | Request::Write { len, .. } => len as usize,
+        // Paths.
+        _ => 0,
     }
 }
 

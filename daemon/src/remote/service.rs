@@ -1,8 +1,10 @@
 //! What a server does for its clients: sessions that outlive connections, and their requests.
 //!
-//! A session is on one connection at a time. A later one ends the earlier, and is welcomed only once
-//! nothing of the earlier is under way: else a write that was replayed could be overtaken by its
-//! older self.
+//! A session is on one connection at a time. A later one ends the earlier, and is welcomed only
+//! once nothing of the earlier is under way: else a write that was replayed could be overtaken by
+//! its older self.
+
+mod once;
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,24 +16,25 @@ use std::{
 
 use executor::{Class, Handle, Instant, Notify};
 use rustix::{
-    fs::{OFlags, SeekFrom},
+    fs::{FallocateFlags, OFlags, SeekFrom},
     io::Errno,
 };
-use shm::copy::{copy_in, copy_out};
-use uring::Heap;
-use wire::{PIECE_LEN_MAX, Request, SESSION_LEN};
+use uring::Buffer;
+use wire::{Request, SESSION_LEN};
 
 use super::{
+    channel::bytes_of,
     decode::{Asked, Job},
     doubts::Doubts,
-    effects::{self, Effect, Outcome},
-    ledger::{Ledger, RECORDS, Record, Shelf, State},
+    effects::Effect,
+    ledger::{Ledger, RECORDS, Record, Shelf},
+    locks::{Grace, Locks, Unlocks},
 };
 use crate::{
     names::{Attributes, NameCall, OpenCall},
     namespace::times,
     storage::Storage,
-    verdict::{self, errno},
+    verdict::errno,
 };
 
 /// Sessions that a server has at a time, on a connection or waiting for one.
@@ -45,7 +48,9 @@ pub(crate) const KEEP: Duration = Duration::from_secs(60);
 /// What a server has, whoever asks.
 pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
-    storage: S,
+    pub(super) storage: S,
+    pub(super) unlocks: Unlocks,
+    pub(super) grace: Grace,
     shelf: Box<dyn Shelf>,
     sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
@@ -58,7 +63,8 @@ pub(crate) struct Service<S: Storage> {
 pub(crate) struct Session<S: Storage> {
     name: [u8; SESSION_LEN],
     files: RefCell<HashMap<u32, Open<S>>>,
-    ledger: Box<dyn Ledger>,
+    pub(super) locks: Locks<S>,
+    pub(super) ledger: Box<dyn Ledger>,
     records: RefCell<Vec<Option<Record>>>,
     /// Counts connections: requests of an earlier one are not answered.
     pub(crate) connection: Cell<u64>,
@@ -72,10 +78,17 @@ pub(crate) struct Session<S: Storage> {
     left_at: Cell<Option<Instant>>,
 }
 
-struct Open<S: Storage> {
-    file: S::File,
+pub(super) struct Open<S: Storage> {
+    pub(super) file: S::File,
     appends: bool,
     identity: (u64, u64),
+}
+
+impl<S: Storage> Open<S> {
+    /// Device and inode.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
 }
 
 impl<S: Storage> Clone for Open<S> {
@@ -84,7 +97,7 @@ impl<S: Storage> Clone for Open<S> {
     }
 }
 
-/// The value and the payload of a reply.
+/// The value and the payload of a reply; what was read is in the request's buffer.
 pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
 
 impl<S: Storage> Service<S> {
@@ -94,9 +107,12 @@ impl<S: Storage> Service<S> {
     ///
     /// Those of reading the ledgers.
     pub(crate) fn new(handle: Handle, storage: S, shelf: Box<dyn Shelf>) -> io::Result<Rc<Self>> {
+        let grace = Grace::after(&*shelf, handle.now())?;
         Ok(Rc::new(Self {
             handle,
             storage,
+            unlocks: Unlocks::new(),
+            grace,
             doubts: Doubts::load(&*shelf)?,
             shelf,
             sessions: RefCell::default(),
@@ -155,6 +171,7 @@ impl<S: Storage> Service<S> {
     /// The session is over.
     pub(crate) fn end(&self, session: &Session<S>) {
         self.sessions.borrow_mut().remove(&session.name);
+        self.grace.is_settled_for(&session.name);
         self.shelf.remove(&session.name);
     }
 
@@ -166,7 +183,7 @@ impl<S: Storage> Service<S> {
         }
     }
 
-    fn forget_old(&self) {
+    pub(super) fn forget_old(&self) {
         let now = self.handle.now();
         let is_kept = |session: &Rc<Session<S>>| {
             session.left_at.get().is_none_or(|at| now < at + KEEP || session.busy.get() > 0)
@@ -199,7 +216,7 @@ impl<S: Storage> Service<S> {
         if let (Asked::OnFile(handle), Request::Write { .. }) = (&asked, job.request) {
             let open = session.file(*handle)?;
             if open.appends {
-                let data = Rc::clone(&job.payload);
+                let data = bytes_of(&job.data).into();
                 effect = Some(Effect::Append { file: open.file, identity: open.identity, data });
             }
         }
@@ -214,147 +231,24 @@ impl<S: Storage> Service<S> {
         }
         match asked {
             Asked::Open(handle, call) => self.open(session, handle, call).await,
-            Asked::Close(handle) => {
-                session.files.borrow_mut().remove(&handle);
-                Ok((0, Vec::new()))
-            }
+            Asked::Close(handle) => self.close(session, handle).await,
+            Asked::Lock(handle, call) => self.lock(session, handle, call).await,
+            Asked::FindLock(handle, call) => self.find_lock(session, handle, call).await,
             Asked::OnFile(handle) => {
                 let open = session.file(handle)?;
                 self.on_file(&open, &job).await.map_err(|error| errno(&error))
             }
             Asked::Name(call) => self.name(call).await,
-            Asked::Nothing => Ok((0, Vec::new())),
+            Asked::Nothing => {
+                self.has_all(session);
+                Ok((0, Vec::new()))
+            }
         }
     }
 
     async fn name(&self, call: NameCall) -> Answer {
         let answer = self.storage.name(call).await.map_err(|error| errno(&error))?;
         Ok((answer.value, answer.bytes))
-    }
-
-    /// Executes a request that must not happen twice.
-    async fn once(
-        &self,
-        session: &Session<S>,
-        (slot, id): (u32, u64),
-        effect: Effect<S::File>,
-        handle: u32,
-    ) -> Answer {
-        let io = |error: io::Error| errno(&error);
-        let _turn = self.turn(&effect).await;
-        let record = session.record(slot).filter(|record| record.id == id);
-        let mut there = 0;
-        if let Some(mut record) = record {
-            let seen = match record.state {
-                State::Done(value) => return self.again(session, value, effect, handle).await,
-                State::Seen(size) => Some(size),
-                State::Begun => None,
-            };
-            let outcome = effects::resolve(&self.storage, &effect, record.before, seen).await;
-            let value = match outcome.map_err(io)? {
-                Outcome::NotDone => None,
-                Outcome::Partly(len) => {
-                    there = len;
-                    None
-                }
-                Outcome::Done => Some(effect.len()),
-                Outcome::Short(len) => Some(len),
-                Outcome::Unknown => {
-                    tracing::warn!("the outcome of a request is unknown: {effect}");
-                    Some(verdict::value(Err(Errno::IO)))
-                }
-            };
-            if let Some(value) = value {
-                record.state = State::Done(value);
-                session.keep(slot, record).map_err(io)?;
-                return self.again(session, value, effect, handle).await;
-            }
-        }
-        self.settle(&effect, (session, slot)).await.map_err(io)?;
-        let before = match record.filter(|_| there > 0) {
-            Some(record) => record.before,
-            None => effects::observe(&self.storage, &effect).await.map_err(io)?,
-        };
-        let mut record = Record { id, state: State::Begun, before };
-        session.keep(slot, record).map_err(io)?;
-        let answer = match &effect {
-            Effect::Append { file, data, .. } => self.append(file, data, before.size, there).await,
-            Effect::Create(call) => self.open(session, handle, call.clone()).await,
-            Effect::Name(call) => self.name(call.clone()).await,
-        };
-        let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
-        record.state = State::Done(value);
-        session.keep(slot, record).map_err(io)?;
-        answer
-    }
-
-    /// Before an append: has the size written down for those that a killed server has left begun,
-    /// but for the one that is to go on.
-    async fn settle(
-        &self,
-        effect: &Effect<S::File>,
-        (own, own_slot): (&Session<S>, u32),
-    ) -> io::Result<()> {
-        let Effect::Append { file, identity, .. } = effect else { return Ok(()) };
-        let doubts = self.doubts.about(*identity);
-        if doubts.is_empty() {
-            return Ok(());
-        }
-        let size = self.storage.status(file).await?.size();
-        for doubt in doubts {
-            let session = self.sessions.borrow().get(&doubt.session).cloned();
-            match session {
-                _ if (doubt.session, doubt.slot) == (own.name, own_slot) => {}
-                // It has come back, and may have asked for something else in that place.
-                Some(session) if session.record(doubt.slot) != Some(doubt.record) => {}
-                Some(session) => session.keep(doubt.slot, doubt.seen(size))?,
-                None => self.shelf.open(&doubt.session)?.write(doubt.slot, &doubt.seen(size))?,
-            }
-        }
-        self.doubts.settled(*identity);
-        Ok(())
-    }
-
-    /// The answer to a request that was done before.
-    async fn again(
-        &self,
-        session: &Session<S>,
-        value: u64,
-        effect: Effect<S::File>,
-        handle: u32,
-    ) -> Answer {
-        let value = verdict::verdict(value)?;
-        if let Effect::Create(mut call) = effect {
-            let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
-            call.flags &= !once.bits();
-            return self.open(session, handle, call).await;
-        }
-        Ok((value, Vec::new()))
-    }
-
-    /// The right to append to a file; others wait, so that its size tells what was done.
-    async fn turn(&self, effect: &Effect<S::File>) -> Option<Turn<'_>> {
-        let Effect::Append { identity, .. } = *effect else { return None };
-        self.appended.until(|| !self.appending.borrow().contains(&identity)).await;
-        self.appending.borrow_mut().insert(identity);
-        Some(Turn { appending: &self.appending, appended: &self.appended, identity })
-    }
-
-    /// Appends what is missing of `data`, of which `skip` bytes are there.
-    async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
-        let mut done = usize::try_from(skip).unwrap_or(usize::MAX);
-        let buffer = Heap::buffer(data.len());
-        copy_in(buffer.bytes(), data);
-        while done < data.len() {
-            let at = size + done as u64;
-            match self.storage.write(file, at, buffer.suffix(done).into()).await {
-                Ok(len) if len > 0 => done += len,
-                Ok(_) if done == 0 => return Err(Errno::IO),
-                Err(error) if done == 0 => return Err(errno(&error)),
-                _ => break,
-            }
-        }
-        Ok((done as u64, Vec::new()))
     }
 
     async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
@@ -395,14 +289,11 @@ impl<S: Storage> Service<S> {
     async fn on_file(&self, open: &Open<S>, job: &Job) -> io::Result<(u64, Vec<u8>)> {
         let (storage, file) = (&self.storage, &open.file);
         match job.request {
-            Request::Read { at, len, .. } => {
-                let buffer = Heap::buffer((len as usize).min(PIECE_LEN_MAX));
-                let len = storage.read(file, at, buffer.clone().into()).await?;
-                let mut bytes = vec![0; len];
-                copy_out(&mut bytes, buffer.bytes());
-                return Ok((len as u64, bytes));
+            Request::Read { at, .. } => {
+                let len = storage.read(file, at, job.data.clone().into()).await?;
+                return Ok((len as u64, Vec::new()));
             }
-            Request::Write { at, .. } => return self.write(open, at, &job.payload).await,
+            Request::Write { at, .. } => return self.write(open, at, &job.data).await,
             Request::Sync { .. } => storage.sync(file, false).await?,
             Request::Datasync { .. } => storage.sync(file, true).await?,
             Request::SetPosition { offset, whence, .. } => {
@@ -416,6 +307,14 @@ impl<S: Storage> Service<S> {
             }
             Request::FileStat { .. } => return Ok((0, storage.status(file).await?.bytes())),
             Request::Truncate { len, .. } => storage.truncate(file, len).await?,
+            Request::Allocate { mode, at, len, .. } => {
+                // What moves bytes would move them twice.
+                let once = FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE;
+                if mode & once.bits() != 0 {
+                    return Err(Errno::OPNOTSUPP.into());
+                }
+                storage.allocate(file, mode, at, len).await?;
+            }
             Request::SetMode { mode, .. } => storage.set(file, Attributes::Mode(mode)).await?,
             Request::SetOwner { user, group, .. } => {
                 storage.set(file, Attributes::Owner(user, group)).await?;
@@ -428,15 +327,13 @@ impl<S: Storage> Service<S> {
         Ok((0, Vec::new()))
     }
 
-    async fn write(&self, open: &Open<S>, at: u64, data: &[u8]) -> io::Result<(u64, Vec<u8>)> {
+    async fn write(&self, open: &Open<S>, at: u64, data: &Buffer) -> io::Result<(u64, Vec<u8>)> {
         at.checked_add(data.len() as u64)
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or(Errno::FBIG)?;
-        let buffer = Heap::buffer(data.len());
-        copy_in(buffer.bytes(), data);
         let mut done = 0;
         while done < data.len() {
-            let rest = buffer.suffix(done).into();
+            let rest = data.suffix(done).into();
             match self.storage.write(&open.file, at + done as u64, rest).await {
                 Ok(len) if len > 0 => done += len,
                 Ok(_) if done == 0 => return Err(Errno::IO.into()),
@@ -448,24 +345,12 @@ impl<S: Storage> Service<S> {
     }
 }
 
-struct Turn<'a> {
-    appending: &'a RefCell<HashSet<(u64, u64)>>,
-    appended: &'a Notify,
-    identity: (u64, u64),
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.appending.borrow_mut().remove(&self.identity);
-        self.appended.notify_all();
-    }
-}
-
 impl<S: Storage> Session<S> {
     fn new(name: [u8; SESSION_LEN], ledger: Box<dyn Ledger>) -> io::Result<Self> {
         Ok(Self {
             name,
             files: RefCell::default(),
+            locks: Locks::default(),
             records: RefCell::new(ledger.load()?),
             ledger,
             connection: Cell::new(0),
@@ -476,8 +361,16 @@ impl<S: Storage> Session<S> {
         })
     }
 
-    fn file(&self, handle: u32) -> Result<Open<S>, Errno> {
+    pub(super) fn name(&self) -> &[u8; SESSION_LEN] {
+        &self.name
+    }
+
+    pub(super) fn file(&self, handle: u32) -> Result<Open<S>, Errno> {
         self.files.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(super) fn remove(&self, handle: u32) -> Option<Open<S>> {
+        self.files.borrow_mut().remove(&handle)
     }
 
     fn record(&self, slot: u32) -> Option<Record> {

@@ -4,6 +4,7 @@
 //!
 //! What is promised: a request that succeeded has happened once, one that failed at most once, and
 //! nothing that was answered is lost; also where clients append the same bytes to the same file.
+//! And what is counted under a lock is counted exactly, whatever servers had the lock.
 
 mod disk;
 mod hostile;
@@ -19,10 +20,10 @@ use std::{
 
 use executor::{Class, Clock, Config, Executor, Handle};
 use fastrand::Rng;
-use rustix::fs::OFlags;
-use shm::copy::copy_in;
+use rustix::{fs::OFlags, io::Errno};
+use shm::copy::{copy_in, copy_out};
 use uring::{Buffers, Heap};
-use wire::{Request, SESSION_LEN};
+use wire::{INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, Request, SESSION_LEN};
 
 use self::{
     disk::{Disk, SimDisk, SimShelf},
@@ -38,6 +39,7 @@ use super::{
     service::Service,
 };
 use crate::{
+    locks::LockCall,
     names::{NameCall, OpenCall},
     simulation::{NoPark, SimClock, seeds},
 };
@@ -81,7 +83,8 @@ fn session_is_new_until_its_client_has_asked_for_something() {
     assert!(!is_known);
     assert!(!enter().1);
 
-    let job = Job { id: 1, record: None, request: Request::Nothing, payload: Rc::default() };
+    let (payload, data) = (Rc::default(), Heap::buffer(0));
+    let job = Job { id: 1, record: None, request: Request::Nothing, payload, data };
     service.start(&session, job, |_, _| ());
 
     assert!(enter().1);
@@ -110,6 +113,8 @@ struct Told {
     /// Bytes that were appended to the file in which all are the same, and may have been besides.
     same: usize,
     maybe_same: usize,
+    /// Times that the number in the file of all was raised under its lock.
+    counted: u64,
     /// Names that have to be there, and those that must not.
     there: Vec<String>,
     gone: Vec<String>,
@@ -165,11 +170,13 @@ impl World {
             self.start_client(client);
         }
         let mut faults = self.rng.borrow_mut().u32(0..24);
+        // All at the start, or spread over the whole.
+        let odds = 30 << (2 * self.rng.borrow_mut().u32(0..4));
         let end = self.clock.now() + TIME_MAX;
         while self.done.get() < CLIENTS * TASKS {
             assert!(self.clock.now() < end, "the programs do not end");
             self.turn();
-            if faults > 0 && self.rng.borrow_mut().u32(0..30) == 0 {
+            if faults > 0 && self.rng.borrow_mut().u32(0..odds) == 0 {
                 faults -= 1;
                 self.fail();
             }
@@ -190,6 +197,7 @@ impl World {
                 group: Rc::clone(&group),
                 told: Rc::clone(&self.told),
                 name: format!("c{number}t{task}"),
+                process: u16::try_from(task).expect("few"),
             };
             let done = Rc::clone(&self.done);
             self.handle.spawn(Class::Latency, async move {
@@ -238,6 +246,8 @@ impl World {
         let range = told.same..=told.same + told.maybe_same;
         assert!(range.contains(&same.len()), "{} of {range:?} equal bytes", same.len());
         assert!(same.iter().all(|byte| *byte == b'x'));
+        let count = self.disk.content("/count").expect("counted");
+        assert_eq!(count, told.counted.to_le_bytes(), "{} times", told.counted);
         for name in &told.there {
             assert!(self.disk.exists(name), "{name} is lost");
         }
@@ -252,6 +262,7 @@ struct Program {
     group: Rc<Group<SimNetwork<SimDisk>>>,
     told: Rc<RefCell<Told>>,
     name: String,
+    process: u16,
 }
 
 impl Program {
@@ -259,6 +270,8 @@ impl Program {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND;
         let log = self.open("/log", flags).await.expect("the log can be opened");
         let same = self.open("/same", flags).await.expect("that, too");
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let count = self.open("/count", flags).await.expect("that, too");
         for round in 0..ROUNDS {
             let line = format!("<{} {round} {}>", self.name, "x".repeat(round)).into_bytes();
             match log.write(0, &buffers(&line)).await {
@@ -270,7 +283,28 @@ impl Program {
                 Err(_) => self.told.borrow_mut().maybe_same += SAME_LEN,
             }
             self.names(round).await;
+            for _ in 0..4 {
+                self.count(&count).await;
+            }
         }
+    }
+
+    /// Raises the number by one, under the lock of its process.
+    async fn count(&self, count: &RemoteFile<SimNetwork<SimDisk>>) {
+        let unlock = LockCall::unlock_all(LockOwner::Process, self.process);
+        let terms = LockTerms { kind: LockKind::Exclusive, waits: true, ..unlock.terms };
+        while let Err(error) = count.lock(LockCall { terms, ..unlock }).await {
+            assert_eq!(error.raw_os_error(), Some(Errno::AGAIN.raw_os_error()), "{error}");
+        }
+        let found = Heap::buffer(size_of::<u64>());
+        let len = count.read(0, &found.clone().into()).await.expect("read");
+        let mut number = [0; size_of::<u64>()];
+        copy_out(&mut number, found.prefix(len).bytes());
+        let raised = u64::from_le_bytes(number) + 1;
+        let written = count.write(0, &buffers(&raised.to_le_bytes())).await.expect("written");
+        assert_eq!(written, number.len());
+        count.lock(unlock).await.expect("it is held");
+        self.told.borrow_mut().counted += 1;
     }
 
     async fn names(&self, round: usize) {
@@ -279,7 +313,8 @@ impl Program {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
         let Ok(file) = self.open(&made, flags).await else { return };
         // Idempotent: written, and read back through whatever connections there were.
-        let content = made.repeat(100).into_bytes();
+        let content = made.repeat(if round % 3 == 0 { 2_000 } else { 100 }).into_bytes();
+        assert!(round > 0 || content.len() > INLINE_LEN_MAX, "some need a buffer");
         let written = file.write(7, &buffers(&content)).await.expect("written");
         assert_eq!(written, content.len());
         let rename = NameCall::Rename { from: path(&made), to: path(&moved), flags: 0 };
@@ -290,7 +325,7 @@ impl Program {
         let read = file.read(7, &found.clone().into()).await;
         assert_eq!(read.expect("read"), content.len(), "of {made}");
         let mut bytes = vec![0; content.len()];
-        shm::copy::copy_out(&mut bytes, found.bytes());
+        copy_out(&mut bytes, found.bytes());
         assert_eq!(bytes, content);
         self.told.borrow_mut().gone.push(made.clone());
         if round % 2 == 0 {
@@ -312,7 +347,7 @@ impl Program {
         flags: OFlags,
     ) -> std::io::Result<Rc<RemoteFile<SimNetwork<SimDisk>>>> {
         let call = OpenCall { path: path(name), flags: flags.bits(), mode: 0o600 };
-        self.group.open(None, call).await
+        self.group.open((Some(self.process), None), call).await
     }
 
     async fn name(&self, call: NameCall) -> std::io::Result<()> {

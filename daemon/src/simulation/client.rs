@@ -303,7 +303,8 @@ impl Client {
         }
     }
 
-    /// Replaces the drained log by another in the same place. The file stays as synchronous as it is.
+    /// Replaces the drained log by another in the same place. The file stays as synchronous as it
+    /// is.
     async fn attach(&mut self, slot: u32) {
         self.flush(slot).await;
         let was_synchronous = self.shared(slot).is_synchronous();

@@ -46,7 +46,7 @@ fn client_process() {
 fn daemon_process() {
     #[expect(clippy::disallowed_methods, reason = "set by the tests that start this process")]
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    daemon::serve(Config::new(PathBuf::from(folder)), || println!("ready")).expect("no error");
+    daemon::serve(Config::new(PathBuf::from(folder)), |_| println!("ready")).expect("no error");
 }
 
 /// Starts [`daemon_process`]; returns when it serves, with the rest of what it will say.

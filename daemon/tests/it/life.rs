@@ -48,7 +48,7 @@ fn ended_daemon_leaves_nothing_behind() {
 #[test]
 fn second_daemon_in_a_folder_is_turned_away() {
     let daemon = Daemon::start();
-    let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), || {});
+    let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), |_| {});
     assert!(matches!(second, Err(Error::Occupied { .. })), "{second:?}");
     daemon.stop();
 }

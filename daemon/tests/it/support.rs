@@ -33,7 +33,7 @@ impl Daemon {
         config.staging = 1 << 20;
         change(&mut config);
         let (tell, ready) = mpsc::channel();
-        let serve = move || daemon::serve(config, move || tell.send(()).expect("the test waits"));
+        let serve = move || daemon::serve(config, move |_| tell.send(()).expect("the test waits"));
         let thread = Some(thread::spawn(serve));
         ready.recv_timeout(DEADLINE).expect("the daemon listens");
         Self { dir, thread }

@@ -94,7 +94,7 @@ fn the_daemon_of_another_user_is_refused() {
     calls.get(&format!("close {fd}"));
     calls.end();
     assert_eq!(fs::read(&path).expect("the file"), b"hello");
-    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o700)).expect("mode");
+    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o1700)).expect("mode");
     let status = daemon.status();
     assert_eq!(status["summary"]["sessions"], 0, "{status:#}");
     daemon.end();

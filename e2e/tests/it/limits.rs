@@ -134,6 +134,47 @@ fn more_files_than_the_daemon_takes_are_left_to_the_kernel() {
 }
 
 #[test]
+fn a_program_that_finds_no_memory_says_so_and_does_not_count_as_one_that_lost_its_daemon() {
+    let folder = Folder::new();
+    let socket = folder.join("job");
+    let mut command = Command::new(kakehi());
+    command.env("KAKEHI_MEMORY", "256KiB").args(["serve", "--socket"]).arg(&socket);
+    let daemon = Daemon::start_by(&folder, socket, &mut command);
+    // Has the only session there is memory for.
+    let mut calls = Calls::start(&mut daemon.wrap(program("calls")));
+    let fd = calls.get(&format!("open {} wc", folder.join("first").display()));
+    calls.get(&format!("write {fd} hello"));
+
+    let second = folder.join("second");
+    let mut command = daemon.wrap("sh");
+    command.args(["-c", "echo hello | tee \"$0\""]).arg(&second);
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("KAKEHI_MEMORY") && said.contains("undelegated"), "{said}");
+    assert_eq!(fs::read(&second).expect("the file"), b"hello\n");
+
+    calls.get(&format!("close {fd}"));
+    calls.end();
+    let summary = daemon.status()["summary"].clone();
+    assert_eq!(summary["bytes_undelegated"], serde_json::json!({ "credit": 6 }), "{summary:#}");
+    daemon.end();
+}
+
+#[test]
+fn a_file_that_becomes_standard_output_is_told_from_one_handed_over() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let to = format!("of={}", folder.join("file").display());
+    let mut dd = daemon.wrap("dd");
+    succeed(dd.args(["if=/dev/zero", &to, "bs=4096", "count=4"]), SOON);
+    let summary = daemon.status()["summary"].clone();
+    let expected = serde_json::json!({ "standard_stream": 16384 });
+    assert_eq!(summary["bytes_undelegated"], expected, "{summary:#}");
+    daemon.end();
+}
+
+#[test]
 fn a_client_with_few_descriptors_is_served() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);
@@ -183,6 +224,8 @@ fn io_uring_asked_for_and_forbidden_is_told_and_done_without() {
     let daemon = Daemon::start_by(&folder, socket.clone(), command.arg(&socket));
     let engine = daemon.status()["cores"][0]["engine"].as_str().expect("text").to_owned();
     assert!(engine.contains("io_uring is not to be had"), "{engine}");
+    let said = daemon.said();
+    assert_eq!(said.lines().filter(|line| line.contains("io_uring")).count(), 1, "{said}");
     write_and_verify(&daemon, &folder.join("file"), "io_uring asked for");
     daemon.end();
 }

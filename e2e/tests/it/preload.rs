@@ -94,10 +94,14 @@ fn fortran_units_behave_as_without_the_library() {
 #[test]
 fn shells_and_tools_behave_as_without_the_library() {
     for script in [
-        "for i in 1 2 3; do echo $i >> out; done; exec 7>seven; echo x >&7; (echo y >&7); cat out seven",
-        "seq 20000 | tee numbers | tail -1; sort -rn numbers > sorted; cmp numbers sorted | head -c 3",
-        "mkdir a; echo 1 > a/1; tar cf a.tar --mtime=@0 a; mkdir b; tar xf a.tar -C b; cat b/a/1; dd if=a.tar of=copy bs=700 2>/dev/null; cmp a.tar copy",
-        "cp /bin/true mine; chmod +x mine; ./mine && echo ran; mv mine yours; ln yours ours; rm yours ours",
+        "for i in 1 2 3; do echo $i >> out; done; exec 7>seven; echo x >&7; (echo y >&7); \
+            cat out seven",
+        "seq 20000 | tee numbers | tail -1; sort -rn numbers > sorted; \
+            cmp numbers sorted | head -c 3",
+        "mkdir a; echo 1 > a/1; tar cf a.tar --mtime=@0 a; mkdir b; tar xf a.tar -C b; \
+            cat b/a/1; dd if=a.tar of=copy bs=700 2>/dev/null; cmp a.tar copy",
+        "cp /bin/true mine; chmod +x mine; ./mine && echo ran; mv mine yours; \
+            ln yours ours; rm yours ours",
     ] {
         same_in_every_way(&["bash".into(), "-c".into(), script.into()]);
     }
@@ -147,7 +151,8 @@ db = sqlite3.connect("db"); db.execute("create table t(x)")
 db.executemany("insert into t values(?)", [(i,) for i in range(1000)]); db.commit()
 print(db.execute("select sum(x) from t").fetchone())
 db.close(); print(os.stat("text").st_size)
-with tempfile.NamedTemporaryFile(dir=".") as f: f.write(b"x"); f.flush(); print(os.path.getsize(f.name))
+with tempfile.NamedTemporaryFile(dir=".") as f:
+    f.write(b"x"); f.flush(); print(os.path.getsize(f.name))
 "#;
 
 /// Runs the command by itself, and compares every other way with that.

@@ -1,6 +1,8 @@
 //! Files that another node has: two daemons and a network between them, with everything that can
 //! happen to any of the three.
 
+mod fileset;
+mod locks;
 pub(crate) mod server;
 mod ucx_only;
 
@@ -71,9 +73,9 @@ fn shell_works_in_a_remote_folder_as_in_its_own(scheme: Scheme) {
         mkdir -p d/e; mv b d/e/; ln -s a link; readlink link; cat link; ln a hard; chmod 640 a; \
         touch -d @1000000000 a; stat -c '%s %a %Y %h %n' a; \
         find . -type f ! -name list | sort >list; cat list; \
-        tar cf t.tar --sort=name --mtime=@0 d; tar tf t.tar; { echo 1; ls; echo 2; } >all; cat all; \
-        while read line; do echo \"got $line\"; done <a; rm -r d; test -f a; test -d .; \
-        [ -r a ]; test ! -e d; head -c 100000 /dev/zero | tee z | wc -c; cmp a link; \
+        tar cf t.tar --sort=name --mtime=@0 d; tar tf t.tar; { echo 1; ls; echo 2; } >all; \
+        cat all; while read line; do echo \"got $line\"; done <a; rm -r d; test -f a; \
+        test -d .; [ -r a ]; test ! -e d; head -c 100000 /dev/zero | tee z | wc -c; cmp a link; \
         truncate -s 5 a; cat hard; echo; for f in *; do echo $f; done";
     let native = native.path().join("x");
     fs::create_dir(&native).expect("folder");

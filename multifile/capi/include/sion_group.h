@@ -42,7 +42,8 @@ struct sion_group {
     int (*barrier)(void *context);
     /* Fills `part` with the group of the ranks whose tasks are in file `filenumber`, this rank
      * being `lrank` of `lsize` there; part->release belongs to it as above. Collective. Only called
-     * to open a set of several files in mode "collectivemerge"; if it is NULL, that is refused. */
+     * to open a set of several files in mode "collectivemerge"; if it is NULL, that is refused. The
+     * first operation on the part is a gather. */
     int (*split)(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
     /* May be NULL. */

@@ -54,7 +54,7 @@ sion_file_check_par_args_mpi *sion_file_check_par_args_init_mpi(const char *file
                                                                 MPI_Comm gComm, int numfiles,
                                                                 MPI_Comm lComm);
 int sion_file_check_par_args_free_mpi(sion_file_check_par_args_mpi *args);
-int sion_file_check_par_cb_mpi(const char *fname, void *args);
+int sion_file_check_par_cb_mpi(char *fname, void *args);
 
 #ifdef __cplusplus
 }

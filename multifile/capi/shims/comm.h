@@ -10,7 +10,6 @@
 #define COMM_H
 
 #include <mpi.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,15 +23,6 @@ typedef struct {
     int leader;  /* lowest rank of the process's local communicator; -1 if there is none */
     int threads; /* that take part in this process */
 } comm_card;
-
-/* Fortran's name of a communicator is an integer in every MPI, and fits a pointer. */
-static inline void *comm_context(MPI_Comm comm) {
-    return (void *)(intptr_t)MPI_Comm_c2f(comm);
-}
-
-static inline MPI_Comm comm_of(void *context) {
-    return MPI_Comm_f2c((MPI_Fint)(intptr_t)context);
-}
 
 /* Whether the mode string asks to write: as in the core, "w" wins over "r". */
 static inline int mode_writes(const char *mode) {

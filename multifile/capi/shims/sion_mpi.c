@@ -2,8 +2,8 @@
  * MPI processes open multifiles together: a table of sion_group.h made of MPI's collectives. The
  * site's mpicc compiles this file; the core library knows nothing of MPI.
  *
- * Calls of each process: 2 to open for writing, 3 with a file for each local communicator, 3 to
- * open for reading, 2 to close.
+ * Calls of each process: 2 to open for writing, one more with a file for each local communicator or
+ * to merge what goes to several files, 3 to open for reading, 2 to close.
  */
 #include <limits.h>
 
@@ -11,6 +11,17 @@
 #include "comm.h"
 #include "sion.h"
 #include "sion_mpi.h"
+
+typedef struct {
+    MPI_Comm comm;
+    /* The processes that write the same file, if the program has a communicator of them. */
+    MPI_Comm local;
+    int made_here; /* comm was */
+} comms;
+
+static MPI_Comm comm_of(const void *context) {
+    return ((const comms *)context)->comm;
+}
 
 static int gather(void *context, const void *mine, void *all, size_t len) {
     if (len > INT_MAX)
@@ -36,55 +47,70 @@ static int barrier(void *context) {
     return MPI_Barrier(comm_of(context));
 }
 
-static void release_part(void *context) {
-    MPI_Comm comm = comm_of(context);
-    MPI_Comm_free(&comm);
+static void release(void *context) {
+    comms *own = context;
+    if (own->made_here)
+        MPI_Comm_free(&own->comm);
+    free(own);
 }
 
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
 
-static sion_group group_of(MPI_Comm comm) {
+/* A process without this little memory can neither take part nor say so. */
+static sion_group group_of(comms with) {
+    comms *own = malloc(sizeof *own);
+    if (own == NULL)
+        MPI_Abort(with.comm, 1);
+    *own = with;
     sion_group group = {
-        .context = comm_context(comm),
+        .context = own,
         .gather = gather,
         .scatter = scatter,
         .broadcast = broadcast,
         .barrier = barrier,
         .split = split,
+        .release = release,
     };
-    MPI_Comm_rank(comm, &group.rank);
-    MPI_Comm_size(comm, &group.size);
+    MPI_Comm_rank(with.comm, &group.rank);
+    MPI_Comm_size(with.comm, &group.size);
     return group;
 }
 
+/* The program's own communicator costs no call. */
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part) {
     (void)numfiles, (void)lsize;
-    MPI_Comm comm;
-    int code = MPI_Comm_split(comm_of(context), filenumber, lrank, &comm);
-    if (code == MPI_SUCCESS) {
-        *part = group_of(comm);
-        part->release = release_part;
+    const comms *all = context;
+    comms of_file = {all->local, MPI_COMM_NULL, 0};
+    if (of_file.comm == MPI_COMM_NULL) {
+        int code = MPI_Comm_split(all->comm, filenumber, lrank, &of_file.comm);
+        if (code != MPI_SUCCESS)
+            return code;
+        of_file.made_here = 1;
     }
-    return code;
+    *part = group_of(of_file);
+    return MPI_SUCCESS;
 }
 
 /* Where this process writes: in one of *files files, or in the one of its local communicator. */
 static sion_group_place place_of(const sion_group *group, int files, const MPI_Comm *local) {
     if (files > 0)
         return sion_group_cut(group->rank, group->size, files);
-    MPI_Comm comm = comm_of(group->context);
-    comm_card *cards = comm_cards(comm, (comm_card){comm_leader(comm, local), 1}, group->size);
+    comms *own = group->context;
+    comm_card mine = {comm_leader(own->comm, local), 1};
+    comm_card *cards = comm_cards(own->comm, mine, group->size);
     sion_group_place place = comm_place(cards, group->rank, group->size, local);
     free(cards);
+    if (local != NULL)
+        own->local = *local;
     return place;
 }
 
 int sion_paropen_mpi(const char *fname, const char *file_mode, int *numFiles, MPI_Comm gComm,
                      const MPI_Comm *lComm, sion_int64 *chunksize, sion_int32 *fsblksize,
                      int *globalrank, FILE **fileptr, char **newfname) {
-    sion_group group = group_of(gComm);
+    sion_group group = group_of((comms){gComm, MPI_COMM_NULL, 0});
     sion_group_place place = NO_PLACE;
     if (mode_writes(file_mode) && numFiles != NULL)
         place = place_of(&group, *numFiles, lComm);
@@ -107,7 +133,7 @@ int sion_paropen_mapped_mpi(const char *fname, const char *file_mode, int *numFi
                             MPI_Comm gComm, int *nlocaltasks, int **globalranks,
                             sion_int64 **chunksizes, int **mapping_filenrs,
                             int **mapping_lranks, sion_int32 *fsblksize, FILE **fileptr) {
-    sion_group group = group_of(gComm);
+    sion_group group = group_of((comms){gComm, MPI_COMM_NULL, 0});
     return sion_group_paropen_mapped(&group, fname, file_mode, numFiles, nlocaltasks, globalranks,
                                      chunksizes, mapping_filenrs, mapping_lranks, fsblksize,
                                      fileptr);
@@ -170,7 +196,7 @@ int sion_file_check_par_args_free_mpi(sion_file_check_par_args_mpi *args) {
     return SION_SUCCESS;
 }
 
-int sion_file_check_par_cb_mpi(const char *fname, void *args) {
+int sion_file_check_par_cb_mpi(char *fname, void *args) {
     sion_file_check_par_args_mpi *check = args;
     if (check == NULL || mode_writes(check->mode))
         return SION_NOT_SUCCESS;

@@ -2,7 +2,8 @@
  * Threads of MPI processes open a multifile together, thread t of process p as rank
  * p * threads + t. Only the first thread of a process calls MPI, so MPI_THREAD_FUNNELED is enough.
  * All processes have the same number of threads, which an open checks in a collective call of its
- * own: 3 calls of each process to open, 2 to close.
+ * own: 3 calls of each process to open, 2 to close. Merging what goes to several files needs one more
+ * for each open, made by the first merged write.
  */
 #include <limits.h>
 
@@ -13,7 +14,10 @@
 
 /* What the threads of a process share. */
 typedef struct {
-    MPI_Comm comm;
+    MPI_Comm comm;   /* of a part: null until it is needed */
+    MPI_Comm whole;  /* of a part: what to cut it from */
+    MPI_Comm local;  /* the processes of one file, if the program has a communicator of them */
+    int made_here;   /* comm was */
     int process;
     int processes;
     int alike;              /* all processes have as many threads */
@@ -40,6 +44,25 @@ static char *room(const team *here, size_t len) {
     return own->room;
 }
 
+/* Makes the communicator of consecutive processes that write one file, the calling one being
+ * own->process of them. Collective over these only. */
+static int cut_out(process *own) {
+    if (own->comm != MPI_COMM_NULL)
+        return MPI_SUCCESS;
+    int rank, code;
+    MPI_Group all, ours;
+    MPI_Comm_rank(own->whole, &rank);
+    int first = rank - own->process;
+    int range[1][3] = {{first, first + own->processes - 1, 1}};
+    MPI_Comm_group(own->whole, &all);
+    MPI_Group_range_incl(all, 1, range, &ours);
+    code = MPI_Comm_create_group(own->whole, ours, 0, &own->comm);
+    own->made_here = code == MPI_SUCCESS;
+    MPI_Group_free(&ours);
+    MPI_Group_free(&all);
+    return code;
+}
+
 static int fits(const team *here, size_t len) {
     return len <= INT_MAX / (size_t)here->size;
 }
@@ -55,8 +78,10 @@ static int gather(void *context, const void *mine, void *all, size_t len) {
         int count = here->size * (int)len;
         for (int i = 0; i < here->size; i++)
             memcpy(bytes + (size_t)i * len, here->members[i].slot, len);
-        here->code = MPI_Gather(bytes, count, MPI_BYTE, all, count, MPI_BYTE, 0,
-                                process_of(here)->comm);
+        here->code = cut_out(process_of(here));
+        if (here->code == MPI_SUCCESS)
+            here->code = MPI_Gather(bytes, count, MPI_BYTE, all, count, MPI_BYTE, 0,
+                                    process_of(here)->comm);
     }
     team_done();
     return here->code;
@@ -106,21 +131,17 @@ static int barrier(void *context) {
     return self->team->code;
 }
 
-static void release(void *context) {
-    member *self = context;
-    if (team_leave(self)) {
-        free(process_of(self->team)->room);
-        free(self->team);
-    }
-}
-
 /* MPI wants its calls on the first thread: its handle's release frees the communicator, the last
  * one's the team. */
-static void release_part(void *context) {
+static void release(void *context) {
     member *self = context;
-    if (self->rank == 0)
-        MPI_Comm_free(&process_of(self->team)->comm);
-    release(context);
+    process *own = process_of(self->team);
+    if (self->rank == 0 && own->made_here)
+        MPI_Comm_free(&own->comm);
+    if (team_leave(self)) {
+        free(own->room);
+        free(self->team);
+    }
 }
 
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
@@ -150,34 +171,25 @@ static team *meet(MPI_Comm comm) {
     return here;
 }
 
-static void join(team *here, MPI_Comm comm) {
-    process *own = process_of(here);
-    own->comm = comm;
-    MPI_Comm_rank(comm, &own->process);
-    MPI_Comm_size(comm, &own->processes);
-}
-
-/* All threads of a process write the same file. */
+/* All threads of a process write the same file: the one of the program's own communicator, or one
+ * that consecutive processes share. The first operation of a part is a gather. */
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part) {
-    (void)numfiles, (void)lsize;
+    (void)filenumber, (void)numfiles;
     member *self = context;
-    MPI_Comm all = process_of(self->team)->comm, comm;
-    team *here = meet(all);
+    const process *whole = process_of(self->team);
+    team *here = meet(whole->comm);
     if (here == NULL)
         return TEAM_DIFFERS;
     if (self->rank == 0) {
-        here->code = MPI_Comm_split(all, filenumber, lrank, &comm);
-        if (here->code == MPI_SUCCESS)
-            join(here, comm);
+        process *own = process_of(here);
+        *own = (process){.comm = whole->local, .whole = whole->comm, .local = MPI_COMM_NULL};
+        own->process = lrank / here->size;
+        own->processes = lsize / here->size;
     }
     team_done();
-    int code = here->code;
     *part = group_of(here, self->rank);
-    part->release = release_part;
-    if (code != MPI_SUCCESS)
-        release(part->context);
-    return code;
+    return MPI_SUCCESS;
 }
 
 /* What the first thread of each process does before the open: agree on the number of threads, and
@@ -185,7 +197,10 @@ static int split(void *context, int filenumber, int numfiles, int lrank, int lsi
 static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm global,
                     const MPI_Comm *local) {
     process *own = process_of(here);
-    join(here, global);
+    own->comm = global;
+    own->local = MPI_COMM_NULL;
+    MPI_Comm_rank(global, &own->process);
+    MPI_Comm_size(global, &own->processes);
     int by_local = mode_writes(file_mode) && numfiles <= 0;
     comm_card mine = {by_local ? comm_leader(global, local) : 0, here->size};
     comm_card *cards = comm_cards(global, mine, own->processes);
@@ -195,6 +210,8 @@ static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm gl
     own->place = by_local ? comm_place(cards, own->process, own->processes, local)
                           : sion_group_cut(own->process, own->processes, numfiles);
     free(cards);
+    if (by_local && local != NULL)
+        own->local = *local;
 }
 
 int sion_paropen_ompi(const char *fname, const char *file_mode, int *numFiles, MPI_Comm gComm,

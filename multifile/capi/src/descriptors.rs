@@ -60,7 +60,7 @@ fn descriptor(open: &mut Open) -> Result<c_int> {
     }
     match &mut open.body {
         Body::Read(reading) => Ok(reading.here()?.stream.file().as_raw_fd()),
-        Body::Write(writing) => Ok(writing.task()?.file().as_raw_fd()),
+        Body::Write(writing) => Ok(writing.task()?.file()?.as_raw_fd()),
     }
 }
 

@@ -54,13 +54,11 @@ pub(crate) unsafe fn open(
         let fs_block_len = unsafe { take(fsblksize, "") }.unwrap_or(-1);
         let options = mode.options(Style::Mapped, fs_block_len, ranks.size())?;
         // SAFETY: the caller's promise.
-        let Ok(new) = (unsafe { tasks.new_tasks(asked) }) else {
-            let wrong = Argument::Mapping.into();
-            return Err(ParWriter::<Files>::refuse_mapped(&ranks, wrong).into());
-        };
+        let new = unsafe { tasks.new_tasks(asked) }.map_err(|_| Argument::Mapping.into());
         let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
-        let asked = (&*new, &options);
+        let asked = (new.clone(), &options);
         let writer = ParWriter::create_mapped_with(&ranks, &files, &path, asked, prepare)?;
+        let new = new?;
         Body::Write(Box::new(Writing::with(Sink::Own(writer), new, streams)?))
     } else {
         let prepare = |tasks: &[LocalTask<fs::File>]| streams.prepare_first(tasks, stream);

@@ -141,25 +141,22 @@ fn write(
         && (0..place.file_count).contains(&place.file)
         && i64::try_from(chunk_len).is_ok();
     let task = NewTask {
-        // Out of range where the argument is, so that also buddy sets are refused by all.
-        file: u32::try_from(place.file).unwrap_or(u32::MAX),
-        local_rank: u32::try_from(place.local_rank).unwrap_or(i32::MAX.unsigned_abs()),
+        file: u32::try_from(place.file).unwrap_or(0),
+        local_rank: u32::try_from(place.local_rank).unwrap_or(0),
         global_rank: i64::from(ranks.rank()),
         chunk_len,
     };
-    let refuse = |error: Error| Failure::from(ParWriter::<Files>::refuse(&ranks, error));
+    let asked = if valid { Ok(task) } else { Err(Argument::Mapping.into()) };
     let mut streams = Streams::default();
     let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
     let (sink, merging) = if let Some(levels) = mode.buddies {
-        let new = (task, (levels, &options));
+        let new = (asked, (levels, &options));
         (Sink::Copies(BuddyWriter::create_with(&ranks, &files, &path, new, prepare)?), None)
     } else {
-        if !valid {
-            return Err(refuse(Argument::Mapping.into()));
-        }
-        let merging = merging(&ranks, &options, place).map_err(refuse)?;
-        let new = (task, &options);
-        (Sink::Own(ParWriter::create_with(&ranks, &files, &path, new, prepare)?), merging)
+        let new = (asked, &options);
+        let writer = ParWriter::create_with(&ranks, &files, &path, new, prepare)?;
+        // Now that all ranks know that all of them are here.
+        (Sink::Own(writer), merging(&ranks, &options, place)?)
     };
     let body = Body::Write(Box::new(Writing::with(sink, vec![task], streams)?));
     let mut open = Open::new(Kind::Parallel, mode, body);

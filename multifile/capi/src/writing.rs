@@ -152,8 +152,8 @@ impl Writing {
             return Ok(());
         }
         let number = self.file_number()?;
-        let task = self.task()?;
-        let (at, file) = (task.fill().file_at()?, Arc::clone(task.file()));
+        let mut task = self.task()?;
+        let (at, file) = (task.fill().file_at()?, Arc::clone(task.file()?));
         self.streams.make(number, &file, true)?;
         self.streams.seek(number, at)
     }
@@ -162,7 +162,7 @@ impl Writing {
     pub(crate) fn export(&mut self) -> Result<*mut FILE> {
         self.settle()?;
         let number = self.file_number()?;
-        let file = Arc::clone(self.task()?.file());
+        let file = Arc::clone(self.task()?.file()?);
         let stream = self.streams.make(number, &file, true)?;
         self.place()?;
         Ok(stream)

@@ -6,7 +6,7 @@
 //! end. Data that ends in zeros cannot be told from space never written; what may be missing is
 //! reported as the difference to [`Extent::most`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
     blocks::Table,
@@ -85,6 +85,35 @@ pub(crate) fn unfinished_table<F: File>(front: &Front<F>) -> Option<Vec<Extent>>
     (wide(most_blocks) == block_count).then_some(extents)
 }
 
+/// End of the last byte in `range` of the file that is not zero; its start if there is none.
+pub(crate) fn data_end<F: File>(front: &Front<F>, range: Range<u64>) -> Result<u64> {
+    let failed = |error| Error::io(front.number, &error);
+    let (start, end) = (range.start, range.end.min(front.size));
+    let (mut at, mut parts) = (start, Vec::new());
+    while let Some(data) = front.file.data_from(at).map_err(failed)? {
+        let part = data.start.max(at)..data.end.min(end);
+        if part.is_empty() {
+            break;
+        }
+        at = part.end;
+        parts.push(part);
+    }
+    let mut slab = vec![0; SLAB_LEN];
+    for part in parts.into_iter().rev() {
+        let mut to = part.end;
+        while to > part.start {
+            let from = to.saturating_sub(wide(SLAB_LEN)).max(part.start);
+            let bytes = slab.get_mut(..narrow(to - from)).unwrap_or_default();
+            read_exactly(&*front.file, front.number, bytes, from)?;
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                return Ok(from + wide(last) + 1);
+            }
+            to = from;
+        }
+    }
+    Ok(start)
+}
+
 /// Used bytes of the blocks seen so far.
 struct Found<'a, F> {
     front: &'a Front<F>,
@@ -130,7 +159,7 @@ impl<'a, F: File> Found<'a, F> {
         Ok(())
     }
 
-    fn data_from(&self, at: u64) -> Result<Option<std::ops::Range<u64>>> {
+    fn data_from(&self, at: u64) -> Result<Option<Range<u64>>> {
         if at >= self.end {
             return Ok(None);
         }

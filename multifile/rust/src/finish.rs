@@ -38,6 +38,8 @@ pub(crate) fn finish<S: Storage, U: Usage>(
     let blocks = (0..tasks).map(|task| usage.block_count(task)).max().unwrap_or(0);
     let tail = Tail::new(plan, blocks)?;
     output.flush()?;
+    // Half a table behind a file without data would look like data.
+    output.begin_journal();
     let order = plan.header.order;
     let mut slab = Slab { output, bytes: Vec::new(), at: tail.table_at };
     for task in 0..tasks {

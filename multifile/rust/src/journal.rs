@@ -2,9 +2,9 @@
 //!
 //! SIONlib learns how much of each block was used only when the file is closed, so a file whose
 //! writers died is unreadable. The journal holds one fixed slot for every block of every task,
-//! rewritten whenever bytes reached the storage; `repair` reads it. Slots belong to one task each,
-//! so writers never wait for each other, and each proves by a checksum that it was written for
-//! this file and this block. Closing the file removes the journal.
+//! rewritten whenever bytes reached the storage that repair could not count (module `run`). Slots
+//! belong to one task each, so writers never wait for each other, and each proves by a checksum
+//! that it was written for this file and this block. Closing the file removes the journal.
 
 use std::{io, path::PathBuf};
 
@@ -17,6 +17,7 @@ use crate::{
 /// Length of a slot in bytes.
 pub const SLOT_LEN: u64 = 16;
 const SUM_PRESENT: u64 = 1 << 63;
+const MORE_PRESENT: u64 = 1 << 62;
 
 /// What is known about one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct Slot {
     pub used: u64,
     /// CRC32C of these bytes, when the writer computes them.
     pub sum: Option<u32>,
+    /// Length in bytes of each write that may have followed without being recorded, 0 if none; not
+    /// together with `sum`.
+    pub more: u32,
 }
 
 /// Which block a slot stands for.
@@ -60,15 +64,24 @@ impl SlotKey {
 }
 
 impl Slot {
+    /// A slot that tells everything.
+    #[must_use]
+    pub const fn of(used: u64, sum: Option<u32>) -> Self {
+        Self { used, sum, more: 0 }
+    }
+
     /// The bytes of the slot for `key`.
     #[must_use]
     pub fn encode(&self, key: &SlotKey) -> Vec<u8> {
-        let used = self.used | if self.sum.is_some() { SUM_PRESENT } else { 0 };
-        let sum = self.sum.unwrap_or(0);
-        let mut bytes = Vec::new();
-        put_u64(&mut bytes, used);
-        put_u32(&mut bytes, sum);
-        put_u32(&mut bytes, key.check(used, sum));
+        let (flag, second) = match (self.sum, self.more) {
+            (Some(sum), _) => (SUM_PRESENT, sum),
+            (None, 0) => (0, 0),
+            (None, more) => (MORE_PRESENT, more),
+        };
+        let mut bytes = Vec::with_capacity(16);
+        put_u64(&mut bytes, self.used | flag);
+        put_u32(&mut bytes, second);
+        put_u32(&mut bytes, key.check(self.used | flag, second));
         bytes
     }
 
@@ -76,14 +89,15 @@ impl Slot {
     #[must_use]
     pub fn decode(bytes: &[u8], key: &SlotKey) -> Option<Self> {
         let mut fields = Fields::little(bytes);
-        let (used, sum, check) = (fields.u64()?, fields.u32()?, fields.u32()?);
-        let sum_present = used & SUM_PRESENT != 0;
-        (check == key.check(used, sum))
-            .then_some(Self { used: used & !SUM_PRESENT, sum: sum_present.then_some(sum) })
+        let (first, second, check) = (fields.u64()?, fields.u32()?, fields.u32()?);
+        let with = |flag| (first & flag != 0).then_some(second);
+        let used = first & !(SUM_PRESENT | MORE_PRESENT);
+        let slot = Self { used, sum: with(SUM_PRESENT), more: with(MORE_PRESENT).unwrap_or(0) };
+        (check == key.check(first, second)).then_some(slot)
     }
 }
 
-/// The journal of one physical file, created when the first bytes reach the storage.
+/// The journal of one physical file, created before the first bytes of data are written.
 #[derive(Debug)]
 pub(crate) enum Journal<S: Storage> {
     /// None wanted, or none could be created: repair estimates from the data alone.
@@ -93,10 +107,15 @@ pub(crate) enum Journal<S: Storage> {
 }
 
 impl<S: Storage> Journal<S> {
-    pub(crate) fn record(&mut self, key: &SlotKey, slot: Slot) -> io::Result<()> {
+    /// From now on, a block without a slot holds nothing.
+    pub(crate) fn begin(&mut self) {
         if let Self::Later(storage, path) = self {
             *self = storage.create(path, false).map_or(Self::Off, Self::Open);
         }
+    }
+
+    pub(crate) fn record(&mut self, key: &SlotKey, slot: Slot) -> io::Result<()> {
+        self.begin();
         match (self, key.at()) {
             (Self::Open(file), Some(at)) => write_all(file, &slot.encode(key), at),
             _ => Ok(()),
@@ -140,9 +159,12 @@ mod tests {
     #[test]
     fn a_slot_counts_only_for_its_own_file_and_block() {
         let key = SlotKey { instance: 77, task_count: 3, task: 1, block: 2 };
-        let slot = Slot { used: 1000, sum: Some(5) };
-        let bytes = slot.encode(&key);
         assert_eq!(key.at(), Some((2 * 3 + 1) * SLOT_LEN));
+        for slot in [Slot::of(7, None), Slot { more: 9, ..Slot::of(8, None) }] {
+            assert_eq!(Slot::decode(&slot.encode(&key), &key), Some(slot));
+        }
+        let slot = Slot::of(1000, Some(5));
+        let bytes = slot.encode(&key);
         assert_eq!(Slot::decode(&bytes, &key), Some(slot));
         assert_eq!(Slot::decode(&bytes, &SlotKey { instance: 78, ..key }), None);
         assert_eq!(Slot::decode(&bytes, &SlotKey { task: 2, ..key }), None);

@@ -24,6 +24,7 @@ mod physical;
 pub mod plan;
 pub mod reader;
 pub mod repair;
+mod run;
 pub mod storage;
 pub mod task_writer;
 pub mod writer;

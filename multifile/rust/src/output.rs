@@ -1,9 +1,9 @@
 //! One physical file being written: coalesces small writes, records completion, stays poisoned.
 //!
 //! Bytes wait in one buffer as long as they continue each other in the same block; anything else
-//! pushes them out. When they reached the storage, the journal says so. After a failed write or
-//! sync nothing more is written and the file is never marked closed, so that `repair` finds it as
-//! the last good write left it.
+//! pushes them out. When they reached the storage, the journal says so, or the bytes do. After a
+//! failed write or sync nothing more is written and the file is never marked closed, so that
+//! `repair` finds it as the last good write left it.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -11,6 +11,7 @@ use crate::{
     codec::wide,
     error::{Error, Result},
     journal::{Journal, Slot, SlotKey},
+    run::{Piece, Run},
     storage::{File, Storage, write_all},
 };
 
@@ -20,6 +21,8 @@ pub(crate) struct Output<S: Storage> {
     file: Arc<S::File>,
     number: u32,
     journal: Journal<S>,
+    run: Run,
+    blank: bool,
     instance: u64,
     task_count: u32,
     pending: Vec<u8>,
@@ -45,6 +48,12 @@ pub(crate) struct Owner {
     pub(crate) slot: Slot,
 }
 
+impl Owner {
+    pub(crate) const fn is_in_block_of(&self, other: &Self) -> bool {
+        self.task == other.task && self.block == other.block
+    }
+}
+
 /// How an [`Output`] writes.
 #[derive(Debug)]
 pub(crate) struct Manner<'a> {
@@ -53,8 +62,18 @@ pub(crate) struct Manner<'a> {
     pub(crate) buffer_len: usize,
     /// Name of the journal, when there is one.
     pub(crate) journal: Option<&'a Path>,
+    /// What was not written yet reads as zeros.
+    pub(crate) blank: bool,
     /// The number its slots carry.
     pub(crate) instance: u64,
+}
+
+impl Manner<'_> {
+    /// For what is not a task's data.
+    pub(crate) const fn without_journal(number: u32, task_count: u32) -> Self {
+        let (buffer_len, journal, blank, instance) = (1 << 16, None, false, 0);
+        Self { number, task_count, buffer_len, journal, blank, instance }
+    }
 }
 
 impl<S: Storage> Output<S> {
@@ -67,6 +86,8 @@ impl<S: Storage> Output<S> {
             file: Arc::new(file),
             number: manner.number,
             journal,
+            run: Run::default(),
+            blank: manner.blank,
             instance: manner.instance,
             task_count: manner.task_count,
             pending: Vec::new(),
@@ -81,9 +102,8 @@ impl<S: Storage> Output<S> {
     /// and its state after them; `None` for metadata.
     pub(crate) fn write(&mut self, bytes: &[u8], at: u64, owner: Option<Owner>) -> Result<()> {
         self.check()?;
-        let same = |a: &Owner, b: &Owner| (a.task, a.block) == (b.task, b.block);
         let continues = match (&self.owner, &owner) {
-            (Some(a), Some(b)) => same(a, b),
+            (Some(a), Some(b)) => a.is_in_block_of(b),
             (None, None) => true,
             _ => false,
         };
@@ -93,8 +113,7 @@ impl<S: Storage> Output<S> {
             self.flush()?;
         }
         if bytes.len() >= self.buffer_len {
-            let written = write_all(&*self.file, bytes, at);
-            return self.completed(written, owner);
+            return self.put(bytes, at, owner);
         }
         if self.pending.is_empty() {
             self.pending_at = at;
@@ -110,16 +129,38 @@ impl<S: Storage> Output<S> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let written = write_all(&*self.file, &self.pending, self.pending_at);
-        self.pending.clear();
+        let mut bytes = std::mem::take(&mut self.pending);
         let owner = self.owner.take();
-        self.completed(written, owner)
+        let written = self.put(&bytes, self.pending_at, owner);
+        bytes.clear();
+        self.pending = bytes;
+        written
+    }
+
+    /// Hands all waiting bytes to the storage and records what was not recorded: bytes that come by
+    /// other means are not to be counted with it.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.flush()?;
+        let ended = self.run.end();
+        let told = self.tell(ended);
+        self.outcome(told)
     }
 
     /// Records that `owner`'s block is in the storage as far as it says.
     pub(crate) fn record(&mut self, owner: Owner) -> Result<()> {
         self.check()?;
-        self.completed(Ok(()), Some(owner))
+        let ended = self.run.before(&owner, Piece::UNLIKE);
+        let recorded = self.tell(ended).and_then(|()| {
+            let now = self.run.after(&owner, Piece::UNLIKE);
+            self.tell(now)
+        });
+        self.outcome(recorded)
+    }
+
+    /// Makes sure that there is a journal, if one is wanted: from here on nothing counts as data
+    /// that is not recorded.
+    pub(crate) fn begin_journal(&mut self) {
+        self.journal.begin();
     }
 
     /// Writes slots of `task` where the root reads them at closing, whether or not there is a
@@ -145,16 +186,16 @@ impl<S: Storage> Output<S> {
 
     /// Makes everything written so far durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        self.flush()?;
+        self.settle()?;
         let synced = self.file.sync().and_then(|()| self.journal.sync());
-        self.completed(synced, None)
+        self.outcome(synced)
     }
 
     /// Cuts the file behind `len` bytes.
     pub(crate) fn resize(&mut self, len: u64) -> Result<()> {
         self.flush()?;
         let resized = self.file.resize(len);
-        self.completed(resized, None)
+        self.outcome(resized)
     }
 
     /// Refuses everything from now on.
@@ -170,19 +211,30 @@ impl<S: Storage> Output<S> {
         self.number
     }
 
-    fn completed(&mut self, result: io::Result<()>, owner: Option<Owner>) -> Result<()> {
-        let result = result.and_then(|()| match owner {
-            Some(owner) => {
-                let key = SlotKey {
-                    instance: self.instance,
-                    task_count: self.task_count,
-                    task: owner.task,
-                    block: owner.block,
-                };
-                self.journal.record(&key, owner.slot)
-            }
-            None => Ok(()),
+    /// Writes `bytes`, and says so where repair could not tell by itself.
+    fn put(&mut self, bytes: &[u8], at: u64, owner: Option<Owner>) -> Result<()> {
+        let Some(owner) = owner else {
+            let written = write_all(&*self.file, bytes, at);
+            return self.outcome(written);
+        };
+        self.journal.begin();
+        let piece = if self.blank { Piece::of(bytes) } else { Piece::UNLIKE };
+        let ended = self.run.before(&owner, piece);
+        let told = self.tell(ended);
+        let written = told.and_then(|()| write_all(&*self.file, bytes, at)).and_then(|()| {
+            let now = self.run.after(&owner, piece);
+            self.tell(now)
         });
+        self.outcome(written)
+    }
+
+    fn tell(&mut self, owner: Option<Owner>) -> io::Result<()> {
+        let Some(Owner { task, block, slot }) = owner else { return Ok(()) };
+        let (instance, task_count) = (self.instance, self.task_count);
+        self.journal.record(&SlotKey { instance, task_count, task, block }, slot)
+    }
+
+    fn outcome(&mut self, result: io::Result<()>) -> Result<()> {
         result.map_err(|error| {
             self.failed = true;
             self.pending.clear();

@@ -1,13 +1,15 @@
 //! Multifiles opened, written, read, and closed by many ranks together.
 //!
 //! Opening and closing are collective over a [`Group`](crate::group::Group) and cost each rank
-//! one exchange: a gather to rank 0, which decides for all, and a scatter of what it decided.
+//! one exchange: a gather to rank 0, which decides for all, and a scatter of what it decided. Only
+//! ranks with more tasks than one record holds need a second one to open.
 //! Whatever fails on one rank travels with the exchange, and every rank returns the same
 //! [`Error::OnRank`](crate::Error::OnRank); nobody waits for a rank that has given up.
 //!
 //! Reading and writing in between is not collective, except [`ParWriter::write_merged`].
 
 mod buddy;
+mod create;
 mod exchange;
 mod merge;
 mod reader;

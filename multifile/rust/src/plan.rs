@@ -126,10 +126,11 @@ impl Options {
         }
     }
 
-    /// A checksum of everything that the ranks of a group must pass alike.
-    pub(crate) fn fingerprint(&self, path: &Path) -> u32 {
+    /// A checksum of everything that the ranks of a group must pass alike, the number of buddy
+    /// `levels` included.
+    pub(crate) fn fingerprint(&self, path: &Path, levels: u32) -> u32 {
         let alike = Self { buffer_len: 0, name: None, ..self.clone() };
-        let sum = crc32c::crc32c(format!("{alike:?}").as_bytes());
+        let sum = crc32c::crc32c(format!("{levels} {alike:?}").as_bytes());
         crc32c::crc32c_append(sum, self.name_for(path))
     }
 }
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(members(&tasks), Err(Argument::Mapping.into()));
     }
 
-    /// Format rule 1.6; E24: a name that does not fit its field is refused, not cut or written beyond it.
+    /// Format rule 1.6; E24: a name that does not fit its field is refused, not cut or written
+    /// beyond it.
     #[test]
     fn a_name_longer_than_its_field_is_refused() {
         let tasks = NewTask::in_one_file(&[1]);

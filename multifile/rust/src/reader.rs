@@ -203,6 +203,18 @@ impl<F: File> Reader<F> {
         self.mapping.as_deref()
     }
 
+    /// The CRC-32C of block `block` of task `task`; `None` when the file has no checksums.
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::Task`], [`Argument::Position`] for a block that the task does not have, and the
+    /// errors of reading.
+    pub fn checksum(&self, task: usize, block: usize) -> Result<Option<u32>> {
+        let (file, local) = self.locate(task)?;
+        file.blocks.of(local).get(block).ok_or(Argument::Position)?;
+        file.checksum(u32::try_from(local).map_err(|_| Error::TooLarge)?, wide(block))
+    }
+
     /// Compares every block of task `task` with its checksum. False when the file has none.
     ///
     /// # Errors
@@ -211,11 +223,10 @@ impl<F: File> Reader<F> {
     pub fn verify(&self, task: usize) -> Result<bool> {
         let (file, local) = self.locate(task)?;
         let number = file.front.number;
-        let index = u32::try_from(local).map_err(|_| Error::TooLarge)?;
         let mut stream = self.stream(task)?;
         let mut buf = vec![0; 1 << 16];
         for (block, len) in file.blocks.of(local).iter().enumerate() {
-            let Some(expected) = file.checksum(index, wide(block))? else {
+            let Some(expected) = self.checksum(task, block)? else {
                 return Ok(false);
             };
             stream.seek_block(block, 0)?;

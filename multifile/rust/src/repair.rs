@@ -11,7 +11,7 @@ use crate::{
     codec::{narrow, wide},
     cursor::Cursor,
     error::{Error, Result},
-    estimate::{Extent, Reach, estimate, unfinished_table},
+    estimate::{Extent, Reach, data_end, estimate, unfinished_table},
     finish::{Usage, finish},
     journal::{self, Found, SLOT_LEN, SlotKey},
     mark::Mark,
@@ -108,8 +108,7 @@ impl<S: Storage> Repair<S> {
             let path = self.storage.physical_name(&self.path, number);
             let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
             let task_count = broken.plan.header.task_count;
-            let manner =
-                Manner { number, task_count, buffer_len: 1 << 16, journal: None, instance: 0 };
+            let manner = Manner::without_journal(number, task_count);
             let mut output = Output::new(&self.storage, file, &manner);
             finish(&mut output, &broken.plan, &broken.extents)?;
             output.sync()?;
@@ -322,9 +321,15 @@ fn note_slot<F: File>(
         extent.damaged |= slot.used > 0;
         return Ok(());
     }
+    let mut used = slot.used;
+    if slot.more > 0 {
+        let at = place.block_at(block)?;
+        let end = data_end(front, at + used..at + place.chunk_len)?;
+        used = slot.used_with(end - (at + used));
+    }
     extent.lens.resize(extent.lens.len().max(block + 1), 0);
     if let Some(len) = extent.lens.get_mut(block) {
-        *len = slot.used;
+        *len = used;
     }
     if let Some(sum) = slot.sum {
         extent.sums.resize(extent.sums.len().max(block + 1), 0);

@@ -137,15 +137,19 @@ impl<S: Storage> TaskWriter<'_, S> {
         &self.state.fill
     }
 
-    /// The physical file, to write by other means.
-    #[must_use]
-    pub fn file(&self) -> &Arc<S::File> {
-        self.output.file()
+    /// The physical file, to write by other means behind everything accepted.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn file(&mut self) -> Result<&Arc<S::File>> {
+        self.output.settle()?;
+        Ok(self.output.file())
     }
 
     fn owner(&self, len: u64, sum: u32) -> Owner {
         let (block, used) = self.state.fill.block();
-        let slot = Slot { used: used + len, sum: self.checksums.then_some(sum) };
+        let slot = Slot::of(used + len, self.checksums.then_some(sum));
         Owner { task: self.local_rank, block: wide(block), slot }
     }
 

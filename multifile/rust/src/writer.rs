@@ -73,6 +73,7 @@ impl<S: Storage> Writer<S> {
                 task_count: plan.header.task_count,
                 buffer_len: options.buffer_len,
                 journal: options.journal.then_some(journal.as_path()),
+                blank: true,
                 instance,
             };
             let mut output = Output::new(storage, file, &manner);
@@ -241,13 +242,15 @@ fn reopen<S: Storage>(
         task_count: plan.header.task_count,
         buffer_len: options.buffer_len,
         journal: options.journal.then_some(journal.as_path()),
+        // The tables are overwritten, and so is what others left in the chunks.
+        blank: false,
         instance,
     };
     let mut output = Output::new(storage, file, &manner);
     for (task, state) in (0u32..).zip(states.iter().flatten()) {
         for (block, used) in state.fill.block_lens().enumerate() {
             let sum = state.sums.get(block).copied();
-            let slot = Slot { used, sum };
+            let slot = Slot::of(used, sum);
             output.record(Owner { task, block: wide(block), slot })?;
         }
     }

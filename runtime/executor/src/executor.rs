@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     handle::{Handle, Inner},
-    idle::{Idle, Pace, Rest},
+    idle::{Idle, Offer, Pace, Rest},
     park::Park,
     poll_list::{PollLists, VISITS_MAX},
     source::{Armed, Source, Sources},
@@ -309,11 +309,13 @@ impl Executor {
     /// Lets go of the core if somebody else wants it.
     fn offer_core(&mut self) {
         let from = self.inner.clock.now();
-        let is_wanted = if self.park.is_crowded() {
-            self.pace.crowded(from)
-        } else {
-            self.park.give_way();
-            self.pace.yielded(from, self.inner.clock.now())
+        let is_wanted = match self.pace.offer(from, || self.park.is_crowded()) {
+            Offer::Yield => {
+                self.park.give_way();
+                self.pace.yielded(from, self.inner.clock.now())
+            }
+            Offer::Nothing => false,
+            Offer::Block => true,
         };
         self.counters.gave_way += u64::from(is_wanted);
     }

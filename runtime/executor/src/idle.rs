@@ -3,15 +3,20 @@
 //! # Giving way
 //!
 //! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and every
-//! [`OFFER_EVERY`] offers its core to whoever wants it. First it looks whether more threads want to
-//! run than the machine has cores, now and at the offer before: that costs a system call, and one
-//! look alone may meet a thread that is just going to sleep. If none do, somebody may still want
-//! this very core; so it yields. When it gets the core back late, somebody did, and it has lost a
-//! time slice, milliseconds in which it served nobody. Either way it blocks at once from then on, as
-//! under [`Idle::Park`], and tries again after a pause, which grows with every slice it loses. So a
-//! computation loses microseconds, and the executor has a time slice to its credit when it is woken.
+//! [`OFFER_EVERY`] offers its core to whoever wants it: it yields. When it gets the core back late,
+//! somebody did want it, and it has lost a time slice, milliseconds in which it served nobody. Then
+//! it blocks at once, as under [`Idle::Park`], and tries again after a pause, which grows with
+//! every slice it loses. So a computation loses microseconds, and the executor has a time slice to
+//! its credit when it is woken.
+//!
+//! Before it yields it looks whether more threads want to run than the machine has cores. Such a
+//! *crowd* may be other daemons and clients that wait for each other: then every one of them soon
+//! yields or sleeps, and passing a core round by yields costs a tenth of wake-ups. Or it computes.
+//! What it is, yields tell: after a late one a crowd is distrusted for a time, which grows as well,
+//! and as long as it is, the executor blocks instead, from the second look in a row on: one alone
+//! may meet a thread that is just going to sleep.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use crate::time::Instant;
 
@@ -39,6 +44,8 @@ const LINGER: Duration = Duration::from_micros(50);
 const OFFER_EVERY: Duration = Duration::from_micros(20);
 /// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
 const WANTED: Duration = Duration::from_micros(50);
+/// The same while threads are more than cores, most of which wait for each other and soon yield.
+const OFFER_TO_CROWD_EVERY: Duration = Duration::from_micros(1);
 /// Pause of polling while more threads want to run than there are cores: clients that wait soon
 /// sleep, and then polling for them pays again.
 const CROWD_PAUSE: Duration = Duration::from_micros(200);
@@ -46,6 +53,10 @@ const CROWD_PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
+/// For how long, at first and at most, a crowd is not yielded to after one that kept the core, and
+/// how that grows; it halves with every yield that was short.
+const DISTRUST_MIN: Duration = Duration::from_millis(4);
+const DISTRUST_MAX: Duration = Duration::from_millis(256);
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -55,6 +66,15 @@ pub(crate) enum Rest {
     Poll,
     /// Poll on, after everybody who wants the core.
     Offer,
+    Block,
+}
+
+/// What an offer of the core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Yield,
+    /// A crowd was seen that is not yielded to; if it lasts, the next offer blocks.
+    Nothing,
     Block,
 }
 
@@ -68,6 +88,11 @@ pub(crate) struct Pace {
     /// The core was wanted: no polling before this, and then only if no crowd is seen.
     blocks_until: Option<Instant>,
     pause: Duration,
+    /// A crowd is yielded to from then on.
+    distrusts_until: Instant,
+    distrust: Duration,
+    /// When it was last looked whether there is a crowd.
+    looked_at: Instant,
     /// At the last offer more threads wanted to run than there are cores.
     was_crowded: bool,
     /// Another core has been woken to poll.
@@ -84,6 +109,9 @@ impl Pace {
             offered_at: Instant::default(),
             blocks_until: None,
             pause: PAUSE_MIN,
+            distrusts_until: Instant::default(),
+            distrust: DISTRUST_MIN,
+            looked_at: Instant::default(),
             was_crowded: false,
             is_relieved: false,
         }
@@ -116,30 +144,46 @@ impl Pace {
         if idle >= UNDISTURBED {
             self.pause = PAUSE_MIN;
         }
-        if now.saturating_since(self.offered_at) < OFFER_EVERY {
+        let offer_every = if self.was_crowded { OFFER_TO_CROWD_EVERY } else { OFFER_EVERY };
+        if now.saturating_since(self.offered_at) < offer_every {
             return Rest::Poll;
         }
         self.offered_at = now;
         Rest::Offer
     }
 
-    /// More threads want to run than there are cores; returns whether that lasts, from the second
-    /// offer in a row on.
-    pub(crate) fn crowded(&mut self, now: Instant) -> bool {
-        let lasts = mem::replace(&mut self.was_crowded, true);
-        if lasts {
-            self.blocks_until = Some(now + CROWD_PAUSE);
+    /// What to do with an offer at `now`.
+    pub(crate) fn offer(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> Offer {
+        let had_crowd = self.was_crowded;
+        if !had_crowd || now.saturating_since(self.looked_at) >= OFFER_EVERY {
+            self.looked_at = now;
+            self.was_crowded = is_crowded();
         }
-        lasts
+        if !self.was_crowded || now >= self.distrusts_until {
+            return Offer::Yield;
+        }
+        if !had_crowd {
+            return Offer::Nothing;
+        }
+        self.blocks_until = Some(now + CROWD_PAUSE);
+        Offer::Block
     }
 
     /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
     pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
-        self.was_crowded = false;
         let is_wanted = to.saturating_since(from) >= WANTED;
-        if is_wanted {
-            self.blocks_until = Some(to + self.pause);
-            self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
+        match (is_wanted, self.was_crowded) {
+            (true, true) => {
+                self.blocks_until = Some(to + CROWD_PAUSE);
+                self.distrusts_until = to + self.distrust;
+                self.distrust = (self.distrust * PAUSE_GROWTH).min(DISTRUST_MAX);
+            }
+            (true, false) => {
+                self.blocks_until = Some(to + self.pause);
+                self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
+            }
+            (false, true) => self.distrust = (self.distrust / 2).max(DISTRUST_MIN),
+            (false, false) => {}
         }
         is_wanted
     }
@@ -151,8 +195,9 @@ impl Pace {
             return true;
         }
         self.was_crowded = is_crowded();
-        self.blocks_until = self.was_crowded.then(|| now + CROWD_PAUSE);
-        self.was_crowded
+        let prolongs = self.was_crowded && now < self.distrusts_until;
+        self.blocks_until = prolongs.then(|| now + CROWD_PAUSE);
+        prolongs
     }
 
     /// Another core was woken, and polls from now on.
@@ -217,18 +262,56 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_prolongs_the_pause() {
+    fn a_crowd_that_gives_cores_back_is_yielded_to_at_once_and_polled_for() {
         let mut pace = Pace::new(Duration::from_secs(1));
+        let mut looks = 0;
+        for now in 1_000..1_100 {
+            assert_eq!(pace.rested(at(now), || true, || false), Rest::Offer);
+            let mut look = || {
+                looks += 1;
+                true
+            };
+            assert_eq!(pace.offer(at(now), &mut look), Offer::Yield);
+            assert!(!pace.yielded(at(now), at(now + 40)));
+        }
+        assert_eq!(looks, 5, "a look costs more than a yield");
+    }
+
+    #[test]
+    fn a_crowd_that_keeps_cores_is_asked_ever_less_often() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let mut now = 1_000_000;
+        for distrust in [4_000, 16_000, 64_000, 256_000, 256_000] {
+            assert_eq!(pace.offer(at(now), || true), Offer::Yield);
+            assert!(pace.yielded(at(now), at(now + 3_000)));
+            now += 3_000;
+            assert_eq!(pace.rested(at(now + 199), || true, || true), Rest::Block);
+            assert_eq!(pace.rested(at(now + distrust - 1), || true, || true), Rest::Block);
+            now += distrust + 200;
+            assert_ne!(pace.rested(at(now), || true, || true), Rest::Block);
+        }
+        for _ in 0..10 {
+            assert_eq!(pace.offer(at(now), || true), Offer::Yield);
+            assert!(!pace.yielded(at(now), at(now + 10)));
+        }
+        assert!(pace.yielded(at(now), at(now + 3_000)));
+        assert_ne!(pace.rested(at(now + 7_000), || true, || true), Rest::Block, "it began anew");
+    }
+
+    #[test]
+    fn a_distrusted_crowd_prolongs_the_pause() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.distrusts_until = at(10_000);
         pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
-        assert!(!pace.crowded(at(80)), "once is chance");
+        assert_eq!(pace.offer(at(80), || true), Offer::Nothing, "once is chance");
         assert_ne!(pace.rested(at(80), || true, || panic!("not yet")), Rest::Block);
-        assert!(pace.crowded(at(100)));
+        assert_eq!(pace.offer(at(100), || true), Offer::Block);
         assert_eq!(pace.rested(at(299), || true, || panic!("asked too early")), Rest::Block);
         assert_eq!(pace.rested(at(300), || true, || true), Rest::Block);
         assert_eq!(pace.rested(at(499), || true, || panic!("asked too often")), Rest::Block);
         assert_ne!(pace.rested(at(500), || true, || false), Rest::Block);
-        assert!(!pace.yielded(at(520), at(521)));
-        assert!(!pace.crowded(at(540)), "not the one of before");
+        assert_eq!(pace.offer(at(520), || false), Offer::Yield);
+        assert_eq!(pace.offer(at(540), || true), Offer::Nothing, "not the one of before");
     }
 
     #[test]

@@ -352,7 +352,8 @@ impl Attendance {
 
 /// Keeps a source on a poll list.
 ///
-/// Once it is dropped nobody polls the source any more. Not to be dropped by a source's own methods.
+/// Once it is dropped nobody polls the source any more. Not to be dropped by a source's own
+/// methods.
 #[derive(Debug)]
 pub struct Registration {
     lists: PollLists,

@@ -5,8 +5,9 @@ use std::fmt;
 /// Something on the poll list.
 ///
 /// The executor visits every source once a turn, but at most 64 in one: the others of more have
-/// their turn next. A source that stands for many things finds the ready ones itself. It wakes tasks or spawns them through a
-/// handle it holds; it must not run for long, which is what `budget` is for.
+/// their turn next. A source that stands for many things finds the ready ones itself. It wakes
+/// tasks or spawns them through a handle it holds; it must not run for long, which is what `budget`
+/// is for.
 pub trait Source {
     /// Handles up to `budget` events and returns how many; 0 means nothing was ready.
     ///

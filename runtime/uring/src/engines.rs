@@ -4,11 +4,11 @@
 //! |---|---|---|---|---|
 //! | tmpfs | inline | inline | inline | inline |
 //! | O_DIRECT | ring | ring | ring | ring |
-//! | local, cached | inline if in the page cache, else ring | inline while fast, else threads | ring | ring |
+//! | local, cached | inline if cached, else ring | inline while fast, else threads | ring | ring |
 //! | any other | threads | threads | threads | threads |
 //!
-//! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes of
-//! a device that proved slow go to threads for a second; see `slow`.
+//! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes
+//! of a device that proved slow go to threads for a second; see `slow`.
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
 
@@ -223,6 +223,16 @@ impl Engines {
             Err(NoRing::Failed(error)) => {
                 format!("up to {threads} threads; io_uring is not to be had: {error}")
             }
+        }
+    }
+
+    /// Why there is no io_uring, though it was asked for by name.
+    #[must_use]
+    pub fn why_no_ring(&self) -> Option<String> {
+        let state = self.0.state.borrow();
+        match (&state.ring, state.choice) {
+            (Err(NoRing::Failed(error)), Choice::Uring) => Some(error.to_string()),
+            _ => None,
         }
     }
 

@@ -12,8 +12,10 @@
 mod crowd;
 mod engine;
 mod engines;
+mod entry;
 mod file;
 mod inline;
+mod lock;
 mod memory;
 mod net;
 mod operation;
@@ -30,10 +32,11 @@ pub use engine::{Engine, Refusal, Refused, Token};
 pub use engines::{Choice, Counters, Engines};
 pub use file::File;
 pub use inline::{INLINE_LEN_MAX, Inline};
+pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
-    Address, Frame, FrameError, Frames, Grants, InvalidAddress, Listener, Receiver, SOCKET_LEN_MAX,
-    Sender, Sockets, Stream,
+    Address, Frame, FrameError, Frames, Grants, Inlet, InvalidAddress, Listener, Receiver,
+    SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};

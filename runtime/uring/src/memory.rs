@@ -40,6 +40,12 @@ impl Buffer {
         Some(Self { memory, at, len })
     }
 
+    /// All bytes of `memory`.
+    pub(crate) fn whole(memory: Arc<dyn Memory>) -> Self {
+        let len = memory.bytes().len();
+        Self { memory, at: 0, len }
+    }
+
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[AtomicU8] {
@@ -157,33 +163,40 @@ impl From<Buffer> for Buffers {
 
 /// Zeroed memory of this process, page-aligned as O_DIRECT wants it.
 pub struct Heap {
-    /// A page longer than asked, so that an aligned start exists.
+    /// Longer than asked, so that an aligned start exists.
     bytes: Box<[AtomicU8]>,
     start: usize,
     len: usize,
 }
 
 const PAGE_LEN: usize = 4096;
+const HUGE_PAGE_LEN: usize = 2 << 20;
 
 impl Heap {
     /// `len` zero bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        // Zero pages of the kernel, which are not there before they are touched.
-        let bytes = vec![0_u8; len.saturating_add(PAGE_LEN)].into_boxed_slice();
-        // SAFETY: an atomic has the layout of its integer, and the box is the only owner.
-        let bytes = unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [AtomicU8]) };
-        let start = bytes.as_ptr().align_offset(PAGE_LEN).min(PAGE_LEN);
-        Self { bytes, start, len }
+        Self::aligned(len, PAGE_LEN)
     }
 
-    /// Asks for huge pages, for what has not been touched yet: a device then gets long segments
-    /// instead of single pages.
-    pub(crate) fn prefer_huge_pages(&self) {
-        let start = self.bytes().as_ptr().cast_mut();
+    /// `len` zero bytes, in huge pages as far as the kernel has them and whole ones fit: a device
+    /// then gets long segments instead of single pages.
+    pub(crate) fn huge(len: usize) -> Self {
+        let heap = Self::aligned(len, if len < HUGE_PAGE_LEN { PAGE_LEN } else { HUGE_PAGE_LEN });
+        let start = heap.bytes().as_ptr().cast_mut();
         // SAFETY: the range begins at a page and lies in memory of this value; the advice changes
         // no byte. A kernel without huge pages refuses it, and nothing is lost.
-        unsafe { libc::madvise(start.cast(), self.len, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE) };
+        heap
+    }
+
+    fn aligned(len: usize, align: usize) -> Self {
+        // Zero pages of the kernel, which are not there before they are touched.
+        let bytes = vec![0_u8; len.saturating_add(align)].into_boxed_slice();
+        // SAFETY: an atomic has the layout of its integer, and the box is the only owner.
+        let bytes = unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [AtomicU8]) };
+        let start = bytes.as_ptr().align_offset(align).min(align);
+        Self { bytes, start, len }
     }
 
     /// `len` zero bytes as one buffer.

@@ -6,10 +6,10 @@
 //!
 //! # Why not through io_uring
 //!
-//! A prototype gained nothing: on a 2-core guest with Linux 6.18 the CPU time per 64 KiB received on
-//! the loopback overlapped for epoll, receives through a ring, and multishot receives (11-27 us), and
-//! the last ones' bytes must be copied once more to where O_DIRECT can write them from. A ring saves
-//! a system call per receive, and a receive brings 64 KiB or more.
+//! A prototype gained nothing: on a 2-core guest with Linux 6.18 the CPU time per 64 KiB received
+//! on the loopback overlapped for epoll, receives through a ring, and multishot receives (11-27
+//! us), and the last ones' bytes must be copied once more to where O_DIRECT can write them from. A
+//! ring saves a system call per receive, and a receive brings 64 KiB or more.
 //!
 //! # Fairness
 //!
@@ -27,6 +27,6 @@ mod stream;
 
 pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;
-pub use frames::{Frame, FrameError, Frames, Grants};
+pub use frames::{Frame, FrameError, Frames, Grants, Inlet, Stages};
 pub use sockets::{Listener, Sockets};
 pub use stream::{Receiver, Sender, Stream};

@@ -4,93 +4,151 @@
 //! owns a clone until its completion is reaped, so a buffer that the kernel may still read is never
 //! handed out again, whatever became of the future. Last in, first out: what was used last is still
 //! in the cache.
+//!
+//! # Shares
+//!
+//! Who [joins](Pool::join) holds at most an equal part of the buffers, and always at least one. So
+//! a peer that lets its buffers lie keeps nobody else from theirs, as long as no more join than
+//! there are buffers. Who waits is served in order of asking, but for those that hold their part.
 
 use std::{
     collections::VecDeque,
     fmt,
-    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
     },
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use crate::memory::{Buffer, Heap, Memory};
 
-/// A pool of buffers. Cheap to clone.
+/// A pool of buffers, or a member's part of it. Cheap to clone.
 #[derive(Clone)]
-pub struct Pool(Arc<Shared>);
+pub struct Pool {
+    shared: Arc<Shared>,
+    member: Option<Arc<Member>>,
+}
 
 struct Shared {
     heap: Arc<Heap>,
     buffer_len: usize,
+    buffer_count: usize,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// Indices of the buffers nobody holds.
     free: Vec<usize>,
-    waiting: VecDeque<Waker>,
+    members: usize,
+    /// Who waits, by number: in order of asking.
+    waiting: VecDeque<Waiting>,
+    next_number: u64,
+}
+
+struct Waiting {
+    number: u64,
+    waker: Waker,
+    member: Option<Arc<Member>>,
+}
+
+/// One that shares the pool with others.
+struct Member {
+    shared: Arc<Shared>,
+    /// Buffers it holds; changed under the pool's lock.
+    held: AtomicUsize,
 }
 
 impl Pool {
     /// `buffer_count` page-aligned buffers of `buffer_len` bytes, all resident from the start.
     #[must_use]
     pub fn new(buffer_len: usize, buffer_count: usize) -> Self {
-        let stride = buffer_len.next_multiple_of(PAGE_LEN);
-        let heap = Arc::new(Heap::new(stride * buffer_count));
-        heap.prefer_huge_pages();
+        let pool = Self::of(Heap::huge, buffer_len, buffer_count);
+        let heap = &pool.shared.heap;
         // Fresh zero pages are not there before they are written.
         heap.bytes().iter().step_by(PAGE_LEN).for_each(|byte| byte.store(0, Ordering::Relaxed));
-        let free = (0..buffer_count).rev().collect();
-        let state = Mutex::new(State { free, waiting: VecDeque::new() });
-        Self(Arc::new(Shared { heap, buffer_len, state }))
+        pool
     }
 
-    /// A buffer, unless all are held.
+    /// The same, with pages that are there once they were used.
+    #[must_use]
+    pub fn reserve(buffer_len: usize, buffer_count: usize) -> Self {
+        Self::of(Heap::new, buffer_len, buffer_count)
+    }
+
+    fn of(heap: impl FnOnce(usize) -> Heap, buffer_len: usize, buffer_count: usize) -> Self {
+        let stride = buffer_len.next_multiple_of(PAGE_LEN);
+        let heap = Arc::new(heap(stride * buffer_count));
+        let free = (0..buffer_count).rev().collect();
+        let state = Mutex::new(State { free, ..State::default() });
+        let shared = Arc::new(Shared { heap, buffer_len, buffer_count, state });
+        Self { shared, member: None }
+    }
+
+    /// The same buffers, of which whoever has this takes at most an equal part; until it and its
+    /// clones are dropped and their buffers are back.
+    #[must_use]
+    pub fn join(&self) -> Self {
+        self.shared.lock().members += 1;
+        let (shared, held) = (Arc::clone(&self.shared), AtomicUsize::new(0));
+        let member = Some(Arc::new(Member { shared: Arc::clone(&shared), held }));
+        Self { shared, member }
+    }
+
+    /// A buffer, unless there is none for this member, or one that may have it waits.
     #[must_use]
     pub fn try_take(&self) -> Option<Buffer> {
-        let index = self.0.lock().free.pop()?;
-        let memory = Arc::new(Slot { pool: Arc::clone(&self.0), index });
-        Buffer::new(memory, 0, self.0.buffer_len)
+        let mut state = self.shared.lock();
+        if self.shared.first_waiting(&state).is_some() {
+            return None;
+        }
+        self.pop(&mut state)
     }
 
-    /// A buffer, as soon as there is one.
+    /// A buffer, as soon as there is one and those that asked earlier have theirs.
+    ///
+    /// Dropping the future gives up the place in the line.
     pub async fn take(&self) -> Buffer {
-        poll_fn(|context| match self.try_take() {
-            Some(buffer) => Poll::Ready(buffer),
-            None => {
-                self.0.lock().waiting.push_back(context.waker().clone());
-                Poll::Pending
-            }
-        })
-        .await
+        Take { pool: self, number: None }.await
     }
 
     /// Length of its buffers in bytes.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
-        self.0.buffer_len
+        self.shared.buffer_len
     }
 
     /// Buffers nobody holds.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.0.lock().free.len()
+        self.shared.lock().free.len()
     }
 
     /// The memory all its buffers are in, for [`Engines::register`](crate::Engines::register).
     #[must_use]
     pub fn memory(&self) -> Arc<dyn Memory> {
-        Arc::clone(&self.0.heap) as Arc<dyn Memory>
+        Arc::clone(&self.shared.heap) as Arc<dyn Memory>
+    }
+
+    fn pop(&self, state: &mut State) -> Option<Buffer> {
+        if !self.shared.has_share(state, self.member.as_deref()) {
+            return None;
+        }
+        let index = state.free.pop()?;
+        if let Some(member) = &self.member {
+            member.held.fetch_add(1, Ordering::Relaxed);
+        }
+        let (shared, member) = (Arc::clone(&self.shared), self.member.clone());
+        Some(Buffer::whole(Arc::new(Slot { shared, member, index })))
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("buffer_len", &self.0.buffer_len)
+            .field("buffer_len", &self.buffer_len())
             .field("available", &self.available())
             .finish_non_exhaustive()
     }
@@ -101,30 +159,115 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether a member may have one more; who is none may always.
+    fn has_share(&self, state: &State, member: Option<&Member>) -> bool {
+        let share = (self.buffer_count / state.members.max(1)).max(1);
+        member.is_none_or(|member| member.held.load(Ordering::Relaxed) < share)
+    }
+
+    /// The first of those that wait and may have the next buffer, if there is one.
+    fn first_waiting<'a>(&self, state: &'a State) -> Option<&'a Waiting> {
+        let may_take = |waiting: &&Waiting| self.has_share(state, waiting.member.as_deref());
+        if state.free.is_empty() { None } else { state.waiting.iter().find(may_take) }
+    }
+
+    /// Changes the state, and wakes who may take a buffer then.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let next = self.first_waiting(&state).map(|waiting| waiting.waker.clone());
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.shared.change(|state| state.members -= 1);
+    }
+}
+
+/// Waits for a buffer.
+struct Take<'a> {
+    pool: &'a Pool,
+    /// Its place in the line, once it waits.
+    number: Option<u64>,
+}
+
+impl Future for Take<'_> {
+    type Output = Buffer;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Buffer> {
+        let this = self.get_mut();
+        let mut state = this.pool.shared.lock();
+        let first = this.pool.shared.first_waiting(&state).map(|waiting| waiting.number);
+        if first.is_none() || first == this.number {
+            if let Some(buffer) = this.pool.pop(&mut state) {
+                drop(state);
+                this.leave();
+                return Poll::Ready(buffer);
+            }
+        }
+        let number = *this.number.get_or_insert_with(|| {
+            state.next_number += 1;
+            state.next_number
+        });
+        let waker = context.waker().clone();
+        match state.waiting.iter_mut().find(|waiting| waiting.number == number) {
+            Some(waiting) => waiting.waker = waker,
+            None => {
+                let member = this.pool.member.clone();
+                state.waiting.push_back(Waiting { number, waker, member });
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Take<'_> {
+    /// Leaves the line; there may be a buffer for the next in it.
+    fn leave(&mut self) {
+        if let Some(number) = self.number.take() {
+            let mut gone = None;
+            self.pool.shared.change(|state| {
+                let place = state.waiting.iter().position(|waiting| waiting.number == number);
+                gone = place.and_then(|place| state.waiting.remove(place));
+            });
+            drop(gone); // Not under the lock: it may be the last to know its member.
+        }
+    }
+}
+
+impl Drop for Take<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 /// One buffer's bytes, and its way back.
 struct Slot {
-    pool: Arc<Shared>,
+    shared: Arc<Shared>,
+    member: Option<Arc<Member>>,
     index: usize,
 }
 
 impl Memory for Slot {
     fn bytes(&self) -> &[AtomicU8] {
-        let start = self.index * self.pool.buffer_len.next_multiple_of(PAGE_LEN);
-        let rest = self.pool.heap.bytes().get(start..).unwrap_or_default();
-        rest.get(..self.pool.buffer_len).unwrap_or(rest)
+        let start = self.index * self.shared.buffer_len.next_multiple_of(PAGE_LEN);
+        let rest = self.shared.heap.bytes().get(start..).unwrap_or_default();
+        rest.get(..self.shared.buffer_len).unwrap_or(rest)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.pool.lock();
-        state.free.push(self.index);
-        // All look again: one that gave up must not keep the others from it.
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        self.shared.change(|state| {
+            state.free.push(self.index);
+            if let Some(member) = &self.member {
+                member.held.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
     }
 }
 

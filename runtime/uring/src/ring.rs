@@ -1,8 +1,9 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
-//! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when 32
-//! are queued, when nothing else is in flight, when the oldest has waited 20 us, or when the
-//! executor is about to block.
+//! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when as
+//! many are queued as the device has left to do (at least 4, at most 32), when nothing else is in
+//! flight, when the oldest has waited 20 us, or when the executor is about to block. A short one
+//! that continues the one before it waits for a batch of 32: the kernel makes one request of them.
 //!
 //! # Ownership
 //!
@@ -12,39 +13,42 @@
 
 use std::{
     fmt, io, mem,
-    os::fd::{AsRawFd, OwnedFd},
-    sync::{Arc, atomic::AtomicU8},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    sync::Arc,
     time::Duration,
 };
 
 use executor::{Armed, Handle, Instant};
 use io_uring::{
     IoUring, Probe, opcode, squeue,
-    types::{Fd, FsyncFlags, SubmitArgs, Timespec},
+    types::{SubmitArgs, Timespec},
 };
 use slab::Slab;
 
 use crate::{
     engine::{Engine, Refusal, Refused, Token},
+    entry::entry,
     memory::{Buffer, Heap, Memory},
-    operation::{Operation, SINK_LEN, Vectors},
+    operation::{Operation, SINK_LEN},
     parker::{Events, wake_fd},
 };
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
 const IN_FLIGHT_MAX: u32 = 1024;
 
-/// So many queued entries are worth a system call at once.
+/// So many queued entries are worth a system call at once, whatever the device has to do,
 const BATCH_LEN: usize = 32;
+/// and so many when it has nothing.
+const BATCH_LEN_MIN: usize = 4;
+
+/// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
+const SHORT_LEN_MAX: usize = 16 * 1024;
 
 /// The longest an entry stays queued while others are in flight.
 const HELD_MAX: Duration = Duration::from_micros(20);
 
 /// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
 const DROP_WAITS_MAX: u32 = 100;
-
-/// Most bytes of one transfer, as in the kernel.
-const LEN_MAX: usize = 0x7fff_f000;
 
 /// The user data of cancellations, which own nothing.
 const CANCEL: u64 = u64::MAX;
@@ -58,6 +62,8 @@ pub struct Ring {
     queued: usize,
     /// When the first of `queued` was pushed.
     oldest: Instant,
+    /// File and end of the transfer pushed last, if it is short.
+    last: Option<(RawFd, u64)>,
     handle: Handle,
     sink: Buffer,
     /// Pinned by the kernel: it need not look the pages up for every operation.
@@ -93,6 +99,7 @@ impl Ring {
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
             queued: 0,
             oldest: Instant::default(),
+            last: None,
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
             registered: None,
@@ -130,6 +137,31 @@ impl Ring {
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
         drop(self.ring.submit());
         self.queued = self.ring.submission().len();
+    }
+
+    /// How many queued entries are worth a system call: as many as the device has to do, so that it
+    /// never waits while a long batch is prepared.
+    fn batch_len(&mut self) -> usize {
+        if self.ring.submission().taskrun() {
+            return BATCH_LEN_MIN; // Nobody knows how many completions wait to be posted.
+        }
+        let done = self.ring.completion().len();
+        (self.in_flight.len() - self.queued - done).clamp(BATCH_LEN_MIN, BATCH_LEN)
+    }
+
+    /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
+    /// together becomes one request to the device.
+    fn continues_last(&mut self, operation: &Operation) -> bool {
+        let (file, at, buffers) = match operation {
+            Operation::Read { file, at, into: buffers } => (file, *at, buffers),
+            Operation::Write { file, at, from: buffers } => (file, *at, buffers),
+            _ => return false,
+        };
+        let (fd, len) = (file.as_raw_fd(), buffers.len());
+        let is_short = len <= SHORT_LEN_MAX;
+        let last =
+            mem::replace(&mut self.last, is_short.then(|| (fd, at.saturating_add(len as u64))));
+        is_short && last == Some((fd, at))
     }
 
     fn submission_is_due(&self) -> bool {
@@ -170,12 +202,14 @@ impl Engine for Ring {
         let Some((entry, vectors)) = made else {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         };
+        let continues = self.continues_last(&operation);
         let key = self.in_flight.insert(InFlight { token, operation, vectors });
         if self.queued == 0 {
             self.oldest = self.handle.now();
         }
         self.push(&entry.user_data(key as u64));
-        if self.queued >= BATCH_LEN {
+        let batch_len = if continues { BATCH_LEN } else { self.batch_len() };
+        if self.queued >= batch_len {
             self.enter();
         }
         Ok(())
@@ -283,69 +317,6 @@ fn check_operations(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// The submission entry of `operation`, with the list of addresses it points to.
-///
-/// `None` when a ring does not execute it.
-fn entry(
-    operation: &Operation,
-    sink: &Buffer,
-    registered: Option<&dyn Memory>,
-) -> Option<(squeue::Entry, Box<[libc::iovec]>)> {
-    let vectors = match operation {
-        Operation::Read { into: buffers, .. } | Operation::Write { from: buffers, .. } => {
-            Vectors::of(buffers, LEN_MAX)
-        }
-        Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
-        Operation::Sync { file, data_only } => {
-            let flags = if *data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
-            let entry = opcode::Fsync::new(Fd(file.as_raw_fd())).flags(flags).build();
-            return Some((entry, Box::default()));
-        }
-        Operation::Call(_) => return None,
-    };
-    let list: Box<[_]> = match vectors.as_slice() {
-        [_one] => Box::default(),
-        several => several.into(),
-    };
-    let count = u32::try_from(list.len()).ok()?;
-    let entry = match (operation, vectors.as_slice()) {
-        (Operation::Write { file, at, .. }, &[one]) => {
-            let (fd, len) = (Fd(file.as_raw_fd()), u32::try_from(one.iov_len).ok()?);
-            match registered {
-                Some(memory) if is_within(one, memory) => {
-                    opcode::WriteFixed::new(fd, one.iov_base.cast(), len, 0).offset(*at).build()
-                }
-                _ => opcode::Write::new(fd, one.iov_base.cast(), len).offset(*at).build(),
-            }
-        }
-        (Operation::Write { file, at, .. }, _) => {
-            opcode::Writev::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
-        }
-        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, &[one]) => {
-            let (fd, len) = (Fd(file.as_raw_fd()), u32::try_from(one.iov_len).ok()?);
-            match registered {
-                Some(memory) if is_within(one, memory) => {
-                    opcode::ReadFixed::new(fd, one.iov_base.cast(), len, 0).offset(*at).build()
-                }
-                _ => opcode::Read::new(fd, one.iov_base.cast(), len).offset(*at).build(),
-            }
-        }
-        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, _) => {
-            opcode::Readv::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
-        }
-        (Operation::Sync { .. } | Operation::Call(_), _) => return None,
-    };
-    Some((entry, list))
-}
-
-/// Whether all bytes of `vector` are in `memory`.
-fn is_within(vector: libc::iovec, memory: &dyn Memory) -> bool {
-    let all = memory.bytes().as_ptr_range();
-    let start = vector.iov_base.cast_const().cast::<AtomicU8>();
-    let end = start.wrapping_add(vector.iov_len);
-    all.start <= start && start <= end && end <= all.end
-}
-
 /// A negative result is an error number.
 fn result(value: i32) -> io::Result<u64> {
     u64::try_from(value).map_err(|_| io::Error::from_raw_os_error(value.wrapping_neg()))
@@ -380,8 +351,13 @@ mod tests {
         }
 
         fn submit(&mut self) -> Result<(), Refused> {
+            self.submit_at(0)
+        }
+
+        /// Submits a read of one byte.
+        fn submit_at(&mut self, at: u64) -> Result<(), Refused> {
             let (file, into) = (self.read.clone(), Heap::buffer(1).into());
-            self.ring.submit(Operation::Read { file, at: 0, into }, Token(0))
+            self.ring.submit(Operation::Read { file, at, into }, Token(0))
         }
 
         fn queued_after_reap(&mut self) -> usize {
@@ -411,10 +387,24 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_is_submitted_at_once() {
+    fn a_device_with_little_to_do_gets_short_batches() {
         let Some(mut bench) = Bench::new() else { return };
-        for _ in 0..BATCH_LEN {
+        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 8, 16, BATCH_LEN, BATCH_LEN] {
+            for queued in 1..batch_len {
+                bench.submit().unwrap();
+                assert_eq!(bench.ring.queued, queued);
+            }
             bench.submit().unwrap();
+            assert_eq!(bench.ring.queued, 0);
+        }
+    }
+
+    #[test]
+    fn short_transfers_that_continue_each_other_wait_for_a_full_batch() {
+        let Some(mut bench) = Bench::new() else { return };
+        for at in 0..BATCH_LEN as u64 {
+            assert_eq!(bench.ring.queued as u64, at);
+            bench.submit_at(at).unwrap();
         }
         assert_eq!(bench.ring.queued, 0);
     }

@@ -17,8 +17,8 @@
 //! raises it anew, or the executor sees the lane's.
 //!
 //! Waking the executor is the duty of the thread that raised the session's bit, and it alone needs
-//! the fence of [`Parked::must_ring`]. One that found the bit raised looks at the flag all the same,
-//! without a fence: it helps when the thread whose duty it is has lost its core.
+//! the fence of [`Parked::must_ring`]. One that found the bit raised looks at the flag all the
+//! same, without a fence: it helps when the thread whose duty it is has lost its core.
 
 use crate::{
     doorbell::Parked,

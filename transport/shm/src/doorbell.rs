@@ -289,9 +289,9 @@ mod loom_tests {
         });
     }
 
-    /// An executor sleeps and is polled for; the poller, which may have lost its core, announces the
-    /// sleep and looks again before it goes. A client that publishes and then waits is heard by one
-    /// of the two, or rings.
+    /// An executor sleeps and is polled for; the poller, which may have lost its core, announces
+    /// the sleep and looks again before it goes. A client that publishes and then waits is heard by
+    /// one of the two, or rings.
     #[test]
     fn work_published_while_a_poller_goes_is_heard() {
         crate::sync::model(3, || {

@@ -256,7 +256,8 @@ mod tests {
             assert!(responder.next(&lane).expect("first use").is_some());
         }
 
-        entry.first.store(u64::from(COUNT) + 1, Ordering::Release); // What a hostile client would do.
+        // What a hostile client would do.
+        entry.first.store(u64::from(COUNT) + 1, Ordering::Release);
 
         assert_eq!(responder.next(&lane), Err(Reused { seq: COUNT + 1 }));
     }

@@ -6,9 +6,9 @@
 //!
 //! # Memory ordering
 //!
-//! `state` is taken with `Acquire` and freed with `Release`, which orders uses of the value. `freed`
-//! is counted up with `Release` after `state` is freed and loaded with `Acquire` before `state` is
-//! found contended, so that a sleeper does not wait for a wake-up that has been.
+//! `state` is taken with `Acquire` and freed with `Release`, which orders uses of the value.
+//! `freed` is counted up with `Release` after `state` is freed and loaded with `Acquire` before
+//! `state` is found contended, so that a sleeper does not wait for a wake-up that has been.
 
 use core::{
     cell::UnsafeCell,

@@ -21,8 +21,8 @@
 //!
 //! `head` is stored with `Release` after payload, extents, and `extent_head`, and loaded with
 //! `Acquire` before them; `extent_head` is itself stored with `Release` and loaded with `Acquire`,
-//! because the consumer may see a newer one than belongs to the `head` it saw. `tail` is stored with
-//! `Release` after the file system has the bytes and before `extent_tail`, so that a resumed
+//! because the consumer may see a newer one than belongs to the `head` it saw. `tail` is stored
+//! with `Release` after the file system has the bytes and before `extent_tail`, so that a resumed
 //! consumer finds the extent that `tail` lies in; `extent_tail` is stored with `Release` after the
 //! extents were read, because the producer may see a newer one than belongs to the `tail` it saw;
 //! both are loaded with `Acquire` before their space is used again. `head` against `dirty` and

@@ -32,11 +32,13 @@ pub enum Reason {
     Unsupported,
     /// One write was so large that copying it would cost what writing it costs.
     Large,
+    /// The file became standard input, output, or error, which libc uses past every wrapper.
+    StandardStream,
 }
 
 impl Reason {
     /// Every reason, in counter order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Inherited,
         Self::KernelCopy,
         Self::Mapped,
@@ -50,6 +52,7 @@ impl Reason {
         Self::Exiting,
         Self::Unsupported,
         Self::Large,
+        Self::StandardStream,
     ];
 
     /// The name used in statistics.
@@ -69,6 +72,7 @@ impl Reason {
             Self::Exiting => "exiting",
             Self::Unsupported => "unsupported",
             Self::Large => "large",
+            Self::StandardStream => "standard_stream",
         }
     }
 }

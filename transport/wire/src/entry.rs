@@ -2,7 +2,8 @@
 //!
 //! Word 0 holds what makes an entry an entry: its number (bits 0–31) and its kind (32–39). The
 //! number is what the consumer waits for, so a request crosses in one cache line, without a shared
-//! index. Word 1 holds the file slot (0–31) and a length (32–63); the others belong to the kind: an argument `a` in word 2 and `b` in word 3, the rest are zero.
+//! index. Word 1 holds the file slot (0–31) and a length (32–63); the others belong to the kind: an
+//! argument `a` in word 2 and `b` in word 3, the rest are zero.
 
 use core::{error, fmt};
 

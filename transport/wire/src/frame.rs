@@ -1,11 +1,13 @@
 //! Frames between a daemon and a remote server, over any stream of bytes (`docs/protocol.md`,
-//! section 8): a header that says how much follows, then a handshake message, a request, or a reply.
+//! section 8): a header that says how much follows, then a handshake message, a request, or a
+//! reply.
 //!
 //! # Trust
 //!
-//! [`Frame::parse`] is total. It looks at no byte beyond the frame, refuses a length before that
-//! much has been received, and hands out a request only when its payload has the length that the
-//! request asks for: the bound on what a receiver has to hold is [`FRAME_LEN_MAX`].
+//! [`Frame::parse`] and [`Frame::decode`] are total. They look at no byte beyond the frame, refuse
+//! a length before that much has been received, and hand out a request only when its payload has
+//! the length that the request asks for: the bound on what a receiver has to hold is
+//! [`FRAME_LEN_MAX`].
 
 use crate::{
     VERSION,
@@ -19,6 +21,8 @@ pub const HEADER_LEN: usize = 16;
 pub const PIECE_LEN_MAX: usize = 64 << 10;
 /// Payload up to this length, bytes, needs no buffer credit.
 pub const INLINE_LEN_MAX: usize = 8 << 10;
+/// What [`Frame::decode`] looks at of a body at most, bytes.
+pub const BODY_START_LEN: usize = HEAD_LEN_MAX - HEADER_LEN;
 /// Length of the longest frame in bytes.
 pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
 /// Length of a session's name in bytes.
@@ -151,11 +155,21 @@ impl<'a> Frame<'a> {
     ///
     /// [`Invalid`] when what is there cannot become a frame; the stream is of no use then.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Invalid> {
-        let mut header = Reader(bytes);
-        let (Some(len), Some(kind), Some(id)) = (header.half(), header.half(), header.word())
-        else {
-            return Ok(None);
-        };
+        let Some((header, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+        let len = Self::body_len(header)?;
+        let Some(body) = rest.get(..len) else { return Ok(None) };
+        let (frame, payload_at) = Self::decode(header, body)?;
+        let payload = body.get(payload_at..).unwrap_or_default();
+        Ok(Some((frame.with_payload(payload), HEADER_LEN + len)))
+    }
+
+    /// How many bytes follow this header.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`]: no frame begins so.
+    pub fn body_len(header: &[u8; HEADER_LEN]) -> Result<usize, Invalid> {
+        let (len, kind, _) = words_of(header);
         let (shortest, longest) = match kind {
             HELLO => (HELLO_LEN, HELLO_LEN),
             CHALLENGE => (CHALLENGE_LEN, CHALLENGE_LEN),
@@ -167,17 +181,37 @@ impl<'a> Frame<'a> {
             WORKER => (1, WORKER_LEN_MAX),
             _ => return Err(Invalid::Message(kind)),
         };
-        let len = usize::try_from(len).map_err(|_| Invalid::Length(usize::MAX))?;
-        if !(shortest..=longest).contains(&len) {
-            return Err(Invalid::Length(len));
-        }
-        let Some(body) = bytes.get(HEADER_LEN..HEADER_LEN + len) else { return Ok(None) };
-        let frame = Self::of(kind, id, Reader(body)).ok_or(Invalid::Length(len))??;
-        Ok(Some((frame, HEADER_LEN + len)))
+        if (shortest..=longest).contains(&len) { Ok(len) } else { Err(Invalid::Length(len)) }
+    }
+
+    /// The frame with this header, without its payload, and where in the body that begins. Of the
+    /// body, `start` is the first [`BODY_START_LEN`] bytes, or all when there are fewer.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn decode(
+        header: &[u8; HEADER_LEN],
+        start: &[u8],
+    ) -> Result<(Frame<'static>, usize), Invalid> {
+        let len = Self::body_len(header)?;
+        let (_, kind, id) = words_of(header);
+        let frame = Frame::of(kind, id, (len, Reader(start))).ok_or(Invalid::Length(len))??;
+        let payload_at = match kind {
+            REQUEST => REQUEST_LEN,
+            REPLY => WORD_LEN,
+            WORKER => 0,
+            _ => len,
+        };
+        Ok((frame, payload_at))
     }
 
     /// `None`: the body is too short, which the caller has excluded.
-    fn of(kind: u32, id: u64, mut body: Reader<'a>) -> Option<Result<Self, Invalid>> {
+    fn of(
+        kind: u32,
+        id: u64,
+        (len, mut body): (usize, Reader<'_>),
+    ) -> Option<Result<Frame<'static>, Invalid>> {
         let greets = matches!(kind, HELLO | CHALLENGE);
         if greets && body.word()? != MAGIC {
             return Some(Err(Invalid::Magic));
@@ -185,30 +219,52 @@ impl<'a> Frame<'a> {
         Some(Ok(match kind {
             HELLO => {
                 let version = narrow(body.word()?);
-                Self::Hello(Hello { version, session: body.array()?, nonce: body.array()? })
+                Frame::Hello(Hello { version, session: body.array()?, nonce: body.array()? })
             }
             CHALLENGE => {
                 let version = narrow(body.word()?);
-                Self::Challenge(Challenge { version, nonce: body.array()?, tag: body.array()? })
+                Frame::Challenge(Challenge { version, nonce: body.array()?, tag: body.array()? })
             }
-            PROOF => Self::Proof(Proof { tag: body.array()? }),
+            PROOF => Frame::Proof(Proof { tag: body.array()? }),
             WELCOME => {
                 let (requests, buffers) = (body.half()?, body.half()?);
                 let is_known = body.word()? != 0;
-                Self::Welcome(RemoteWelcome { requests, buffers, is_known })
+                Frame::Welcome(RemoteWelcome { requests, buffers, is_known })
             }
-            REQUEST => return request(id, body),
-            REPLY => Self::Reply { id, value: body.word()?, payload: body.0 },
-            PING => Self::Ping,
-            PONG => Self::Pong,
-            WORKER => Self::Worker { address: body.0 },
-            _ => Self::Goodbye,
+            REQUEST => return request(id, len.checked_sub(REQUEST_LEN)?, body),
+            REPLY => Frame::Reply { id, value: body.word()?, payload: &[] },
+            PING => Frame::Ping,
+            PONG => Frame::Pong,
+            WORKER => Frame::Worker { address: &[] },
+            _ => Frame::Goodbye,
         }))
+    }
+
+    /// The same frame with this payload, if it is of those that have one.
+    #[must_use]
+    pub const fn with_payload<'b>(self, payload: &'b [u8]) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Request { id, record, request, .. } => {
+                Frame::Request { id, record, request, payload }
+            }
+            Self::Reply { id, value, .. } => Frame::Reply { id, value, payload },
+            Self::Worker { .. } => Frame::Worker { address: payload },
+            other => other,
+        }
     }
 
     /// The frame without its payload, encoded.
     #[must_use]
     pub fn head(&self) -> Head {
+        self.head_before(self.payload().len())
+    }
+
+    /// The frame encoded, to be followed by a payload of `payload_len` bytes that is elsewhere.
+    #[must_use]
+    pub fn head_before(&self, payload_len: usize) -> Head {
         let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: HEADER_LEN };
         let (kind, id) = match *self {
             Self::Hello(hello) => {
@@ -246,7 +302,7 @@ impl<'a> Frame<'a> {
             Self::Goodbye => (GOODBYE, 0),
             Self::Worker { .. } => (WORKER, 0),
         };
-        let body_len = head.len - HEADER_LEN + self.payload().len();
+        let body_len = head.len - HEADER_LEN + payload_len;
         head.len_and_kind(u32::try_from(body_len).unwrap_or(u32::MAX), kind, id);
         head
     }
@@ -269,13 +325,16 @@ impl<'a> Frame<'a> {
 }
 
 /// A request whose payload has the length it asks for.
-fn request(id: u64, mut body: Reader<'_>) -> Option<Result<Frame<'_>, Invalid>> {
+fn request(
+    id: u64,
+    found_len: usize,
+    mut body: Reader<'_>,
+) -> Option<Result<Frame<'static>, Invalid>> {
     let record = body.word()?;
     let mut entry = Entry([0; ENTRY_WORDS]);
     for word in &mut entry.0 {
         *word = body.word()?;
     }
-    let payload = body.0;
     let request = match Request::decode(&entry) {
         Ok(request) => request,
         Err(invalid) => return Some(Err(invalid)),
@@ -283,11 +342,18 @@ fn request(id: u64, mut body: Reader<'_>) -> Option<Result<Frame<'_>, Invalid>> 
     let Some(payload_len) = payload_len(&request) else {
         return Some(Err(Invalid::Kind(entry.kind())));
     };
-    if payload_len != payload.len() as u64 {
-        return Some(Err(Invalid::Length(payload.len())));
+    if payload_len != found_len as u64 {
+        return Some(Err(Invalid::Length(found_len)));
     }
     let record = record.checked_sub(1).map(narrow);
-    Some(Ok(Frame::Request { id, record, request, payload }))
+    Some(Ok(Frame::Request { id, record, request, payload: &[] }))
+}
+
+/// Length of the body, kind, and id.
+fn words_of(header: &[u8; HEADER_LEN]) -> (usize, u32, u64) {
+    let mut header = Reader(header);
+    let (len, kind) = (header.half().unwrap_or(0), header.half().unwrap_or(0));
+    (usize::try_from(len).unwrap_or(usize::MAX), kind, header.word().unwrap_or(0))
 }
 
 /// Length of the payload that a request comes with; `None` when it never leaves its node.
@@ -317,6 +383,9 @@ fn payload_len(request: &Request) -> Option<u64> {
         | Request::Datasync { .. }
         | Request::SetPosition { .. }
         | Request::FileStat { .. }
+        | Request::Lock { .. }
+        | Request::FindLock { .. }
+        | Request::Allocate { .. }
         | Request::Nothing => Some(0),
         _ => None,
     }
@@ -370,81 +439,5 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use super::*;
-
-    fn encoded(frame: Frame<'_>) -> Vec<u8> {
-        [frame.head().bytes(), frame.payload()].concat()
-    }
-
-    fn all() -> Vec<Frame<'static>> {
-        let challenge = Challenge { version: 7, nonce: [3; NONCE_LEN], tag: [4; TAG_LEN] };
-        let write = Request::Write { file: 3, at: 1 << 40, len: 5, arena_at: 0 };
-        let rename =
-            Request::Rename { paths: crate::PathPair { from_len: 2, to_len: 3 }, flags: 1 };
-        [
-            Frame::hello([1; SESSION_LEN], [2; NONCE_LEN]),
-            Frame::Challenge(challenge),
-            Frame::Proof(Proof { tag: [5; TAG_LEN] }),
-            Frame::Welcome(RemoteWelcome { requests: 64, buffers: 16, is_known: true }),
-            Frame::Request { id: 9, record: None, request: write, payload: b"bytes" },
-            Frame::Request { id: 10, record: Some(0), request: rename, payload: b"a/b/c" },
-            Frame::Reply { id: 9, value: 5, payload: b"" },
-            Frame::Reply { id: u64::MAX, value: 3, payload: b"abc" },
-            Frame::Ping,
-            Frame::Pong,
-            Frame::Goodbye,
-            Frame::Worker { address: b"somewhere" },
-        ]
-        .to_vec()
-    }
-
-    #[test]
-    fn every_frame_survives_the_way_and_takes_no_byte_of_the_next() {
-        for frame in all() {
-            let bytes = encoded(frame);
-            let followed = [&bytes[..], b"next"].concat();
-            assert_eq!(Frame::parse(&followed), Ok(Some((frame, bytes.len()))));
-        }
-    }
-
-    #[test]
-    fn every_prefix_waits_for_more() {
-        for frame in all() {
-            let bytes = encoded(frame);
-            for len in 0..bytes.len() {
-                assert_eq!(Frame::parse(&bytes[..len]), Ok(None), "{frame:?} cut to {len}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_length_no_frame_has_is_refused_before_it_is_received() {
-        for (kind, len) in
-            [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31), (WORKER, 0)]
-        {
-            let header = [u64::from(len) | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
-            let parsed = Frame::parse(header.as_flattened());
-            assert_eq!(parsed, Err(Invalid::Length(len as usize)));
-        }
-    }
-
-    #[test]
-    fn a_payload_of_another_length_than_the_request_says_is_refused() {
-        let request = Request::Write { file: 0, at: 0, len: 6, arena_at: 0 };
-        let frame = Frame::Request { id: 1, record: None, request, payload: b"bytes" };
-        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Length(5)));
-        let request = Request::Read { file: 0, at: 0, len: 1 << 20, arena_at: 0 };
-        let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
-        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(3)));
-    }
-
-    #[test]
-    fn what_stays_on_its_node_is_refused() {
-        let request = Request::Flush { file: 0, upto: 1 };
-        let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
-        assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(9)));
-    }
-}
+#[path = "frame_tests.rs"]
+mod tests;

@@ -43,11 +43,15 @@ pub enum Kind {
     Access = 29,
     FileSystem = 30,
     Mirror = 31,
+    Lock = 32,
+    FindLock = 33,
+    Adopt = 34,
+    Allocate = 35,
 }
 
 impl Kind {
     /// Every kind, in wire order.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 35] = [
         Self::Open,
         Self::Close,
         Self::Read,
@@ -79,6 +83,10 @@ impl Kind {
         Self::Access,
         Self::FileSystem,
         Self::Mirror,
+        Self::Lock,
+        Self::FindLock,
+        Self::Adopt,
+        Self::Allocate,
     ];
 
     /// The kind numbered `number` on the wire.
@@ -131,6 +139,10 @@ impl Kind {
             Self::Access => "access",
             Self::FileSystem => "statfs",
             Self::Mirror => "mirror",
+            Self::Lock => "lock",
+            Self::FindLock => "find_lock",
+            Self::Adopt => "adopt",
+            Self::Allocate => "fallocate",
         }
     }
 }

@@ -15,6 +15,7 @@ mod envelope;
 mod frame;
 mod greeting;
 mod kind;
+mod lock;
 mod phase;
 mod request;
 
@@ -22,13 +23,14 @@ pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
 pub use frame::{
-    Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX, NONCE_LEN,
-    PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
+    BODY_START_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX,
+    NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
 pub use kind::Kind;
+pub use lock::{LockKind, LockOwner, LockTerms};
 pub use phase::{Phase, Reply};
 pub use request::{PathPair, Request};
 

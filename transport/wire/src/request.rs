@@ -19,8 +19,9 @@ pub struct PathPair {
 /// a final NUL, at the start of the lane's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Opens a path into file slot `file`; completes with the file's [`FileFlags`](crate::FileFlags)
-    /// bits. `flags` and `mode` are those of `open(2)`, the umask already taken off.
+    /// Opens a path into file slot `file`; completes with the file's
+    /// [`FileFlags`](crate::FileFlags) bits. `flags` and `mode` are those of `open(2)`, the umask
+    /// already taken off.
     Open {
         /// Slot to fill.
         file: u32,
@@ -95,8 +96,8 @@ pub enum Request {
         /// Its length: a power of two.
         len: u64,
     },
-    /// Drains every file open on an inode, whoever opened it, and demotes them where two are and one
-    /// writes.
+    /// Drains every file open on an inode, whoever opened it, and demotes them where two are and
+    /// one writes.
     Settle {
         /// Device number as `stat(2)` gives it.
         device: u64,
@@ -244,6 +245,52 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
+    /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
+    /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
+    Lock {
+        /// Slot.
+        file: u32,
+        /// Whose lock, and what for.
+        terms: u32,
+        /// First byte.
+        start: u64,
+        /// Bytes; zero: all from `start` on.
+        len: u64,
+    },
+    /// Looks for a lock that stands in the way of this one; completes with 0 when there is none, or
+    /// with 1 and three words in the lane's buffer: its kind, its first byte, and its length.
+    FindLock {
+        /// Slot.
+        file: u32,
+        /// Whose lock, and what for.
+        terms: u32,
+        /// First byte.
+        start: u64,
+        /// Bytes; zero: all from `start` on.
+        len: u64,
+    },
+    /// Opens into slot `file` what a stand-in stands for that this process was handed by another:
+    /// see `Materialize`. Completes with 0.
+    Adopt {
+        /// Slot to fill.
+        file: u32,
+        /// Device number of the stand-in.
+        device: u64,
+        /// Its inode number.
+        inode: u64,
+    },
+    /// Drains, and changes which bytes of the file have space, as `fallocate(2)`. Only what can be
+    /// done twice: no bytes are moved.
+    Allocate {
+        /// Slot.
+        file: u32,
+        /// `FALLOC_FL_*` bits.
+        mode: u32,
+        /// First byte.
+        at: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
     Nothing,
 }
@@ -284,6 +331,10 @@ impl Request {
             Self::Access { .. } => Kind::Access,
             Self::FileSystem { .. } => Kind::FileSystem,
             Self::Mirror { .. } => Kind::Mirror,
+            Self::Lock { .. } => Kind::Lock,
+            Self::FindLock { .. } => Kind::FindLock,
+            Self::Adopt { .. } => Kind::Adopt,
+            Self::Allocate { .. } => Kind::Allocate,
         }
     }
 
@@ -311,6 +362,13 @@ impl Request {
             }
             Self::Flush { file, upto } => entry.set_file(file).set_a(upto),
             Self::Attach { file, arena_at, len } => entry.set_file(file).set_a(arena_at).set_b(len),
+            Self::Lock { file, terms, start, len } | Self::FindLock { file, terms, start, len } => {
+                entry.set_file(file).set_len(terms).set_a(start).set_b(len)
+            }
+            Self::Allocate { file, mode, at, len } => {
+                entry.set_file(file).set_len(mode).set_a(at).set_b(len)
+            }
+            Self::Adopt { file, device, inode } => entry.set_file(file).set_a(device).set_b(inode),
             Self::Settle { device, inode, demote } => {
                 entry.set_a(device).set_b(inode).set_len(u32::from(demote))
             }
@@ -385,6 +443,10 @@ impl Request {
             Kind::Link => Self::Link { paths },
             Kind::Symlink => Self::Symlink { paths },
             Kind::Nothing => Self::Nothing,
+            Kind::Allocate => Self::Allocate { file, mode: len, at: entry.a(), len: entry.b() },
+            Kind::Adopt => Self::Adopt { file, device: entry.a(), inode: entry.b() },
+            Kind::Lock => Self::Lock { file, terms: len, start: entry.a(), len: entry.b() },
+            Kind::FindLock => Self::FindLock { file, terms: len, start: entry.a(), len: entry.b() },
             Kind::ReadLink => Self::ReadLink { path_len: len },
             Kind::SetMode => Self::SetMode { file, path_len: len, mode: first },
             Kind::SetOwner => {

@@ -37,6 +37,10 @@ fn every_request_survives_its_entry() {
         Request::Access { path_len: 28, mode: 4 },
         Request::FileSystem { path_len: 29 },
         Request::Mirror { path_len: 30 },
+        Request::Lock { file: 31, terms: 0x7_0016, start: 32, len: 0 },
+        Request::FindLock { file: 33, terms: 1, start: u64::MAX, len: 34 },
+        Request::Adopt { file: 35, device: 36, inode: 37 },
+        Request::Allocate { file: 38, mode: 3, at: 39, len: 1 << 40 },
     ];
     assert_eq!(all.len(), Kind::ALL.len());
     for (seq, request) in (1..).zip(all) {
@@ -48,7 +52,7 @@ fn every_request_survives_its_entry() {
 
 #[test]
 fn unknown_kinds_are_refused_by_number() {
-    for number in (0..=255).filter(|n| !(1..=31).contains(n)) {
+    for number in (0..=255).filter(|n| !(1..=35).contains(n)) {
         let entry = Entry::new(1, number);
         assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
     }

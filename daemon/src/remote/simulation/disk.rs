@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::CStr,
     io,
     rc::Rc,
@@ -20,6 +20,7 @@ use uring::Buffers;
 use wire::SESSION_LEN;
 
 use crate::{
+    locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     remote::ledger::{Ledger, RECORDS, Record, Shelf},
     storage::Storage,
@@ -36,6 +37,11 @@ pub(super) struct Disk {
     content: RefCell<HashMap<u64, Vec<u8>>>,
     next_inode: Cell<u64>,
     ledgers: RefCell<HashMap<[u8; SESSION_LEN], Vec<Option<Record>>>>,
+    /// Sessions that have had locks.
+    lockers: RefCell<HashSet<[u8; SESSION_LEN]>>,
+    /// By inode: the open file that has it locked.
+    locks: RefCell<HashMap<u64, u64>>,
+    next_open: Cell<u64>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
@@ -47,6 +53,7 @@ impl Disk {
     }
 
     pub(super) fn end_life(&self) {
+        self.locks.borrow_mut().clear();
         self.life.set(self.life.get() + 1);
     }
 
@@ -104,6 +111,15 @@ impl Disk {
     }
 }
 
+/// An open file.
+#[derive(Clone, Copy)]
+pub(super) struct Open {
+    inode: u64,
+    appends: bool,
+    /// Tells open files apart.
+    number: u64,
+}
+
 /// The disk as one server sees it.
 #[derive(Clone)]
 pub(super) struct SimDisk {
@@ -123,6 +139,12 @@ impl SimDisk {
         }
     }
 
+    fn opened(&self, inode: u64, appends: bool) -> Open {
+        let number = self.disk.next_open.get();
+        self.disk.next_open.set(number + 1);
+        Open { inode, appends, number }
+    }
+
     fn put(&self, inode: u64, at: usize, bytes: &[u8]) {
         let mut content = self.disk.content.borrow_mut();
         let stored = content.entry(inode).or_default();
@@ -134,72 +156,71 @@ impl SimDisk {
 }
 
 impl Storage for SimDisk {
-    /// Inode, and whether it was opened to append.
-    type File = (u64, bool);
+    type File = Open;
 
-    fn identify(&self, file: &(u64, bool)) -> io::Result<Status> {
-        Ok(self.disk.status(file.0))
+    fn identify(&self, file: &Open) -> io::Result<Status> {
+        Ok(self.disk.status(file.inode))
     }
 
-    async fn status(&self, file: &(u64, bool)) -> io::Result<Status> {
+    async fn status(&self, file: &Open) -> io::Result<Status> {
         self.pause().await;
         self.identify(file)
     }
 
-    async fn set(&self, _: &(u64, bool), _: Attributes) -> io::Result<()> {
+    async fn set(&self, _: &Open, _: Attributes) -> io::Result<()> {
         Err(Errno::NOSYS.into())
     }
 
-    async fn stand_in(&self, file: &(u64, bool), _: u64, _: bool) -> io::Result<(u64, bool)> {
+    async fn stand_in(&self, file: &Open, _: u64, _: bool) -> io::Result<Open> {
         Ok(*file)
     }
 
-    async fn read(&self, file: &(u64, bool), at: u64, into: Buffers) -> io::Result<usize> {
+    async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
         self.pause().await;
         let content = self.disk.content.borrow();
-        let stored = content.get(&file.0).ok_or(Errno::IO)?;
+        let stored = content.get(&file.inode).ok_or(Errno::IO)?;
         let rest = stored.get(usize::try_from(at).unwrap()..).unwrap_or_default();
         Ok(copy_in(into.as_slice()[0].bytes(), rest))
     }
 
-    async fn write(&self, file: &(u64, bool), at: u64, from: Buffers) -> io::Result<usize> {
+    async fn write(&self, file: &Open, at: u64, from: Buffers) -> io::Result<usize> {
         self.pause().await;
         let mut bytes = vec![0; from.len()];
         copy_out(&mut bytes, from.as_slice()[0].bytes());
-        let size = usize::try_from(self.disk.status(file.0).size()).unwrap();
-        let at = if file.1 { size } else { usize::try_from(at).unwrap() };
+        let size = usize::try_from(self.disk.status(file.inode).size()).unwrap();
+        let at = if file.appends { size } else { usize::try_from(at).unwrap() };
         if at > SIZE_MAX {
             return Err(Errno::FBIG.into());
         }
         // A write can be cut where a server is killed, and can be short.
         let part = self.rng.borrow_mut().usize(1..=bytes.len());
-        self.put(file.0, at, &bytes[..part]);
+        self.put(file.inode, at, &bytes[..part]);
         self.pause().await;
         if self.rng.borrow_mut().u32(0..4) == 0 {
             return Ok(part);
         }
-        self.put(file.0, at + part, &bytes[part..]);
+        self.put(file.inode, at + part, &bytes[part..]);
         self.pause().await;
         Ok(bytes.len())
     }
 
-    async fn sync(&self, _: &(u64, bool), _: bool) -> io::Result<()> {
+    async fn sync(&self, _: &Open, _: bool) -> io::Result<()> {
         Ok(())
     }
 
-    async fn fetch(&self, _: &(u64, bool), _: u64, _: usize) -> io::Result<usize> {
+    async fn fetch(&self, _: &Open, _: u64, _: usize) -> io::Result<usize> {
         Ok(0)
     }
 
-    async fn truncate(&self, _: &(u64, bool), _: u64) -> io::Result<()> {
+    async fn truncate(&self, _: &Open, _: u64) -> io::Result<()> {
         Err(Errno::NOSYS.into())
     }
 
-    async fn seek(&self, _: &(u64, bool), _: SeekFrom) -> io::Result<u64> {
+    async fn seek(&self, _: &Open, _: SeekFrom) -> io::Result<u64> {
         Err(Errno::NOSYS.into())
     }
 
-    async fn open(&self, call: OpenCall) -> io::Result<(u64, bool)> {
+    async fn open(&self, call: OpenCall) -> io::Result<Open> {
         self.pause().await;
         let flags = OFlags::from_bits_retain(call.flags);
         let found = self.disk.find(&call.path);
@@ -212,7 +233,30 @@ impl Storage for SimDisk {
             None => return Err(Errno::NOENT.into()),
         };
         self.pause().await;
-        Ok((inode, flags.contains(OFlags::APPEND)))
+        Ok(self.opened(inode, flags.contains(OFlags::APPEND)))
+    }
+
+    async fn another(&self, file: &Open) -> io::Result<Open> {
+        self.pause().await;
+        Ok(self.opened(file.inode, false))
+    }
+
+    /// Whole files only.
+    async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {
+        self.pause().await;
+        let taken = {
+            let mut locks = self.disk.locks.borrow_mut();
+            let holder = locks.get(&file.inode).copied();
+            let is_other = holder.is_some_and(|holder| holder != file.number);
+            match call.is_unlock() {
+                true if !is_other => drop(locks.remove(&file.inode)),
+                false if !is_other => drop(locks.insert(file.inode, file.number)),
+                _ => {}
+            }
+            is_other && !call.is_unlock()
+        };
+        self.pause().await;
+        if taken { Err(Errno::AGAIN.into()) } else { Ok(()) }
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
@@ -270,5 +314,18 @@ impl Ledger for SimLedger {
         let ledger = ledgers.entry(self.session).or_insert(vec![None; RECORDS as usize]);
         ledger[slot as usize] = Some(*record);
         Ok(())
+    }
+
+    fn note_locks(&self) -> io::Result<()> {
+        if self.disk.life.get() != self.life {
+            return Err(Errno::IO.into()); // Of a dead server's task whose time to ask again came.
+        }
+        self.disk.lockers.borrow_mut().insert(self.session);
+        self.disk.ledgers.borrow_mut().entry(self.session).or_insert(vec![None; RECORDS as usize]);
+        Ok(())
+    }
+
+    fn has_locks(&self) -> io::Result<bool> {
+        Ok(self.disk.lockers.borrow().contains(&self.session))
     }
 }

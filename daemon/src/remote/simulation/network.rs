@@ -11,7 +11,7 @@ use std::{
 use executor::{Handle, Notify};
 use fastrand::Rng;
 use shm::copy::{copy_in, copy_out};
-use uring::{Buffer, Buffers};
+use uring::{Buffer, Buffers, Inlet};
 
 use crate::{
     remote::{
@@ -104,21 +104,34 @@ impl Drop for End {
     }
 }
 
-impl Receive for End {
-    async fn receive(&mut self, into: &Buffers) -> io::Result<usize> {
-        let line = Rc::clone(&self.line);
+impl Inlet for End {
+    async fn ready(&mut self) {
+        let line = &self.line;
         line.news.until(|| line.is_cut.get() || !line.bytes.borrow().is_empty()).await;
-        let mut bytes = line.bytes.borrow_mut();
-        if bytes.is_empty() {
-            return Err(io::ErrorKind::ConnectionReset.into());
+    }
+
+    fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
+        let mut bytes = self.line.bytes.borrow_mut();
+        match (bytes.is_empty(), self.line.is_cut.get()) {
+            (true, true) => return Err(io::ErrorKind::ConnectionReset.into()),
+            (true, false) => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => {}
         }
         // Streams have no borders: any part of what is there may come.
         let len = self.rng.borrow_mut().usize(1..=bytes.len().min(into.len()));
         let part: Vec<u8> = bytes.drain(..len).collect();
-        let first = into.as_slice().first().expect("one buffer");
-        Ok(copy_in(first.bytes(), &part))
+        let mut rest = &part[..];
+        for buffer in into.as_slice() {
+            let len = copy_in(buffer.bytes(), rest);
+            rest = &rest[len..];
+        }
+        Ok(part.len())
     }
+
+    fn cut(&mut self) {}
 }
+
+impl Receive for End {}
 
 impl Transmit for End {
     async fn send_all(&mut self, from: Vec<Buffer>) -> io::Result<()> {

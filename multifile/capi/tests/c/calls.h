@@ -28,6 +28,8 @@ COUNTED(Allgather,
         (const void *in, int n, MPI_Datatype type, void *out, int m, MPI_Datatype other,
          MPI_Comm comm),
         (in, n, type, out, m, other, comm))
+COUNTED(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
+        (comm, group, tag, made))
 COUNTED(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
 COUNTED(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
 

@@ -165,6 +165,10 @@ static void reinit(void) {
     CHECK(sid >= 0 && sion_bytes_avail_in_block(sid) == 4 * LEN && sion_parclose_mpi(sid));
 }
 
+static int counted(int before) {
+    return calls - before;
+}
+
 /* Every rank has two tasks, all in file 1 for the last rank. */
 static void mapped(void) {
     int tasks = 2, files = 2, half = size;
@@ -177,24 +181,33 @@ static void mapped(void) {
     int *pranks = ranks, *pnumbers = numbers, *plocals = locals, *given = NULL;
     sion_int64 *psizes = sizes, *chunks = NULL;
     sion_int32 fsblksize = FSBLK;
+    int before = calls;
     int sid = sion_paropen_mapped_mpi("mapped.sion", "bw", &files, MPI_COMM_WORLD, &tasks, &pranks,
                                       &psizes, &pnumbers, &plocals, &fsblksize, NULL);
-    CHECK(sid >= 0);
+    CHECK(sid >= 0 && counted(before) == 2);
     for (int i = 1; i >= 0; i--) {
         CHECK(sion_seek(sid, ranks[i], SION_CURRENT_BLK, SION_CURRENT_POS));
         write_pattern(sid, ranks[i], LEN);
     }
-    CHECK(sion_parclose_mapped_mpi(sid));
-    tasks = -1;
+    before = calls;
+    CHECK(sion_parclose_mapped_mpi(sid) && counted(before) == 2);
+    tasks = -1, before = calls;
     sid = sion_paropen_mapped_mpi("mapped.sion", "br", &files, MPI_COMM_WORLD, &tasks, &given,
                                   &chunks, NULL, NULL, &fsblksize, NULL);
-    CHECK(sid >= 0 && tasks == 2 && files == 2);
+    CHECK(sid >= 0 && tasks == 2 && files == 2 && counted(before) == 3);
     for (int i = 0; i < tasks; i++) {
         CHECK(sion_seek(sid, given[i], 0, 0));
         read_pattern(sid, given[i], LEN);
     }
     CHECK(sion_parclose_mapped_mpi(sid));
     free(given), free(chunks);
+}
+
+/* What is wrong on one rank does not keep it from where the others are. */
+static void refuse_merged(void) {
+    for (int files = 1; files <= 2; files++)
+        CHECK(writing("refused.sion", "bw,cmerge", files, me == 1 ? -1 : CHUNK, NULL) < 0);
+    CHECK(sion_last_error_rank() == 1);
 }
 
 /* As a restart library asks before it restarts. */
@@ -307,24 +320,32 @@ static void unpack(int n, const char *name) {
     CHECK(sion_parclose_mpi(sid));
 }
 
-static int counted(int before) {
-    return calls - before;
-}
-
+/* Every mode, with a file for each of two communicators, one file, and two. */
 static void count_calls(void) {
-    for (int files = -1; files <= 2; files++) {
+    static const char *modes[] = {"bw", "bw,collective", "bw,cmerge", "bw,keyval", "bw,buddy=2"};
+    MPI_Comm local;
+    MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &local);
+    for (int way = 0; way < 5 * 3; way++) {
+        const char *mode = modes[way / 3];
+        int files = way % 3, merges = strstr(mode, "cmerge") != NULL, globalrank;
+        sion_int64 chunk = CHUNK;
+        sion_int32 fsblksize = FSBLK;
         int before = calls;
-        int sid = writing("count.sion", "bw", files, CHUNK, NULL);
-        CHECK(sid >= 0 && counted(before) > 0 && counted(before) <= (files > 0 ? 2 : 3));
-        write_pattern(sid, me, (me == 1 ? 400 : 5) * CHUNK);
+        int sid = sion_paropen_mpi("count.sion", mode, &files, MPI_COMM_WORLD, &local, &chunk,
+                                   &fsblksize, &globalrank, NULL, NULL);
+        int expected = way % 3 == 0 || (merges && way % 3 == 2) ? 3 : 2;
+        CHECK(sid >= 0 && counted(before) == expected);
+        if (strcmp(mode, "bw") == 0)
+            write_pattern(sid, me, (me == 1 ? 400 : 5) * CHUNK);
         before = calls;
         CHECK(sion_parclose_mpi(sid) && counted(before) == 2);
         before = calls;
-        sid = reading("count.sion", "br", files > 0 ? files : 1, NULL);
+        sid = reading("count.sion", strstr(mode, "buddy") ? "br,buddy=2" : "br", files, NULL);
         CHECK(sid >= 0 && counted(before) > 0 && counted(before) <= 3);
         before = calls;
         CHECK(sion_parclose_mpi(sid) && counted(before) == 0);
     }
+    MPI_Comm_free(&local);
 }
 
 int main(int argc, char **argv) {
@@ -339,7 +360,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "read_set") == 0)
         read_set();
     else if (strcmp(what, "all") == 0)
-        write_by_communicator(), write_merged(), reinit(), mapped();
+        write_by_communicator(), write_merged(), refuse_merged(), reinit(), mapped();
     else if (strcmp(what, "fail_to_open") == 0)
         fail_to_open(), fail_to_stream();
     else if (strcmp(what, "fill_the_disk") == 0)

@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-enum { THREADS = 5, CHUNK = 1000, LEN = 2500 };
+enum { THREADS = 5, MANY = 320, CHUNK = 1000, LEN = 2500 };
 
 static int opening(const char *name, const char *mode, sion_int64 chunk, FILE **fp) {
     sion_int32 fsblksize = 512;
@@ -54,9 +54,21 @@ static void fail(void) {
     CHECK(sid >= 0 && !sion_parclose_omp(me == 2 ? 999 : sid) && sion_parclose_omp(sid));
 }
 
+/* More threads than the tables of the original had room for. */
+static void many(void) {
+    int me = omp_get_thread_num(), value = -1;
+    int sid = opening("many.sion", "bw", 10, NULL);
+    CHECK(sid >= 0 && sion_fwrite(&me, sizeof me, 1, sid) == 1 && sion_parclose_omp(sid));
+    sid = opening("many.sion", "br", 0, NULL);
+    CHECK(sid >= 0 && sion_fread(&value, sizeof value, 1, sid) == 1 && value == me);
+    CHECK(sion_feof(sid) == 1 && sion_parclose_omp(sid));
+}
+
 int main(void) {
     int sids[THREADS];
     omp_set_dynamic(0);
+#pragma omp parallel num_threads(MANY)
+    many();
 #pragma omp parallel num_threads(THREADS)
     {
         write_and_read();

@@ -32,21 +32,24 @@ static void write_and_read(const char *name, int files, int expected) {
     free(data);
 }
 
-/* As NEST does it. */
-static void write_merged(int files) {
-    int me = process * THREADS + omp_get_thread_num();
-    unsigned char *data = new_pattern(me, 0, LEN);
-    int sid = opening("merged.sion", "bw,cmerge,collsize=-1", files, files, 2 * LEN);
-    CHECK(sid >= 0 && sion_coll_fwrite(data, 1, LEN, sid) == LEN && sion_parclose_ompi(sid));
-    free(data);
-}
-
 /* What all threads see of the calls that the first one made. */
 static int calls_now(void) {
 #pragma omp barrier
     int now = calls;
 #pragma omp barrier
     return now;
+}
+
+/* As NEST does it, and with all tasks of a file in one group. */
+static void write_merged(const char *name, const char *mode, int files, int expected) {
+    int me = process * THREADS + omp_get_thread_num(), before = calls_now();
+    unsigned char *data = new_pattern(me, 0, LEN);
+    int sid = opening(name, mode, files, expected, LEN);
+    CHECK(sid >= 0 && calls_now() - before == 3);
+    for (int call = 0; call < 2; call++)
+        CHECK(sion_coll_fwrite(data, 1, LEN, sid) == LEN);
+    CHECK(sion_parclose_ompi(sid));
+    free(data);
 }
 
 static void count_calls(void) {
@@ -80,8 +83,10 @@ int main(int argc, char **argv) {
         write_and_read("one.sion", 1, 1);
         write_and_read("two.sion", 2, 2);
         write_and_read("local.sion", 0, 2);
-        write_merged(1);
-        write_merged(2);
+        write_merged("nest.sion", "bw,cmerge,collsize=-1", 2, 2);
+        write_merged("merged1.sion", "bw,cmerge,collsize=9", 1, 1);
+        write_merged("merged2.sion", "bw,cmerge,collsize=9", 2, 2);
+        write_merged("merged0.sion", "bw,cmerge,collsize=9", 0, 2);
         count_calls();
         fail();
     }

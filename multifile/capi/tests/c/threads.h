@@ -149,6 +149,13 @@ static inline void run_ranks(int size, int aid, void (*work)(struct rank *),
         pthread_join(threads[i], NULL);
 }
 
+/* The same with callbacks of their own. */
+static inline void together(int size, void (*work)(struct rank *)) {
+    int aid = new_api();
+    run_ranks(size, aid, work, NULL);
+    CHECK(sion_generic_free_api(aid));
+}
+
 /* Opens for this rank's task in one of `numfiles` files of consecutive ranks. */
 static inline int paropen(struct rank *rank, const char *name, const char *mode, int numfiles,
                           sion_int64 chunk, sion_int32 fsblksize, FILE **fp) {

@@ -86,6 +86,13 @@ faults! {
     a_finished_task_does_not_start_again: "e29";
 }
 
+/// E9: lengths of records are longer than an int.
+#[test]
+fn a_record_of_more_than_2_gib_is_read_whole() {
+    let folder = TempDir::new().unwrap();
+    check(&mut program("large", Build::Shared, &folder));
+}
+
 /// E12: in mode posix with a stream asked for, a thousand small writes make nothing durable.
 #[test]
 fn posix_mode_does_not_sync_every_write() {
@@ -101,7 +108,7 @@ fn posix_mode_does_not_sync_every_write() {
 #[test]
 fn a_program_that_ends_hands_over_what_it_wrote() {
     let folder = TempDir::new().unwrap();
-    check(program("faults", Build::Shared, &folder).arg("unclosed"));
+    check(program("ends", Build::Shared, &folder).arg("unclosed"));
     let disk = Disk::in_folder(folder.path());
     let found = Repair::examine(&disk, Path::new("a.sion")).unwrap();
     assert_eq!(found.tasks()[1].len, 713);
@@ -115,7 +122,7 @@ fn a_program_that_ends_hands_over_what_it_wrote() {
 /// A file size limit stands for a full disk.
 fn full(name: &str) {
     let folder = TempDir::new().unwrap();
-    let program = compile("faults", Build::Sanitized);
+    let program = compile("ends", Build::Sanitized);
     let script = format!("trap '' XFSZ; ulimit -f 100; exec timeout 300 \"$0\" {name}");
     let mut shell = Command::new("sh");
     check(shell.args(["-c", &script]).arg(program).current_dir(folder.path()));

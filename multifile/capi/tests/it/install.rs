@@ -100,6 +100,28 @@ fn what_was_installed_can_be_removed() {
     assert_eq!(String::from_utf8_lossy(&left.stdout), "");
 }
 
+/// Link lines written for SIONlib: each of its libraries, in both flavours, shared and static.
+#[test]
+fn every_name_of_the_originals_libraries_can_be_linked() {
+    let folder = TempDir::new().unwrap();
+    let lib = prefix().join("lib");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/quiet.c");
+    for name in
+        ["com_64", "ser_64", "gen_64", "com_64_lock_none", "com_64_lock_pthreads", "ser_cxx_64"]
+    {
+        for (flavour, suffix) in [("sion", "so"), ("sion", "a"), ("lsion", "so"), ("lsion", "a")] {
+            let (target, library) =
+                (folder.path().join("program"), format!("lib{flavour}{name}.{suffix}"));
+            let mut cc = Command::new("cc");
+            cc.arg(&source).arg("-o").arg(&target).args(config(&["--gen", "--cflags"]));
+            cc.arg("-L").arg(&lib).arg(format!("-l:{library}"));
+            check(cc.args(["-lpthread", "-lm", "-ldl"]));
+            let mut run = Command::new(&target);
+            check(run.env("LD_LIBRARY_PATH", &lib).current_dir(folder.path()));
+        }
+    }
+}
+
 #[test]
 fn a_program_finds_the_library_by_its_version() {
     let program = compile("serial", Build::Shared);

@@ -34,6 +34,15 @@ fn one_process_reads_and_writes_in_every_pattern() {
 }
 
 #[test]
+fn the_interface_is_that_of_the_original() {
+    for build in [Build::Shared, Build::Sanitized, Build::Static] {
+        let folder = TempDir::new().unwrap();
+        check(&mut program("interface", build, &folder));
+        assert_eq!(stream(&folder, "names.sion", 0), b"abc");
+    }
+}
+
+#[test]
 fn ranks_read_and_write_in_every_pattern() {
     for build in BUILDS {
         let folder = TempDir::new().unwrap();

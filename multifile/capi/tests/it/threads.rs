@@ -39,6 +39,17 @@ fn threads_of_processes_open_together_and_fail_together() {
                     assert_eq!(stream(&folder, name, task), pattern(task, 0, 2500), "{name}");
                 }
             }
+            // Cut from all processes, or along the program's own communicators: 1 and 2 of them.
+            for (name, firsts) in
+                [("merged1.sion", &[0][..]), ("merged2.sion", &[0, 3]), ("merged0.sion", &[0, 3])]
+            {
+                let ends = firsts.iter().skip(1).chain([&9]);
+                for (first, end) in firsts.iter().zip(ends) {
+                    let once: Vec<u8> =
+                        (*first..*end).flat_map(|task| pattern(task, 0, 2500)).collect();
+                    assert_eq!(stream(&folder, name, *first), once.repeat(2), "{name}");
+                }
+            }
         }
     });
 }

@@ -7,12 +7,18 @@
 use std::path::Path;
 
 use crate::{
-    codec::{Fields, narrow, put_u32},
-    error::{Argument, Error, Result},
+    codec::narrow,
+    error::{Argument, Result},
     group::Group,
     name,
     packing::Packing,
-    parallel::{exchange::exchange, writer::ParWriter},
+    parallel::{
+        create::{Opening, alike, decide, grants},
+        exchange::exchange_each,
+        records::{Ask, Grant, Used, inline_blocks},
+        tables::Root,
+        writer::ParWriter,
+    },
     plan::{NewTask, Options},
     storage::Storage,
 };
@@ -26,7 +32,8 @@ pub struct BuddyWriter<S: Storage> {
 
 impl<S: Storage> BuddyWriter<S> {
     /// Creates the set at `path` and `levels` buddy sets together with all ranks of `group`; this
-    /// rank writes `task`. Each physical file is one group of packed tasks.
+    /// rank writes `task`. Each physical file is one group of packed tasks. One exchange opens
+    /// them all.
     ///
     /// # Errors
     ///
@@ -38,11 +45,11 @@ impl<S: Storage> BuddyWriter<S> {
         task: NewTask,
         levels: (u32, &Options),
     ) -> Result<Self> {
-        Self::create_with(group, storage, path, (task, levels), |_, _| Ok(()))
+        Self::create_with(group, storage, path, (Ok(task), levels), |_, _| Ok(()))
     }
 
-    /// As [`create`](Self::create), with `prepare` for the set itself as in
-    /// [`ParWriter::create_with`].
+    /// As [`create`](Self::create), with `prepare` for the set itself, and what is wrong instead
+    /// of the task, as in [`ParWriter::create_with`].
     ///
     /// # Errors
     ///
@@ -51,28 +58,44 @@ impl<S: Storage> BuddyWriter<S> {
         group: &G,
         storage: &S,
         path: &Path,
-        (task, (levels, options)): (NewTask, (u32, &Options)),
+        (task, (levels, options)): (Result<NewTask>, (u32, &Options)),
         prepare: impl FnMut(u32, &S::File) -> Result<()>,
     ) -> Result<Self> {
         let name = Some(options.name_for(path).to_vec());
         let packing = Packing::Collective { size: Some(u32::MAX) };
         let options = Options { name, packing, ..options.clone() };
-        let files = neighbours(group, task, levels)?;
-        let new = (task, &options);
-        let original = ParWriter::create_with(group, storage, path, new, prepare)?;
-        let mut copies = Vec::new();
-        for (level, holders) in (0..levels).zip(&files.holders) {
-            // The ranks of file f keep the copy of the file `level + 1` before it.
-            let back = (level + 1) % files.count;
-            let kept = (task.file + files.count - back) % files.count;
-            let global_rank = -1 - task.global_rank;
-            let holder = NewTask { file: kept, global_rank, chunk_len: 0, ..task };
-            let copy = NewTask { local_rank: task.local_rank + holders, ..task };
-            let path = name::buddy(path, level);
-            let tasks = [holder, copy];
-            copies.push(ParWriter::create_mapped(group, storage, &path, &tasks, &options)?);
-        }
-        Ok(Self { original, copies })
+        let fingerprint = options.fingerprint(path, levels);
+        let paths: Vec<_> = (0..levels).map(|level| name::buddy(path, level)).collect();
+        let opened = task.and_then(|task| {
+            let original = Opening::begin(storage, path, &[task], &options, prepare)?;
+            let asks = original.asks(&[task], fingerprint)?;
+            let copy = |path| Opening::begin(storage, path, &[task], &options, |_, _| Ok(()));
+            let copies = paths.iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
+            Ok((asks, task, original, copies))
+        });
+        let asks = opened.as_ref().map(|(asks, ..)| &**asks).map_err(|error| *error);
+        let mut roots = Vec::new();
+        let sets = 1 + paths.len();
+        let (_, granted) = grants(group, asks, (1, sets), |asked| {
+            alike(asked, fingerprint)?;
+            let (root, mut grants) = decide(storage, path, (asked, &[]), &options)?;
+            roots.push(root);
+            for (level, path) in (0u32..).zip(&paths) {
+                let (root, copies) = decide_copies(storage, path, (asked, level), &options)?;
+                roots.push(root);
+                grants.iter_mut().zip(copies).for_each(|(grants, copy)| grants.extend(copy));
+            }
+            Ok(grants)
+        })?;
+        let (_, task, original, copies) = opened?;
+        let mut roots = roots.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let mut granted = granted.into_iter();
+        let mut begin = |opening: Opening<'_, S>| {
+            let task = granted.next().map(|grant| (task, grant));
+            opening.granted(task.into_iter(), 1, roots.next().flatten())
+        };
+        let original = begin(original);
+        Ok(Self { original, copies: copies.into_iter().map(begin).collect() })
     }
 
     /// Writes `bytes` to this rank's task and all its copies.
@@ -82,7 +105,7 @@ impl<S: Storage> BuddyWriter<S> {
     /// As [`TaskWriter::write`](crate::TaskWriter::write).
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.original.task(0)?.write(bytes)?;
-        self.copies.iter_mut().try_for_each(|copy| copy.task(1)?.write(bytes))
+        self.copies.iter_mut().try_for_each(|copy| copy.task(0)?.write(bytes))
     }
 
     /// As [`TaskWriter::ensure`](crate::TaskWriter::ensure), in all copies.
@@ -92,7 +115,7 @@ impl<S: Storage> BuddyWriter<S> {
     /// [`Argument::ChunkSmall`].
     pub fn ensure(&mut self, len: u64) -> Result<()> {
         self.original.task(0)?.ensure(len)?;
-        self.copies.iter_mut().try_for_each(|copy| copy.task(1)?.ensure(len))
+        self.copies.iter_mut().try_for_each(|copy| copy.task(0)?.ensure(len))
     }
 
     /// The set itself without its copies, to ask it about positions.
@@ -100,65 +123,50 @@ impl<S: Storage> BuddyWriter<S> {
         &mut self.original
     }
 
-    /// Completes all sets together with all ranks of `group`.
+    /// Completes all sets together with all ranks of `group`, in one exchange.
     ///
     /// # Errors
     ///
     /// As [`ParWriter::close`], for the first set that could not be completed; the others are.
     pub fn close<G: Group>(self, group: &G) -> Result<()> {
-        let mut outcome = self.original.close(group);
-        for copy in self.copies {
-            if matches!(outcome, Err(Error::Group { .. })) {
-                break;
-            }
-            outcome = outcome.and(copy.close(group));
-        }
-        outcome
+        let mut sets = self.copies;
+        sets.insert(0, self.original);
+        let inline = inline_blocks(group.size(), sets.len());
+        let used = sets.iter_mut().map(|set| set.used(inline)).collect();
+        let closed = exchange_each(group, used, (Used::len(inline), 0), |index, used| {
+            sets.get(index).ok_or(Argument::Task)?.complete(used, inline)?;
+            Ok(vec![Vec::new(); used.len()])
+        })?;
+        closed.into_iter().try_for_each(|closed| closed.map(|_| ()))
     }
 }
 
-/// Number of files, and the ranks that keep the copy of this rank's file at each level.
-struct Neighbours {
-    count: u32,
-    holders: Vec<u32>,
-}
-
-fn neighbours<G: Group>(group: &G, task: NewTask, levels: u32) -> Result<Neighbours> {
-    let mut mine = Vec::new();
-    put_u32(&mut mine, task.file);
-    put_u32(&mut mine, levels);
-    let answer_len = 4 + 4 * narrow(levels.into());
-    let answer = exchange(group, Ok(mine), (8, answer_len), |asked| {
-        let mut files = Vec::new();
-        for ask in asked {
-            let mut fields = Fields::little(ask);
-            files.push(fields.u32().ok_or(Error::TooLarge)?);
-            if fields.u32() != Some(levels) {
-                return Err(Argument::Disagree.into());
-            }
-        }
-        let count = files.iter().max().map_or(1, |last| last.saturating_add(1));
-        if narrow(count.into()) > files.len() {
-            return Err(Argument::Mapping.into());
-        }
-        let mut sizes = vec![0u32; narrow(count.into())];
-        for file in &files {
-            if let Some(size) = sizes.get_mut(narrow((*file).into())) {
-                *size += 1;
-            }
-        }
-        let answer = |file: &u32| {
-            let mut bytes = Vec::new();
-            put_u32(&mut bytes, count);
-            for level in 0..levels {
-                let keeper = (file + 1 + level) % count;
-                put_u32(&mut bytes, sizes.get(narrow(keeper.into())).copied().unwrap_or(0));
-            }
-            bytes
-        };
-        Ok(files.iter().map(answer).collect())
-    })?;
-    let mut fields = Fields::little(&answer);
-    let count = fields.u32().ok_or(Error::TooLarge)?;
-    Ok(Neighbours { count, holders: std::iter::from_fn(|| fields.u32()).collect() })
+/// Rank 0 plans a buddy set: behind the tasks that only hold it stands the copy of each file.
+fn decide_copies<S: Storage>(
+    storage: &S,
+    path: &Path,
+    (asked, level): (&[Vec<Ask>], u32),
+    options: &Options,
+) -> Result<(Root, Vec<Vec<Grant>>)> {
+    let tasks = asked.iter().flatten().map(|ask| ask.task);
+    let count = tasks.clone().map(|task| task.file).max().map_or(1, |last| last.saturating_add(1));
+    // The ranks of file f keep the copy of the file `level + 1` before it.
+    let back = (level + 1) % count;
+    let holder = |task: NewTask| NewTask {
+        file: (task.file + (count - back)) % count,
+        global_rank: -1 - task.global_rank,
+        chunk_len: 0,
+        ..task
+    };
+    let holders: Vec<NewTask> = tasks.map(holder).collect();
+    let mut sizes = vec![0; asked.len()];
+    for holder in &holders {
+        *sizes.get_mut(narrow(holder.file.into())).ok_or(Argument::Mapping)? += 1;
+    }
+    let copy = |ask: &Ask| {
+        let before = sizes.get(narrow(ask.task.file.into())).ok_or(Argument::Mapping)?;
+        Ok(Ask { task: NewTask { local_rank: ask.task.local_rank + before, ..ask.task }, ..*ask })
+    };
+    let copies = asked.iter().map(|asks| asks.iter().map(copy).collect());
+    decide(storage, path, (&copies.collect::<Result<Vec<_>>>()?, &holders), options)
 }

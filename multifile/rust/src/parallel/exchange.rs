@@ -13,30 +13,49 @@ use crate::{
 pub(crate) fn exchange<G: Group>(
     group: &G,
     mine: Result<Vec<u8>>,
-    (ask_len, answer_len): (usize, usize),
-    decide: impl FnOnce(&[&[u8]]) -> Result<Vec<Vec<u8>>>,
+    lens: (usize, usize),
+    mut decide: impl FnMut(&[&[u8]]) -> Result<Vec<Vec<u8>>>,
 ) -> Result<Vec<u8>> {
-    let all = group.gather(&with_error(mine, ask_len, group.rank()))?;
+    let answers = exchange_each(group, vec![mine], lens, |_, asked| decide(asked))?;
+    answers.into_iter().next().ok_or(Error::TooLarge)?
+}
+
+/// As [`exchange`], for as many things at once as there are in `mine`, of which each succeeds or
+/// fails by itself; `decide` is told which it is about.
+pub(crate) fn exchange_each<G: Group>(
+    group: &G,
+    mine: Vec<Result<Vec<u8>>>,
+    (ask_len, answer_len): (usize, usize),
+    mut decide: impl FnMut(usize, &[&[u8]]) -> Result<Vec<Vec<u8>>>,
+) -> Result<Vec<Result<Vec<u8>>>> {
+    let (count, ranks) = (mine.len(), narrow(group.size().into()));
+    let mine = mine.into_iter().flat_map(|mine| with_error(mine, ask_len, group.rank()));
+    let all = group.gather(&mine.collect::<Vec<u8>>())?;
     let mut answers = Vec::new();
     if group.rank() == 0 {
-        let decided = common(&all, ask_len).and_then(|asked| decide(&asked));
-        let parts = match decided {
-            Ok(parts) => parts.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); narrow(group.size().into())],
-        };
-        for part in parts {
-            answers.extend(with_error(part, answer_len, 0));
+        let asked: Vec<&[u8]> = all.chunks_exact(Error::ENCODED_LEN + ask_len).collect();
+        let decided = (0..count).map(|index| {
+            let asked = asked.iter().skip(index).step_by(count).copied();
+            common(asked).and_then(|asked| decide(index, &asked))
+        });
+        let mut decided: Vec<_> = decided.map(|decided| each(decided, ranks)).collect();
+        for _ in 0..ranks {
+            for answer in decided.iter_mut().filter_map(Iterator::next) {
+                answers.extend(with_error(answer, answer_len, 0));
+            }
         }
     }
-    let mut answer = vec![0; Error::ENCODED_LEN + answer_len];
+    let mut answer = vec![0; count * (Error::ENCODED_LEN + answer_len)];
     group.scatter(&answers, &mut answer)?;
-    checked(answer)
+    let answers = answer.chunks_exact(Error::ENCODED_LEN + answer_len);
+    Ok(answers.map(|answer| checked(answer.to_vec())).collect())
 }
 
 /// Returns the same on all ranks: what the lowest failing one brought, or success.
 pub(crate) fn agree<G: Group>(group: &G, mine: Result<()>) -> Result<()> {
     let all = group.gather(&with_error(mine.map(|()| Vec::new()), 0, group.rank()))?;
-    let mut outcome = with_error(common(&all, 0).map(|_| Vec::new()), 0, 0);
+    let mut outcome =
+        with_error(common(all.chunks_exact(Error::ENCODED_LEN)).map(|_| Vec::new()), 0, 0);
     group.broadcast(&mut outcome)?;
     checked(outcome).map(|_| ())
 }
@@ -49,12 +68,8 @@ pub(crate) fn hand_out<G: Group>(
 ) -> Result<Vec<u8>> {
     let mut answers = Vec::new();
     if group.rank() == 0 {
-        let parts = match decide() {
-            Ok(parts) => parts.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); narrow(group.size().into())],
-        };
-        for part in parts {
-            answers.extend(with_error(part, answer_len, 0));
+        for answer in each(decide(), narrow(group.size().into())) {
+            answers.extend(with_error(answer, answer_len, 0));
         }
     }
     let mut answer = vec![0; Error::ENCODED_LEN + answer_len];
@@ -78,10 +93,18 @@ fn checked(mut answer: Vec<u8>) -> Result<Vec<u8>> {
     Error::decode(&answer).map_or(Ok(content), Err)
 }
 
+/// What was decided for each of `ranks`, or the same error for each.
+fn each(decided: Result<Vec<Vec<u8>>>, ranks: usize) -> std::vec::IntoIter<Result<Vec<u8>>> {
+    let each: Vec<_> = match decided {
+        Ok(parts) => parts.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); ranks],
+    };
+    each.into_iter()
+}
+
 /// What all ranks brought, or the error of the lowest that failed.
-fn common(all: &[u8], ask_len: usize) -> Result<Vec<&[u8]>> {
-    let parts = all.chunks_exact(Error::ENCODED_LEN + ask_len);
-    let asked = parts.map(|part| {
+fn common<'a>(all: impl Iterator<Item = &'a [u8]>) -> Result<Vec<&'a [u8]>> {
+    let asked = all.map(|part| {
         let (error, content) = part.split_at_checked(Error::ENCODED_LEN).unwrap_or_default();
         Error::decode(error).map_or(Ok(content), Err)
     });

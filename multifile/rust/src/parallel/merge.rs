@@ -61,7 +61,7 @@ impl<S: Storage> ParWriter<S> {
         }
         let task = self.task(0)?;
         for (block, used) in task.state.fill.block_lens().enumerate().skip(from) {
-            let slot = Slot { used, sum: None };
+            let slot = Slot::of(used, None);
             task.output.record(Owner { task: task.local_rank, block: wide(block), slot })?;
         }
         Ok(())

@@ -20,8 +20,15 @@ pub(crate) fn inline_blocks(ranks: u32, spread: usize) -> usize {
 /// Length and checksum of a block.
 const BLOCK_LEN: usize = 12;
 
-/// A task to create, as its rank asks for it. Absent in the spare records of ranks with fewer
-/// tasks than others.
+/// Bytes that rank 0 takes at opening, about, before it knows how many tasks there are.
+const ASKED_BYTES_MAX: usize = 4 << 20;
+
+/// Tasks of each of `ranks` that one exchange at opening has room for.
+pub(crate) fn inline_tasks(ranks: u32) -> usize {
+    (ASKED_BYTES_MAX / narrow(ranks.into()).max(1) / (Ask::LEN + Grant::LEN)).clamp(4, 256)
+}
+
+/// A task to create, as its rank asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) task: NewTask,
@@ -32,10 +39,9 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) const LEN: usize = 36;
+    pub(crate) const LEN: usize = 32;
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
-        put_u32(bytes, 1);
         put_u32(bytes, self.task.file);
         put_u32(bytes, self.task.local_rank);
         put_u64(bytes, unsigned(self.task.global_rank));
@@ -44,9 +50,15 @@ impl Ask {
         put_u32(bytes, self.options);
     }
 
-    pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
+    /// Reads a count and as many asks.
+    pub(crate) fn take_all(bytes: &[u8]) -> Vec<Self> {
+        let count = Fields::little(bytes).u32().unwrap_or(0);
+        let asks = bytes.get(4..).unwrap_or_default().chunks_exact(Self::LEN);
+        asks.take(narrow(count.into())).filter_map(Self::take).collect()
+    }
+
+    fn take(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::little(bytes);
-        (fields.u32()? == 1).then_some(())?;
         let (file, local_rank) = (fields.u32()?, fields.u32()?);
         let (global_rank, chunk_len) = (signed(fields.u64()?), fields.u64()?);
         let task = NewTask { file, local_rank, global_rank, chunk_len };
@@ -54,9 +66,10 @@ impl Ask {
     }
 }
 
-/// Where a new task was put.
+/// Where a new task was put. All zero in the spare records of ranks with fewer tasks than others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
+    pub(crate) local_rank: u32,
     pub(crate) place: Place,
     /// Local rank and place of the task that holds the data of this one's group when merged.
     pub(crate) collector: u32,
@@ -70,9 +83,10 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    pub(crate) const LEN: usize = 76;
+    pub(crate) const LEN: usize = 80;
 
     pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        put_u32(bytes, self.local_rank);
         put_place(bytes, self.place);
         put_u32(bytes, self.collector);
         put_place(bytes, self.collector_place);
@@ -86,6 +100,7 @@ impl Grant {
     pub(crate) fn take(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::little(bytes);
         Some(Self {
+            local_rank: fields.u32()?,
             place: place(&mut fields)?,
             collector: fields.u32()?,
             collector_place: place(&mut fields)?,
@@ -99,7 +114,7 @@ impl Grant {
 }
 
 /// What a task used, told at closing: the number of blocks, and as many of them as fit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Used {
     pub(crate) block_count: u64,
     pub(crate) lens: Vec<u64>,
@@ -122,7 +137,8 @@ impl Used {
 
     pub(crate) fn take(bytes: &[u8], inline: usize) -> Option<Self> {
         let mut fields = Fields::little(bytes);
-        let mut used = Self { block_count: fields.u64()?, ..Self::default() };
+        let block_count = fields.u64()?;
+        let mut used = Self { block_count, lens: Vec::new(), sums: Vec::new() };
         for block in 0..wide(inline) {
             let (len, sum) = (fields.u64()?, fields.u32()?);
             if block < used.block_count {
@@ -131,6 +147,11 @@ impl Used {
             }
         }
         Some(used)
+    }
+
+    /// A task that nobody wrote to: it has one empty block all the same.
+    pub(crate) fn nothing() -> Self {
+        Self { block_count: 1, lens: vec![0], sums: vec![0] }
     }
 
     /// Whether there are blocks that it does not tell of.
@@ -252,13 +273,16 @@ mod tests {
         let place = Place { start_at: 1, chunk_len: 2, skip: 3 };
         let new = NewTask { file: 4, local_rank: 5, global_rank: -6, chunk_len: 7 };
         let mut bytes = Vec::new();
+        put_u32(&mut bytes, 1);
         Ask { task: new, fs_block_len: 8, options: 9 }.put(&mut bytes);
-        assert_eq!(bytes.len(), Ask::LEN);
-        assert_eq!(Ask::take(&bytes).map(|ask| ask.task), Some(new));
-        assert!(Ask::take(&[0; Ask::LEN]).is_none());
+        assert_eq!(bytes.len(), 4 + Ask::LEN);
+        bytes.resize(4 + 2 * Ask::LEN, 0);
+        let asks = Ask::take_all(&bytes);
+        assert_eq!(asks.iter().map(|ask| ask.task).collect::<Vec<_>>(), [new]);
 
         bytes.clear();
         let grant = Grant {
+            local_rank: 6,
             place,
             collector: 1,
             collector_place: place,
@@ -273,8 +297,18 @@ mod tests {
         assert!(Grant::take(&bytes).is_some_and(|grant| grant.by_root));
 
         bytes.clear();
-        Used::default().put(&mut bytes, 9);
+        Used::nothing().put(&mut bytes, 9);
         assert_eq!(bytes.len(), Used::len(9));
+    }
+
+    #[test]
+    fn rank_0_takes_no_more_for_tasks_that_may_not_exist() {
+        assert_eq!(inline_tasks(4), 256);
+        for ranks in [1, 4, 146, 1000, 5000, 65_536] {
+            let taken = inline_tasks(ranks) * (Ask::LEN + Grant::LEN) * narrow(ranks.into());
+            let least = 4 * (Ask::LEN + Grant::LEN) * narrow(ranks.into());
+            assert!(taken <= ASKED_BYTES_MAX.max(least), "{ranks}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     finish::{Usage, finish},
     header::{FIXED_END, Header},
     journal::{self, Found, SlotKey},
+    mark::Mark,
     name,
     output::{Manner, Output},
     parallel::records::Used,
@@ -67,7 +68,7 @@ impl Root {
         let mut files: Vec<FileUse> = self
             .plans
             .iter()
-            .map(|plan| FileUse(vec![Used::default(); plan.ranks.len()]))
+            .map(|plan| FileUse(vec![Used::nothing(); plan.ranks.len()]))
             .collect();
         for ((file, local), used) in self.owned.iter().flatten().zip(used.into_iter().flatten()) {
             let slot = files
@@ -179,10 +180,9 @@ pub(crate) fn write_own_front<S: Storage>(
 fn open<S: Storage>(storage: &S, path: &Path, number: u32, plan: &FilePlan) -> Result<Output<S>> {
     let file = storage.open(&storage.physical_name(path, number), true);
     let file = file.map_err(|error| Error::io(number, &error))?;
+    let journal = name::journal(&storage.physical_name(path, number));
+    let journal = matches!(Mark::decode(plan.header.flag2), Mark::Open(_)).then_some(&*journal);
     let task_count = plan.header.task_count;
-    Ok(Output::new(
-        storage,
-        file,
-        &Manner { number, task_count, buffer_len: 1 << 16, journal: None, instance: 0 },
-    ))
+    let manner = Manner { journal, ..Manner::without_journal(number, task_count) };
+    Ok(Output::new(storage, file, &manner))
 }

@@ -53,6 +53,11 @@ impl Failing {
         Self { disk: Disk::in_folder(folder), room: Arc::new(u64::MAX.into()), step, torn: false }
     }
 
+    /// Bytes that can still be written.
+    pub(crate) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+
     fn wrap(&self, file: fs::File) -> FailingFile {
         FailingFile { file, room: Arc::clone(&self.room), step: self.step, torn: self.torn }
     }

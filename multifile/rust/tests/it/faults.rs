@@ -178,7 +178,8 @@ fn closing_a_set_keeps_no_descriptor() {
     assert_eq!(open_here(), 0);
 }
 
-/// Format rule 5.2; E17: any position of any record can be reached, also behind the border of a chunk.
+/// Format rule 5.2; E17: any position of any record can be reached, also behind the border of a
+/// chunk.
 #[test]
 fn records_are_reached_at_every_byte() {
     let memory = Memory::default();

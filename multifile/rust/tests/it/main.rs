@@ -15,6 +15,7 @@ mod faults;
 mod format;
 mod golden;
 mod hostile;
+mod lost;
 mod memory;
 mod model;
 mod parallel;

@@ -3,15 +3,12 @@
 use std::{fs, io::Read, path::Path};
 
 use multifile::{
-    Argument, Disk, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Repair,
-    Style,
-    error::Cause,
-    group::{Callbacks, RANK_GONE},
+    Argument, Disk, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
+    error::Cause, group::Callbacks,
 };
 use tempfile::TempDir;
 
 use crate::{
-    failing::Failing,
     golden::{Golden, text},
     ranks::on_ranks,
 };
@@ -168,6 +165,44 @@ fn many_blocks_cost_no_more_calls_to_close() {
     }
 }
 
+/// Ranks with few tasks need one exchange to open, those with more than fit a record another.
+#[test]
+fn many_tasks_of_a_rank_cost_one_more_exchange_to_open() {
+    for (most, expected) in [(3, 2), (256, 2), (257, 4)] {
+        let folder = TempDir::new().unwrap();
+        let (disk_of, path) = (disk(&folder), Path::new(NAME));
+        let calls = on_ranks(3, move |group| {
+            // Rank 1 has none, and rank 2 half of what rank 0 has.
+            let count = [most, 0, most / 2][group.rank() as usize];
+            let first = [0, 0, most][group.rank() as usize];
+            let task = |local_rank| NewTask {
+                file: 0,
+                local_rank,
+                global_rank: local_rank.into(),
+                chunk_len: 10,
+            };
+            let tasks: Vec<_> = (first..first + count).map(task).collect();
+            let options = Options { style: Style::Mapped, ..options() };
+            let mut writer =
+                ParWriter::create_mapped(group, &disk_of, path, &tasks, &options).unwrap();
+            let opening = group.calls();
+            for (local, task) in tasks.iter().enumerate() {
+                writer.task(local).unwrap().write(&task.local_rank.to_le_bytes()).unwrap();
+            }
+            writer.close(group).unwrap();
+            (opening, group.calls())
+        });
+        assert_eq!(calls, [(expected, 2); 3]);
+        let reader = Reader::open(&disk(&folder), path).unwrap();
+        assert_eq!(reader.task_count(), (most + most / 2) as usize);
+        for task in 0..reader.task_count() {
+            let mut bytes = Vec::new();
+            reader.stream(task).unwrap().read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes, u32::try_from(task).unwrap().to_le_bytes());
+        }
+    }
+}
+
 /// Opening to read, with as many ranks as tasks and with fewer, and in every other way.
 #[test]
 fn reading_takes_three_collective_calls_at_most() {
@@ -200,7 +235,7 @@ fn what_one_rank_cannot_prepare_fails_on_all() {
         let path = Path::new(NAME);
         let read = ParReader::open_with(group, &disk, path, |_| ready()).map(|_| ()).err();
         let task = NewTask::in_one_file(&[10; 3])[group.rank() as usize];
-        let new = (task, &options());
+        let new = (Ok(task), &options());
         let written = ParWriter::create_with(group, &disk, path, new, |_, _| ready());
         [read, written.map(|_| ()).err()]
     });
@@ -341,40 +376,6 @@ fn a_missing_member_fails_on_all_readers() {
     let outcomes =
         on_ranks(4, move |group| ParReader::open(group, &disk, Path::new(NAME)).map(|_| ()).err());
     assert_eq!(outcomes, [Some(Error::OnRank { rank: 0, cause: Cause::Io(1, 2) }); 4]);
-}
-
-/// E5: a full disk on one rank fails the close of all, and what was written can be repaired.
-#[test]
-fn a_full_disk_on_one_rank_fails_the_close_of_all() {
-    let folder = TempDir::new().unwrap();
-    let root = folder.path().to_owned();
-    let outcomes = on_ranks(3, move |group| {
-        let room = if group.rank() == 1 { 100 } else { u64::MAX };
-        let storage = Failing::after(root.clone(), room);
-        let task = NewTask::in_one_file(&[5000; 3])[group.rank() as usize];
-        let path = Path::new(NAME);
-        let mut writer = ParWriter::create(group, &storage, path, task, &options()).unwrap();
-        writer.task(0).unwrap().write(&[9; 3000]).unwrap();
-        writer.close(group).err()
-    });
-    assert_eq!(outcomes, [Some(Error::OnRank { rank: 1, cause: Cause::Io(0, 28) }); 3]);
-    let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
-    let lens: Vec<_> = found.tasks().iter().map(|found| found.len).collect();
-    assert_eq!(lens, [3000, 0, 3000]);
-}
-
-#[test]
-fn a_rank_that_is_gone_ends_the_group_for_the_others() {
-    let folder = TempDir::new().unwrap();
-    let disk = disk(&folder);
-    let outcomes = on_ranks(3, move |group| {
-        let task = NewTask::in_one_file(&[100; 3])[group.rank() as usize];
-        let path = Path::new(NAME);
-        let writer = ParWriter::create(group, &disk, path, task, &options()).unwrap();
-        if group.rank() == 1 { None } else { writer.close(group).err() }
-    });
-    let gone = Some(Error::Group { code: RANK_GONE });
-    assert_eq!(outcomes, [gone, None, gone]);
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::{fs, path::Path};
 use multifile::{Disk, Doubt, Error, NewTask, Options, Reader, Repair, Writer};
 use tempfile::TempDir;
 
-use crate::golden::{Golden, sha256};
+use crate::{
+    failing::Failing,
+    golden::{Golden, sha256},
+};
 
 const NAME: &str = "a.sion";
 
@@ -54,7 +57,8 @@ fn unclosed_files_of_sionlib_read_back_after_repair() {
     }
 }
 
-/// Format rules 8.3 and 8.5: zeros at the end of a task and unused ends of blocks are told by the journal.
+/// Format rules 8.3 and 8.5: zeros at the end of a task and unused ends of blocks are told by the
+/// journal.
 #[test]
 fn the_journal_restores_every_completed_write_exactly() {
     for files in [1, 3] {
@@ -108,6 +112,27 @@ fn a_writer_that_died_just_before_the_commit_loses_nothing() {
         assert!(found.needed() && found.tasks().iter().all(|found| found.doubt == Doubt::None));
         found.apply().unwrap();
         assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+    }
+}
+
+/// A set of which one file has no data: its tables, cut anywhere, are not taken for some.
+#[test]
+fn half_a_table_of_a_file_without_data_is_no_data() {
+    for room in 0..200 {
+        let folder = TempDir::new().unwrap();
+        let fronts = 2 * (1076 + 16 * 2);
+        let storage = Failing::torn_after(folder.path().to_owned(), fronts + 5 + 16 + room);
+        let tasks = NewTask::in_files(&[1000; 4], 2);
+        let mut writer = Writer::create(&storage, Path::new(NAME), &tasks, &options()).unwrap();
+        writer.task(0).unwrap().write(&[1; 5]).unwrap();
+        if writer.close().is_ok() {
+            assert!(room > 100);
+            continue;
+        }
+        let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
+        let lens: Vec<_> = found.tasks().iter().map(|found| (found.len, found.doubt)).collect();
+        let none = (0, Doubt::None);
+        assert_eq!(lens, [(5, Doubt::None), none, none, none], "{room}");
     }
 }
 

@@ -15,7 +15,8 @@ use crate::golden::{Golden, list, text};
 /// `flag2` of the header: zero in SIONlib's files, our hint in ours.
 const FLAG2: std::ops::Range<usize> = 44..52;
 
-/// Format rules 4.1, 4.2, 6.2 and 6.3. Without hints the files are identical; with them only `flag2` differs.
+/// Format rules 4.1, 4.2, 6.2 and 6.3. Without hints the files are identical; with them only
+/// `flag2` differs.
 #[test]
 fn every_golden_case_is_written_byte_for_byte() {
     let golden = Golden::unpack();

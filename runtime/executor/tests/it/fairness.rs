@@ -196,9 +196,9 @@ impl Source for Reads {
     fn disarm(&mut self) {}
 }
 
-/// Lanes, a file engine, a socket, and a worker, as sources whose requests run as tasks, and timers:
-/// each has so many requests under way, and the next one is there when one was served. The machine
-/// cannot keep up with any two of them.
+/// Lanes, a file engine, a socket, and a worker, as sources whose requests run as tasks, and
+/// timers: each has so many requests under way, and the next one is there when one was served. The
+/// machine cannot keep up with any two of them.
 #[test]
 fn sources_of_all_kinds_get_equal_shares_of_a_busy_executor() {
     const UNDER_WAY: usize = 32;

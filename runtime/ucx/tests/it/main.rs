@@ -7,4 +7,5 @@ mod echo;
 mod idle;
 mod library;
 mod meeting;
+mod shares;
 mod support;

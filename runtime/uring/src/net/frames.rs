@@ -1,16 +1,22 @@
-//! A stream cut into frames, each received into a buffer that the peer holds a credit for.
+//! A stream cut into frames, each received into a buffer of its own.
 //!
-//! A frame is a head of fixed length and a body whose length the head tells. The peer may send as
-//! many frames as it was granted; one more, and it is cut off. So what a peer can make this side
-//! hold is bounded when its credits are, and a peer that is within them never waits for a buffer
-//! provided that the pool has a buffer for every part of as many frames as credits are granted.
+//! A frame is a head of fixed length and a body whose length the head tells. Who receives admits
+//! each frame by its head, before anything is taken for it: [`Grants`] counts what a peer may send,
+//! and one frame more cuts it off. Bodies are received into buffers of a pool, for which they wait;
+//! so what a peer can make this side hold is bounded.
 //!
 //! Small bodies are copied out of what one call brought; a large one is received in its place, and
 //! one longer than a buffer in parts, so that what is done with a part finds it in the cache.
+//!
+//! What a call brings lands on a *stage*. A stage is held only while something lies on it that has
+//! not been taken, so many streams share few, and these stay in the cache.
 
-use std::{cell::Cell, error, fmt, io, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    error, fmt, io,
+    rc::Rc,
+};
 
-use super::stream::Receiver;
 use crate::{
     memory::{Buffer, Buffers, Heap},
     pool::Pool,
@@ -22,13 +28,39 @@ const STAGE_LEN: usize = 64 * 1024;
 /// A body up to this long is cheaper to copy than to receive by a call of its own.
 const COPIED_LEN_MAX: usize = 16 * 1024;
 
+/// Stages that are kept for later.
+const FREE_STAGES_MAX: usize = 4;
+
+/// Where a [`Frames`] receives from.
+pub trait Inlet {
+    /// Waits until there may be something to receive, or an end of it.
+    fn ready(&mut self) -> impl Future<Output = ()>;
+
+    /// Receives what has come; 0 when the peer sends no more.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`: nothing has come. Any other: the connection is broken.
+    fn receive_now(&mut self, into: &Buffers) -> io::Result<usize>;
+
+    /// Ends the connection, if it can, in both directions.
+    fn cut(&mut self);
+}
+
+/// Where streams of one executor receive ahead. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stages(Rc<RefCell<Vec<Buffer>>>);
+
 /// Receives frames with heads of `HEAD` bytes.
 #[derive(Debug)]
-pub struct Frames<const HEAD: usize> {
-    receiver: Receiver,
+pub struct Frames<R, const HEAD: usize> {
+    inlet: R,
     pool: Pool,
-    grants: Grants,
-    stage: Buffer,
+    /// Bodies up to this long are no matter of the pool.
+    own_len_max: usize,
+    stages: Stages,
+    /// `None` while nothing is staged.
+    stage: Option<Buffer>,
     /// Received and not yet taken, as a part of `stage`.
     start: usize,
     end: usize,
@@ -45,7 +77,7 @@ struct Rest<const HEAD: usize> {
     len: usize,
 }
 
-/// Frames the peer of a [`Frames`] may still send. Cheap to clone.
+/// Frames that a peer may still send, none at first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Grants(Rc<Cell<u32>>);
 
@@ -54,8 +86,8 @@ pub struct Grants(Rc<Cell<u32>>);
 pub struct Frame<const HEAD: usize> {
     /// As it was sent; with every part.
     pub head: [u8; HEAD],
-    /// In a buffer of the pool, and as long as that but for the last part; `None` when the body's
-    /// length is 0.
+    /// In a buffer of the pool, and as long as that but for the last part, or in one of its own;
+    /// `None` when the body's length is 0.
     pub body: Option<Buffer>,
     /// Where in the whole body it begins, bytes.
     pub at: usize,
@@ -75,55 +107,69 @@ pub enum FrameError {
     Broken(io::Error),
 }
 
-impl<const HEAD: usize> Frames<HEAD> {
-    /// Frames from `receiver` into buffers of `pool`. None may come before a credit is granted.
+impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
+    /// Frames from `inlet` into buffers of `pool`.
     #[must_use]
-    pub fn new(receiver: Receiver, pool: Pool) -> Self {
-        let stage = Heap::buffer(STAGE_LEN);
-        let grants = Grants::default();
-        let (expected_len, rest) = (0, None);
-        Self { receiver, pool, grants, stage, start: 0, end: 0, expected_len, rest }
+    pub fn new(inlet: R, pool: Pool, stages: &Stages) -> Self {
+        let (stage, stages) = (None, stages.clone());
+        let (expected_len, rest, own_len_max) = (0, None, 0);
+        Self { inlet, pool, own_len_max, stages, stage, start: 0, end: 0, expected_len, rest }
     }
 
-    /// The way to grant more, also while a frame is waited for.
+    /// The same, with bodies up to `len` bytes in memory of their own: for peers whose small frames
+    /// are bounded by their number.
     #[must_use]
-    pub fn grants(&self) -> Grants {
-        self.grants.clone()
+    pub fn with_own_up_to(self, len: usize) -> Self {
+        Self { own_len_max: len.min(COPIED_LEN_MAX), ..self }
+    }
+
+    /// Where the frames come from.
+    pub fn inlet(&mut self) -> &mut R {
+        &mut self.inlet
     }
 
     /// Waits for the next frame, or the next part of one whose body is longer than a buffer; `None`
     /// when the peer sends no more.
     ///
-    /// `body_len` reads the body's length in bytes out of the head, `None` if the head is wrong or
-    /// the body too long. Dropping the future may lose a part of the stream: then drop the stream
-    /// too. A part waits for a buffer while all are held, also by earlier parts of the same frame.
+    /// `admit` gives the length of the body in bytes by the head, or says why the frame is refused.
+    /// Dropping the future may lose a part of the stream: then drop the stream too. A part waits
+    /// for a buffer while all are held, also by earlier parts of the same frame.
     ///
     /// # Errors
     ///
     /// Those of [`FrameError`]. After any of them the connection is cut in both directions.
     pub async fn next(
         &mut self,
-        body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
+        admit: impl Fn(&[u8; HEAD]) -> Result<usize, FrameError>,
     ) -> Result<Option<Frame<HEAD>>, FrameError> {
-        let next = self.try_next(body_len).await;
+        let next = self.try_next(admit).await;
         if next.is_err() {
-            self.receiver.cut();
+            self.inlet.cut();
         }
         next
     }
 
     async fn try_next(
         &mut self,
-        body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
+        admit: impl Fn(&[u8; HEAD]) -> Result<usize, FrameError>,
     ) -> Result<Option<Frame<HEAD>>, FrameError> {
         let Rest { head, at, len } = match self.rest.take() {
             Some(rest) => rest,
-            None if self.stage_head().await? => self.begin(body_len)?,
+            None if self.stage_head().await? => self.begin(admit)?,
             None => return Ok(None),
         };
-        let end = len.min(at.saturating_add(self.pool.buffer_len()));
+        let is_own = len <= self.own_len_max;
+        let buffer_len = if is_own { len } else { self.pool.buffer_len() };
+        let end = len.min(at.saturating_add(buffer_len));
         let is_last = end == len;
-        let body = if len == 0 { None } else { Some(self.body(end - at, is_last).await?) };
+        let body = match end - at {
+            0 => None,
+            len if is_own => Some(self.body(Heap::buffer(len), is_last).await?),
+            len => {
+                let buffer = self.pool.take().await;
+                Some(self.body(buffer.prefix(len), is_last).await?)
+            }
+        };
         if !is_last {
             self.rest = Some(Rest { head, at: end, len });
         }
@@ -133,13 +179,14 @@ impl<const HEAD: usize> Frames<HEAD> {
     /// Takes the staged head.
     fn begin(
         &mut self,
-        body_len: impl Fn(&[u8; HEAD]) -> Option<usize>,
+        admit: impl Fn(&[u8; HEAD]) -> Result<usize, FrameError>,
     ) -> Result<Rest<HEAD>, FrameError> {
         let mut head = [0; HEAD];
-        self.staged().load(&mut head);
-        self.start += HEAD;
-        let len = body_len(&head).ok_or(FrameError::BadHead)?;
-        self.grants.spend()?;
+        self.take_staged(|staged| {
+            staged.load(&mut head);
+            HEAD
+        });
+        let len = admit(&head)?;
         self.expected_len = len;
         Ok(Rest { head, at: 0, len })
     }
@@ -147,15 +194,18 @@ impl<const HEAD: usize> Frames<HEAD> {
     /// Receives until a head is staged; `false` at the end of the stream.
     async fn stage_head(&mut self) -> Result<bool, FrameError> {
         while self.end - self.start < HEAD {
-            let rest = self.staged();
-            self.stage.copy_from(&rest);
-            (self.start, self.end) = (0, rest.len());
-            let room = self.stage.suffix(self.end).prefix(self.stage_len());
-            let received = self.receiver.receive(&room.into()).await?;
-            self.end += received;
+            self.inlet.ready().await;
+            let stage = self.stage.take().unwrap_or_else(|| self.stages.take());
+            let staged = stage.suffix(self.start).prefix(self.end - self.start);
+            stage.copy_from(&staged);
+            (self.start, self.end) = (0, staged.len());
+            let room = stage.suffix(self.end).prefix(self.ahead_len());
+            let received = received(self.inlet.receive_now(&room.into()))?;
+            self.end += received.unwrap_or(0);
+            self.hold(stage);
             match received {
-                0 if self.end == 0 => return Ok(false),
-                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Some(0) if self.end == 0 => return Ok(false),
+                Some(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 _ => {}
             }
         }
@@ -163,34 +213,76 @@ impl<const HEAD: usize> Frames<HEAD> {
     }
 
     /// Receives a part of a body: what is staged of it, then the rest in its place.
-    async fn body(&mut self, len: usize, is_last: bool) -> Result<Buffer, FrameError> {
-        let body = self.pool.take().await.prefix(len);
-        let staged = self.staged().prefix(len);
-        body.copy_from(&staged);
-        self.start += staged.len();
-        let mut received = staged.len();
-        while received < len {
-            let ahead = self.stage.prefix(if is_last { self.stage_len() } else { 0 });
-            let into = Buffers::new(vec![body.suffix(received), ahead]);
-            let into = into.unwrap_or_else(|| body.suffix(received).into());
-            let count = self.receiver.receive(&into).await?;
-            if count == 0 {
+    async fn body(&mut self, body: Buffer, is_last: bool) -> Result<Buffer, FrameError> {
+        let mut done = 0;
+        self.take_staged(|staged| {
+            body.copy_from(staged);
+            done = staged.len().min(body.len());
+            done
+        });
+        while done < body.len() {
+            self.inlet.ready().await;
+            // Nothing is staged: else it would be here.
+            let stage = self.stages.take();
+            let ahead = stage.prefix(if is_last { self.ahead_len() } else { 0 });
+            let into = Buffers::new(vec![body.suffix(done), ahead]);
+            let into = into.unwrap_or_else(|| body.suffix(done).into());
+            let received = received(self.inlet.receive_now(&into))?;
+            if received == Some(0) {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            let in_place = count.min(len - received);
-            received += in_place;
-            (self.start, self.end) = (0, count - in_place);
+            let received = received.unwrap_or(0);
+            let in_place = received.min(body.len() - done);
+            done += in_place;
+            (self.start, self.end) = (0, received - in_place);
+            self.hold(stage);
         }
         Ok(body)
     }
 
     /// How much to receive ahead: when large bodies are expected, no byte that would be copied.
-    fn stage_len(&self) -> usize {
+    fn ahead_len(&self) -> usize {
         if self.expected_len > COPIED_LEN_MAX { HEAD } else { STAGE_LEN }
     }
 
-    fn staged(&self) -> Buffer {
-        self.stage.suffix(self.start).prefix(self.end - self.start)
+    /// Takes as much off the stage as `take` says.
+    fn take_staged(&mut self, take: impl FnOnce(&Buffer) -> usize) {
+        if let Some(stage) = self.stage.take() {
+            self.start += take(&stage.suffix(self.start).prefix(self.end - self.start));
+            self.hold(stage);
+        }
+    }
+
+    /// Keeps the stage as long as something lies on it.
+    fn hold(&mut self, stage: Buffer) {
+        if self.start < self.end {
+            self.stage = Some(stage);
+        } else {
+            (self.start, self.end) = (0, 0);
+            self.stages.give_back(stage);
+        }
+    }
+}
+
+/// `None` when nothing has come.
+fn received(result: io::Result<usize>) -> Result<Option<usize>, FrameError> {
+    match result {
+        Ok(len) => Ok(Some(len)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Stages {
+    fn take(&self) -> Buffer {
+        self.0.borrow_mut().pop().unwrap_or_else(|| Heap::buffer(STAGE_LEN))
+    }
+
+    fn give_back(&self, stage: Buffer) {
+        let mut free = self.0.borrow_mut();
+        if free.len() < FREE_STAGES_MAX {
+            free.push(stage);
+        }
     }
 }
 
@@ -200,7 +292,12 @@ impl Grants {
         self.0.set(self.0.get().saturating_add(count));
     }
 
-    fn spend(&self) -> Result<(), FrameError> {
+    /// Notes that the peer has sent one.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::NoCredit`]: it was not granted that.
+    pub fn spend(&self) -> Result<(), FrameError> {
         self.0.set(self.0.get().checked_sub(1).ok_or(FrameError::NoCredit)?);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 use executor::{Armed, Handle, Source};
@@ -178,6 +178,18 @@ impl Socket {
         context: &Context<'_>,
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
+        ready!(self.poll_ready(direction, context));
+        match self.call(direction, call) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.side(direction).wait(context);
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// Waits until a call may succeed and the side has not used up its share.
+    pub(crate) fn poll_ready(&self, direction: Direction, context: &Context<'_>) -> Poll<()> {
         let side = self.side(direction);
         let used = side.used(self.poller.visits.get());
         if used.calls >= CALLS_MAX || used.len >= SOCKET_LEN_MAX {
@@ -188,15 +200,23 @@ impl Socket {
             side.wait(context);
             return Poll::Pending;
         }
+        Poll::Ready(())
+    }
+
+    /// Makes a call; one that would block leaves the side to be waited for.
+    pub(crate) fn call<T>(
+        &self,
+        direction: Direction,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let side = self.side(direction);
+        let used = side.used(self.poller.visits.get());
         side.used.set(Used { calls: used.calls + 1, ..used });
-        match call(self.fd.as_fd()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                side.is_ready.set(false);
-                side.wait(context);
-                Poll::Pending
-            }
-            result => Poll::Ready(result),
+        let result = call(self.fd.as_fd());
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            side.is_ready.set(false);
         }
+        result
     }
 
     /// Notes how many bytes the last call moved.

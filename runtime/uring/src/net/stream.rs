@@ -12,6 +12,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::{
     call::{self, SOCKET_LEN_MAX},
+    frames::Inlet,
     options,
     readiness::{Direction, Socket},
 };
@@ -112,21 +113,34 @@ impl Receiver {
     ///
     /// `ConnectionReset`, `TimedOut`: the connection is broken.
     pub async fn receive(&mut self, into: &Buffers) -> io::Result<usize> {
-        let socket = &self.0;
-        let direction = Direction::Receive;
-        let call = |fd: BorrowedFd<'_>| call::receive(fd, into);
-        let len = poll_fn(|context| socket.poll_call(direction, context, call)).await?;
-        socket.moved(direction, len);
-        if len < into.len().min(SOCKET_LEN_MAX) {
-            socket.exhausted(direction);
+        loop {
+            self.ready().await;
+            match self.receive_now(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
         }
-        Ok(len)
     }
 }
 
-impl Receiver {
-    /// Ends the connection in both directions, whatever became of the other half.
-    pub(crate) fn cut(&self) {
+impl Inlet for Receiver {
+    async fn ready(&mut self) {
+        poll_fn(|context| self.0.poll_ready(Direction::Receive, context)).await;
+    }
+
+    fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
+        let direction = Direction::Receive;
+        let received = self.0.call(direction, |fd| call::receive(fd, into));
+        if let Ok(len) = received {
+            self.0.moved(direction, len);
+            if len < into.len().min(SOCKET_LEN_MAX) {
+                self.0.exhausted(direction);
+            }
+        }
+        received
+    }
+
+    fn cut(&mut self) {
         // Fails only when it is broken already.
         shutdown(&self.0, Shutdown::Both).ok();
     }

@@ -5,7 +5,9 @@ use std::{cell::Cell, io, pin::pin, rc::Rc};
 use executor::Class;
 use fastrand::Rng;
 use rustix::pipe::{PipeFlags, pipe_with};
-use uring::{Buffer, Choice, File, FrameError, Frames, Grants, Pool, Sender, Stream};
+use uring::{
+    Buffer, Choice, File, FrameError, Frames, Grants, Pool, Receiver, Sender, Stages, Stream,
+};
 
 use crate::{
     sockets::{Net, pattern},
@@ -14,14 +16,12 @@ use crate::{
 
 const HEAD: usize = 8;
 
-/// The peer's end, and frames of ours with these credits.
-fn frames(net: &mut Net, pool: &Pool, credits: u32) -> (Stream, Frames<HEAD>, Sender) {
+/// The peer's end, and frames of ours.
+fn frames(net: &mut Net, pool: &Pool) -> (Stream, Frames<Receiver, HEAD>, Sender) {
     let mut listener = net.tcp_listener();
     let [peer, ours] = net.pair(&mut listener);
     let (receiver, sender) = ours.split();
-    let frames = Frames::new(receiver, pool.clone());
-    frames.grants().add(credits);
-    (peer, frames, sender)
+    (peer, Frames::new(receiver, pool.clone(), &Stages::default()), sender)
 }
 
 /// A head that tells its body's length, and the body.
@@ -29,20 +29,19 @@ fn frame(body: &[u8]) -> Vec<Buffer> {
     vec![buffer(&(body.len() as u64).to_le_bytes()), buffer(body)]
 }
 
-fn body_len(head: &[u8; HEAD]) -> Option<usize> {
-    usize::try_from(u64::from_le_bytes(*head)).ok()
+fn body_len(head: &[u8; HEAD]) -> Result<usize, FrameError> {
+    usize::try_from(u64::from_le_bytes(*head)).map_err(|_| FrameError::BadHead)
 }
 
 /// All bodies until the stream ends.
-async fn bodies(frames: &mut Frames<HEAD>, grants: Grants) -> Result<Vec<Vec<u8>>, FrameError> {
+async fn bodies(frames: &mut Frames<Receiver, HEAD>) -> Result<Vec<Vec<u8>>, FrameError> {
     let mut all = Vec::new();
     let mut whole = Vec::new();
     while let Some(frame) = frames.next(body_len).await? {
         assert_eq!(frame.at, whole.len());
         whole.extend(frame.body.map(|body| content(&body)).unwrap_or_default());
         if frame.is_last {
-            assert_eq!(body_len(&frame.head), Some(whole.len()));
-            grants.add(1);
+            assert_eq!(body_len(&frame.head).ok(), Some(whole.len()));
             all.push(std::mem::take(&mut whole));
         }
     }
@@ -56,7 +55,7 @@ fn frames_of_every_length_arrive_whole_however_they_are_cut() {
     for round in 0..20 {
         // With the shorter buffers, longer bodies come in parts.
         let pool = Pool::new([300_000, 35_000][round % 2], 2);
-        let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1000);
+        let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
         let lens = [0, 1, 100, 4096, 16_384, 16_385, 70_000, 300_000];
         let sent: Vec<_> = (0..rng.usize(1..30)).map(|_| pattern(lens[rng.usize(..8)])).collect();
         let stream: Vec<u8> =
@@ -70,8 +69,7 @@ fn frames_of_every_length_arrive_whole_however_they_are_cut() {
                 peer.send_all(vec![part]).await.expect("no error");
             }
         });
-        let grants = frames.grants();
-        let received = net.core.run(bodies(&mut frames, grants)).expect("no error");
+        let received = net.core.run(bodies(&mut frames)).expect("no error");
         assert!(received == sent);
         assert_eq!(pool.available(), 2);
     }
@@ -81,14 +79,17 @@ fn frames_of_every_length_arrive_whole_however_they_are_cut() {
 fn a_peer_that_sends_without_credit_is_cut_off() {
     let mut net = Net::new();
     let pool = Pool::new(16, 4);
-    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 2);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
+    let grants = Grants::default();
+    grants.add(2);
+    let admit = |head: &_| grants.spend().and_then(|()| body_len(head));
     let error = net.core.run(async {
         for _ in 0..3 {
             peer.send_all(frame(b"abc")).await.expect("sent");
         }
-        frames.next(body_len).await.expect("a credit");
-        frames.next(body_len).await.expect("a credit");
-        frames.next(body_len).await
+        frames.next(admit).await.expect("a credit");
+        frames.next(admit).await.expect("a credit");
+        frames.next(admit).await
     });
     assert!(matches!(error, Err(FrameError::NoCredit)), "{error:?}");
     assert_eq!(pool.available(), 4);
@@ -102,13 +103,16 @@ fn a_peer_that_sends_without_credit_is_cut_off() {
 fn a_part_waits_for_a_buffer_and_costs_no_credit() {
     let mut net = Net::new();
     let pool = Pool::new(16, 1);
-    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
     let body: Vec<u8> = (0..40).collect();
+    let grants = Grants::default();
+    grants.add(1);
+    let admit = |head: &_| grants.spend().and_then(|()| body_len(head));
     let parts = net.core.run(async {
         peer.send_all(frame(&body)).await.expect("sent");
         let mut parts = Vec::new();
         for _ in 0..3 {
-            let part = frames.next(body_len).await.expect("a credit").expect("a part");
+            let part = frames.next(admit).await.expect("a credit").expect("a part");
             assert_eq!(pool.available(), 0);
             parts.push((part.at, part.body.map(|body| content(&body)), part.is_last));
         }
@@ -124,10 +128,10 @@ fn a_part_waits_for_a_buffer_and_costs_no_credit() {
 fn a_senseless_head_ends_the_stream() {
     let mut net = Net::new();
     let pool = Pool::new(16, 1);
-    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
     let error = net.core.run(async {
         peer.send_all(frame(b"abc")).await.expect("sent");
-        frames.next(|_| None).await
+        frames.next(|_| Err(FrameError::BadHead)).await
     });
     assert!(matches!(error, Err(FrameError::BadHead)), "{error:?}");
 }
@@ -138,7 +142,7 @@ fn a_stream_that_ends_within_a_frame_is_broken() {
     let whole: Vec<u8> = frame(&[1; 20_000]).iter().flat_map(content).collect();
     for len in [1, HEAD - 1, HEAD, HEAD + 1, 19_000] {
         let pool = Pool::new(20_000, 1);
-        let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 1);
+        let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
         let error = net.core.run(async {
             peer.send_all(vec![buffer(&whole[..len])]).await.expect("sent");
             drop(peer);
@@ -155,7 +159,7 @@ fn a_stream_that_ends_within_a_frame_is_broken() {
 fn a_frame_waits_for_a_buffer() {
     let mut net = Net::new();
     let pool = Pool::new(16, 1);
-    let (mut peer, mut frames, _sender) = frames(&mut net, &pool, 2);
+    let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
     let (taken, held) = (Rc::new(Cell::new(0)), pool.try_take());
     assert!(pool.try_take().is_none());
     let count = Rc::clone(&taken);
@@ -171,6 +175,69 @@ fn a_frame_waits_for_a_buffer() {
     drop(held);
 
     net.core.turn_until(|| taken.get() == 1);
+}
+
+/// Bodies that are bounded by their number need no buffer of the pool.
+#[test]
+fn a_small_body_can_have_memory_of_its_own() {
+    let mut net = Net::new();
+    let pool = Pool::new(16, 1);
+    let (mut peer, frames, _sender) = frames(&mut net, &pool);
+    let (mut frames, held) = (frames.with_own_up_to(4), pool.try_take());
+    let parts = net.core.run(async {
+        peer.send_all(frame(b"abcd")).await.expect("sent");
+        let own = frames.next(body_len).await.expect("no error").expect("a frame");
+        peer.send_all(frame(b"abcde")).await.expect("sent");
+        drop(held);
+        let pooled = frames.next(body_len).await.expect("no error").expect("a frame");
+        [own, pooled].map(|frame| content(&frame.body.expect("a body"))).to_vec()
+    });
+    assert_eq!(parts, [&b"abcd"[..], b"abcde"]);
+    assert_eq!(pool.available(), 1);
+}
+
+/// Who lets buffers lie keeps only its own part, however many there are.
+#[test]
+fn a_member_takes_an_equal_part_of_a_pool() {
+    let pool = Pool::reserve(16, 4);
+    let (one, other) = (pool.join(), pool.join());
+    let mut held: Vec<_> = std::iter::from_fn(|| one.try_take()).collect();
+    assert_eq!(held.len(), 2);
+    let others: Vec<_> = std::iter::from_fn(|| other.try_take()).collect();
+    assert_eq!((others.len(), pool.available()), (2, 0));
+    drop(others);
+    assert!(one.try_take().is_none());
+
+    drop(other);
+
+    held.extend(std::iter::from_fn(|| one.try_take()));
+    assert_eq!(held.len(), 4);
+    let more: Vec<_> = (0..8).map(|_| pool.join()).collect();
+    held.truncate(1);
+    assert!(one.try_take().is_none(), "more members than buffers: one each");
+    assert!(more[0].try_take().is_some());
+}
+
+/// In order of asking, but for those that hold their part; one that gives up keeps nobody waiting.
+#[test]
+fn who_asked_first_has_the_next_buffer() {
+    let pool = Pool::reserve(16, 2);
+    let members = [(); 2].map(|()| pool.join());
+    let mut held = members.each_ref().map(|member| member.try_take());
+    assert!(held.iter().all(Option::is_some));
+    let mut first = Box::pin(members[0].take());
+    let mut second = Box::pin(members[1].take());
+    let mut third = Box::pin(members[1].take());
+    for waiting in [&mut first, &mut second, &mut third] {
+        assert!(poll(waiting.as_mut()).is_pending());
+    }
+
+    held[1] = None;
+
+    assert!(poll(first.as_mut()).is_pending(), "it holds its part");
+    assert!(poll(third.as_mut()).is_pending(), "the second asked earlier");
+    drop(second);
+    assert!(poll(third.as_mut()).is_ready());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory, Pool};
 
 #[test]
 fn a_buffer_is_within_its_memory() {
@@ -24,6 +24,15 @@ fn heap_memory_is_page_aligned_and_zero() {
         assert!(
             heap.bytes().iter().all(|byte| byte.load(std::sync::atomic::Ordering::Relaxed) == 0)
         );
+    }
+}
+
+#[test]
+fn a_pool_as_long_as_a_huge_page_begins_where_one_may() {
+    for count in [2, 3, 5] {
+        let memory = Pool::new(1 << 20, count).memory();
+        assert_eq!(memory.bytes().len(), count << 20);
+        assert_eq!(memory.bytes().as_ptr().addr() % (2 << 20), 0);
     }
 }
 

@@ -65,6 +65,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
         (Request::Read { file: 1, at: 0, len: 65536, arena_at: 0 }, ""),
         (Request::Rename { paths, flags: 0 }, "/a//b/c"),
         (Request::FileStat { file: 1 }, ""),
+        (Request::Lock { file: 1, terms: 0x12, start: 0, len: 9 }, ""),
     ];
     let mut frames: Vec<_> = requests
         .iter()

@@ -1,4 +1,4 @@
-//! The folders files are created in, each on a file system of its own.
+//! The folders of a bench's files: where the user said, and in memory.
 
 use std::{
     fs::{self, File},
@@ -13,24 +13,26 @@ use tempfile::TempDir;
 use crate::machine;
 
 /// Where Linux keeps a tmpfs for everybody.
-pub(super) const MEMORY: &str = "/dev/shm";
+pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// The folder the user named and one on a tmpfs; removed when dropped.
-pub(super) struct Places {
-    pub(super) disk: Place,
-    pub(super) memory: Result<Place, String>,
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) disk: Place,
+    pub(crate) memory: Result<Place, String>,
 }
 
 /// One folder.
-pub(super) struct Place {
+#[derive(Debug)]
+pub(crate) struct Place {
     /// Its file system, as in the cases.
-    pub(super) name: String,
+    pub(crate) name: String,
     folder: TempDir,
 }
 
 impl Places {
-    /// Creates both folders.
-    pub(super) fn create(dir: &Path) -> anyhow::Result<Self> {
+    /// Creates both folders, the one in memory unless the other is there too.
+    pub(crate) fn create(dir: &Path) -> anyhow::Result<Self> {
         let disk = Place::create(dir)?;
         let memory = Place::create(Path::new(MEMORY)).map_err(|why| format!("{why:#}"));
         let memory = memory.and_then(|memory| {
@@ -45,14 +47,14 @@ impl Places {
     }
 
     /// Name and place, or why there is none, of both.
-    pub(super) fn all(&self) -> [(&str, Result<&Place, String>); 2] {
+    pub(crate) fn all(&self) -> [(&str, Result<&Place, String>); 2] {
         let memory = self.memory.as_ref().map_err(String::clone);
         let name = memory.as_ref().map_or("memory", |place| &place.name);
         [(name, memory), (&self.disk.name, Ok(&self.disk))]
     }
 
     /// The same with suffixes: what is in memory has none; without it, the disk.
-    pub(super) fn memory_first(&self) -> Vec<(String, Result<&Place, String>)> {
+    pub(crate) fn memory_first(&self) -> Vec<(String, Result<&Place, String>)> {
         match &self.memory {
             Ok(memory) => {
                 vec![(String::new(), Ok(memory)), (format!("/{}", self.disk.name), Ok(&self.disk))]
@@ -70,22 +72,22 @@ impl Place {
     }
 
     /// A file or folder in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Waits until the file system has nothing left to write back.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    pub(crate) fn settle(&self) -> io::Result<()> {
         Ok(syncfs(File::open(self.folder.path())?)?)
     }
 
     /// Length of all files in it, bytes.
-    pub(super) fn len(&self) -> io::Result<u64> {
+    pub(crate) fn len(&self) -> io::Result<u64> {
         fs::read_dir(self.folder.path())?.map(|entry| Ok(entry?.metadata()?.len())).sum()
     }
 
     /// Removes everything in it.
-    pub(super) fn clear(&self) -> io::Result<()> {
+    pub(crate) fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(self.folder.path())? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {

@@ -1,0 +1,46 @@
+//! `kakehi manual`: manual pages and shell completions, from the definitions that the help has.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap_complete::Shell;
+
+use crate::failure::{Code, Failure};
+
+/// Where a shell looks for completions below the share folder of an installation.
+const COMPLETIONS: [(Shell, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions"),
+    (Shell::Zsh, "zsh/site-functions"),
+    (Shell::Fish, "fish/vendor_completions.d"),
+];
+
+/// Writes manual pages and shell completions, as 'make install' does
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The share folder of an installation, like ~/.local/share.
+    folder: PathBuf,
+}
+
+pub(crate) fn manual(args: &Args, command: clap::Command) -> Result<(), Failure> {
+    write(&args.folder, command).map_err(|why| {
+        let advice = "name a folder that you may write";
+        Failure::new(Code::Failure, args.folder.display(), why, advice)
+    })
+}
+
+fn write(folder: &Path, command: clap::Command) -> io::Result<()> {
+    // 'kakehi help' and its like have nothing to tell that the pages have not.
+    let mut command = command
+        .disable_help_subcommand(true)
+        .mut_subcommands(|below| below.disable_help_subcommand(true));
+    for (shell, place) in COMPLETIONS {
+        let place = folder.join(place);
+        fs::create_dir_all(&place)?;
+        clap_complete::generate_to(shell, &mut command, "kakehi", place)?;
+    }
+    let pages = folder.join("man/man1");
+    fs::create_dir_all(&pages)?;
+    clap_mangen::generate_to(command, pages)
+}

@@ -1,0 +1,143 @@
+//! `kakehi serve` and the daemon that `run` starts: where they listen, and what they cannot use.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use tempfile::tempdir;
+
+use crate::{fails, kakehi, output};
+
+/// Longer than a daemon takes to start on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+/// More cores than any kernel is built for.
+const NO_CORE: &str = "8191";
+
+/// Killed when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn serve(folder: &Path, listen: &str) -> Command {
+    let mut command = kakehi(folder);
+    command.env("XDG_RUNTIME_DIR", folder).stdin(Stdio::null());
+    command.args(["serve", "--listen", listen, "--root", "root", "--key", "key"]);
+    command
+}
+
+/// Starts a server and returns the line that it says.
+fn start(command: &mut Command) -> (Server, String) {
+    let mut server = Server(command.stderr(Stdio::piped()).spawn().expect("kakehi starts"));
+    let mut said = BufReader::new(server.0.stderr.take().expect("piped"));
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = said.read_line(&mut line);
+        // The test has given up when nobody listens.
+        tell.send(read.map(|_| line)).ok();
+    });
+    let line = told.recv_timeout(SOON).expect("a line in time").expect("a line");
+    (server, line)
+}
+
+#[test]
+fn a_server_says_where_it_listens() {
+    let folder = tempdir().expect("temporary folder");
+    fs::create_dir(folder.path().join("root")).expect("folder");
+    let (_server, line) = start(&mut serve(folder.path(), "tcp://127.0.0.1:0"));
+    let port = line.trim_end().strip_prefix("kakehi: listening at tcp://127.0.0.1:");
+    let port: u16 = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+    assert_ne!(port, 0);
+}
+
+#[test]
+fn what_a_server_cannot_use_is_named_with_what_to_do() {
+    let folder = tempdir().expect("temporary folder");
+    let any = "tcp://127.0.0.1:0";
+    fails(&mut serve(folder.path(), any), 1, &["root folder", "/root: No such file", "--root"]);
+
+    fs::create_dir(folder.path().join("root")).expect("folder");
+    let key = folder.path().join("key");
+    fs::write(&key, "secret").expect("key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("mode");
+    fails(&mut serve(folder.path(), any), 1, &["key file", "/key: ", "mode 0600", "--key"]);
+    fs::remove_file(&key).expect("there");
+
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = format!("tcp://{}", other.local_addr().expect("bound"));
+    fails(&mut serve(folder.path(), &taken), 1, &[&*taken, "in use", "free port"]);
+
+    let mut nowhere = serve(folder.path(), any);
+    fails(nowhere.args(["--address-file", "no"]), 1, &["/no: No such file", "--address-file"]);
+    let mut cores = serve(folder.path(), any);
+    fails(cores.args(["--cores", NO_CORE]), 1, &["core 8191", "--cores"]);
+}
+
+/// `kakehi run` with a library that a loader would accept by name only: no program gets to run.
+fn run(folder: &Path) -> Command {
+    let library = folder.join("libkakehi_preload.so");
+    fs::write(&library, "").expect("file");
+    let mut command = kakehi(folder);
+    command.env("KAKEHI_PRELOAD", library).env("XDG_RUNTIME_DIR", folder).arg("run");
+    command
+}
+
+#[test]
+fn a_daemon_that_cannot_start_leaves_nothing_and_keeps_the_program_from_running() {
+    let folder = tempdir().expect("temporary folder");
+    let mut command = run(folder.path());
+    let (code, stdout, stderr) = output(command.args(["--cores", NO_CORE, "echo", "ran"]));
+    assert_eq!((code, &*stdout), (125, ""), "{stderr}");
+    assert!(stderr.contains("core 8191") && stderr.contains("KAKEHI_DISABLE=1"), "{stderr}");
+    assert!(!folder.path().join("kakehi").exists(), "a job's folder is left behind");
+}
+
+#[test]
+fn statistics_that_cannot_be_written_are_refused_before_the_program_runs() {
+    let folder = tempdir().expect("temporary folder");
+    let mut command = run(folder.path());
+    command.args(["--stats", "/nowhere/stats", "touch", "ran"]);
+    fails(&mut command, 125, &["/nowhere/stats", "--stats"]);
+    assert!(!folder.path().join("ran").exists());
+}
+
+#[test]
+fn status_finds_the_only_job_and_asks_which_of_several() {
+    let folder = tempdir().expect("temporary folder");
+    let status = || {
+        let mut command = kakehi(folder.path());
+        command.env("XDG_RUNTIME_DIR", folder.path()).arg("status");
+        command
+    };
+    fails(&mut status(), 3, &["no daemon at", "no job"]);
+    let server = |job: &str, root: &str| {
+        fs::create_dir(folder.path().join(root)).expect("folder");
+        let mut command = kakehi(folder.path());
+        command.env("XDG_RUNTIME_DIR", folder.path()).env("KAKEHI_JOB", job).stdin(Stdio::null());
+        command.args(["serve", "--listen", "tcp://127.0.0.1:0", "--root", root, "--key", "key"]);
+        start(&mut command).0
+    };
+    let first = server("one", "root");
+    let (code, stdout, stderr) = output(&mut status());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains(&format!("daemon {} ", first.0.id())), "{stdout}");
+    let second = server("two", "other");
+    fails(&mut status(), 2, &["one, two", "--socket"]);
+    drop(first);
+    // What was killed has left its folder, and is no job any more.
+    let (_, stdout, _) = output(&mut status());
+    assert!(stdout.contains(&format!("daemon {} ", second.0.id())), "{stdout}");
+}

@@ -1,0 +1,359 @@
+//! Locks on remote files. The server has them, for the programs of all nodes: nothing is decided
+//! here but who asks, and for which bytes.
+//!
+//! A lock is asked for while nothing of the open file is held, so others go on with it meanwhile.
+//! Once there is one, nothing that was read ahead before counts any more, by whichever descriptor.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::RawFd,
+    fs::{self, FileType},
+    io::{self, Errno},
+};
+use shm::copy::copy_out;
+use wire::{LockKind, LockOwner, LockTerms, Request};
+
+use crate::{
+    client::Client,
+    connection::Connection,
+    file::{Link, OpenFile, identity},
+    position::{SEEK_CUR, SEEK_END, SEEK_SET},
+    process::Process,
+    rules::link_of,
+};
+
+/// Bytes as `fcntl(2)` names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockRange {
+    /// From where `start` counts: `SEEK_SET`, `SEEK_CUR`, or `SEEK_END`.
+    pub whence: u32,
+    /// The first byte.
+    pub start: i64,
+    /// How many; negative: so many before `start`; zero: all from there on.
+    pub len: i64,
+}
+
+/// A lock that somebody has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundLock {
+    /// What for.
+    pub kind: LockKind,
+    /// First byte.
+    pub start: i64,
+    /// Bytes; zero: all from `start` on.
+    pub len: i64,
+}
+
+/// A file, and the bytes of it that are meant.
+struct Place {
+    slot: Slot,
+    device: u64,
+    inode: u64,
+    start: u64,
+    len: u64,
+}
+
+impl Client {
+    /// Locks bytes of a remote file, or unlocks them. With `waits` it may take a while until a lock
+    /// of somebody else counts as an obstacle. `None`: the file is not remote.
+    ///
+    /// # Errors
+    ///
+    /// - `EAGAIN`: somebody else has a lock there.
+    /// - `EBADF`: the file is not open for that.
+    /// - `EINVAL`, `EOVERFLOW`: no such bytes.
+    /// - `EIO`: the server is lost, or an earlier lock on the file.
+    /// - `ENOLCK`: this process has inherited the file, or the server has no lock left.
+    pub fn lock_remote(
+        &'static self,
+        fd: RawFd,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+        waits: bool,
+    ) -> Option<io::Result<()>> {
+        let place = match self.0.place(fd, owner, kind, range)? {
+            Ok(place) => place,
+            Err(errno) => return Some(Err(errno)),
+        };
+        if owner == LockOwner::Process {
+            self.0.has_record_locks.store(true, Ordering::Release);
+        }
+        let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
+        let Place { start, len, .. } = place;
+        let request = Request::Lock { file: place.slot.number, terms, start, len };
+        let done = place.slot.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop);
+        if done.is_ok() && kind != LockKind::Unlocked {
+            self.0.forget_read_ahead(place.device, place.inode);
+        }
+        Some(done)
+    }
+
+    /// Looks for a lock that is in the way of one on bytes of a remote file. `None`: the file is
+    /// not remote.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_remote`](Self::lock_remote), without `EAGAIN`.
+    pub fn find_remote_lock(
+        &'static self,
+        fd: RawFd,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Option<io::Result<Option<FoundLock>>> {
+        let place = self.0.place(fd, owner, LockKind::Unlocked, range)?;
+        Some(place.and_then(|Place { slot, start, len, .. }| {
+            let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
+            let terms = terms.encode();
+            let mut lane = slot.connection.lane().map_err(|_| Errno::IO)?;
+            let request = Request::FindLock { file: slot.number, terms, start, len };
+            if lane.call(request).map_err(|_| Errno::IO)?? == 0 {
+                return Ok(None);
+            }
+            let mut bytes = [0; 3 * size_of::<u64>()];
+            copy_out(&mut bytes, lane.buffer());
+            Ok(Some(decode(&bytes)))
+        }))
+    }
+
+    /// Whether the kernel's locks on a descriptor would be none to others: the file is remote, or
+    /// the descriptor, which this process has inherited, stands for one.
+    #[must_use]
+    pub fn is_locked_elsewhere(&'static self, fd: RawFd) -> bool {
+        self.is_remote_file(fd) || !matches!(self.0.stand_in_of(fd), StandIn::None)
+    }
+}
+
+impl Process {
+    /// The file that a number stands for, if it is remote, and the bytes of it that are meant.
+    fn place(
+        &'static self,
+        fd: RawFd,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Option<io::Result<Place>> {
+        self.active().filter(|config| config.has_remote())?;
+        let file = self.locked_fd(fd).map(|(_, file)| file).filter(|file| file.is_remote);
+        let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
+            return self.inherited(fd, owner, range);
+        };
+        let (device, inode) = (file.device, file.inode);
+        let refusal = refusal(&file, owner, kind);
+        drop(file);
+        if let Some(errno) = refusal {
+            return Some(Err(errno));
+        }
+        let bytes = self.bytes(fd, link, range);
+        Some(bytes.map(|(start, len)| {
+            let slot = Slot { connection: link.connection, number: link.slot, is_adopted: false };
+            Place { slot, device, inode, start, len }
+        }))
+    }
+
+    /// As [`place`](Self::place), for a descriptor that stands for a remote file of another
+    /// process. Its locks last as long as anybody has it open.
+    fn inherited(
+        &'static self,
+        fd: RawFd,
+        owner: LockOwner,
+        range: LockRange,
+    ) -> Option<io::Result<Place>> {
+        let (device, inode) = match self.stand_in_of(fd) {
+            StandIn::None => return None,
+            StandIn::Pipe(device, inode) => (device, inode),
+            StandIn::Copy => return Some(Err(Errno::NOLCK)),
+        };
+        let slot = match self.adopt(device, inode) {
+            Err(Errno::NOENT) => return None, // A pipe like any other.
+            slot => slot,
+        };
+        Some(slot.and_then(|slot| {
+            // What belongs to a process goes with its descriptors, which nobody follows here.
+            if owner == LockOwner::Process {
+                return Err(Errno::NOLCK);
+            }
+            // It has no position, and no end.
+            let (start, len) = match range.whence {
+                SEEK_SET => resolve(0, range)?,
+                _ => return Err(Errno::NOLCK),
+            };
+            Ok(Place { slot, device, inode, start, len })
+        }))
+    }
+
+    /// Has the daemon put what a pipe stands for into a slot of this process.
+    fn adopt(&'static self, device: u64, inode: u64) -> io::Result<Slot> {
+        let connection = self.connection().ok_or(Errno::NOLCK)?;
+        let number = connection.slots.lock().ok().and_then(|mut slots| slots.take());
+        let number = number.ok_or(Errno::NOLCK)?;
+        let mut slot = Slot { connection, number, is_adopted: false };
+        if let Some(shared) = connection.session.shared().file(number as usize) {
+            shared.reset();
+        }
+        let request = Request::Adopt { file: number, device, inode };
+        match connection.call(request).unwrap_or(Err(Errno::IO)) {
+            Ok(_) => {
+                slot.is_adopted = true;
+                Ok(slot)
+            }
+            Err(errno) => {
+                slot.give();
+                Err(errno)
+            }
+        }
+    }
+
+    /// What a descriptor stands for that is not one of this process's own files.
+    fn stand_in_of(&'static self, fd: RawFd) -> StandIn {
+        let Some(config) = self.active().filter(|config| config.has_remote()) else {
+            return StandIn::None;
+        };
+        let Ok(stat) = fs::fstat(self.borrow(fd)) else { return StandIn::None };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => StandIn::Pipe(stat.st_dev, stat.st_ino),
+            FileType::RegularFile if stat.st_nlink == 0 && is_copy(fd, config.folder()) => {
+                StandIn::Copy
+            }
+            _ => StandIn::None,
+        }
+    }
+
+    /// First byte and length of a range; length zero: all from there on.
+    fn bytes(&'static self, fd: RawFd, link: Link, range: LockRange) -> io::Result<(u64, u64)> {
+        let end = || -> io::Result<u64> {
+            let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_END };
+            link.connection.call(request).map_err(|_| Errno::IO)?
+        };
+        let base = match range.whence {
+            SEEK_SET => 0,
+            SEEK_CUR => self.seek(fd, 0, SEEK_CUR)?,
+            SEEK_END => end()?,
+            _ => return Err(Errno::INVAL),
+        };
+        let base = i64::try_from(base).map_err(|_| Errno::OVERFLOW)?;
+        resolve(base, range)
+    }
+
+    /// What was read ahead of a file may have been changed by whoever had the lock before.
+    fn forget_read_ahead(&'static self, device: u64, inode: u64) {
+        let is_it = |word: u64| word == identity(device, inode);
+        let files = self.files.all();
+        for entry in files.filter(|entry| is_it(entry.identity.load(Ordering::Acquire))) {
+            if let Ok(mut file) = entry.lock.lock() {
+                if let Some(window) = file.window.as_mut() {
+                    window.filled = 0;
+                }
+            }
+        }
+    }
+
+    /// One of several numbers of a file is closed: the record locks of this process on it are gone,
+    /// as those that close its last number are.
+    pub(crate) fn unlock_records(&self, file: &OpenFile) {
+        if !file.is_remote || !self.has_record_locks.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(link) = file.link else { return };
+        let (kind, owner) = (LockKind::Unlocked, LockOwner::Process);
+        let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 }.encode();
+        let request = Request::Lock { file: link.slot, terms, start: 0, len: 0 };
+        // A server that is lost has no locks, and `close` does not report them.
+        match link.connection.call(request) {
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// What a descriptor may stand for.
+enum StandIn {
+    None,
+    /// If the daemon knows it: a remote file that is written.
+    Pipe(u64, u64),
+    /// A remote file that is read.
+    Copy,
+}
+
+/// A file's slot at the daemon; one that was adopted is given back when this is dropped.
+struct Slot {
+    connection: &'static Connection,
+    number: u32,
+    is_adopted: bool,
+}
+
+impl Slot {
+    fn give(&self) {
+        if let Ok(mut slots) = self.connection.slots.lock() {
+            slots.give(self.number);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A daemon that is lost has no slots.
+        if self.is_adopted && self.connection.call(Request::Close { file: self.number }).is_ok() {
+            self.give();
+        }
+    }
+}
+
+/// Whether an unlinked file is a copy that the daemon made.
+fn is_copy(fd: RawFd, folder: &[u8]) -> bool {
+    let (mut name, mut path) = ([0; 32], [0; 4096]);
+    let Some(link) = link_of(fd, &mut name) else { return false };
+    let len = fs::readlinkat_raw(fs::CWD, link, &mut path[..]).unwrap_or(0);
+    let path = path.get(..len).unwrap_or_default();
+    path.starts_with(folder) || path.starts_with(b"/memfd:kakehi ")
+}
+
+/// Why a file is not open for such a lock.
+fn refusal(file: &OpenFile, owner: LockOwner, kind: LockKind) -> Option<Errno> {
+    let is_open_for = match kind {
+        _ if owner == LockOwner::Whole => true,
+        LockKind::Unlocked => true,
+        LockKind::Shared => file.access.readable,
+        LockKind::Exclusive => file.access.writable,
+    };
+    (!is_open_for).then_some(Errno::BADF)
+}
+
+fn resolve(base: i64, range: LockRange) -> io::Result<(u64, u64)> {
+    let at = base.checked_add(range.start).ok_or(Errno::OVERFLOW)?;
+    let start = if range.len < 0 { at.checked_add(range.len).ok_or(Errno::INVAL)? } else { at };
+    let start = u64::try_from(start).map_err(|_| Errno::INVAL)?;
+    let len = range.len.unsigned_abs();
+    // The last byte still has a number.
+    let last = start.checked_add(len.saturating_sub(1)).ok_or(Errno::OVERFLOW)?;
+    i64::try_from(last).map_err(|_| Errno::OVERFLOW)?;
+    Ok((start, len))
+}
+
+/// A lock from its three words.
+fn decode(bytes: &[u8]) -> FoundLock {
+    let mut words = bytes.chunks_exact(size_of::<u64>());
+    let mut next =
+        || words.next().and_then(<[u8]>::first_chunk).map_or(0, |word| i64::from_le_bytes(*word));
+    let kind = if next() == 1 { LockKind::Shared } else { LockKind::Exclusive };
+    FoundLock { kind, start: next(), len: next() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_mean_what_they_mean_to_the_kernel() {
+        let range = |start, len| LockRange { whence: SEEK_SET, start, len };
+        assert_eq!(resolve(0, range(5, 3)), Ok((5, 3)));
+        assert_eq!(resolve(100, range(-5, 0)), Ok((95, 0)));
+        assert_eq!(resolve(0, range(5, -3)), Ok((2, 3)));
+        assert_eq!(resolve(0, range(5, -6)), Err(Errno::INVAL));
+        assert_eq!(resolve(3, range(-4, 1)), Err(Errno::INVAL));
+        assert_eq!(resolve(0, range(i64::MAX, 1)), Ok((i64::MAX.unsigned_abs(), 1)));
+        assert_eq!(resolve(0, range(i64::MAX, 2)), Err(Errno::OVERFLOW));
+        assert_eq!(resolve(1, range(i64::MAX, 0)), Err(Errno::OVERFLOW));
+    }
+}

@@ -1,0 +1,169 @@
+//! Locks on files that the daemon has open: those of remote files, which no kernel here knows.
+//!
+//! Before a lock is taken or given up, what anybody of this node has staged for the file is in it:
+//! so whoever gets the lock next finds what was written under it.
+
+use std::{io, rc::Rc};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+use uring::RecordLock;
+use wire::{LockKind, LockOwner, LockTerms};
+
+use crate::{
+    core::Core,
+    file::OpenFile,
+    session::{Session, Ticket},
+    settle,
+    storage::Storage,
+    verdict::{Verdict, errno},
+};
+
+/// A lock that is asked for, or is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LockCall {
+    pub(crate) terms: LockTerms,
+    /// First byte.
+    pub(crate) start: u64,
+    /// Bytes; zero: all from `start` on.
+    pub(crate) len: u64,
+}
+
+impl LockCall {
+    pub(crate) fn new(terms: u32, start: u64, len: u64) -> Result<Self, Errno> {
+        let terms = LockTerms::decode(terms).ok_or(Errno::INVAL)?;
+        Ok(Self { terms, start, len })
+    }
+
+    /// Gives up everything that an owner has.
+    pub(crate) const fn unlock_all(owner: LockOwner, process: u16) -> Self {
+        let kind = LockKind::Unlocked;
+        let terms = LockTerms { kind, owner, waits: false, reclaims: false, process };
+        Self { terms, start: 0, len: 0 }
+    }
+
+    pub(crate) const fn is_unlock(&self) -> bool {
+        matches!(self.terms.kind, LockKind::Unlocked)
+    }
+
+    fn record(self) -> RecordLock {
+        let kind = match self.terms.kind {
+            LockKind::Unlocked => uring::LockKind::Unlocked,
+            LockKind::Shared => uring::LockKind::Shared,
+            LockKind::Exclusive => uring::LockKind::Exclusive,
+        };
+        RecordLock { kind, start: self.start, len: self.len }
+    }
+
+    /// Has the kernel do it for an open file. `EAGAIN`: somebody else's lock is in the way.
+    pub(crate) fn set(self, file: &uring::File) -> io::Result<()> {
+        let operation = match (self.terms.owner, self.terms.kind) {
+            (LockOwner::Process | LockOwner::OpenFile, _) => return self.record().set(file),
+            (_, LockKind::Unlocked) => FlockOperation::NonBlockingUnlock,
+            (_, LockKind::Shared) => FlockOperation::NonBlockingLockShared,
+            (_, LockKind::Exclusive) => FlockOperation::NonBlockingLockExclusive,
+        };
+        Ok(flock(file, operation)?)
+    }
+
+    /// A lock that is in the way of this one, of an open file.
+    pub(crate) fn obstacle(self, file: &uring::File) -> io::Result<Option<RecordLock>> {
+        match self.terms.owner {
+            LockOwner::Process | LockOwner::OpenFile => self.record().obstacle(file),
+            LockOwner::Whole => Err(Errno::INVAL.into()),
+        }
+    }
+}
+
+/// A lock that was found, as its three words.
+pub(crate) fn words(found: RecordLock) -> Vec<u8> {
+    let kind = match found.kind {
+        uring::LockKind::Unlocked => LockKind::Unlocked,
+        uring::LockKind::Shared => LockKind::Shared,
+        uring::LockKind::Exclusive => LockKind::Exclusive,
+    };
+    [kind as u64, found.start, found.len].into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// A lock from its three words.
+pub(crate) fn from_words(bytes: &[u8]) -> Option<RecordLock> {
+    let mut words = bytes.chunks_exact(size_of::<u64>());
+    let mut next = || words.next()?.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let kind = match next()? {
+        1 => uring::LockKind::Shared,
+        2 => uring::LockKind::Exclusive,
+        _ => return None,
+    };
+    Some(RecordLock { kind, start: next()?, len: next()? })
+}
+
+/// Takes a lock for a client, or gives it up.
+pub(crate) async fn lock<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    file: &Rc<OpenFile<S>>,
+    call: LockCall,
+) -> Verdict {
+    settle::drain_inode(core, file.identity).await;
+    let descriptor = file.descriptor()?;
+    note(session, file);
+    let done = core.storage.lock(&descriptor.file, of_client(session, call)).await;
+    done.map(|()| 0).map_err(|error| errno(&error))
+}
+
+/// Looks for a lock that is in a client's way.
+pub(crate) async fn find<S: Storage>(
+    core: &Rc<Core<S>>,
+    ticket: &Ticket<S>,
+    file: &Rc<OpenFile<S>>,
+    call: LockCall,
+) -> Verdict {
+    let descriptor = file.descriptor()?;
+    note(&ticket.session, file);
+    let call = of_client(&ticket.session, call);
+    let found = core.storage.find_lock(&descriptor.file, call).await;
+    match found.map_err(|error| errno(&error))? {
+        Some(found) => {
+            crate::namespace::put(ticket, &words(found));
+            Ok(1)
+        }
+        None => Ok(0),
+    }
+}
+
+/// From now on there may be locks to give up.
+fn note<S: Storage>(session: &Session<S>, file: &OpenFile<S>) {
+    file.is_locked.set(true);
+    session.has_locks.set(true);
+}
+
+/// A client closes a file: no lock of its process on it is left.
+pub(crate) async fn closing<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Session<S>,
+    file: &Rc<OpenFile<S>>,
+) {
+    let is_its = |other: &Rc<OpenFile<S>>| other.identity == file.identity && other.is_locked.get();
+    if !session.has_locks.get() || !session.files().iter().any(is_its) {
+        return;
+    }
+    settle::drain_inode(core, file.identity).await;
+    let Ok(descriptor) = file.descriptor() else { return };
+    let call = of_client(session, LockCall::unlock_all(LockOwner::Process, 0));
+    if let Err(error) = core.storage.lock(&descriptor.file, call).await {
+        tracing::debug!("the locks of a file that was closed are gone already: {error}");
+    }
+}
+
+/// The call with its client's number; nothing else of what only daemons may say.
+fn of_client<S: Storage>(session: &Session<S>, call: LockCall) -> LockCall {
+    let process = process_of(session.id);
+    LockCall { terms: LockTerms { reclaims: false, process, ..call.terms }, ..call }
+}
+
+/// The number of a session's process on the wire.
+pub(crate) fn process_of(session: u32) -> u16 {
+    u16::try_from(session).expect("there are fewer sessions")
+}

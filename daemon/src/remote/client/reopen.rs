@@ -1,0 +1,119 @@
+//! What a session asks of a server that was started anew, before anything else: its open files, and
+//! its locks.
+//!
+//! What cannot be had again is gone for good: a file that is another one by now (`ESTALE`), and one
+//! whose lock somebody else may have had meanwhile (`EIO`). For its owner would go on as if nobody
+//! had touched what the lock guards.
+
+use std::io;
+
+use rustix::{fs::OFlags, io::Errno};
+use wire::{Frame, LockOwner, Request};
+
+use super::{Client, Network};
+use crate::{
+    locks::LockCall,
+    names::Status,
+    remote::{
+        channel::{Inbox, Outbox, Receive},
+        held::Owner,
+        opened::Lost,
+    },
+    verdict::verdict,
+};
+
+impl<N: Network> Client<N> {
+    /// Has a server that was started anew open the files of the session, and lock what it had.
+    pub(super) async fn reopen<R: Receive>(
+        &self,
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
+    ) -> io::Result<()> {
+        let lost = self.state.borrow().opened.lost();
+        for file in lost {
+            if !open_again(&file, inbox, outbox).await? {
+                self.state.borrow_mut().opened.give_up(file.handle);
+            }
+        }
+        let held = self.state.borrow().held.all();
+        for (owner, handle, calls) in held {
+            let mut is_had = true;
+            for call in calls {
+                is_had &= ask(inbox, outbox, request(handle, call), &[]).await?.is_ok();
+            }
+            if !is_had {
+                self.lose(owner, handle, inbox, outbox).await?;
+            }
+        }
+        // That is all.
+        ask(inbox, outbox, Request::Nothing, &[]).await.map(drop)
+    }
+
+    /// An owner has lost a lock: gives up the others, and the files.
+    async fn lose<R: Receive>(
+        &self,
+        owner: Owner,
+        handle: u32,
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
+    ) -> io::Result<()> {
+        let files = match owner {
+            Owner::Process(process, identity) => {
+                let call = LockCall::unlock_all(LockOwner::Process, process);
+                // It fails where the file is gone, too.
+                ask(inbox, outbox, request(handle, call), &[]).await?.ok();
+                self.state.borrow().opened.of_process(process, identity)
+            }
+            Owner::OpenFile(handle, _) => vec![handle],
+        };
+        self.state.borrow_mut().held.lost(owner);
+        for handle in files {
+            ask(inbox, outbox, Request::Close { file: handle }, &[]).await?.ok();
+            self.state.borrow_mut().opened.lose_lock(handle);
+        }
+        Ok(())
+    }
+}
+
+const fn request(file: u32, call: LockCall) -> Request {
+    let LockCall { terms, start, len } = call;
+    Request::Lock { file, terms: terms.encode(), start, len }
+}
+
+/// Opens a file under one of its names; returns whether it is still the same.
+async fn open_again<R: Receive>(
+    lost: &Lost,
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+) -> io::Result<bool> {
+    let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+    let (file, flags) = (lost.handle, lost.flags & !once.bits());
+    for path in &lost.names {
+        let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
+        let open = Request::Open { file, flags, mode: 0, path_len };
+        let found = ask(inbox, outbox, open, path).await?;
+        let status = found.ok().and_then(|bytes| Status::from_bytes(&bytes));
+        if status.is_some_and(|status| status.identity() == lost.identity) {
+            return Ok(true);
+        }
+        ask(inbox, outbox, Request::Close { file }, &[]).await?.ok();
+    }
+    Ok(false)
+}
+
+/// Asks something between the greeting and all other requests; the payload of the answer.
+async fn ask<R: Receive>(
+    inbox: &mut Inbox<R>,
+    outbox: &Outbox,
+    request: Request,
+    payload: &[u8],
+) -> io::Result<Result<Vec<u8>, Errno>> {
+    outbox.push(Frame::Request { id: 0, record: None, request, payload });
+    let len = inbox.fill().await?;
+    let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let answer = verdict(value).map(|_| payload.to_owned());
+    inbox.consume(len);
+    Ok(answer)
+}

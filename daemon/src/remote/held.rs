@@ -1,0 +1,168 @@
+//! The locks that a daemon's clients have at a server, so that they can be had again of one that
+//! was started anew.
+
+use std::collections::BTreeMap;
+
+use wire::{LockKind, LockOwner, LockTerms};
+
+use super::opened::Identity;
+use crate::locks::LockCall;
+
+/// Whose locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// A process's, in a file.
+    Process(u16, Identity),
+    /// Those of an open file, by its handle; of both kinds.
+    OpenFile(u32, LockOwner),
+}
+
+/// All locks, by owner.
+#[derive(Default)]
+pub(super) struct Held(BTreeMap<Owner, Ranges>);
+
+/// What an owner has locked.
+struct Ranges {
+    /// A handle that it was asked for by.
+    handle: u32,
+    /// Without overlaps.
+    ranges: Vec<Range>,
+}
+
+/// From the first byte to before the last; 2^64-1: as far as files go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: u64,
+    end: u64,
+    kind: LockKind,
+}
+
+impl Held {
+    /// A lock was taken or given up by a handle of a file.
+    pub(super) fn note(&mut self, handle: u32, identity: Identity, call: LockCall) {
+        let owner = match call.terms.owner {
+            LockOwner::Process => Owner::Process(call.terms.process, identity),
+            owner => Owner::OpenFile(handle, owner),
+        };
+        let held = self.0.entry(owner).or_insert(Ranges { handle, ranges: Vec::new() });
+        held.handle = handle;
+        let end = if call.len == 0 { u64::MAX } else { call.start.saturating_add(call.len) };
+        held.set(Range { start: call.start, end, kind: call.terms.kind });
+        if held.ranges.is_empty() {
+            self.0.remove(&owner);
+        }
+    }
+
+    /// A handle was closed.
+    pub(super) fn closed(&mut self, handle: u32) {
+        for owner in [LockOwner::OpenFile, LockOwner::Whole] {
+            self.0.remove(&Owner::OpenFile(handle, owner));
+        }
+    }
+
+    /// An owner's locks are lost.
+    pub(super) fn lost(&mut self, owner: Owner) {
+        self.0.remove(&owner);
+    }
+
+    /// What to ask for again, by owner: by which handle, and which locks.
+    pub(super) fn all(&self) -> Vec<(Owner, u32, Vec<LockCall>)> {
+        let calls = |owner: Owner, held: &Ranges| {
+            let (owner, process) = match owner {
+                Owner::Process(process, _) => (LockOwner::Process, process),
+                Owner::OpenFile(_, owner) => (owner, 0),
+            };
+            let call = |range: &Range| {
+                let kind = range.kind;
+                let terms = LockTerms { kind, owner, waits: false, reclaims: true, process };
+                let len = if range.end == u64::MAX { 0 } else { range.end - range.start };
+                LockCall { terms, start: range.start, len }
+            };
+            held.ranges.iter().map(call).collect()
+        };
+        self.0.iter().map(|(owner, held)| (*owner, held.handle, calls(*owner, held))).collect()
+    }
+}
+
+impl Ranges {
+    /// Puts a range in the place of what was there.
+    fn set(&mut self, new: Range) {
+        let mut kept = Vec::with_capacity(self.ranges.len() + 2);
+        for old in self.ranges.drain(..) {
+            let before = Range { end: old.end.min(new.start), ..old };
+            let behind = Range { start: old.start.max(new.end), ..old };
+            kept.extend([before, behind].into_iter().filter(|range| range.start < range.end));
+        }
+        if new.kind != LockKind::Unlocked {
+            kept.push(new);
+        }
+        kept.sort_unstable_by_key(|range| range.start);
+        kept.dedup_by(|next, last| {
+            let joins = last.kind == next.kind && last.end == next.start;
+            if joins {
+                last.end = next.end;
+            }
+            joins
+        });
+        self.ranges = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Identity = (1, 2);
+
+    fn call(kind: LockKind, start: u64, len: u64) -> LockCall {
+        let owner = LockOwner::Process;
+        let terms = LockTerms { kind, owner, waits: false, reclaims: true, process: 7 };
+        LockCall { terms, start, len }
+    }
+
+    #[test]
+    fn what_is_held_is_as_the_kernel_has_it() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let mut held = Held::default();
+            let mut bytes = [LockKind::Unlocked; 32];
+            for _ in 0..20 {
+                let (start, len) = (rng.u64(0..32), rng.u64(0..16));
+                let kinds = [LockKind::Unlocked, LockKind::Shared, LockKind::Exclusive];
+                let kind = kinds[rng.usize(0..kinds.len())];
+                held.note(3, FILE, call(kind, start, len));
+                let end = if len == 0 { 32 } else { (start + len).min(32) };
+                bytes[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()].fill(kind);
+            }
+            let mut found = [LockKind::Unlocked; 32];
+            let mut last = None;
+            for call in held.all().into_iter().flat_map(|(_, _, calls)| calls) {
+                assert_ne!(last, Some((call.terms.kind, call.start)), "two ranges for one");
+                let end = if call.len == 0 { 32 } else { (call.start + call.len).min(32) };
+                last = Some((call.terms.kind, call.start + call.len));
+                for place in call.start..end {
+                    found[usize::try_from(place).unwrap()] = call.terms.kind;
+                }
+            }
+            assert_eq!(found, bytes);
+        }
+    }
+
+    #[test]
+    fn owners_are_kept_apart() {
+        let mut held = Held::default();
+        held.note(3, FILE, call(LockKind::Exclusive, 0, 0));
+        let mut whole = call(LockKind::Shared, 0, 0);
+        whole.terms.owner = LockOwner::Whole;
+        held.note(3, FILE, whole);
+        held.note(4, FILE, call(LockKind::Unlocked, 0, 8));
+        assert_eq!(held.all().len(), 2);
+        held.closed(3);
+        assert_eq!(
+            held.all(),
+            [(Owner::Process(7, FILE), 4, vec![call(LockKind::Exclusive, 8, 0)])]
+        );
+        held.lost(Owner::Process(7, FILE));
+        assert!(held.all().is_empty());
+    }
+}

@@ -1,0 +1,282 @@
+//! Locks at the server. The kernel has them, so that every other program on the server's file
+//! system, and every other server of it, sees them too.
+//!
+//! A lock of an open file is set on the descriptor of its handle. The record locks of a process are
+//! set on a descriptor of its own for each inode, since all its open files share them. Nothing
+//! blocks: whoever waits tries again when a lock of this server's clients was given up, and every
+//! [`POLL`] for those of others. A wait ends after [`WAIT_MAX`], and the client asks again: so what
+//! it has under way stays bounded, and a connection that breaks leaves no wait behind.
+//!
+//! # After a server's death
+//!
+//! Its locks are gone. For a time of [`GRACE`], or until all sessions that had any have come back,
+//! the next server gives locks to none but those who had them; and only in that time. So a lock is
+//! got again with nobody having had it meanwhile, or it is lost, which its owner is told.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use executor::{Instant, Notify};
+use rustix::io::Errno;
+use uring::RecordLock;
+use wire::{LockKind, LockOwner, SESSION_LEN};
+
+use super::{
+    handshake::first,
+    ledger::Shelf,
+    service::{Answer, Service, Session},
+};
+use crate::{
+    locks::{LockCall, words},
+    storage::Storage,
+    verdict::errno,
+};
+
+/// Longest that a request waits for a lock before it says that it is taken.
+const WAIT_MAX: Duration = Duration::from_millis(50);
+/// Between two looks at the locks of others.
+const POLL: Duration = Duration::from_millis(10);
+/// How long sessions of an earlier server are waited for: as long as they wait for a server.
+const GRACE: Duration = Duration::from_secs(30);
+/// Processes of a session that may have record locks, counted for each file.
+const OWNERS_MAX: usize = 4096;
+/// Places in which unlocks are counted, by inode: one for several costs a vain try.
+const PLACES: usize = 64;
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// By process and inode.
+type Holders<S> = HashMap<(u16, Identity), Rc<<S as Storage>::File>>;
+
+/// What a session's clients have locked.
+pub(super) struct Locks<S: Storage> {
+    /// What holds the record locks of a process in a file.
+    processes: RefCell<Holders<S>>,
+    /// Handles that have locks of their own.
+    handles: RefCell<HashSet<u32>>,
+    /// Whether the ledger says that there were any.
+    is_noted: Cell<bool>,
+    /// The session has had all back, though it may not have heard so, and ask again.
+    is_settled: Cell<bool>,
+}
+
+impl<S: Storage> Default for Locks<S> {
+    fn default() -> Self {
+        let (processes, handles) = (RefCell::default(), RefCell::default());
+        Self { processes, handles, is_noted: Cell::new(false), is_settled: Cell::new(false) }
+    }
+}
+
+/// Tells those who wait that something was unlocked.
+pub(super) struct Unlocks {
+    counts: [Cell<u64>; PLACES],
+    news: Notify,
+}
+
+impl Unlocks {
+    pub(super) fn new() -> Self {
+        Self { counts: [const { Cell::new(0) }; PLACES], news: Notify::new() }
+    }
+
+    fn count(&self, (_, inode): Identity) -> &Cell<u64> {
+        let place = usize::try_from(inode % PLACES as u64).unwrap_or_default();
+        self.counts.get(place).expect("within the places")
+    }
+
+    fn happened(&self, identity: Identity) {
+        let count = self.count(identity);
+        count.set(count.get() + 1);
+        self.news.notify_all();
+    }
+}
+
+/// The time in which locks of an earlier server are given to their owners only.
+pub(super) struct Grace {
+    end: Instant,
+    /// Sessions that have not come back.
+    awaited: RefCell<HashSet<[u8; SESSION_LEN]>>,
+}
+
+impl Grace {
+    /// The time that begins when a server finds this on its shelf.
+    pub(super) fn after(shelf: &dyn Shelf, now: Instant) -> io::Result<Self> {
+        let mut awaited = HashSet::new();
+        for session in shelf.sessions()? {
+            if shelf.open(&session)?.has_locks()? {
+                awaited.insert(session);
+            }
+        }
+        Ok(Self { end: now + GRACE, awaited: RefCell::new(awaited) })
+    }
+
+    /// A session has all that it wanted back, or is over.
+    pub(super) fn is_settled_for(&self, session: &[u8; SESSION_LEN]) {
+        self.awaited.borrow_mut().remove(session);
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        now < self.end && !self.awaited.borrow().is_empty()
+    }
+}
+
+impl<S: Storage> Service<S> {
+    /// Takes a lock, or gives it up.
+    pub(super) async fn lock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
+        if call.is_unlock() {
+            return self.unlock(session, handle, call).await;
+        }
+        let is_grace = || self.grace.is_on(self.handle.now());
+        if call.terms.reclaims && !is_grace() && !session.locks.is_settled.get() {
+            return Err(Errno::NOLCK);
+        }
+        let end = self.handle.now() + WAIT_MAX;
+        loop {
+            let identity = session.file(handle)?.identity();
+            let count = self.unlocks.count(identity);
+            let seen = count.get();
+            let tried = if is_grace() && !call.terms.reclaims {
+                Err(Errno::AGAIN)
+            } else {
+                self.try_lock(session, handle, call).await
+            };
+            let now = self.handle.now();
+            match tried {
+                Err(Errno::AGAIN) if call.terms.waits && now < end => {}
+                Err(errno) => return Err(errno),
+                Ok(()) => {
+                    if call.terms.kind == LockKind::Shared {
+                        self.unlocks.happened(identity); // It may have been exclusive.
+                    }
+                    return Ok((0, Vec::new()));
+                }
+            }
+            // Sessions that are gone for good may have it.
+            self.forget_old();
+            let unlocked = self.unlocks.news.until(|| count.get() != seen);
+            first(unlocked, self.handle.sleep_until((now + POLL).min(end))).await;
+        }
+    }
+
+    async fn try_lock(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: LockCall,
+    ) -> Result<(), Errno> {
+        if !session.locks.is_noted.get() {
+            session.ledger.note_locks().map_err(|_| Errno::NOLCK)?;
+            session.locks.is_noted.set(true);
+        }
+        loop {
+            let holder = self.holder(session, handle, call).await?;
+            self.storage.lock(&holder, call).await.map_err(|error| refusal(&error))?;
+            if session.is_holder(handle, call, &holder) {
+                return Ok(());
+            }
+            // The process has closed the file meanwhile, and with it given up all its locks.
+        }
+    }
+
+    async fn unlock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
+        let open = session.file(handle)?;
+        let identity = open.identity();
+        let holder = match call.terms.owner {
+            LockOwner::Process => {
+                let key = (call.terms.process, identity);
+                let mut processes = session.locks.processes.borrow_mut();
+                let is_all = (call.start, call.len) == (0, 0);
+                if is_all { processes.remove(&key) } else { processes.get(&key).cloned() }
+            }
+            LockOwner::OpenFile | LockOwner::Whole => Some(Rc::new(open.file)),
+        };
+        if let Some(holder) = holder {
+            let done = self.storage.lock(&holder, call).await;
+            self.unlocks.happened(identity);
+            done.map_err(|error| errno(&error))?;
+        }
+        Ok((0, Vec::new()))
+    }
+
+    /// A session has asked for all that an earlier server had of it.
+    pub(super) fn has_all(&self, session: &Session<S>) {
+        session.locks.is_settled.set(true);
+        self.grace.is_settled_for(session.name());
+    }
+
+    /// Looks for a lock that is in the way.
+    pub(super) async fn find_lock(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: LockCall,
+    ) -> Answer {
+        let holder = self.holder(session, handle, call).await?;
+        let found = self.storage.find_lock(&holder, call).await;
+        let found: Option<RecordLock> = found.map_err(|error| errno(&error))?;
+        Ok(found.map_or((0, Vec::new()), |found| (1, words(found))))
+    }
+
+    /// A handle is closed: its locks are gone on return.
+    pub(super) async fn close(&self, session: &Session<S>, handle: u32) -> Answer {
+        let Some(open) = session.remove(handle) else { return Ok((0, Vec::new())) };
+        if session.locks.handles.borrow_mut().remove(&handle) {
+            // Operations that have just ended may keep the descriptor open for a moment.
+            for owner in [LockOwner::OpenFile, LockOwner::Whole] {
+                let done = self.storage.lock(&open.file, LockCall::unlock_all(owner, 0)).await;
+                done.map_err(|error| errno(&error))?;
+            }
+            self.unlocks.happened(open.identity());
+        }
+        Ok((0, Vec::new()))
+    }
+
+    /// The open file that has, or will have, the locks of an owner.
+    async fn holder(
+        &self,
+        session: &Session<S>,
+        handle: u32,
+        call: LockCall,
+    ) -> Result<Rc<S::File>, Errno> {
+        let open = session.file(handle)?;
+        if call.terms.owner != LockOwner::Process {
+            session.locks.handles.borrow_mut().insert(handle);
+            return Ok(Rc::new(open.file));
+        }
+        let key = (call.terms.process, open.identity());
+        let known = session.locks.processes.borrow().get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = self.storage.another(&open.file).await.map_err(|error| errno(&error))?;
+        let mut processes = session.locks.processes.borrow_mut();
+        if processes.len() >= OWNERS_MAX {
+            return Err(Errno::NOLCK);
+        }
+        Ok(Rc::clone(processes.entry(key).or_insert_with(|| Rc::new(made))))
+    }
+}
+
+impl<S: Storage> Session<S> {
+    /// Whether `holder` is still what has the locks of an owner.
+    fn is_holder(&self, handle: u32, call: LockCall, holder: &Rc<S::File>) -> bool {
+        let Ok(open) = self.file(handle) else { return true };
+        let key = (call.terms.process, open.identity());
+        let processes = self.locks.processes.borrow();
+        call.terms.owner != LockOwner::Process
+            || processes.get(&key).is_some_and(|now| Rc::ptr_eq(now, holder))
+    }
+}
+
+/// Some file systems say of a lock that is taken that access is denied.
+fn refusal(error: &io::Error) -> Errno {
+    match errno(error) {
+        Errno::ACCESS => Errno::AGAIN,
+        errno => errno,
+    }
+}

@@ -1,0 +1,158 @@
+//! Requests that must not happen twice: recorded before and after they are executed.
+
+use std::{cell::RefCell, collections::HashSet, io};
+
+use executor::Notify;
+use rustix::{fs::OFlags, io::Errno};
+use shm::copy::copy_in;
+use uring::Heap;
+
+use super::{Answer, Service, Session};
+use crate::{
+    remote::{
+        effects::{self, Effect, Outcome},
+        ledger::{Record, State},
+    },
+    storage::Storage,
+    verdict::{self, errno},
+};
+
+impl<S: Storage> Service<S> {
+    /// Executes a request that must not happen twice.
+    pub(super) async fn once(
+        &self,
+        session: &Session<S>,
+        (slot, id): (u32, u64),
+        effect: Effect<S::File>,
+        handle: u32,
+    ) -> Answer {
+        let io = |error: io::Error| errno(&error);
+        let _turn = self.turn(&effect).await;
+        let record = session.record(slot).filter(|record| record.id == id);
+        let mut there = 0;
+        if let Some(mut record) = record {
+            let seen = match record.state {
+                State::Done(value) => return self.again(session, value, effect, handle).await,
+                State::Seen(size) => Some(size),
+                State::Begun => None,
+            };
+            let outcome = effects::resolve(&self.storage, &effect, record.before, seen).await;
+            let value = match outcome.map_err(io)? {
+                Outcome::NotDone => None,
+                Outcome::Partly(len) => {
+                    there = len;
+                    None
+                }
+                Outcome::Done => Some(effect.len()),
+                Outcome::Short(len) => Some(len),
+                Outcome::Unknown => {
+                    tracing::warn!("the outcome of a request is unknown: {effect}");
+                    Some(verdict::value(Err(Errno::IO)))
+                }
+            };
+            if let Some(value) = value {
+                record.state = State::Done(value);
+                session.keep(slot, record).map_err(io)?;
+                return self.again(session, value, effect, handle).await;
+            }
+        }
+        self.settle(&effect, (session, slot)).await.map_err(io)?;
+        let before = match record.filter(|_| there > 0) {
+            Some(record) => record.before,
+            None => effects::observe(&self.storage, &effect).await.map_err(io)?,
+        };
+        let mut record = Record { id, state: State::Begun, before };
+        session.keep(slot, record).map_err(io)?;
+        let answer = match &effect {
+            Effect::Append { file, data, .. } => self.append(file, data, before.size, there).await,
+            Effect::Create(call) => self.open(session, handle, call.clone()).await,
+            Effect::Name(call) => self.name(call.clone()).await,
+        };
+        let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
+        record.state = State::Done(value);
+        session.keep(slot, record).map_err(io)?;
+        answer
+    }
+
+    /// Before an append: has the size written down for those that a killed server has left begun,
+    /// but for the one that is to go on.
+    async fn settle(
+        &self,
+        effect: &Effect<S::File>,
+        (own, own_slot): (&Session<S>, u32),
+    ) -> io::Result<()> {
+        let Effect::Append { file, identity, .. } = effect else { return Ok(()) };
+        let doubts = self.doubts.about(*identity);
+        if doubts.is_empty() {
+            return Ok(());
+        }
+        let size = self.storage.status(file).await?.size();
+        for doubt in doubts {
+            let session = self.sessions.borrow().get(&doubt.session).cloned();
+            match session {
+                _ if (doubt.session, doubt.slot) == (own.name, own_slot) => {}
+                // It has come back, and may have asked for something else in that place.
+                Some(session) if session.record(doubt.slot) != Some(doubt.record) => {}
+                Some(session) => session.keep(doubt.slot, doubt.seen(size))?,
+                None => self.shelf.open(&doubt.session)?.write(doubt.slot, &doubt.seen(size))?,
+            }
+        }
+        self.doubts.settled(*identity);
+        Ok(())
+    }
+
+    /// The answer to a request that was done before.
+    async fn again(
+        &self,
+        session: &Session<S>,
+        value: u64,
+        effect: Effect<S::File>,
+        handle: u32,
+    ) -> Answer {
+        let value = verdict::verdict(value)?;
+        if let Effect::Create(mut call) = effect {
+            let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+            call.flags &= !once.bits();
+            return self.open(session, handle, call).await;
+        }
+        Ok((value, Vec::new()))
+    }
+
+    /// The right to append to a file; others wait, so that its size tells what was done.
+    async fn turn(&self, effect: &Effect<S::File>) -> Option<Turn<'_>> {
+        let Effect::Append { identity, .. } = *effect else { return None };
+        self.appended.until(|| !self.appending.borrow().contains(&identity)).await;
+        self.appending.borrow_mut().insert(identity);
+        Some(Turn { appending: &self.appending, appended: &self.appended, identity })
+    }
+
+    /// Appends what is missing of `data`, of which `skip` bytes are there.
+    async fn append(&self, file: &S::File, data: &[u8], size: u64, skip: u64) -> Answer {
+        let mut done = usize::try_from(skip).unwrap_or(usize::MAX);
+        let buffer = Heap::buffer(data.len());
+        copy_in(buffer.bytes(), data);
+        while done < data.len() {
+            let at = size + done as u64;
+            match self.storage.write(file, at, buffer.suffix(done).into()).await {
+                Ok(len) if len > 0 => done += len,
+                Ok(_) if done == 0 => return Err(Errno::IO),
+                Err(error) if done == 0 => return Err(errno(&error)),
+                _ => break,
+            }
+        }
+        Ok((done as u64, Vec::new()))
+    }
+}
+
+struct Turn<'a> {
+    appending: &'a RefCell<HashSet<(u64, u64)>>,
+    appended: &'a Notify,
+    identity: (u64, u64),
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.appending.borrow_mut().remove(&self.identity);
+        self.appended.notify_all();
+    }
+}

@@ -1,0 +1,115 @@
+//! How many executors there are, and which of them serves a client.
+//!
+//! One that polls answers a few clients within microseconds, without handing over to another, and
+//! leaves the other cores to their programs. Many clients that sleep until they are answered leave
+//! a core idle that one executor has no use for: then the next one shares them.
+
+use std::thread;
+
+use executor::Idle;
+
+use crate::Config;
+
+/// Clients that the first executor serves before the next one gets any.
+const FEW: usize = 8;
+/// Executors of a daemon that was given no cores of its own.
+const SHARING_MAX: usize = 2;
+
+/// The sessions of every executor.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seats {
+    taken: Vec<usize>,
+    /// Sessions of one executor before the next one gets any.
+    few: usize,
+}
+
+impl Seats {
+    /// One executor for each core that is the daemon's own. Of those that share the job's cores
+    /// there are two where they pay: a remote folder is served over one connection, and one that
+    /// spins is enough.
+    pub(crate) fn new(config: &Config) -> Self {
+        if !config.cores.is_empty() {
+            return Self::spread(config.cores.len());
+        }
+        let is_single =
+            config.idle == Idle::Spin || config.remote.is_some() || config.serving.is_some();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let count = if is_single { 1 } else { cores.min(SHARING_MAX) };
+        Self { taken: vec![0; count], few: FEW }
+    }
+
+    /// So many executors, that share the clients from the first one on.
+    pub(crate) fn spread(count: usize) -> Self {
+        Self { taken: vec![0; count.max(1)], few: 1 }
+    }
+
+    /// Executors.
+    pub(crate) fn count(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Takes a seat for a session; returns its executor.
+    pub(crate) fn take(&mut self) -> usize {
+        let few = self.taken.iter().position(|taken| *taken < self.few);
+        let fewest = || self.taken.iter().enumerate().min_by_key(|(_, taken)| **taken);
+        let executor = few.or_else(|| fewest().map(|(index, _)| index)).unwrap_or(0);
+        if let Some(taken) = self.taken.get_mut(executor) {
+            *taken += 1;
+        }
+        executor
+    }
+
+    /// Gives back the seat of a session that has ended.
+    pub(crate) fn leave(&mut self, executor: usize) {
+        if let Some(taken) = self.taken.get_mut(executor) {
+            *taken -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharing() -> Seats {
+        Seats { taken: vec![0; 2], few: FEW }
+    }
+
+    fn take(seats: &mut Seats) {
+        seats.take();
+    }
+
+    #[test]
+    fn few_clients_have_one_executor_and_many_are_shared_evenly() {
+        let mut seats = sharing();
+        assert!((0..FEW).all(|_| seats.take() == 0));
+        assert!((0..FEW).all(|_| seats.take() == 1));
+        (0..48).for_each(|_| take(&mut seats));
+        assert_eq!(seats.taken, [32, 32]);
+    }
+
+    #[test]
+    fn a_seat_that_is_left_is_taken_next() {
+        let mut seats = sharing();
+        (0..20).for_each(|_| take(&mut seats));
+        seats.leave(1);
+        assert_eq!(seats.take(), 1);
+        (0..9).for_each(|_| seats.leave(0));
+        assert_eq!((seats.take(), &*seats.taken), (0, &[2, 10][..]));
+    }
+
+    #[test]
+    fn cores_of_the_daemon_are_used_from_the_first_client_on() {
+        let config = Config { cores: vec![0, 3, 4], ..Config::new("/nowhere".into()) };
+        let mut seats = Seats::new(&config);
+        assert_eq!([seats.take(), seats.take(), seats.take(), seats.take()], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_daemon_that_shares_its_cores_spins_on_one_at_most() {
+        let config = Config { idle: Idle::Spin, ..Config::new("/nowhere".into()) };
+        assert_eq!(Seats::new(&config).count(), 1);
+        let config = Config { idle: Idle::PollIdle, ..config };
+        assert!((1..=SHARING_MAX).contains(&Seats::new(&config).count()));
+    }
+}

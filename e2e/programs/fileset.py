@@ -1,0 +1,139 @@
+"""Says, a line each, what the calls on files come to that programs make beside read and write.
+
+    fileset.py FOLDER
+"""
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import stat
+import sys
+import tempfile
+
+HERE, FOLLOW, EMPTY = -100, 0x400, 0x1000
+libc = ctypes.CDLL(None, use_errno=True)
+long = ctypes.c_long
+
+
+def call(name, *arguments):
+    value = getattr(libc, name)(*arguments)
+    if value < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return value
+
+
+def tell(name, what):
+    try:
+        found = what()
+        print(f"{name}: {found!r}")
+    except OSError as error:
+        print(f"{name}: {errno.errorcode.get(error.errno, error.errno)}")
+
+
+def make(name, data=b"0123456789"):
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(fd, data)
+    return fd
+
+
+def space(fd):
+    def sized(mode, at, length):
+        call("fallocate", fd, mode, long(at), long(length))
+        return os.fstat(fd).st_size, os.pread(fd, 10, 0)
+
+    tell("fallocate", lambda: sized(0, 0, 100))
+    tell("fallocate past the end", lambda: sized(1, 0, 1000))
+    tell("fallocate a hole", lambda: sized(3, 2, 4))
+    tell("fallocate zeros", lambda: sized(16, 0, 4))
+    tell("fallocate nothing", lambda: sized(0, 0, 0))
+    tell("posix_fallocate", lambda: (os.posix_fallocate(fd, 0, 200), os.fstat(fd).st_size))
+    tell("posix_fadvise", lambda: os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED))
+    tell("truncate", lambda: (os.truncate("a", 3), os.stat("a").st_size))
+    tell("ftruncate", lambda: (os.ftruncate(fd, 30), os.stat("a").st_size))
+    tell("sync_file_range", lambda: call("sync_file_range", fd, long(0), long(0), 2))
+    tell("syncfs", lambda: call("syncfs", fd))
+    tell("fsync of a folder", lambda: os.fsync(os.open(".", os.O_RDONLY)))
+
+
+def copies(fd):
+    other = make("b")
+    pipe = os.pipe()
+    tell("copy_file_range", lambda: os.copy_file_range(other, fd, 10, 0, 5))
+    tell("sendfile", lambda: os.sendfile(pipe[1], other, 0, 5))
+    tell("splice", lambda: os.splice(other, pipe[1], 5, offset_src=0))
+    tell("mmap to read", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED, mmap.PROT_READ)[:3])
+    tell("mmap of one's own", lambda: mmap.mmap(fd, 30, mmap.MAP_PRIVATE)[:3])
+    tell("mmap to write", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED)[:3])
+    tell("preadv2", lambda: os.preadv(fd, [bytearray(3)], 0, os.RWF_HIPRI))
+    tell("pwritev2", lambda: os.pwritev(fd, [b"xyz"], 0, os.RWF_DSYNC))
+    tell("read after them", lambda: os.pread(fd, 10, 20))
+
+
+def attributes(fd):
+    tell("setxattr", lambda: os.setxattr("a", "user.k", b"v"))
+    tell("getxattr", lambda: os.getxattr("a", "user.k"))
+    tell("listxattr", lambda: os.listxattr("a"))
+    tell("fsetxattr", lambda: os.setxattr(fd, "user.k", b"v"))
+    tell("removexattr", lambda: os.removexattr("a", "user.k"))
+    tell("statvfs", lambda: os.statvfs("a").f_namemax)
+    tell("fstatvfs", lambda: os.fstatvfs(fd).f_namemax)
+    status = ctypes.create_string_buffer(256)
+    tell("statx", lambda: call("statx", HERE, b"a", 0, 0x7FF, status))
+    tell("statx of a descriptor", lambda: call("statx", fd, b"", EMPTY, 0x7FF, status))
+    tell("utime", lambda: (os.utime("a", ns=(5, 7)), os.stat("a").st_mtime_ns))
+    tell("futimens", lambda: (os.utime(fd, ns=(5, 8)), os.fstat(fd).st_mtime_ns))
+    tell("chmod", lambda: (os.chmod("a", 0o640), os.stat("a").st_mode))
+    tell("fchmod", lambda: (os.fchmod(fd, 0o600), os.stat("a").st_mode))
+    tell("chown", lambda: os.chown("a", -1, -1))
+    tell("fchown", lambda: os.fchown(fd, -1, -1))
+    tell("access", lambda: os.access("a", os.W_OK))
+
+
+def names(fd):
+    make("r1"), make("r2", b"zz")
+
+    def rename(old, new, flags):
+        call("renameat2", HERE, old, HERE, new, flags)
+        return os.stat(new).st_size
+
+    tell("rename over none", lambda: rename(b"r1", b"r2", 1))
+    tell("rename to none", lambda: rename(b"r1", b"r3", 1))
+    tell("exchange", lambda: rename(b"r3", b"r2", 2))
+    tell("link", lambda: (os.link("a", "hard"), os.fstat(fd).st_nlink))
+    other = make("linked")
+    tell("linkat of a descriptor", lambda: call("linkat", other, b"", HERE, b"hard2", EMPTY))
+    tell("symlink", lambda: (os.symlink("a", "soft"), os.readlink("soft")))
+    tell("readlink of a file", lambda: os.readlink("a"))
+    tell("lutime", lambda: os.utime("soft", ns=(5, 9), follow_symlinks=False))
+    tell("lchown", lambda: os.lchown("soft", -1, -1))
+    tell("open of a link", lambda: os.open("soft", os.O_NOFOLLOW))
+    tell("mkfifo", lambda: os.mkfifo("fifo"))
+    tell("mknod", lambda: os.mknod("node", stat.S_IFREG | 0o600))
+    tell("bind", lambda: socket.socket(socket.AF_UNIX).bind("socket"))
+    tell("mkdir", lambda: os.mkdir("folder", 0o700))
+    tell("rmdir", lambda: os.rmdir("folder"))
+
+
+def flags(fd):
+    tell("O_TMPFILE", lambda: os.close(os.open(".", os.O_TMPFILE | os.O_RDWR)))
+    tell("TemporaryFile", lambda: tempfile.TemporaryFile(dir=".").write(b"x"))
+    tell("O_DSYNC", lambda: os.write(os.open("d", os.O_WRONLY | os.O_CREAT | os.O_DSYNC), b"x"))
+    tell("O_DIRECT", lambda: os.close(os.open("a", os.O_RDONLY | os.O_DIRECT)))
+    tell("O_PATH", lambda: os.close(os.open("a", os.O_PATH)))
+    tell("open of a folder to write", lambda: os.open(".", os.O_WRONLY))
+    tell("O_NONBLOCK later", lambda: fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK))
+    tell("O_APPEND later", lambda: fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND))
+    tell("SEEK_HOLE", lambda: os.lseek(fd, 0, os.SEEK_HOLE) > 0)
+    tell("isatty", lambda: os.isatty(fd))
+    tell("flock", lambda: fcntl.flock(fd, fcntl.LOCK_EX))
+    tell("lockf", lambda: fcntl.lockf(fd, fcntl.LOCK_EX))
+    tell("unlinked", lambda: (os.unlink("a"), os.fstat(fd).st_nlink, os.pread(fd, 3, 27)))
+
+
+os.makedirs(sys.argv[1], exist_ok=True)
+os.chdir(sys.argv[1])
+file = make("a")
+for part in [space, copies, attributes, names, flags]:
+    part(file)

@@ -1,0 +1,60 @@
+//! What calls on remote files come to, one by one, beside what they come to natively.
+
+use std::{collections::BTreeMap, path::Path, process::Command};
+
+use super::local;
+use crate::{
+    harness::{Folder, SOON, skip, succeed},
+    remote::server::{Scheme, Server},
+};
+
+/// What differs, by the README.
+const DIFFERENT: [(&str, &str); 17] = [
+    ("O_APPEND later", "EINVAL"),
+    ("O_PATH", "ENOTSUP"),
+    ("O_TMPFILE", "ENOTSUP"),
+    ("copy_file_range", "EINVAL"),
+    ("fsetxattr", "ENOTSUP"),
+    ("getxattr", "ENOTSUP"),
+    ("linkat of a descriptor", "EXDEV"),
+    ("listxattr", "ENOTSUP"),
+    ("mkfifo", "ENOTSUP"),
+    ("mknod", "ENOTSUP"),
+    ("mmap to write", "ENODEV"),
+    ("preadv2", "ENOTSUP"),
+    ("pwritev2", "ENOTSUP"),
+    ("removexattr", "ENOTSUP"),
+    ("sendfile", "EINVAL"),
+    ("setxattr", "ENOTSUP"),
+    ("splice", "EINVAL"),
+];
+
+#[test]
+fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/fileset.py");
+    let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let Some(python) = found.ok().and_then(|found| String::from_utf8(found.stdout).ok()) else {
+        return skip("remote file calls", "no python3");
+    };
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut native = Command::new(python.trim());
+    let native = succeed(native.arg(&script).arg(folder.join("native")), SOON);
+    let mut remote = server.run(&folder);
+    remote.arg(python.trim()).arg(&script).arg(local(&folder).join("remote"));
+    let remote = succeed(&mut remote, SOON);
+    let (native, mut remote) = (by_name(&native), by_name(&remote));
+    assert!(native.len() > 60 && native.keys().eq(remote.keys()), "{native:?} {remote:?}");
+    // The native file system may be one without some of them.
+    remote.retain(|name, result| native[name] != *result);
+    let expected: BTreeMap<_, _> = DIFFERENT.into_iter().collect();
+    for (name, result) in &remote {
+        assert_eq!(expected.get(name), Some(result), "{name}");
+    }
+    assert_eq!(remote.get("mmap to write"), Some(&"ENODEV"), "this list is looked at");
+    server.end();
+}
+
+fn by_name(said: &str) -> BTreeMap<&str, &str> {
+    said.lines().filter_map(|line| line.split_once(": ")).collect()
+}

@@ -1,0 +1,247 @@
+//! How a set comes to be: every rank opens its files and asks, rank 0 plans and grants.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::Path,
+};
+
+use crate::{
+    codec::{Fields, narrow, put_u32},
+    cursor::Fill,
+    error::{Argument, Error, Result},
+    group::Group,
+    name,
+    output::{Manner, Output},
+    packing::Packing,
+    parallel::{
+        exchange::exchange,
+        records::{Ask, Grant},
+        tables::{Root, write_own_front},
+        writer::{Local, ParWriter},
+    },
+    plan::{NewTask, Options, plan},
+    storage::Storage,
+    task_writer::TaskState,
+    writer::{create, fs_block_len, instance},
+};
+
+/// A set whose files this rank has opened, before it knows where its tasks go.
+pub(super) struct Opening<'a, S: Storage> {
+    storage: &'a S,
+    path: &'a Path,
+    options: &'a Options,
+    files: BTreeMap<u32, S::File>,
+}
+
+impl<'a, S: Storage> Opening<'a, S> {
+    /// Opens the files that `tasks` go to and gives them to `prepare`.
+    pub(super) fn begin(
+        storage: &'a S,
+        path: &'a Path,
+        tasks: &[NewTask],
+        options: &'a Options,
+        mut prepare: impl FnMut(u32, &S::File) -> Result<()>,
+    ) -> Result<Self> {
+        options.check(options.name_for(path))?;
+        let files = open_files(storage, path, tasks)?;
+        files.iter().try_for_each(|(number, file)| prepare(*number, file))?;
+        Ok(Self { storage, path, options, files })
+    }
+
+    /// What this rank asks for; `fingerprint` stands for what all ranks must pass alike.
+    pub(super) fn asks(&self, tasks: &[NewTask], fingerprint: u32) -> Result<Vec<Ask>> {
+        let ask = |task: &NewTask| {
+            let file = self.files.get(&task.file).ok_or(Argument::Mapping)?;
+            let fs_block_len = fs_block_len(file, self.options)?;
+            Ok(Ask { task: *task, fs_block_len, options: fingerprint })
+        };
+        tasks.iter().map(ask).collect()
+    }
+
+    /// Begins to write. All ranks have agreed that opening succeeded: what fails from here on
+    /// shows at closing.
+    pub(super) fn granted(
+        mut self,
+        tasks: impl Iterator<Item = (NewTask, Grant)>,
+        spread: usize,
+        root: Option<Root>,
+    ) -> ParWriter<S> {
+        let mut writer = ParWriter {
+            storage: self.storage.clone(),
+            path: self.path.to_owned(),
+            options: self.options.clone(),
+            outputs: BTreeMap::new(),
+            tasks: Vec::new(),
+            spread,
+            fs_block_len: 0,
+            root,
+        };
+        for (task, grant) in tasks {
+            writer.fs_block_len = grant.fs_block_len;
+            self.begin_task(&mut writer, NewTask { local_rank: grant.local_rank, ..task }, &grant);
+        }
+        writer
+    }
+
+    fn begin_task(&mut self, writer: &mut ParWriter<S>, task: NewTask, grant: &Grant) {
+        let options = self.options;
+        let state = TaskState { fill: Fill::new(grant.place), sums: Vec::new() };
+        if let Some(file) = self.files.remove(&task.file) {
+            let journal = name::journal(&self.storage.physical_name(self.path, task.file));
+            let manner = Manner {
+                number: task.file,
+                task_count: grant.task_count,
+                buffer_len: options.buffer_len,
+                journal: options.journal.then_some(journal.as_path()),
+                blank: true,
+                instance: grant.instance,
+            };
+            writer.outputs.insert(task.file, Output::new(self.storage, file, &manner));
+        }
+        if let Some(output) = writer.outputs.get_mut(&task.file).filter(|_| !grant.by_root) {
+            let numbers = (task.file, grant.file_count, grant.task_count);
+            let name = options.name_for(self.path);
+            let header = options.header(name, grant.instance, grant.fs_block_len, numbers);
+            if write_own_front(output, &header, &task, &state.fill).is_err() {
+                output.poison();
+            }
+        }
+        let (collector, collector_place) = (grant.collector, grant.collector_place);
+        writer.tasks.push(Local { task, state, collector, collector_place, recorded: 0 });
+    }
+}
+
+/// Brings what all ranks ask for to rank 0, where `decide` makes `copies` grants for each ask, and
+/// returns this rank's, and the largest number of asks of any rank.
+///
+/// Records are equally long, and no rank knows how many tasks another has. So there is room for
+/// `room` asks of each, and only if a rank has more, a second exchange with room for all.
+pub(super) fn grants<G: Group>(
+    group: &G,
+    asks: Result<&[Ask]>,
+    (room, copies): (usize, usize),
+    mut decide: impl FnMut(&[Vec<Ask>]) -> Result<Vec<Vec<Grant>>>,
+) -> Result<(usize, Vec<Grant>)> {
+    let mut within = |room: usize| {
+        let lens = (4 + room * Ask::LEN, 4 + room * copies * Grant::LEN);
+        let mine = asks.map(|asks| {
+            let mut bytes = Vec::new();
+            put_u32(&mut bytes, u32::try_from(asks.len()).unwrap_or(u32::MAX));
+            asks.iter().take(room).for_each(|ask| ask.put(&mut bytes));
+            bytes
+        });
+        let answer = exchange(group, mine, lens, |asked| {
+            let counts = asked.iter().filter_map(|asked| Fields::little(asked).u32());
+            let most = counts.max().unwrap_or(0);
+            let mut answers = vec![most.to_le_bytes().to_vec(); asked.len()];
+            if narrow(most.into()) > room {
+                return Ok(answers);
+            }
+            let asked: Vec<Vec<Ask>> = asked.iter().map(|asked| Ask::take_all(asked)).collect();
+            for (answer, grants) in answers.iter_mut().zip(decide(&asked)?) {
+                grants.iter().for_each(|grant| grant.put(answer));
+            }
+            Ok(answers)
+        })?;
+        let most = Fields::little(&answer).u32().ok_or(Error::TooLarge)?;
+        let grants = answer.get(4..).unwrap_or_default().chunks_exact(Grant::LEN);
+        Ok((narrow(most.into()), grants.filter_map(Grant::take).collect()))
+    };
+    let (most, granted) = within(room)?;
+    if most > room { within(most) } else { Ok((most, granted)) }
+}
+
+/// Refuses ranks that passed different options or names.
+pub(super) fn alike(asks: &[Vec<Ask>], fingerprint: u32) -> Result<()> {
+    let alike = asks.iter().flatten().all(|ask| ask.options == fingerprint);
+    if alike { Ok(()) } else { Err(Argument::Disagree.into()) }
+}
+
+/// Rank 0 plans the set from what all ranks `asked` for and the tasks that nobody writes to, and
+/// describes it if it is small or if there are any of those.
+pub(super) fn decide<S: Storage>(
+    storage: &S,
+    path: &Path,
+    (asked, nobodys): (&[Vec<Ask>], &[NewTask]),
+    options: &Options,
+) -> Result<(Root, Vec<Vec<Grant>>)> {
+    let all = asked.iter().flatten();
+    let fs_block_len =
+        options.fs_block_len.or_else(|| all.clone().map(|ask| ask.fs_block_len).max());
+    let mut tasks: Vec<NewTask> = all.map(|ask| ask.task).chain(nobodys.iter().copied()).collect();
+    // The mapping names tasks in the order of their global ranks.
+    tasks.sort_by_key(|task| task.global_rank);
+    let name = options.name_for(path);
+    let instance = instance();
+    let plans = plan(&tasks, fs_block_len.unwrap_or(1), options, name, instance)?;
+    let place = |ask: &Ask| (ask.task.file, ask.task.local_rank);
+    let owned = asked.iter().map(|asks| asks.iter().map(place).collect()).collect();
+    let root = Root { plans, owned, instance };
+    let by_root = root.front_is_small() || !nobodys.is_empty();
+    if by_root {
+        root.write_fronts(storage, path)?;
+    }
+    let file_count = u32::try_from(root.plans.len()).map_err(|_| Error::TooLarge)?;
+    let collectors = collectors(&root, &tasks, options.packing)?;
+    let grant = |(file, local): &(u32, u32)| {
+        let plan = root.plans.get(narrow(u64::from(*file))).ok_or(Argument::Mapping)?;
+        let collector = *collectors.get(&(*file, *local)).unwrap_or(local);
+        Ok(Grant {
+            local_rank: *local,
+            place: plan.place(*local)?,
+            collector,
+            collector_place: plan.place(collector)?,
+            task_count: plan.header.task_count,
+            file_count,
+            fs_block_len: plan.header.fs_block_len,
+            instance,
+            by_root,
+        })
+    };
+    let grants = root.owned.iter().map(|owned| owned.iter().map(grant).collect());
+    let grants = grants.collect::<Result<_>>()?;
+    Ok((root, grants))
+}
+
+/// Opens every physical file that `tasks` go to; its first task creates it anew.
+fn open_files<S: Storage>(
+    storage: &S,
+    path: &Path,
+    tasks: &[NewTask],
+) -> Result<BTreeMap<u32, S::File>> {
+    let mut files = BTreeMap::new();
+    for task in tasks.iter().filter(|task| task.local_rank == 0) {
+        files.insert(task.file, create(storage, path, task.file)?);
+    }
+    for task in tasks {
+        if let Entry::Vacant(slot) = files.entry(task.file) {
+            let file = storage.create(&storage.physical_name(path, task.file), false);
+            slot.insert(file.map_err(|error| Error::io(task.file, &error))?);
+        }
+    }
+    Ok(files)
+}
+
+/// The first task of every merged task's group.
+fn collectors(
+    root: &Root,
+    tasks: &[NewTask],
+    packing: Packing,
+) -> Result<BTreeMap<(u32, u32), u32>> {
+    let mut collectors = BTreeMap::new();
+    if !matches!(packing, Packing::Merge { .. }) {
+        return Ok(collectors);
+    }
+    for (number, plan) in (0u32..).zip(&root.plans) {
+        let mut members: Vec<_> = tasks.iter().filter(|task| task.file == number).collect();
+        members.sort_by_key(|task| task.local_rank);
+        let requests: Vec<u64> = members.iter().map(|task| task.chunk_len).collect();
+        for group in packing.groups(&requests, u64::from(plan.header.fs_block_len))? {
+            let first = u32::try_from(group.start).map_err(|_| Error::TooLarge)?;
+            for member in members.get(group).unwrap_or_default() {
+                collectors.insert((number, member.local_rank), first);
+            }
+        }
+    }
+    Ok(collectors)
+}

@@ -1,0 +1,81 @@
+//! What frames look like, and which are refused.
+
+use std::vec::Vec;
+
+use super::*;
+
+fn encoded(frame: Frame<'_>) -> Vec<u8> {
+    [frame.head().bytes(), frame.payload()].concat()
+}
+
+fn all() -> Vec<Frame<'static>> {
+    let challenge = Challenge { version: 7, nonce: [3; NONCE_LEN], tag: [4; TAG_LEN] };
+    let write = Request::Write { file: 3, at: 1 << 40, len: 5, arena_at: 0 };
+    let rename = Request::Rename { paths: crate::PathPair { from_len: 2, to_len: 3 }, flags: 1 };
+    [
+        Frame::hello([1; SESSION_LEN], [2; NONCE_LEN]),
+        Frame::Challenge(challenge),
+        Frame::Proof(Proof { tag: [5; TAG_LEN] }),
+        Frame::Welcome(RemoteWelcome { requests: 64, buffers: 16, is_known: true }),
+        Frame::Request { id: 9, record: None, request: write, payload: b"bytes" },
+        Frame::Request { id: 10, record: Some(0), request: rename, payload: b"a/b/c" },
+        Frame::Reply { id: 9, value: 5, payload: b"" },
+        Frame::Reply { id: u64::MAX, value: 3, payload: b"abc" },
+        Frame::Ping,
+        Frame::Pong,
+        Frame::Goodbye,
+        Frame::Worker { address: b"somewhere" },
+    ]
+    .to_vec()
+}
+
+#[test]
+fn every_frame_survives_the_way_and_takes_no_byte_of_the_next() {
+    for frame in all() {
+        let bytes = encoded(frame);
+        let (header, body) = bytes.split_first_chunk().expect("a header");
+        let start = &body[..body.len().min(BODY_START_LEN)];
+        let (bare, payload_at) = Frame::decode(header, start).expect("the same frame");
+        assert_eq!(bare.with_payload(&body[payload_at..]), frame);
+        assert_eq!(bare.head_before(frame.payload().len()).bytes(), frame.head().bytes());
+        let followed = [&bytes[..], b"next"].concat();
+        assert_eq!(Frame::parse(&followed), Ok(Some((frame, bytes.len()))));
+    }
+}
+
+#[test]
+fn every_prefix_waits_for_more() {
+    for frame in all() {
+        let bytes = encoded(frame);
+        for len in 0..bytes.len() {
+            assert_eq!(Frame::parse(&bytes[..len]), Ok(None), "{frame:?} cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn a_length_no_frame_has_is_refused_before_it_is_received() {
+    for (kind, len) in [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31), (WORKER, 0)]
+    {
+        let header = [u64::from(len) | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
+        let parsed = Frame::parse(header.as_flattened());
+        assert_eq!(parsed, Err(Invalid::Length(len as usize)));
+    }
+}
+
+#[test]
+fn a_payload_of_another_length_than_the_request_says_is_refused() {
+    let request = Request::Write { file: 0, at: 0, len: 6, arena_at: 0 };
+    let frame = Frame::Request { id: 1, record: None, request, payload: b"bytes" };
+    assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Length(5)));
+    let request = Request::Read { file: 0, at: 0, len: 1 << 20, arena_at: 0 };
+    let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
+    assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(3)));
+}
+
+#[test]
+fn what_stays_on_its_node_is_refused() {
+    let request = Request::Flush { file: 0, upto: 1 };
+    let frame = Frame::Request { id: 1, record: None, request, payload: b"" };
+    assert_eq!(Frame::parse(&encoded(frame)), Err(Invalid::Kind(9)));
+}
