@@ -222,7 +222,7 @@ impl<S: Storage> Core<S> {
 
     fn report(&self) -> Report {
         let (counters, sessions) = (self.handle.counters(), self.sessions());
-        let mut totals = Totals::default();
+        let mut totals = self.node.ended(self.index);
         sessions.iter().for_each(|session| totals.add(&session.count_up()));
         let files = sessions.iter().flat_map(|session| session.files());
         let core = CoreReport::new(self.index, self.storage.describe(), sessions.len(), &counters);
@@ -243,7 +243,7 @@ async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
             core.node.shared().inodes.remove(file.identity.0, file.identity.1);
         }
     }
-    lock(&core.node.totals).add(&session.count_up());
+    core.node.count_ended(core.index, &session.count_up());
     if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {
         *slot = None;
     }

@@ -25,8 +25,9 @@ pub(crate) struct Node {
     job: shm::Job,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
-    /// Of sessions that have ended.
-    pub(crate) totals: Mutex<Totals>,
+    /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
+    /// whoever read them after its report would count a session that ended in between twice.
+    ended: Vec<Mutex<Totals>>,
     /// One per executor.
     mail: Vec<Mailbox<Mail>>,
     stopping: AtomicBool,
@@ -57,7 +58,7 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) core: CoreReport,
-    /// Of its live sessions.
+    /// Of its sessions, those that have ended too.
     pub(crate) totals: Totals,
     pub(crate) staged_bytes: u64,
 }
@@ -117,7 +118,7 @@ impl Node {
             job,
             registry: Mutex::default(),
             admission: Mutex::new(admission),
-            totals: Mutex::default(),
+            ended: (0..core_count).map(|_| Mutex::default()).collect(),
             mail: (0..core_count).map(|_| Mailbox::new()).collect(),
             stopping: AtomicBool::new(false),
         }
@@ -158,6 +159,18 @@ impl Node {
 
     pub(crate) fn session_count(&self) -> usize {
         lock(&self.admission).session_count()
+    }
+
+    /// Counts a session that has ended on executor `core`.
+    pub(crate) fn count_ended(&self, core: usize, session: &Totals) {
+        if let Some(ended) = self.ended.get(core) {
+            lock(ended).add(session);
+        }
+    }
+
+    /// Of sessions that have ended on executor `core`; for itself.
+    pub(crate) fn ended(&self, core: usize) -> Totals {
+        self.ended.get(core).map(|ended| lock(ended).clone()).unwrap_or_default()
     }
 
     /// Sends every executor a message and waits for all the answers there are.

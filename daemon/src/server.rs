@@ -101,7 +101,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     for other in others {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
-    Ok(status::totals(&hall.node, &[]).summary())
+    let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
+    Ok(status::totals(&hall.node, ended.iter()).summary())
 }
 
 /// What every executor of a daemon is made from.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     mail::lock,
-    node::{CoreReport, Mail, Node, Report},
+    node::{CoreReport, Mail, Node},
     statistics::{Summary, Totals, peak_rss},
 };
 
@@ -32,17 +32,16 @@ pub(crate) async fn document(node: &Node) -> Vec<u8> {
         files: lock(&node.registry).count(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
-        summary: totals(node, &reports).summary(),
+        summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),
         cores: reports.into_iter().map(|report| report.core).collect(),
     };
     serde_json::to_vec(&status).unwrap_or_default()
 }
 
-/// Everything counted so far: by sessions that have ended, by `reports` of live ones, and by
-/// processes without a session.
-pub(crate) fn totals(node: &Node, reports: &[Report]) -> Totals {
-    let mut totals = lock(&node.totals).clone();
-    reports.iter().for_each(|report| totals.add(&report.totals));
+/// Everything counted so far: by the sessions of every executor, and by processes without one.
+pub(crate) fn totals<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Totals {
+    let mut totals = Totals::default();
+    of_executors.for_each(|sessions| totals.add(sessions));
     totals.add_counters(node.shared().counters.iter().map(|word| word.load(Ordering::Relaxed)));
     totals
 }

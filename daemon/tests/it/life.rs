@@ -1,7 +1,13 @@
 //! Greetings, attachment, and the end.
 
+use std::{
+    fs::File,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
 use daemon::{Error, control};
-use wire::{Greeting, Refusal, Role};
+use wire::{FileFlags, Greeting, Refusal, Request, Role};
 
 use crate::{
     client::{Client, dial, greet},
@@ -51,4 +57,29 @@ fn second_daemon_in_a_folder_is_turned_away() {
     let second = daemon::serve(daemon::Config::new(daemon.folder().to_owned()), |_| {});
     assert!(matches!(second, Err(Error::Occupied { .. })), "{second:?}");
     daemon.stop();
+}
+
+#[test]
+fn session_that_ends_while_the_daemon_is_asked_counts_once() {
+    const SESSIONS: u64 = 1000;
+    let daemon = Daemon::with(|config| config.cores = vec![0; 2]);
+    let file = File::create(daemon.folder().join("file")).expect("a file");
+    let begun = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let sessions = scope.spawn(|| {
+            for _ in 0..SESSIONS {
+                let mut client = Client::connect(daemon.folder());
+                client.register(1, &file, FileFlags::WRITABLE, (0, 64 << 10));
+                begun.fetch_add(1, Ordering::SeqCst);
+                let write = Request::Write { file: 1, at: 0, len: 1, arena_at: 128 << 10 };
+                assert_eq!(client.ask(write), Ok(1));
+            }
+        });
+        while !sessions.is_finished() {
+            let told = daemon.status()["summary"]["bytes_delegated"].as_u64().expect("bytes");
+            let begun = begun.load(Ordering::SeqCst);
+            assert!(told <= begun, "{told} bytes of {begun}");
+        }
+    });
+    assert_eq!(daemon.stop().bytes_delegated, SESSIONS);
 }
