@@ -16,7 +16,7 @@ pub(crate) struct Meter {
     count: u64,
     start: Cell<Option<(Instant, Duration)>>,
     /// At a tenth of the run.
-    early_rss: Cell<u64>,
+    early_rss: Cell<Option<u64>>,
 }
 
 /// What a run took.
@@ -53,7 +53,7 @@ impl FromStr for Sample {
 impl Meter {
     /// For a run of `count` packets.
     pub(crate) fn new(count: u64) -> Self {
-        Self { count, start: Cell::new(None), early_rss: Cell::new(0) }
+        Self { count, start: Cell::new(None), early_rss: Cell::default() }
     }
 
     /// Starts the clock at the first call.
@@ -65,8 +65,8 @@ impl Meter {
 
     /// Notes that `served` packets are served.
     pub(crate) fn served(&self, served: u64) {
-        if served == self.count.div_ceil(10) {
-            self.early_rss.set(rss());
+        if served >= self.count.div_ceil(10) && self.early_rss.get().is_none() {
+            self.early_rss.set(Some(rss()));
         }
     }
 
@@ -78,7 +78,7 @@ impl Meter {
         Sample {
             wall_ns: nanos(start.elapsed()),
             cpu_ns: nanos(cpu_time().saturating_sub(cpu)),
-            growth: rss.saturating_sub(self.early_rss.get()),
+            growth: rss.saturating_sub(self.early_rss.get().unwrap_or(0)),
             rss,
             unfairness: 1000,
         }

@@ -6,6 +6,9 @@
 //!
 //! `limit = min(file, request, 1 / (CPU time of request + CPU time of file))`
 //!
+//! `integrated` writes as one what has come together and lies together in the file, `file` each
+//! packet by itself: small ones may exceed this limit.
+//!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
 //! faster. `psync` is a server of one thread and blocking calls; `glommio` serves as the thesis did
@@ -25,6 +28,7 @@
 //! received ahead is in stages that all clients share.
 
 mod cells;
+mod chain;
 mod client;
 mod crowds;
 mod packet;

@@ -1,10 +1,14 @@
 //! Our server: one executor on one thread, packets into registered buffers, buffers into the file.
 //!
 //! Every packet on the way has its buffer, for which the client holds a credit; the task that
-//! writes it owns the buffer, and its end is the credit's return. So nothing here can grow.
+//! writes it owns the buffer, and its end is the credit's return. So nothing here can grow. What
+//! has come and belongs together is written together.
 
 use std::{
     cell::{Cell, RefCell},
+    future::poll_fn,
+    mem,
+    pin::pin,
     rc::Rc,
 };
 
@@ -15,7 +19,10 @@ use uring::{
     Stages,
 };
 
-use super::packet::{NUMBER_LEN, Run};
+use super::{
+    chain::Chain,
+    packet::{NUMBER_LEN, Run},
+};
 use crate::meter::{Meter, Sample};
 
 /// A client's credits return in so many batches,
@@ -101,37 +108,26 @@ impl Server {
     ) {
         let share = Rc::new(Cell::new(0));
         self.shares.borrow_mut().push(Rc::clone(&share));
-        let admit = |_: &_| answers.grants.spend().map(|()| self.run.size);
-        while let Ok(Some(frame)) = frames.next(admit).await {
+        let size = self.run.size;
+        let admit = |_: &_| answers.grants.spend().map(|()| size);
+        let mut intake = Intake::new(self, Rc::clone(&answers));
+        while let Ok(Some(frame)) = intake.next(frames.next(admit)).await {
             let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
                 answers.received();
             }
-            self.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, &answers);
+            intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body);
         }
-    }
-
-    /// Serves a packet, or a part of one.
-    pub(crate) fn take(self: &Rc<Self>, at: u64, body: Buffer, answers: &Rc<Answers>) {
-        self.meter.start();
-        let (this, answers) = (Rc::clone(self), Rc::clone(answers));
-        self.handle.start(Class::Latency, async move {
-            let len = body.len();
-            if this.store(at, body).await {
-                this.count(len);
-                answers.served(len);
-            }
-        });
     }
 
     /// Returns whether all bytes are where they belong. If not, the run never ends, and is given up
     /// by who started it.
-    async fn store(&self, mut at: u64, mut rest: Buffer) -> bool {
+    async fn store(&self, mut chain: Chain) -> bool {
         let Some(file) = &self.file else { return true };
-        while !rest.is_empty() {
-            match self.engines.write(file, at, rest.clone().into()).await {
-                Ok(len @ 1..) => (at, rest) = (at + len as u64, rest.suffix(len)),
+        while let Some((at, rest)) = chain.rest() {
+            match self.engines.write(file, at, rest).await {
+                Ok(len @ 1..) => chain.cut(len),
                 _ => return false,
             }
         }
@@ -152,6 +148,60 @@ impl Server {
         if served == self.run.count {
             self.news.notify_all();
         }
+    }
+}
+
+/// What one client has sent, until it is being written.
+pub(crate) struct Intake {
+    server: Rc<Server>,
+    answers: Rc<Answers>,
+    chain: Chain,
+}
+
+impl Intake {
+    pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
+        Self { server, answers, chain: Chain::default() }
+    }
+
+    /// Waits for what comes next, and lets nothing that has come wait for it.
+    pub(crate) async fn next<T>(&mut self, next: impl Future<Output = T>) -> T {
+        let mut next = pin!(next);
+        poll_fn(|context| {
+            let polled = next.as_mut().poll(context);
+            if polled.is_pending() {
+                self.write();
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Serves a packet, or a part of one.
+    pub(crate) fn take(&mut self, at: u64, body: Buffer) {
+        self.server.meter.start();
+        if !self.chain.ends_at(at) {
+            self.write();
+        }
+        let len = body.len();
+        self.chain.add(at, body);
+        if self.chain.is_full_for(len) {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        let chain = mem::take(&mut self.chain);
+        let len = chain.len();
+        if len == 0 {
+            return;
+        }
+        let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
+        self.server.handle.start(Class::Latency, async move {
+            if server.store(chain).await {
+                server.count(len);
+                answers.served(len);
+            }
+        });
     }
 }
 

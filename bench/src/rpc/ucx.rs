@@ -18,7 +18,7 @@ use uring::{Buffer, Buffers, Events, Heap, Interest, Listener, Memory, Stream};
 use super::{
     client::pattern,
     packet::{NUMBER_LEN, Run},
-    server::{Answers, Server},
+    server::{Answers, Intake, Server},
 };
 use crate::meter::Sample;
 
@@ -88,12 +88,13 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
         // The client tells why, when it is gone.
         while from.send(&owed.due().await.to_le_bytes(), NoPayload).await.is_ok() {}
     });
-    while let Ok(message) = endpoint.receive().await {
+    let mut intake = Intake::new(server, Rc::clone(&answers));
+    while let Ok(message) = intake.next(endpoint.receive()).await {
         let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
         answers.received();
-        server.take(offset, body, &answers);
+        intake.take(offset, body);
     }
 }
 

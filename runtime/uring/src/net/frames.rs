@@ -22,8 +22,8 @@ use crate::{
     pool::Pool,
 };
 
-/// Most bytes received ahead of their place.
-const STAGE_LEN: usize = 64 * 1024;
+/// Most bytes received ahead of their place: 64 KiB in small frames, and their heads.
+const STAGE_LEN: usize = 68 * 1024;
 
 /// A body up to this long is cheaper to copy than to receive by a call of its own.
 const COPIED_LEN_MAX: usize = 16 * 1024;
