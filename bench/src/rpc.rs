@@ -17,8 +17,11 @@
 //!
 //! The file is there before, in its whole length, and is written over and over from its start,
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every
-//! program once, each in processes of its own, client and server on a core each. Where they wait,
-//! they sleep: CPU times are of work alone, and the rates need a machine with nothing else to do.
+//! program once, each in processes of its own, client and server on a core each, and the next round
+//! in the opposite order: a ratio is the median over rounds of what was measured side by side, and
+//! fio's best depth the one whose median is. Where programs wait, they sleep: CPU times are of work
+//! alone, and the rates need a machine with nothing else to do. Whether memory grows is measured in
+//! one long run.
 //!
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
@@ -80,6 +83,8 @@ struct Effort {
     rounds: usize,
     /// Bytes a run moves: in packets of less than 32 KiB, and in others.
     volumes: [u64; 2],
+    /// Bytes of the one long run in which memory might grow.
+    long_volumes: [u64; 2],
     /// Length of the file.
     span: u64,
     /// Depths that fio tries: in packets of less than 32 KiB, and in others.
@@ -89,21 +94,27 @@ struct Effort {
 }
 
 impl Effort {
-    /// The whole bench moves a thirty-second of what the thesis did.
+    /// The whole bench moves a thirty-second of what the thesis did, at each point: 1 and 4 GiB. It
+    /// does so in many short rounds, since the machine is not the same from one second to the next.
     fn of(args: &Args) -> Self {
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volumes, span) = ([64 << 20, 128 << 20], 256 << 20);
             let depths: [&[u32]; 2] = [&[64], &[16]];
-            Self { rounds: 3, volumes, span, depths, end }
+            Self { rounds: 3, volumes, long_volumes: volumes, span, depths, end }
         } else {
             let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
-            Self { rounds: 5, volumes: [1 << 30, 4 << 30], span: 1 << 30, depths, end: None }
+            let (volumes, long_volumes) = ([64 << 20, 256 << 20], [1 << 30, 4 << 30]);
+            Self { rounds: 16, volumes, long_volumes, span: 256 << 20, depths, end: None }
         }
     }
 
     fn volume(&self, size: usize) -> u64 {
         Self::by_size(self.volumes, size)
+    }
+
+    fn long_volume(&self, size: usize) -> u64 {
+        Self::by_size(self.long_volumes, size)
     }
 
     fn depths(&self, size: usize) -> &'static [u32] {

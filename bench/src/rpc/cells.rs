@@ -55,10 +55,26 @@ struct Stored {
     file: Values<Sample>,
     integrated: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
-    /// With io_uring, at its best depth.
-    fio: Values<f64>,
+    /// With io_uring, at each depth.
+    fio: Vec<Values<f64>>,
     /// One write after the other.
     fio_psync: Values<f64>,
+    /// Of one long run.
+    growth: Values<f64>,
+}
+
+/// One measurement of a round.
+#[derive(Clone, Copy)]
+enum Step {
+    Request,
+    Integrated,
+    File,
+    Network,
+    /// By its index in [`PEERS`].
+    Peer(usize),
+    /// By the index of its depth.
+    Fio(usize),
+    FioPsync,
 }
 
 /// Runs everything, round by round, and reports it.
@@ -71,13 +87,13 @@ pub(super) fn measure(
 ) {
     let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size, transport)).into();
     let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
-    let cases = (0..effort.rounds).flat_map(|_| 0..=SIZES.len());
-    for index in cases {
+    let cases = (0..effort.rounds).flat_map(|round| (0..=SIZES.len()).map(move |at| (round, at)));
+    for (round, index) in cases {
         if effort.is_used_up() {
             break;
         }
         match cells.get_mut(index) {
-            Some(cell) => cell.round(effort, places, cores),
+            Some(cell) => cell.round(round, effort, places, cores),
             None => crowds.iter_mut().for_each(|crowds| crowds.round(places, cores)),
         }
     }
@@ -101,13 +117,15 @@ impl Cell {
         let depth = u32::try_from((ON_THE_WAY / size).clamp(least, most)).unwrap_or(1);
         let count = effort.volume(size) / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
-        let stored = places.0.iter().map(|place| Stored::new(place, transport)).collect();
+        let depth_count = effort.depths(size).len();
+        let stored = places.0.iter().map(|place| Stored::new(place, transport, depth_count));
+        let stored = stored.collect();
         Self { run, stored }
     }
 
-    fn round(&mut self, effort: &Effort, places: &Places, cores: Option<Cores>) {
+    fn round(&mut self, round: usize, effort: &Effort, places: &Places, cores: Option<Cores>) {
         for (place, stored) in places.0.iter().zip(&mut self.stored) {
-            stored.round(&self.run, effort, &place.file(), cores);
+            stored.round(round, &self.run, effort, &place.file(), cores);
         }
     }
 
@@ -123,7 +141,7 @@ impl Cell {
             let file = rates(&self.run, &stored.file);
             report.row(format!("file/{size}{end}"), "MB/s", spread(&file));
             report.row(format!("file/{size}{end}/cpu"), "us", self.cpu(&stored.file));
-            report.row(format!("fio/{size}{end}"), "MB/s", spread(&stored.fio));
+            report.row(format!("fio/{size}{end}"), "MB/s", spread(stored.best_fio()));
             report.row(format!("fio_psync/{size}{end}"), "MB/s", spread(&stored.fio_psync));
             self.report_integrated(report, stored);
         }
@@ -138,8 +156,7 @@ impl Cell {
             |other: &Values<f64>| spread(&combine(&ours, other, |ours, other| ours / other));
         report.row(name("integrated"), "MB/s", spread(&ours));
         report.row(name("integrated") + "/cpu", "us", self.cpu(&stored.integrated));
-        let growth = map(&stored.integrated, |sample| sample.growth as f64);
-        report.row(format!("rss_growth/{size}{end}"), "B", spread(&growth));
+        report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
         report.ratio(name("integrated") + ":limit", ratio(&self.limit(stored)));
         report.ratio(name("integrated") + ":bound", ratio(&self.bound(stored)));
         for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
@@ -164,7 +181,7 @@ impl Cell {
             Transport::Tcp => combine(&request, &stored.network, f64::min),
             Transport::Ucx => request,
         };
-        combine(&network, &stored.fio, f64::min)
+        combine(&network, stored.best_fio(), f64::min)
     }
 
     /// Microseconds of CPU time a packet.
@@ -174,7 +191,7 @@ impl Cell {
 }
 
 impl Stored {
-    fn new(place: &Place, transport: Transport) -> Self {
+    fn new(place: &Place, transport: Transport, depth_count: usize) -> Self {
         Self {
             suffix: place.suffix.clone(),
             request: Ok(Vec::new()),
@@ -182,47 +199,92 @@ impl Stored {
             file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
-            fio: Ok(Vec::new()),
+            fio: vec![Ok(Vec::new()); depth_count],
             fio_psync: Ok(Vec::new()),
+            growth: Ok(Vec::new()),
         }
     }
 
-    fn round(&mut self, all: &Run, effort: &Effort, path: &Path, cores: Option<Cores>) {
-        let less = Run { count: (all.count / PSYNC_PART).max(1), ..all.clone() };
-        // What a ratio is made of is measured side by side.
-        push(&mut self.request, || run(Program::Kakehi, Part::Request, all, path, cores));
-        push(&mut self.integrated, || run(Program::Kakehi, Part::Integrated, all, path, cores));
-        push(&mut self.file, || {
-            let &Run { size, count, span, .. } = all;
-            let (depth, core) = (all.depth as usize, cores.map(|cores| cores.daemon));
-            let (engine, write, random, path) = (Engine::Auto, true, false, path.to_owned());
-            file::Args { engine, write, random, size, count, depth, span, path, core }.run()
-        });
-        push(&mut self.network, || {
-            Ok(rate(all, &run(Program::Psync, Part::Network, all, path, cores)?))
-        });
-        for ((program, _), values) in PEERS.into_iter().zip(&mut self.peers) {
-            let all = if program == Program::Psync { &less } else { all };
-            push(values, || {
-                if !program.is_built() {
-                    return Err(WITHOUT_PEERS.to_owned());
-                }
-                Ok(rate(all, &run(program, Part::Integrated, all, path, cores)?))
+    fn round(
+        &mut self,
+        round: usize,
+        all: &Run,
+        effort: &Effort,
+        path: &Path,
+        cores: Option<Cores>,
+    ) {
+        // What a ratio is made of is measured side by side, and nothing always before another.
+        let mut steps = vec![Step::Request, Step::Integrated, Step::File, Step::Network];
+        steps.extend((0..self.fio.len()).map(Step::Fio));
+        steps.extend((0..PEERS.len()).map(Step::Peer));
+        steps.push(Step::FioPsync);
+        if round % 2 == 1 {
+            steps.reverse();
+        }
+        for step in steps {
+            self.step(step, all, effort, path, cores);
+        }
+        if round == 0 {
+            let long = Run { count: effort.long_volume(all.size) / all.size as u64, ..all.clone() };
+            push(&mut self.growth, || {
+                let sample = run(Program::Kakehi, Part::Integrated, &long, path, cores)?;
+                Ok(sample.growth as f64)
             });
         }
-        let fio = |engine, run: &Run, depth| {
-            let &Run { size, count, span, .. } = run;
-            let core = cores.map(|cores| cores.daemon);
-            let found = Fio { pattern: "write", engine, size, count, depth, span, core }.run(path);
-            found.map(|found| found.rate)
-        };
-        push(&mut self.fio, || {
-            let rates = effort.depths(all.size).iter().map(|&depth| fio("io_uring", all, depth));
-            let rates: Result<Vec<_>, _> = rates.collect();
-            Ok(rates?.into_iter().fold(0.0, f64::max))
-        });
-        push(&mut self.fio_psync, || fio("psync", &less, 1));
     }
+
+    fn step(&mut self, step: Step, all: &Run, effort: &Effort, path: &Path, cores: Option<Cores>) {
+        let &Run { size, count, span, .. } = all;
+        let less = Run { count: (count / PSYNC_PART).max(1), ..all.clone() };
+        let core = cores.map(|cores| cores.daemon);
+        let ours = |part| run(Program::Kakehi, part, all, path, cores);
+        let fio = |engine, run: &Run, depth| {
+            let count = run.count;
+            let fio = Fio { pattern: "write", engine, size, count, depth, span, core };
+            fio.run(path).map(|found| found.rate)
+        };
+        match step {
+            Step::Request => push(&mut self.request, || ours(Part::Request)),
+            Step::Integrated => push(&mut self.integrated, || ours(Part::Integrated)),
+            Step::File => push(&mut self.file, || {
+                let (engine, write, random) = (Engine::Auto, true, false);
+                let (depth, path) = (all.depth as usize, path.to_owned());
+                file::Args { engine, write, random, size, count, depth, span, path, core }.run()
+            }),
+            Step::Network => push(&mut self.network, || {
+                Ok(rate(all, &run(Program::Psync, Part::Network, all, path, cores)?))
+            }),
+            Step::Peer(index) => {
+                let pairs = PEERS.iter().zip(&mut self.peers).nth(index);
+                let Some((&(program, _), values)) = pairs else { return };
+                let all = if program == Program::Psync { &less } else { all };
+                push(values, || {
+                    if !program.is_built() {
+                        return Err(WITHOUT_PEERS.to_owned());
+                    }
+                    Ok(rate(all, &run(program, Part::Integrated, all, path, cores)?))
+                });
+            }
+            Step::Fio(index) => {
+                let pairs = effort.depths(size).iter().zip(&mut self.fio).nth(index);
+                let Some((&depth, values)) = pairs else { return };
+                push(values, || fio("io_uring", all, depth));
+            }
+            Step::FioPsync => push(&mut self.fio_psync, || fio("psync", &less, 1)),
+        }
+    }
+
+    /// At the depth that is best over all rounds: the best of a round would be the luckiest.
+    fn best_fio(&self) -> &Values<f64> {
+        best(&self.fio)
+    }
+}
+
+/// Those with the highest median.
+pub(super) fn best(all: &[Values<f64>]) -> &Values<f64> {
+    const NONE: &Values<f64> = &Ok(Vec::new());
+    let median = |values: &&Values<f64>| spread(values).map_or(0.0, |spread| spread.median);
+    all.iter().max_by(|one, other| median(one).total_cmp(&median(other))).unwrap_or(NONE)
 }
 
 /// Values of what exists over TCP alone.

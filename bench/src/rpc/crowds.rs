@@ -2,7 +2,7 @@
 
 use super::{
     Effort,
-    cells::{Values, combine, map, push, rate, spread},
+    cells::{Values, best, combine, map, push, rate, spread},
     packet::{Run, Transport},
     run::run,
     server::Part,
@@ -26,7 +26,9 @@ pub(super) struct Crowds {
 
 impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
-        let count = effort.volume(SIZE) / SIZE as u64;
+        // Enough that each of many clients has its share many times over.
+        let [_, volume] = effort.volumes;
+        let count = volume / SIZE as u64;
         let (span, transport) = (effort.span, Transport::Tcp);
         let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
         Self { run, samples: CLIENTS.map(|_| Ok(Vec::new())) }
@@ -58,13 +60,7 @@ impl Crowds {
         });
         report.row("connections/4KiB/tcp/memory", "B a client", spread(&memory));
         let [.., last] = &rates;
-        let best = |round: usize| {
-            let all = rates.iter().flatten().filter_map(|rates| rates.get(round));
-            all.copied().fold(0.0, f64::max)
-        };
-        let ratios = last.as_ref().map_err(String::clone).map(|rates| {
-            rates.iter().enumerate().map(|(round, rate)| rate / best(round)).collect()
-        });
+        let ratios = combine(last, best(&rates), |last, best| last / best);
         report.ratio("connections/256/4KiB/tcp:best", spread(&ratios));
     }
 }
