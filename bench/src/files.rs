@@ -43,6 +43,11 @@ impl Place {
         self.folder.path("file")
     }
 
+    /// Whether it is in memory, where one call after the other is as fast as many at a time.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.folder.name == "tmpfs"
+    }
+
     fn fill(folder: places::Place, len: u64) -> anyhow::Result<Self> {
         let name = &folder.name;
         let suffix = if name == USUAL { String::new() } else { format!("/{name}") };

@@ -26,7 +26,7 @@ const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
 /// Bytes that may be on the way, unless these are too few or too many packets.
 const ON_THE_WAY: usize = 4 << 20;
 const DEPTHS: [usize; 2] = [8, 256];
-/// A blocking server moves so much less, to take about as long.
+/// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
 const PEERS: [(Program, &str); 4] = [
@@ -50,6 +50,8 @@ struct Cell {
 /// beside each place.
 struct Stored {
     suffix: String,
+    /// Of the packets of a run, one in so many is left to blocking calls.
+    psync_part: u64,
     request: Values<Sample>,
     network: Values<f64>,
     file: Values<Sample>,
@@ -194,6 +196,7 @@ impl Stored {
     fn new(place: &Place, transport: Transport, depth_count: usize) -> Self {
         Self {
             suffix: place.suffix.clone(),
+            psync_part: if place.is_memory() { 1 } else { PSYNC_PART },
             request: Ok(Vec::new()),
             network: only_over_tcp(transport),
             file: Ok(Vec::new()),
@@ -235,7 +238,7 @@ impl Stored {
 
     fn step(&mut self, step: Step, all: &Run, effort: &Effort, path: &Path, cores: Option<Cores>) {
         let &Run { size, count, span, .. } = all;
-        let less = Run { count: (count / PSYNC_PART).max(1), ..all.clone() };
+        let less = Run { count: (count / self.psync_part).max(1), ..all.clone() };
         let core = cores.map(|cores| cores.daemon);
         let ours = |part| run(Program::Kakehi, part, all, path, cores);
         let fio = |engine, run: &Run, depth| {
