@@ -405,7 +405,10 @@ impl Storage for Mounts {
     async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => file.find_lock(call).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.find_lock(call).await
+            }
         }
     }
 
