@@ -4,7 +4,7 @@
 //! so whoever gets the lock next finds what was written under it.
 //!
 //! Before a lock is said to be taken, those of every client of this node that has ended are given
-//! up, however it ended: whoever has waited for that end finds the lock free, as on a kernel's file.
+//! up, however it ended: whoever has waited for that end finds the lock free, as with the kernel's.
 
 use std::{io, rc::Rc};
 
