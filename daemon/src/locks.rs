@@ -19,6 +19,7 @@ use crate::{
     core::Core,
     file::OpenFile,
     node::Mail,
+    remote::first,
     session::{Session, Ticket},
     settle,
     storage::Storage,
@@ -118,7 +119,7 @@ pub(crate) async fn lock<S: Storage>(
     let mut done = core.storage.lock(&descriptor.file, call).await;
     let is_taken = done.as_ref().is_err_and(|error| errno(error) == Errno::AGAIN);
     // Whoever waits asks again by himself.
-    if is_taken && !call.terms.waits && has_ended_since(core, ended).await {
+    if is_taken && !call.terms.waits && has_ended_since(core, session, ended).await {
         done = core.storage.lock(&descriptor.file, call).await;
     }
     done.map(|()| 0).map_err(|error| errno(&error))
@@ -136,7 +137,7 @@ pub(crate) async fn find<S: Storage>(
     let call = of_client(&ticket.session, call);
     let ended = core.node.lockers_ended();
     let mut found = core.storage.find_lock(&descriptor.file, call).await;
-    if matches!(found, Ok(Some(_))) && has_ended_since(core, ended).await {
+    if matches!(found, Ok(Some(_))) && has_ended_since(core, &ticket.session, ended).await {
         found = core.storage.find_lock(&descriptor.file, call).await;
     }
     match found.map_err(|error| errno(&error))? {
@@ -150,8 +151,10 @@ pub(crate) async fn find<S: Storage>(
 
 /// Has all that have ended give up their locks; whether anybody has done so since there were
 /// `ended`.
-async fn has_ended_since<S: Storage>(core: &Core<S>, ended: u64) -> bool {
-    core.node.ask_all(Mail::Bury).await;
+async fn has_ended_since<S: Storage>(core: &Core<S>, session: &Session<S>, ended: u64) -> bool {
+    let all_buried = async { drop(core.node.ask_all(Mail::Bury).await) };
+    // A session that ends waits for its requests, which must not wait for it, or for one like it.
+    first(all_buried, session.news.until(|| session.is_ending())).await;
     core.node.lockers_ended() != ended
 }
 

@@ -37,6 +37,7 @@ pub(crate) use {
     address::Carrier,
     client::Client,
     group::{Group, Member},
+    handshake::first,
     key::Key,
     ledger::Folder,
     mounts::{Dial, Located, Mounts},

@@ -5,6 +5,7 @@
 //   locks leave FILE KIND     takes a lock, and ends with it
 //   locks again FILE KIND     whether nobody has the lock
 //   locks try FILE KIND       says so for each line
+//   locks ask FILE KIND       tries to take a lock, over and over
 //   locks rules FILE          says what is refused and granted, and when
 // KIND: posix, ofd, flock, lockf.
 #define _GNU_SOURCE
@@ -275,6 +276,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "keep") && argc == 4) keep(argv[3]);
     if (!strcmp(argv[1], "leave") && argc == 4) return lock(open_file(O_RDWR), argv[3]) != 0;
     if (!strcmp(argv[1], "again") && argc == 4) return try(open_file(O_RDWR), argv[3]) != 0;
+    if (!strcmp(argv[1], "ask") && argc == 4) {
+        for (int fd = open_file(O_RDWR);; unlock(fd, argv[3])) try(fd, argv[3]);
+    }
     if (!strcmp(argv[1], "try") && argc == 4) {
         char line[8];
         int fd = open_file(O_RDWR);

@@ -266,6 +266,21 @@ fn killed_holder_frees_its_locks() {
     server.end();
 }
 
+#[test]
+fn programs_that_are_killed_while_they_ask_leave_the_lock_free_and_let_the_job_end() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "\"$0\" hold \"$@\" & for i in 1 2 3; do \"$0\" ask \"$@\" & done; sleep 0.5; \
+        kill -9 $(jobs -p); wait; \"$0\" again \"$@\"";
+    for kind in KINDS {
+        let mut command = server.run(&folder);
+        command.args(["bash", "-c", script]).arg(program("locks"));
+        let output = run(command.arg(local(&folder).join(kind)).arg(kind), SOON);
+        assert!(output.status.success(), "{kind}: {}", text(&output.stderr));
+    }
+    server.end();
+}
+
 // ---- a server that is killed
 
 #[test]
