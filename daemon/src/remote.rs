@@ -10,6 +10,7 @@
 mod address;
 mod channel;
 mod client;
+mod deadlock;
 mod decode;
 mod doubts;
 mod effects;

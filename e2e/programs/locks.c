@@ -264,6 +264,32 @@ static void waits(void) {
     close(fd);
 }
 
+// Processes that have a byte each and want the next one's: one of them is refused, and ends.
+static void circle(int count, int type) {
+    int ready[2], go[2], refused = 0, granted = 0;
+    char byte = 0;
+    if (pipe2(ready, O_CLOEXEC) || pipe2(go, O_CLOEXEC)) fail("pipe");
+    for (int member = 0; member < count; member++) {
+        if (fork() == 0) {
+            // To share, all have one byte.
+            int fd = open_file(O_RDWR), own = type == F_RDLCK ? 0 : member;
+            int next = type == F_RDLCK ? 0 : (member + 1) % count;
+            if (set(fd, F_SETLK, type, own, 1) || write(ready[1], &byte, 1) != 1) _exit(1);
+            if (read(go[0], &byte, 1) != 1) _exit(2);
+            _exit(set(fd, F_SETLKW, F_WRLCK, next, 1) == 0 ? 0 : errno);
+        }
+    }
+    for (int member = 0; member < count; member++)
+        if (read(ready[0], &byte, 1) != 1) fail("circle");
+    for (int member = 0; member < count; member++)
+        if (write(go[1], &byte, 1) != 1) fail("circle");
+    for (int status; wait(&status) > 0;) {
+        granted += status == 0;
+        refused += WIFEXITED(status) && WEXITSTATUS(status) == EDEADLK;
+    }
+    printf("circle of %d: %d refused, %d granted\n", count, refused, granted);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     path = argv[2];
@@ -294,6 +320,9 @@ int main(int argc, char **argv) {
         wholes();
         ends();
         waits();
+        circle(2, F_WRLCK);
+        circle(3, F_WRLCK);
+        circle(2, F_RDLCK);
     }
     return 0;
 }
