@@ -21,7 +21,7 @@ use crate::{
     files::{self, Place, Places},
     fio::Fio,
     machine::{self, Cores, Machine},
-    options::Common,
+    options::{Common, one_of},
     report::Report,
     spread::Spread,
 };
@@ -64,13 +64,6 @@ fn size(text: &str) -> Result<usize, String> {
 
 fn depth(text: &str) -> Result<usize, String> {
     one_of(&DEPTHS, text)
-}
-
-fn one_of(known: &[usize], text: &str) -> Result<usize, String> {
-    let found = text.parse().ok().filter(|number| known.contains(number));
-    found.ok_or_else(|| {
-        format!("one of {}", known.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
-    })
 }
 
 /// How much is measured.
