@@ -1,7 +1,7 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when as
-//! many are queued as the device has left to do (at least 4, at most 32), when nothing else is in
+//! many are queued as the device has left to do (at least 2, at most 32), when nothing else is in
 //! flight, when the oldest has waited 20 us, or when the executor blocks. A short one that continues
 //! the one before it waits for a batch of 32: the kernel makes one request of them.
 //!
@@ -47,7 +47,7 @@ const IN_FLIGHT_MAX: u32 = 1024;
 /// So many queued entries are worth a system call at once, whatever the device has to do,
 const BATCH_LEN: usize = 32;
 /// and so many when it has nothing.
-const BATCH_LEN_MIN: usize = 4;
+const BATCH_LEN_MIN: usize = 2;
 
 /// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
 const SHORT_LEN_MAX: usize = 16 * 1024;
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_device_with_little_to_do_gets_short_batches() {
         let Some(mut bench) = Bench::new() else { return };
-        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 8, 16, BATCH_LEN, BATCH_LEN] {
+        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
             for queued in 1..batch_len {
                 bench.submit().unwrap();
                 assert_eq!(bench.ring.queued, queued);
