@@ -181,8 +181,8 @@ impl Heap {
         Self::aligned(len, PAGE_LEN)
     }
 
-    /// `len` zero bytes, in huge pages as far as the kernel has them, unless so few that most of one
-    /// would be left over: a device then gets long segments instead of single pages.
+    /// `len` zero bytes, in huge pages as far as the kernel has them, unless so few that most of
+    /// one would be left over: a device then gets long segments instead of single pages.
     pub(crate) fn huge(len: usize) -> Self {
         let page_len = if len < HUGE_LEN_MIN { PAGE_LEN } else { HUGE_PAGE_LEN };
         let whole_len = len.next_multiple_of(page_len);

@@ -2,8 +2,8 @@
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when as
 //! many are queued as the device has left to do (at least 2, at most 32), when nothing else is in
-//! flight, when the oldest has waited 20 us, or when the executor blocks. A short one that continues
-//! the one before it waits for a batch of 32: the kernel makes one request of them.
+//! flight, when the oldest has waited 20 us, or when the executor blocks. A short one that
+//! continues the one before it waits for a batch of 32: the kernel makes one request of them.
 //!
 //! # Blocking
 //!
