@@ -38,7 +38,7 @@ use std::{
 
 use crate::{
     machine::{self, Machine},
-    options::Common,
+    options::{Common, one_of},
     report::Report,
 };
 
@@ -120,9 +120,7 @@ impl Target {
 
 /// A job count or depth.
 fn step(text: &str) -> Result<usize, String> {
-    let steps = FULL_STEPS.iter().map(usize::to_string).collect::<Vec<_>>();
-    let known = text.parse().ok().filter(|step| FULL_STEPS.contains(step));
-    known.ok_or_else(|| format!("one of {}", steps.join(", ")))
+    one_of(&FULL_STEPS, text)
 }
 
 /// How much is measured.
