@@ -6,8 +6,8 @@
 //!
 //! `limit = min(file, request, 1 / (CPU time of request + CPU time of file))`
 //!
-//! `integrated` writes as one what has come together and lies together in the file, `file` each
-//! packet by itself: small ones may exceed this limit.
+//! `integrated` writes each packet by itself, as `file` does. `chained` writes as one what has come
+//! together and lies together in the file, so it may exceed the limit.
 //!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{
     Effort,
+    chain::SHORT_LEN_MAX,
     crowds::Crowds,
     packet::{Run, Transport},
     run::{name, run},
@@ -56,6 +57,8 @@ struct Stored {
     network: Values<f64>,
     file: Values<Sample>,
     integrated: Values<Sample>,
+    /// Of packets short enough; else of no run.
+    chained: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
     /// With io_uring, at each depth.
     fio: Vec<Values<f64>>,
@@ -70,6 +73,7 @@ struct Stored {
 enum Step {
     Request,
     Integrated,
+    Chained,
     File,
     Network,
     /// By its index in [`PEERS`].
@@ -161,6 +165,12 @@ impl Cell {
         report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
         report.ratio(name("integrated") + ":limit", ratio(&self.limit(stored)));
         report.ratio(name("integrated") + ":bound", ratio(&self.bound(stored)));
+        if self.run.size <= SHORT_LEN_MAX {
+            let chained = rates(&self.run, &stored.chained);
+            report.row(name("chained"), "MB/s", spread(&chained));
+            let gain = combine(&chained, &ours, |chained, ours| chained / ours);
+            report.ratio(name("chained") + ":integrated", spread(&gain));
+        }
         for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
             report.row(name(peer), "MB/s", spread(theirs));
             report.ratio(name("integrated") + ":" + peer, ratio(theirs));
@@ -201,6 +211,7 @@ impl Stored {
             network: only_over_tcp(transport),
             file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
+            chained: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
             fio: vec![Ok(Vec::new()); depth_count],
             fio_psync: Ok(Vec::new()),
@@ -218,6 +229,9 @@ impl Stored {
     ) {
         // What a ratio is made of is measured side by side, and nothing always before another.
         let mut steps = vec![Step::Request, Step::Integrated, Step::File, Step::Network];
+        if all.size <= SHORT_LEN_MAX {
+            steps.push(Step::Chained);
+        }
         steps.extend((0..self.fio.len()).map(Step::Fio));
         steps.extend((0..PEERS.len()).map(Step::Peer));
         steps.push(Step::FioPsync);
@@ -249,6 +263,7 @@ impl Stored {
         match step {
             Step::Request => push(&mut self.request, || ours(Part::Request)),
             Step::Integrated => push(&mut self.integrated, || ours(Part::Integrated)),
+            Step::Chained => push(&mut self.chained, || ours(Part::Chained)),
             Step::File => push(&mut self.file, || {
                 let (engine, write, random) = (Engine::Auto, true, false);
                 let (depth, path) = (all.depth as usize, path.to_owned());

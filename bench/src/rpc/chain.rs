@@ -9,7 +9,7 @@ use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 /// A longer chain would leave the cache, and the device without work, before it is written.
 const LEN_MAX: usize = 128 << 10;
 /// A longer packet is worth a write of its own: in pairs, those of 64 KiB were no faster.
-const SHORT_LEN_MAX: usize = 16 << 10;
+pub(super) const SHORT_LEN_MAX: usize = 16 << 10;
 
 /// Packets in the order of the file.
 #[derive(Debug, Default)]

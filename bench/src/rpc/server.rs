@@ -1,8 +1,7 @@
 //! Our server: one executor on one thread, packets into registered buffers, buffers into the file.
 //!
 //! Every packet on the way has its buffer, for which the client holds a credit; the task that
-//! writes it owns the buffer, and its end is the credit's return. So nothing here can grow. What
-//! has come and belongs together is written together.
+//! writes it owns the buffer, and its end is the credit's return. So nothing here can grow.
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,8 +34,10 @@ const BATCH_LEN: usize = 64 << 10;
 pub(crate) enum Part {
     /// Receives them, and writes nothing.
     Request,
-    /// Writes them too.
+    /// Writes them too, each by itself.
     Integrated,
+    /// Writes as one what has come together and lies together in the file.
+    Chained,
     /// Receives bytes, whatever they are.
     Network,
 }
@@ -49,6 +50,7 @@ pub(crate) struct Server {
     /// `None`: packets are dropped.
     pub(crate) file: Option<File>,
     pub(crate) run: Run,
+    is_chaining: bool,
     /// Bytes written, or dropped as told.
     stored_len: Cell<u64>,
     /// Packets of each connection.
@@ -63,6 +65,7 @@ impl Server {
         engines: &Engines,
         file: Option<File>,
         run: Run,
+        part: Part,
     ) -> anyhow::Result<Rc<Self>> {
         let part_len = run.size.min(SOCKET_LEN_MAX);
         let pool = Pool::new(part_len, run.depth as usize * run.size.div_ceil(part_len));
@@ -70,7 +73,19 @@ impl Server {
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
-        Ok(Rc::new(Self { handle, engines, pool, file, run, stored_len, shares, news, meter }))
+        let is_chaining = part == Part::Chained;
+        Ok(Rc::new(Self {
+            handle,
+            engines,
+            pool,
+            file,
+            run,
+            is_chaining,
+            stored_len,
+            shares,
+            news,
+            meter,
+        }))
     }
 
     /// Serves clients until all packets are served.
@@ -184,7 +199,7 @@ impl Intake {
         }
         let len = body.len();
         self.chain.add(at, body);
-        if self.chain.is_full_for(len) {
+        if !self.server.is_chaining || self.chain.is_full_for(len) {
             self.write();
         }
     }

@@ -136,14 +136,14 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
     let (mut executor, events, engines, sockets) = set_up()?;
     let file = match part {
         Part::Request | Part::Network => None,
-        Part::Integrated => Some(File::new(OwnedFd::from(open(path, true)?))?),
+        Part::Integrated | Part::Chained => Some(File::new(OwnedFd::from(open(path, true)?))?),
     };
     let handle = executor.handle();
     let worker = match run.transport {
         Transport::Tcp => None,
         Transport::Ucx => Some(ucx::worker(&handle, &events, &run, run.size)?),
     };
-    let server = Server::new(&handle, &engines, file, run)?;
+    let server = Server::new(&handle, &engines, file, run, part)?;
     let address = "tcp://127.0.0.1:0".parse().context("an address")?;
     let listener = executor.run_until(sockets.listen(&address))?;
     say(listener.address())?;
