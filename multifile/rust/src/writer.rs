@@ -58,11 +58,12 @@ impl<S: Storage> Writer<S> {
     pub fn create(storage: &S, path: &Path, tasks: &[NewTask], options: &Options) -> Result<Self> {
         let name = options.name_for(path);
         let instance = instance();
+        let planned = |fs_block_len| plan(tasks, fs_block_len, options, name, instance);
         // Refuses what cannot be before an existing file is cut.
         check(tasks, options, name)?;
+        let early = options.fs_block_len.map(planned).transpose()?;
         let first = create(storage, path, 0)?;
-        let fs_block_len = fs_block_len(&first, options)?;
-        let plans = plan(tasks, fs_block_len, options, name, instance)?;
+        let plans = early.map_or_else(|| planned(fs_block_len(&first, options)?), Ok)?;
         let mut first = Some(first);
         let mut files = Vec::with_capacity(plans.len());
         for (number, plan) in (0u32..).zip(plans) {
