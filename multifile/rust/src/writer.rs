@@ -126,7 +126,7 @@ impl<S: Storage> Writer<S> {
             Some(state) => state,
             None => {
                 let fill = Fill::new(open.plan.place(local_rank)?);
-                state.insert(Box::new(TaskState { fill, sums: Vec::new() }))
+                state.insert(Box::new(TaskState::new(fill, Vec::new())))
             }
         };
         let (order, checksums) = (open.plan.header.order, open.plan.checksums);
@@ -161,6 +161,7 @@ impl<S: Storage> Writer<S> {
         // File 0 holds the mapping and makes the set readable, so it comes last.
         for file in self.files.iter_mut().rev() {
             finish(&mut file.output, &file.plan, &file.states)?;
+            file.states.iter_mut().flatten().for_each(|state| state.release(&file.output));
         }
         for number in (0u32..).take(self.files.len()) {
             remove_journal(&self.storage, &self.path, number)?;
@@ -234,7 +235,7 @@ fn reopen<S: Storage>(
             .map(|block| Ok(member.checksum(local, block)?.unwrap_or(0)))
             .collect::<Result<_>>()?;
         let fill = Fill::resume(plan.place(local)?, lens);
-        states.push(Some(Box::new(TaskState { fill, sums })));
+        states.push(Some(Box::new(TaskState::new(fill, sums))));
     }
     let file = storage.open(path, true).map_err(|error| Error::io(number, &error))?;
     let journal = name::journal(path);

@@ -28,6 +28,8 @@ pub(crate) struct Counts {
     pub(crate) reads: AtomicU64,
     pub(crate) syncs: AtomicU64,
     opened: Mutex<BTreeSet<PathBuf>>,
+    pub(crate) reserved: Mutex<Vec<Range<u64>>>,
+    pub(crate) released: Mutex<Vec<Range<u64>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -129,6 +131,14 @@ impl File for MemoryFile {
 
     fn block_len(&self) -> io::Result<u64> {
         Ok(4096)
+    }
+
+    fn reserve(&self, range: Range<u64>) {
+        self.counts.reserved.lock().unwrap().push(range);
+    }
+
+    fn release(&self, range: Range<u64>) {
+        self.counts.released.lock().unwrap().push(range);
     }
 
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {
