@@ -2,6 +2,8 @@
  *
  *   multifile write|check PATH
  *
+ * Task 0 has a large chunk, for which space is reserved; the others fill many small ones.
+ *
  * Exit status: 0; 1 after an error or a wrong byte, which standard error names.
  */
 #include <sion.h>
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TASKS = 8, RECORDS = 512, RECORD_LEN = 1000 };
+enum { TASKS = 8, RECORDS = 2200, RECORD_LEN = 1000 };
 
 static void fail(const char *what)
 {
@@ -31,7 +33,7 @@ static void write_all(char *path)
     sion_int32 block = 4096;
     int *rank = ranks;
     for (int task = 0; task < TASKS; task++) {
-        chunks[task] = 64 << 10;
+        chunks[task] = task == 0 ? 8 << 20 : 64 << 10;
         ranks[task] = task;
     }
     int sid = sion_open(path, "bw", &tasks, &files, &chunk, &block, &rank, NULL);

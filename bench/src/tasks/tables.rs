@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use multifile::{
-    Disk, Group, NewTask, Options, ParReader, ParWriter, TaskReader, Writer, group::Threads,
+    Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Style, TaskReader, Writer,
+    group::Threads, parallel::BuddyWriter,
 };
 
 use super::{Effort, Place, Places, create};
@@ -18,8 +19,11 @@ const MIB: f64 = 1_048_576.0;
 const SMALL: (u32, usize, u64) = (1024, 100, 1 << 20);
 /// Ranks that open and close together.
 const RANKS: u32 = 64;
-/// What is counted of them, in the order of [`collectives`].
-const COLLECTIVES: [&str; 3] = ["collectives/open", "collectives/close", "collectives/open/read"];
+/// What is counted of them, in the order of [`together`].
+const STEPS: [&str; 4] = ["open", "write", "close", "open/read"];
+/// How they open, and what the names of the cases end in then.
+const WAYS: [(Way, &str); 4] =
+    [(Way::Plain, ""), (Way::Mapped, "/mapped"), (Way::Merge, "/merge"), (Way::Buddy, "/buddy")];
 /// Tasks of the smaller multifile of which one task is opened.
 const FEW: u32 = 64;
 /// Opens in a row that are timed together.
@@ -39,13 +43,16 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         report.row("density/small", "allocated/needed", density.clone());
         report.ratio("density/small", density);
     }
-    if effort.wants(COLLECTIVES) {
-        let calls = collectives(place).map_err(text);
-        for (index, case) in COLLECTIVES.into_iter().enumerate() {
-            let calls = calls.as_ref().map_err(String::clone);
-            let calls = calls.map(|calls| f64::from(calls.get(index).copied().unwrap_or(0)));
-            let calls = calls.map(|calls| Spread { median: calls, min: calls, max: calls });
-            report.row(case, "calls a rank", calls);
+    for (way, suffix) in WAYS {
+        let cases = STEPS.map(|step| format!("collectives/{step}{suffix}"));
+        if effort.wants(&cases) {
+            let calls = collectives(place, way).map_err(text);
+            for (index, case) in cases.into_iter().enumerate() {
+                let calls = calls.as_ref().map_err(String::clone);
+                let calls = calls.map(|calls| f64::from(calls.get(index).copied().unwrap_or(0)));
+                let calls = calls.map(|calls| Spread { median: calls, min: calls, max: calls });
+                report.row(case, "calls a rank", calls);
+            }
         }
     }
     let cases = [FEW, count].map(|count| format!("open_rank/{count}"));
@@ -132,39 +139,88 @@ impl Group for Counted {
     }
 }
 
-/// The most operations of any rank: opening and closing to write, opening to read.
-fn collectives(place: &Place) -> anyhow::Result<[u32; 3]> {
+/// How ranks open a multifile together.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// One task for each rank.
+    Plain,
+    /// Two tasks for each rank.
+    Mapped,
+    /// What ranks write goes to the streams of some of them.
+    Merge,
+    /// Two physical files, each with a copy.
+    Buddy,
+}
+
+/// The most operations of any rank for each of [`STEPS`].
+fn collectives(place: &Place, way: Way) -> anyhow::Result<[u32; 4]> {
     let path = place.path("together");
     let ranks: Vec<_> = thread::scope(|scope| {
         let ranks = Threads::new(RANKS).into_iter();
-        let ranks: Vec<_> = ranks.map(|group| scope.spawn(|| rank(group, &path))).collect();
+        let ranks: Vec<_> =
+            ranks.map(|group| scope.spawn(|| together(group, &path, way))).collect();
         ranks.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
-    let mut most = [0; 3];
+    let mut most = [0; 4];
     for calls in ranks {
         let calls = calls.map_err(|_| anyhow::anyhow!("a rank panicked"))??;
         for (most, calls) in most.iter_mut().zip(calls) {
             *most = calls.max(*most);
         }
     }
-    fs::remove_file(&path)?;
+    place.clear()?;
     Ok(most)
 }
 
-fn rank(group: Threads, path: &Path) -> multifile::Result<[u32; 3]> {
+/// Creates, writes, closes, and opens to read; counts each.
+fn together(group: Threads, path: &Path, way: Way) -> multifile::Result<[u32; 4]> {
     let group = Counted { group, calls: Cell::new(0) };
-    let rank = group.rank();
-    let task = NewTask { file: 0, local_rank: rank, global_rank: rank.into(), chunk_len: 4096 };
-    let options = Options::default();
-    let mut writer = ParWriter::create(&group, &Disk::new(), path, task, &options)?;
-    let open = group.calls.take();
+    let (rank, disk, calls) = (group.rank(), Disk::new(), || group.calls.take());
     // More blocks than fit a record are no reason for another call.
-    let blocks = if rank == 1 { 300 } else { 1 };
-    writer.task(0)?.write(&vec![7; blocks * 4096])?;
+    let data = vec![7; if rank == 1 { 300 } else { 1 } * 4096];
+    let task = |file, local_rank| {
+        let global_rank = i64::from(local_rank + file * RANKS / 2);
+        NewTask { file, local_rank, global_rank, chunk_len: 4096 }
+    };
+    if let Way::Buddy = way {
+        let task = task(rank / (RANKS / 2), rank % (RANKS / 2));
+        let levels = (1, &Options { style: Style::Parallel, ..Options::default() });
+        let mut writer = BuddyWriter::create(&group, &disk, path, task, levels)?;
+        let open = calls();
+        writer.write(&data)?;
+        let write = calls();
+        writer.close(&group)?;
+        let close = calls();
+        ParReader::open_with_buddies(&group, &disk, path, 1, |_| Ok(()))?;
+        return Ok([open, write, close, calls()]);
+    }
+    let (style, packing) = match way {
+        Way::Mapped => (Style::Mapped, Packing::Aligned),
+        Way::Merge => (Style::Parallel, Packing::Merge { size: None }),
+        Way::Plain | Way::Buddy => (Style::Parallel, Packing::Aligned),
+    };
+    let options = Options { style, packing, ..Options::default() };
+    let wanted = [2 * rank, 2 * rank + 1];
+    let mut writer = match way {
+        Way::Mapped => {
+            let tasks = wanted.map(|local_rank| task(0, local_rank));
+            ParWriter::create_mapped(&group, &disk, path, &tasks, &options)?
+        }
+        _ => ParWriter::create(&group, &disk, path, task(0, rank), &options)?,
+    };
+    let open = calls();
+    match way {
+        Way::Merge => writer.write_merged(&group, &data)?,
+        _ => writer.task(0)?.write(&data)?,
+    }
+    let write = calls();
     writer.close(&group)?;
-    let close = group.calls.take();
-    ParReader::open(&group, &Disk::new(), path)?;
-    Ok([open, close, group.calls.take()])
+    let close = calls();
+    match way {
+        Way::Mapped => ParReader::open_mapped(&group, &disk, path, &wanted, |_| Ok(()))?,
+        _ => ParReader::open(&group, &disk, path)?,
+    };
+    Ok([open, write, close, calls()])
 }
 
 /// Opening the last task alone must not depend on how many there are.

@@ -97,7 +97,7 @@ fn physical(reader: &Reader<File>, index: usize) -> Option<std::io::Result<Physi
     let (header, layout) = (reader.header(index)?, reader.layout(index)?);
     let (table, file) = (reader.table(index)?, reader.file(index)?);
     Some(file.size().map(|bytes| Physical {
-        number: header.file_number,
+        number: number(header),
         name: String::from_utf8_lossy(&header.prefix).into_owned(),
         format_version: header.version,
         library_version: library_version(header),
@@ -123,9 +123,10 @@ fn physical(reader: &Reader<File>, index: usize) -> Option<std::io::Result<Physi
 fn task(args: &Args, reader: &Reader<File>, index: usize) -> Result<Task, Failure> {
     let found = reader.task(index).map_err(|why| failure(&args.file, why))?;
     let lens = reader.block_lens(index).map_err(|why| failure(&args.file, why))?;
+    let header = usize::try_from(found.file).ok().and_then(|file| reader.header(file));
     Ok(Task {
         task: index,
-        physical_file: found.file,
+        physical_file: header.map_or(found.file, number),
         local_rank: found.local_rank,
         global_rank: found.global_rank,
         chunk_bytes: found.chunk_len,
@@ -145,6 +146,11 @@ fn keys(args: &Args, reader: &Reader<File>, index: usize) -> Result<Vec<Key>, Fa
         (*count, *bytes) = (*count + 1, *bytes + record.len);
     }
     Ok(keys.into_iter().map(|(key, (records, bytes))| Key { key, records, bytes }).collect())
+}
+
+/// A physical file's number in its set, from 0. A file that stands alone may say 1.
+const fn number(header: &Header) -> u32 {
+    if header.file_count == 1 { 0 } else { header.file_number }
 }
 
 /// The library that wrote the file, as its releases are called.

@@ -67,7 +67,11 @@ fn every_golden_multifile_is_listed_as_its_manifest_says_and_whole() {
         let dump = json(&mut multifile(golden.folder(), &["dump", "--json", name]));
         for (row, task) in dump["tasks"].as_array().expect("rows").iter().zip(tasks) {
             assert_eq!(row["block_bytes"], task["blocks"], "{name}");
+            assert_eq!(row["physical_file"], task["file"], "{name}");
         }
+        // From 0, though a file that one process wrote says 1 of itself.
+        let files = dump["physical_files"].as_array().expect("physical files");
+        assert!(files.iter().zip(0..).all(|(file, number)| file["number"] == number), "{name}");
     }
 }
 

@@ -67,8 +67,11 @@ interpose! {
     }
 
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
-        if let Some(done) = allocate(fd, 0, at, len) {
-            return code(done.map(|()| 0));
+        match allocate(fd, 0, at, len) {
+            // As below, if there is a file here to write zeros to.
+            Some(Err(Errno::OPNOTSUPP)) if !is_remote(fd) => {}
+            Some(done) => return code(done.map(|()| 0)),
+            None => {}
         }
         drain(fd);
         match kernel!(SYS_fallocate, fd, 0_i32, at, len) {
@@ -120,13 +123,17 @@ pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
     }
 }
 
-/// As `fallocate(2)`, of a remote file.
+/// As `fallocate(2)`, of a file that only the daemon has open.
 fn allocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> Option<Outcome<()>> {
-    let client = client().filter(|client| client.is_remote_file(fd))?;
+    let client = client().filter(|_| is_placeholder(fd))?;
     let (Ok(at), Ok(len)) = (u64::try_from(at), u64::try_from(len)) else {
         return Some(Err(Errno::INVAL));
     };
     client.allocate(fd, unsigned(mode), (at, len))
+}
+
+fn is_remote(fd: c_int) -> bool {
+    client().is_some_and(|client| client.is_remote_file(fd))
 }
 
 /// Whether the kernel would refuse data calls on this number.

@@ -273,8 +273,8 @@ impl Client {
         self.0.truncate(fd, len)
     }
 
-    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a remote file;
-    /// `None` for others, which are the kernel's.
+    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a file that only the
+    /// daemon has open; `None` for others, which are the kernel's.
     pub fn allocate(
         &'static self,
         fd: RawFd,

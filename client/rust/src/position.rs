@@ -131,7 +131,7 @@ impl Process {
         if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
     }
 
-    /// As `fallocate(2)` of a remote file.
+    /// As `fallocate(2)` of a file that only the daemon has open.
     pub(crate) fn allocate(
         &'static self,
         fd: RawFd,
@@ -139,11 +139,16 @@ impl Process {
         (at, len): (u64, u64),
     ) -> Option<io::Result<()>> {
         let (_, mut file) = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote)?;
+        let link = file.link.filter(|_| file.placeholder)?;
+        let is_remote = file.is_remote;
         self.release_window(&mut file);
         drop(file);
         let request = Request::Allocate { file: link.slot, mode, at, len };
-        Some(link.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop))
+        match link.connection.call(request) {
+            Ok(answer) => Some(answer.map(drop)),
+            // Without the daemon the file is the kernel's, if it is one of this node.
+            Err(_) => is_remote.then_some(Err(Errno::IO)),
+        }
     }
 
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {

@@ -1,6 +1,8 @@
 //! A program linked with libsion: its multifile goes through the daemon, and is one without it.
 
 use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -9,7 +11,7 @@ use std::{
 use crate::harness::{self, Folder, SOON, kakehi, kakehi_run, run, text};
 
 /// What `multifile.c` writes for its tasks.
-const DATA_LEN: u64 = 8 * 512 * 1000;
+const DATA_LEN: u64 = 8 * 2200 * 1000;
 
 #[test]
 fn a_program_linked_with_libsion_has_its_multifile_delegated() {
@@ -20,6 +22,9 @@ fn a_program_linked_with_libsion_has_its_multifile_delegated() {
         let mut written = kakehi_run(&folder, &["--rule", rule, "--stats", told]);
         succeeds(written.arg(&program).arg("write").arg(&path));
         succeeds(Command::new(&program).arg("check").arg(&path));
+
+        let allocated = fs::metadata(&path).expect("a file").blocks() * 512;
+        assert!(allocated < DATA_LEN + DATA_LEN / 16, "{allocated}");
 
         let job = harness::stats(&stats).pop().expect("a job");
         assert!(job["bytes_delegated"].as_u64().is_some_and(|len| len >= DATA_LEN), "{job:#}");

@@ -89,6 +89,10 @@ int sion_group_parclose(int sid);
 /* The group that a handle was opened with, rank and size only; SION_NOT_SUCCESS if it has none. */
 int sion_group_of(int sid, int *rank, int *size);
 
+/* Has printed errors name the thread that made the call, by the number that `number` returns there
+ * (omp_get_thread_num), and SION_ERROR_MSG_THREAD choose among them. Only the first call counts. */
+void sion_group_threads(int (*number)(void));
+
 /* Which files and tasks a rank gets when *numfiles > 0 files are cut from `size` ranks: groups of
  * size / numfiles consecutive ranks, the last one takes the rest. */
 sion_group_place sion_group_cut(int rank, int size, int numfiles);

@@ -42,6 +42,7 @@ static inline team *team_meet(size_t shared_len) {
     team *made;
 #pragma omp single copyprivate(made)
     {
+        sion_group_threads(omp_get_thread_num);
         int size = omp_get_num_threads();
         size_t own = sizeof *made + (size_t)size * sizeof(member);
         own += -own % _Alignof(max_align_t);

@@ -27,10 +27,12 @@ impl Config {
     }
 }
 
-/// Whether errors of `rank` are printed, as SIONlib does.
-pub(crate) fn compatible(rank: c_int) -> bool {
+/// Whether errors of `rank` on `thread` are printed, as SIONlib does.
+pub(crate) fn compatible(rank: c_int, thread: c_int) -> bool {
+    let wanted = |name, number_of| number(name).is_none_or(|wanted: c_int| wanted == number_of);
     number::<i32>("SION_COMPAT") == Some(1)
-        && number::<c_int>("SION_ERROR_MSG_RANK").is_none_or(|wanted| wanted == rank)
+        && wanted("SION_ERROR_MSG_RANK", rank)
+        && wanted("SION_ERROR_MSG_THREAD", thread)
 }
 
 fn number<T: std::str::FromStr>(name: &str) -> Option<T> {

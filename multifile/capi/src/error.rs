@@ -8,6 +8,7 @@ use std::{
     ffi::{CString, c_char, c_int},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
 };
 
 use multifile::{Argument, Error, error::Cause};
@@ -129,8 +130,10 @@ pub(crate) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
 /// Makes `failure` this thread's last error, and prints it in compatibility mode.
 pub(crate) fn remember(failure: &Failure) {
     let text = failure.text();
-    if config::compatible(failure.rank()) {
-        print(failure.rank(), &text);
+    // SAFETY: `sion_group_threads` was promised a function that any thread may call.
+    let thread = THREADS.get().map(|number| unsafe { number() });
+    if config::compatible(failure.rank(), thread.unwrap_or(0)) {
+        print(failure.rank(), thread, &text);
     }
     let text = CString::new(text).unwrap_or_default();
     LAST.with_borrow_mut(|last| {
@@ -139,11 +142,24 @@ pub(crate) fn remember(failure: &Failure) {
 }
 
 #[expect(clippy::print_stderr, reason = "what compatibility mode is for")]
-fn print(rank: c_int, text: &str) {
-    eprintln!("SION_ERROR_RETURN on rank {rank}, rc=-1: {text}");
+fn print(rank: c_int, thread: Option<c_int>, text: &str) {
+    let thread = thread.map(|thread| format!(", thread {thread}")).unwrap_or_default();
+    eprintln!("SION_ERROR_RETURN on rank {rank}{thread}, rc=-1: {text}");
 }
 
+/// Gives the calling thread's number in its team.
+type ThreadNumber = unsafe extern "C" fn() -> c_int;
+
+/// Set by the first open of a team of threads.
+static THREADS: OnceLock<ThreadNumber> = OnceLock::new();
+
 export! {
+    fn sion_group_threads(number: Option<ThreadNumber>) -> (), or (); {
+        let number = number.ok_or(Failure::Argument("the function is NULL"))?;
+        THREADS.get_or_init(|| number);
+        Ok(())
+    }
+
     fn sion_last_error() -> c_int, or 11; {
         Ok(LAST.with_borrow(|last| last.code))
     }

@@ -195,11 +195,16 @@ impl Fill {
         if len > self.place.chunk_len {
             return Err(Argument::ChunkSmall.into());
         }
-        if len <= self.left_in_block() {
-            return Ok(false);
+        let leaves = self.leaves(len);
+        if leaves {
+            self.next_block()?;
         }
-        self.next_block()?;
-        Ok(true)
+        Ok(leaves)
+    }
+
+    /// Whether `len` bytes in one piece leave the rest of the current block unused.
+    pub(crate) const fn leaves(&self, len: u64) -> bool {
+        len > self.left_in_block() && len <= self.place.chunk_len
     }
 
     /// Leaves the rest of the current block unused and moves to the start of the next.

@@ -1,6 +1,11 @@
 //! All tasks of a multifile, read by one process.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::Arc,
+};
 
 use crate::{
     blocks::Table,
@@ -20,7 +25,8 @@ pub(crate) type Mapping = Vec<(u32, u32)>;
 /// A multifile with all its tasks, opened for reading.
 #[derive(Debug)]
 pub struct Reader<F> {
-    files: Vec<Physical<F>>,
+    /// By number; 0 for a file that was opened alone.
+    files: BTreeMap<usize, Physical<F>>,
     /// (file, local rank) of every task of a set; `None` for a single physical file.
     mapping: Option<Mapping>,
 }
@@ -58,20 +64,63 @@ impl<F: File> Reader<F> {
     /// - [`Error::Unclosed`] for a file that was never closed.
     /// - [`Error::Damaged`] for a file that contradicts the format or its set.
     pub fn open<S: Storage<File = F>>(storage: &S, path: &Path) -> Result<Self> {
+        let first = Self::open_first(storage, path)?;
+        let count = u32::try_from(first.file_count()).map_err(|_| Error::TooLarge)?;
+        first.with_members(storage, path, 1..count)
+    }
+
+    /// As [`open`](Self::open), but of a set only file 0 and the files of those tasks that `wanted`
+    /// names when it is told how many there are: only these can be asked about.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but only for what is opened.
+    pub(crate) fn open_tasks<S, W>(
+        storage: &S,
+        path: &Path,
+        wanted: impl FnOnce(usize) -> W,
+    ) -> Result<Self>
+    where
+        S: Storage<File = F>,
+        W: IntoIterator<Item = usize>,
+    {
+        let first = Self::open_first(storage, path)?;
+        let mapping = first.mapping.as_deref().unwrap_or_default();
+        let members = 1..u32::try_from(first.file_count()).map_err(|_| Error::TooLarge)?;
+        let tasks = wanted(mapping.len()).into_iter().filter_map(|task| mapping.get(task));
+        let files = tasks.map(|(file, _)| *file).filter(|file| members.contains(file));
+        let files: BTreeSet<u32> = files.collect();
+        first.with_members(storage, path, files)
+    }
+
+    /// Opens file 0 of a set, and reads its mapping.
+    fn open_first<S: Storage<File = F>>(storage: &S, path: &Path) -> Result<Self> {
         let first = Physical::open(storage, path, 0)?;
         let header = &first.front.header;
-        if header.file_count == 1 || header.file_number > 0 {
-            return Ok(Self { files: vec![first], mapping: None });
+        let mapping = if header.file_count == 1 || header.file_number > 0 {
+            None
+        } else {
+            let at = first.table.end().ok_or(Error::TooLarge)?;
+            Some(physical::mapping(&*first.front.file, header, at)?)
+        };
+        Ok(Self { files: BTreeMap::from([(0, first)]), mapping })
+    }
+
+    /// Opens the members of these `numbers` too, and checks that all are of one set.
+    fn with_members<S: Storage<File = F>>(
+        mut self,
+        storage: &S,
+        path: &Path,
+        numbers: impl IntoIterator<Item = u32>,
+    ) -> Result<Self> {
+        for number in numbers {
+            let member = Physical::open(storage, &storage.physical_name(path, number), number)?;
+            self.files.insert(narrow(number.into()), member);
         }
-        let at = first.table.end().ok_or(Error::TooLarge)?;
-        let mapping = physical::mapping(&*first.front.file, header, at)?;
-        let count = header.file_count;
-        let mut files = vec![first];
-        for number in 1..count {
-            files.push(Physical::open(storage, &storage.physical_name(path, number), number)?);
+        if let Some(mapping) = &self.mapping {
+            check_set(&self.files, mapping)?;
         }
-        check_set(&files, &mapping)?;
-        Ok(Self { files, mapping: Some(mapping) })
+        Ok(self)
     }
 
     /// As [`open`](Self::open) for a set with buddy copies: every physical file that cannot be
@@ -96,12 +145,12 @@ impl<F: File> Reader<F> {
         };
         let first = open(0)?;
         let file_count = first.front.header.file_count;
-        let mut files = vec![first];
+        let mut files = BTreeMap::from([(0, first)]);
         for number in 1..file_count {
-            files.push(open(number)?);
+            files.insert(narrow(number.into()), open(number)?);
         }
         let mut tasks = Vec::new();
-        for file in &files {
+        for file in files.values() {
             let ranks = file.front.ranks.iter().zip(0u32..);
             tasks.extend(ranks.map(|(rank, local)| (*rank, file.front.number, local)));
         }
@@ -116,7 +165,7 @@ impl<F: File> Reader<F> {
     /// Number of tasks: in a set those that the mapping names.
     #[must_use]
     pub fn task_count(&self) -> usize {
-        let single = || self.files.first().map_or(0, |file| file.front.ranks.len());
+        let single = || self.files.get(&0).map_or(0, |file| file.front.ranks.len());
         self.mapping.as_ref().map_or_else(single, Vec::len)
     }
 
@@ -158,43 +207,44 @@ impl<F: File> Reader<F> {
     /// Largest number of blocks of any task.
     #[must_use]
     pub fn block_count(&self) -> u32 {
-        self.files.iter().map(|file| file.blocks.block_count()).max().unwrap_or(0)
+        self.files.values().map(|file| file.blocks.block_count()).max().unwrap_or(0)
     }
 
     /// The header of physical file `file`, or of the only one opened.
     #[must_use]
     pub fn header(&self, file: usize) -> Option<&Header> {
-        self.files.get(file).map(|file| &file.front.header)
+        self.files.get(&file).map(|file| &file.front.header)
     }
 
     /// The places of the chunks of physical file `file`.
     #[must_use]
     pub fn layout(&self, file: usize) -> Option<&Layout> {
-        self.files.get(file).map(|file| &file.front.layout)
+        self.files.get(&file).map(|file| &file.front.layout)
     }
 
     /// Where the block table of physical file `file` stands.
     #[must_use]
     pub fn table(&self, file: usize) -> Option<Table> {
-        self.files.get(file).map(|file| file.table)
+        self.files.get(&file).map(|file| file.table)
     }
 
-    /// Number of physical files opened.
+    /// Number of physical files: of the set, or 1 for a file that was opened alone.
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.files.len()
+        let first = self.files.get(&0).filter(|_| self.mapping.is_some());
+        first.map_or(1, |first| narrow(first.front.header.file_count.into()))
     }
 
     /// Physical file `file`, to read by other means.
     #[must_use]
     pub fn file(&self, file: usize) -> Option<&Arc<F>> {
-        self.files.get(file).map(|file| &file.front.file)
+        self.files.get(&file).map(|file| &file.front.file)
     }
 
     /// Whether every physical file has checksums of its blocks.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
-        self.files.iter().all(|file| file.checksums_at().is_some())
+        self.files.values().all(|file| file.checksums_at().is_some())
     }
 
     /// (file, local rank) of every task of a set; `None` for a single physical file.
@@ -245,7 +295,7 @@ impl<F: File> Reader<F> {
     }
 
     pub(crate) fn into_parts(self) -> (Vec<Physical<F>>, Option<Mapping>) {
-        (self.files, self.mapping)
+        (self.files.into_values().collect(), self.mapping)
     }
 
     fn locate(&self, task: usize) -> Result<(&Physical<F>, usize)> {
@@ -256,7 +306,7 @@ impl<F: File> Reader<F> {
                 (narrow(u64::from(file)), narrow(u64::from(local)))
             }
         };
-        let file = self.files.get(file).filter(|file| local < file.front.ranks.len());
+        let file = self.files.get(&file).filter(|file| local < file.front.ranks.len());
         Ok((file.ok_or(Argument::Task)?, local))
     }
 }
@@ -413,9 +463,10 @@ impl<F: File> io::Read for TaskReader<F> {
 }
 
 /// Members agree on what they are members of, and the mapping names existing tasks once each.
-fn check_set<F: File>(files: &[Physical<F>], mapping: &[(u32, u32)]) -> Result<()> {
-    let first = files.first().map(|file| &file.front.header);
-    for file in files {
+fn check_set<F: File>(files: &BTreeMap<usize, Physical<F>>, mapping: &[(u32, u32)]) -> Result<()> {
+    let first = files.get(&0).map(|file| &file.front.header);
+    let file_count = first.map_or(0, |first| first.file_count);
+    for file in files.values() {
         let (header, number) = (&file.front.header, file.front.number);
         let same = first.is_some_and(|first| {
             first.file_count == header.file_count && first.keyval == header.keyval
@@ -425,12 +476,16 @@ fn check_set<F: File>(files: &[Physical<F>], mapping: &[(u32, u32)]) -> Result<(
         }
     }
     let damaged = Error::Damaged { part: Part::Mapping, file: 0 };
-    let mut seen: Vec<Vec<bool>> =
-        files.iter().map(|file| vec![false; file.front.ranks.len()]).collect();
+    let unseen = |file: &Physical<F>| vec![false; file.front.ranks.len()];
+    let mut seen: BTreeMap<_, _> = files.iter().map(|(file, of)| (*file, unseen(of))).collect();
     for (file, local) in mapping {
-        let slot = seen
-            .get_mut(narrow(u64::from(*file)))
-            .and_then(|tasks| tasks.get_mut(narrow(u64::from(*local))));
+        let tasks = match seen.get_mut(&narrow(u64::from(*file))) {
+            Some(tasks) => tasks,
+            // Of a file that is not open there is nothing to compare with.
+            None if *file < file_count => continue,
+            None => return Err(damaged),
+        };
+        let slot = tasks.get_mut(narrow(u64::from(*local)));
         if std::mem::replace(slot.ok_or(damaged)?, true) {
             return Err(damaged);
         }

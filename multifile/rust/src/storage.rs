@@ -1,7 +1,8 @@
 //! Where physical files live: a folder of plain files, or whatever implements [`Storage`].
 //!
 //! All access is positional, so one open file serves any number of tasks and threads, and nothing
-//! here moves a file offset that someone else relies on.
+//! here moves a file offset that someone else relies on. Plain files are used through libc alone,
+//! so that a program under `kakehi run` has them delegated.
 
 use std::{
     fmt, fs,
@@ -11,7 +12,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{fs::SeekFrom, io::Errno};
+use nix::{
+    errno::Errno,
+    fcntl::{FallocateFlags, fallocate},
+    sys::statfs::{EXT4_SUPER_MAGIC, fstatfs},
+    unistd::{Whence, lseek},
+};
 
 use crate::{
     codec::wide,
@@ -98,6 +104,14 @@ pub trait File: Send + Sync + fmt::Debug {
     /// What the system reports.
     fn block_len(&self) -> io::Result<u64>;
 
+    /// Has the storage find space for `range` before anything is written there; neither the size
+    /// nor what is read changes. A hint: it may do nothing.
+    fn reserve(&self, _range: Range<u64>) {}
+
+    /// Gives back the space of `range`, in which nothing was written, and which ends before the
+    /// file does.
+    fn release(&self, _range: Range<u64>) {}
+
     /// The first range at or behind `at` that may hold bytes other than zero, `None` if there is
     /// none. Bytes outside the ranges are holes.
     ///
@@ -172,19 +186,44 @@ impl File for fs::File {
         Ok(self.metadata()?.blksize())
     }
 
+    fn reserve(&self, range: Range<u64>) {
+        allocate(self, FallocateFlags::FALLOC_FL_KEEP_SIZE, range);
+    }
+
+    fn release(&self, range: Range<u64>) {
+        let hole = FallocateFlags::FALLOC_FL_KEEP_SIZE | FallocateFlags::FALLOC_FL_PUNCH_HOLE;
+        allocate(self, hole, range);
+    }
+
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {
-        let start = match rustix::fs::seek(self, SeekFrom::Data(at)) {
+        let start = match seek(self, at, Whence::SeekData) {
             Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::ENXIO) => return Ok(None),
             // The file system knows no holes: everything may be data.
-            Err(Errno::INVAL) => {
+            Err(Errno::EINVAL) => {
                 let size = File::size(self)?;
                 return Ok((at < size).then_some(at..size));
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(start..rustix::fs::seek(self, SeekFrom::Hole(start))?))
+        Ok(Some(start..seek(self, start, Whence::SeekHole)?))
     }
+}
+
+/// Changes which bytes of a file have space, on the one file system where it was found to make
+/// writing faster. Whether it succeeds is all the same: writing finds space where there is none.
+fn allocate(file: &fs::File, how: FallocateFlags, range: Range<u64>) {
+    let len = range.end.saturating_sub(range.start);
+    let (Ok(at), Ok(len)) = (range.start.try_into(), len.try_into()) else { return };
+    if fstatfs(file).is_ok_and(|found| found.filesystem_type() == EXT4_SUPER_MAGIC) {
+        fallocate(file, how, at, len).ok();
+    }
+}
+
+/// Where the next data, or the next hole, begins.
+fn seek(file: &fs::File, at: u64, what: Whence) -> nix::Result<u64> {
+    let found = lseek(file, at.try_into().map_err(|_| Errno::ENXIO)?, what)?;
+    Ok(found.unsigned_abs())
 }
 
 /// Fills as much of `buf` as the file holds from `at`, and returns how much that is.

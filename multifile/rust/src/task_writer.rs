@@ -1,6 +1,6 @@
 //! The stream of one task being written.
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use crate::{
     codec::{Order, narrow, wide},
@@ -10,7 +10,7 @@ use crate::{
     journal::Slot,
     keyval::encode_header,
     output::{Output, Owner},
-    storage::{Storage, read_exactly},
+    storage::{File, Storage, read_exactly},
 };
 
 /// What a writer remembers of one task: as little as possible, there may be very many.
@@ -19,6 +19,60 @@ pub(crate) struct TaskState {
     pub(crate) fill: Fill,
     /// CRC32C of every block so far; stays empty when none are wanted.
     pub(crate) sums: Vec<u32>,
+    /// Bytes of the current block that have space, as far as it was reserved.
+    reserved: u64,
+    /// Reserved and not used at the end of the block that was left last.
+    rest: Range<u64>,
+}
+
+/// A task that wrote so much is going to write more: space is reserved for it. One that writes
+/// less takes no more space than it fills.
+const MUCH: u64 = 1 << 20;
+/// No task keeps more than this from the others when space runs out.
+const AHEAD_MAX: u64 = 16 << 20;
+
+impl TaskState {
+    pub(crate) const fn new(fill: Fill, sums: Vec<u32>) -> Self {
+        Self { fill, sums, reserved: 0, rest: 0..0 }
+    }
+
+    /// Reserves space before the current block gets `len` more bytes: for as many again as the task
+    /// has written, so that a stream of any length asks a few times only.
+    fn reserve<S: Storage>(&mut self, output: &Output<S>, at: u64, len: u64) {
+        let ((block, used), chunk_len) = (self.fill.block(), self.fill.place().chunk_len);
+        let written = if block > 0 { chunk_len } else { used };
+        let end = used + len;
+        let wished = end.saturating_add(written.min(AHEAD_MAX)).min(chunk_len);
+        if written >= MUCH && end > self.reserved && wished > end {
+            output.file().reserve(at..at - used + wished);
+            self.reserved = wished;
+        }
+    }
+
+    /// Gives back what was reserved and not used, when the file has its final length.
+    pub(crate) fn release<S: Storage>(&mut self, output: &Output<S>) {
+        self.leave(output);
+        self.give_back(output);
+    }
+
+    /// Notes what is not used of the block that is left.
+    fn leave<S: Storage>(&mut self, output: &Output<S>) {
+        self.give_back(output);
+        let (_, used) = self.fill.block();
+        if let Some(at) = self.fill.file_at().ok().filter(|_| self.reserved > used) {
+            self.rest = at..at - used + self.reserved;
+        }
+        self.reserved = 0;
+    }
+
+    /// A file system keeps what is reserved behind the end of a file. So the rest of a block is
+    /// given back only when there is something behind it.
+    fn give_back<S: Storage>(&mut self, output: &Output<S>) {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            output.file().release(rest);
+        }
+    }
 }
 
 /// The tasks of one physical file; `None` for those that nobody wrote to yet, which may be most.
@@ -45,7 +99,11 @@ impl<S: Storage> TaskWriter<'_, S> {
     /// [`Error::Poisoned`]; the bytes counted by [`fill`](Self::fill) were accepted.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let (at, len, _) = self.state.fill.extent(bytes.len())?;
+            let (at, len, moved) = self.state.fill.extent(bytes.len())?;
+            if moved {
+                self.state.reserved = 0;
+            }
+            self.state.reserve(self.output, at, wide(len));
             let (part, rest) = bytes.split_at_checked(len).ok_or(Error::TooLarge)?;
             let sum = self.sum_with(part);
             self.output.write(part, at, Some(self.owner(wide(len), sum)))?;
@@ -72,6 +130,9 @@ impl<S: Storage> TaskWriter<'_, S> {
     ///
     /// [`Argument::ChunkSmall`] when no block can hold them; [`Error::TooLarge`].
     pub fn ensure(&mut self, len: u64) -> Result<()> {
+        if self.state.fill.leaves(len) {
+            self.state.leave(self.output);
+        }
         self.state.fill.ensure(len).map(|_| ())
     }
 
@@ -81,6 +142,7 @@ impl<S: Storage> TaskWriter<'_, S> {
     ///
     /// [`Error::TooLarge`] when there can be no further block.
     pub fn next_block(&mut self) -> Result<()> {
+        self.state.leave(self.output);
         self.state.fill.next_block()
     }
 

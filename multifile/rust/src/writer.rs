@@ -58,11 +58,12 @@ impl<S: Storage> Writer<S> {
     pub fn create(storage: &S, path: &Path, tasks: &[NewTask], options: &Options) -> Result<Self> {
         let name = options.name_for(path);
         let instance = instance();
+        let planned = |fs_block_len| plan(tasks, fs_block_len, options, name, instance);
         // Refuses what cannot be before an existing file is cut.
         check(tasks, options, name)?;
+        let early = options.fs_block_len.map(planned).transpose()?;
         let first = create(storage, path, 0)?;
-        let fs_block_len = fs_block_len(&first, options)?;
-        let plans = plan(tasks, fs_block_len, options, name, instance)?;
+        let plans = early.map_or_else(|| planned(fs_block_len(&first, options)?), Ok)?;
         let mut first = Some(first);
         let mut files = Vec::with_capacity(plans.len());
         for (number, plan) in (0u32..).zip(plans) {
@@ -125,7 +126,7 @@ impl<S: Storage> Writer<S> {
             Some(state) => state,
             None => {
                 let fill = Fill::new(open.plan.place(local_rank)?);
-                state.insert(Box::new(TaskState { fill, sums: Vec::new() }))
+                state.insert(Box::new(TaskState::new(fill, Vec::new())))
             }
         };
         let (order, checksums) = (open.plan.header.order, open.plan.checksums);
@@ -160,6 +161,7 @@ impl<S: Storage> Writer<S> {
         // File 0 holds the mapping and makes the set readable, so it comes last.
         for file in self.files.iter_mut().rev() {
             finish(&mut file.output, &file.plan, &file.states)?;
+            file.states.iter_mut().flatten().for_each(|state| state.release(&file.output));
         }
         for number in (0u32..).take(self.files.len()) {
             remove_journal(&self.storage, &self.path, number)?;
@@ -233,7 +235,7 @@ fn reopen<S: Storage>(
             .map(|block| Ok(member.checksum(local, block)?.unwrap_or(0)))
             .collect::<Result<_>>()?;
         let fill = Fill::resume(plan.place(local)?, lens);
-        states.push(Some(Box::new(TaskState { fill, sums })));
+        states.push(Some(Box::new(TaskState::new(fill, sums))));
     }
     let file = storage.open(path, true).map_err(|error| Error::io(number, &error))?;
     let journal = name::journal(path);

@@ -26,6 +26,23 @@ fn a_team_of_threads_opens_together_and_fails_together() {
     }
 }
 
+/// Compatibility mode prints which thread failed; one of them can be chosen.
+#[test]
+fn printed_errors_name_their_thread() {
+    install(Part::Omp);
+    let folder = TempDir::new().unwrap();
+    let program = build(OMP, None, Link::Installed, &folder);
+    let said = |name: &str| {
+        let mut command = timed(&program, &folder);
+        let run = check(command.env("SION_COMPAT", "1").env(name, "2"));
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        (said.lines().count(), said.matches(", thread 2, rc=").count())
+    };
+    let ((all, second), chosen) = (said("NO_SUCH_NAME"), said("SION_ERROR_MSG_THREAD"));
+    assert!(second > 0 && all > second, "{all} {second}");
+    assert_eq!(chosen, (second, second));
+}
+
 #[test]
 fn threads_of_processes_open_together_and_fail_together() {
     with_each_mpi(|mpi| {

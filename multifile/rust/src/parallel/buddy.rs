@@ -137,6 +137,7 @@ impl<S: Storage> BuddyWriter<S> {
             sets.get(index).ok_or(Argument::Task)?.complete(used, inline)?;
             Ok(vec![Vec::new(); used.len()])
         })?;
+        sets.iter_mut().for_each(ParWriter::release);
         closed.into_iter().try_for_each(|closed| closed.map(|_| ()))
     }
 }

@@ -85,7 +85,7 @@ impl<'a, S: Storage> Opening<'a, S> {
 
     fn begin_task(&mut self, writer: &mut ParWriter<S>, task: NewTask, grant: &Grant) {
         let options = self.options;
-        let state = TaskState { fill: Fill::new(grant.place), sums: Vec::new() };
+        let state = TaskState::new(Fill::new(grant.place), Vec::new());
         if let Some(file) = self.files.remove(&task.file) {
             let journal = name::journal(&self.storage.physical_name(self.path, task.file));
             let manner = Manner {

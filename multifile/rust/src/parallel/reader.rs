@@ -16,6 +16,9 @@ use crate::{
     storage::{File, Storage},
 };
 
+/// Told to a rank instead of its number of tasks when there are more tasks than ranks.
+const MANY: usize = 2;
+
 /// One rank's part of a multifile being read.
 #[derive(Debug)]
 pub struct ParReader<F> {
@@ -39,7 +42,8 @@ impl<F: File> ParReader<F> {
     ///
     /// Rank 0 reads the tables and hands every rank its part; each rank then reads the block
     /// lengths of its own task. With fewer ranks than tasks a part has no length known to all, and
-    /// every rank reads the tables itself. Three collective operations.
+    /// every rank reads the mapping itself, and the tables of the physical files that its tasks are
+    /// in; others it does not open. Three collective operations.
     ///
     /// # Errors
     ///
@@ -69,15 +73,24 @@ impl<F: File> ParReader<F> {
         S: Storage<File = F>,
     {
         let given = hand_out(group, 4 + Given::LEN, || {
-            let reader = Reader::open(storage, path)?;
-            let shares = shares(reader.task_count(), group.size());
-            let answer = |share: &Range<usize>| {
+            let ranks = group.size();
+            let one_each = |tasks: usize| tasks <= narrow(ranks.into());
+            let all = |tasks| 0..if one_each(tasks) { tasks } else { 0 };
+            let reader = Reader::open_tasks(storage, path, all)?;
+            let tasks = reader.task_count();
+            let answer = |rank| {
+                let share = share(tasks, rank, ranks);
+                let (count, task) = if one_each(tasks) {
+                    (share.len(), share.clone().next())
+                } else {
+                    (MANY, None)
+                };
                 let mut bytes = Vec::new();
-                put_u32(&mut bytes, u32::try_from(share.len()).map_err(|_| Error::TooLarge)?);
-                given(&reader, share.clone().next())?.put(&mut bytes);
+                put_u32(&mut bytes, u32::try_from(count).map_err(|_| Error::TooLarge)?);
+                given(&reader, task)?.put(&mut bytes);
                 Ok(bytes)
             };
-            shares.iter().map(answer).collect()
+            (0..ranks).map(answer).collect()
         })?;
         let mut fields = Fields::little(&given);
         let mut open = || match (fields.u32(), Given::take(given.get(4..).unwrap_or_default())) {
@@ -85,7 +98,7 @@ impl<F: File> ParReader<F> {
             (Some(1), Some(given)) => {
                 Ok(Self { set: given.set, tasks: vec![begin_task(storage, path, &given)?] })
             }
-            _ => Self::share_of(&Reader::open(storage, path)?, group),
+            _ => Self::open_share(storage, path, group),
         };
         agreed(group, open(), prepare)
     }
@@ -105,8 +118,7 @@ impl<F: File> ParReader<F> {
     where
         S: Storage<File = F>,
     {
-        let opened = Reader::open(storage, path);
-        agreed(group, opened.and_then(|reader| Self::share_of(&reader, group)), prepare)
+        agreed(group, Self::open_share(storage, path, group), prepare)
     }
 
     /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks `wanted`, by their
@@ -126,7 +138,7 @@ impl<F: File> ParReader<F> {
         S: Storage<File = F>,
     {
         let wanted = wanted.iter().map(|task| narrow((*task).into()));
-        let opened = Reader::open(storage, path);
+        let opened = Reader::open_tasks(storage, path, |_| wanted.clone());
         agreed(group, opened.and_then(|reader| Self::tasks_of(&reader, wanted)), prepare)
     }
 
@@ -148,7 +160,11 @@ impl<F: File> ParReader<F> {
         S: Storage<File = F>,
     {
         let opened = Reader::open_with_buddies(storage, path, levels);
-        agreed(group, opened.and_then(|reader| Self::share_of(&reader, group)), prepare)
+        let opened = opened.and_then(|reader| {
+            let share = share(reader.task_count(), group.rank(), group.size());
+            Self::tasks_of(&reader, share)
+        });
+        agreed(group, opened, prepare)
     }
 
     /// What is the same for all tasks.
@@ -168,11 +184,14 @@ impl<F: File> ParReader<F> {
         &mut self.tasks
     }
 
-    /// The part of `reader` that belongs to this rank of `group`.
-    fn share_of<G: Group>(reader: &Reader<F>, group: &G) -> Result<Self> {
-        let rank = narrow(group.rank().into());
-        let share = shares(reader.task_count(), group.size()).into_iter().nth(rank);
-        Self::tasks_of(reader, share.unwrap_or_default())
+    /// This rank's part, from the physical files that hold it.
+    fn open_share<G: Group, S>(storage: &S, path: &Path, group: &G) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let share = |tasks| share(tasks, group.rank(), group.size());
+        let reader = Reader::open_tasks(storage, path, share)?;
+        Self::tasks_of(&reader, share(reader.task_count()))
     }
 
     fn tasks_of(reader: &Reader<F>, wanted: impl Iterator<Item = usize>) -> Result<Self> {
@@ -208,16 +227,13 @@ fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<Loc
     Ok(LocalTask { task, stream: TaskReader::of(file, number, cursor) })
 }
 
-/// Which tasks each rank reads.
-fn shares(tasks: usize, ranks: u32) -> Vec<Range<usize>> {
-    let ranks = narrow(ranks.into());
+/// Which tasks `rank` reads.
+fn share(tasks: usize, rank: u32, ranks: u32) -> Range<usize> {
+    let (rank, ranks) = (narrow(rank.into()), narrow(ranks.into()));
     let each = (tasks / ranks.max(1)).max(1);
-    let share = |rank: usize| {
-        let from = (rank * each).min(tasks);
-        let last = rank + 1 == ranks && tasks > ranks;
-        from..if last { tasks } else { (from + each).min(tasks) }
-    };
-    (0..ranks).map(share).collect()
+    let from = (rank * each).min(tasks);
+    let last = rank + 1 == ranks && tasks > ranks;
+    from..if last { tasks } else { (from + each).min(tasks) }
 }
 
 /// What a rank needs to read `task`; without one, only what is the same for all.
@@ -254,10 +270,10 @@ mod tests {
     fn every_task_is_read_by_exactly_one_rank() {
         for tasks in 0..40 {
             for ranks in 1..20 {
-                let all: Vec<usize> = shares(tasks, ranks).into_iter().flatten().collect();
+                let all: Vec<usize> = (0..ranks).flat_map(|at| share(tasks, at, ranks)).collect();
                 assert_eq!(all, (0..tasks).collect::<Vec<_>>(), "{tasks} on {ranks}");
             }
         }
-        assert_eq!(shares(7, 3), [0..2, 2..4, 4..7]);
+        assert_eq!([0, 1, 2].map(|rank| share(7, rank, 3)), [0..2, 2..4, 4..7]);
     }
 }

@@ -179,7 +179,15 @@ impl<S: Storage> ParWriter<S> {
             self.complete(used, inline)?;
             Ok(vec![Vec::new(); used.len()])
         })?;
+        self.release();
         Ok(())
+    }
+
+    /// Gives back the space that was reserved and not used, in files that are complete.
+    pub(super) fn release(&mut self) {
+        for Local { task, state, .. } in &mut self.tasks {
+            self.outputs.get(&task.file).into_iter().for_each(|output| state.release(output));
+        }
     }
 
     /// Hands everything to the storage and returns what this rank's tasks used, `inline` blocks of

@@ -264,6 +264,20 @@ fn a_finished_task_does_not_start_again() {
     assert!(!first.next_block());
 }
 
+#[test]
+fn chunks_that_no_file_can_hold_leave_an_existing_one_alone() {
+    let memory = Memory::default();
+    create(&memory, &[10], &options()).close().unwrap();
+    let before = memory.bytes(NAME);
+    let max = i64::MAX.unsigned_abs();
+    for requests in [&[max][..], &[max / 2, max / 2], &[max, max]] {
+        let tasks = NewTask::in_one_file(requests);
+        let refused = Writer::create(&memory, Path::new(NAME), &tasks, &options());
+        assert_eq!(refused.err(), Some(Error::TooLarge));
+        assert_eq!(memory.bytes(NAME), before);
+    }
+}
+
 /// After a failed write nothing more is accepted, and closing does not pretend.
 #[test]
 fn a_failed_write_poisons_the_file() {

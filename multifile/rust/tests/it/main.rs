@@ -22,4 +22,5 @@ mod parallel;
 mod ranks;
 mod read_golden;
 mod repair;
+mod space;
 mod write_golden;

@@ -1,7 +1,7 @@
 //! A storage in memory that counts what is done to it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -27,6 +27,9 @@ pub(crate) struct Memory {
 pub(crate) struct Counts {
     pub(crate) reads: AtomicU64,
     pub(crate) syncs: AtomicU64,
+    opened: Mutex<BTreeSet<PathBuf>>,
+    pub(crate) reserved: Mutex<Vec<Range<u64>>>,
+    pub(crate) released: Mutex<Vec<Range<u64>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,6 +48,16 @@ impl Memory {
     pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
         let file = self.files.lock().unwrap()[Path::new(path)].clone();
         file.bytes.lock().unwrap().clone()
+    }
+
+    /// The same files, counted apart.
+    pub(crate) fn apart(&self) -> Self {
+        Self { files: Arc::clone(&self.files), counts: Arc::default() }
+    }
+
+    /// Names of the files that were opened.
+    pub(crate) fn opened(&self) -> Vec<PathBuf> {
+        self.counts.opened.lock().unwrap().iter().cloned().collect()
     }
 
     /// Reads since the last call.
@@ -68,6 +81,7 @@ impl Storage for Memory {
     }
 
     fn open(&self, path: &Path, _writable: bool) -> io::Result<MemoryFile> {
+        self.counts.opened.lock().unwrap().insert(path.to_owned());
         let files = self.files.lock().unwrap();
         files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -117,6 +131,14 @@ impl File for MemoryFile {
 
     fn block_len(&self) -> io::Result<u64> {
         Ok(4096)
+    }
+
+    fn reserve(&self, range: Range<u64>) {
+        self.counts.reserved.lock().unwrap().push(range);
+    }
+
+    fn release(&self, range: Range<u64>) {
+        self.counts.released.lock().unwrap().push(range);
     }
 
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {

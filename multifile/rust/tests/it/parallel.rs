@@ -4,12 +4,13 @@ use std::{fs, io::Read, path::Path};
 
 use multifile::{
     Argument, Disk, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
-    error::Cause, group::Callbacks,
+    Writer, error::Cause, group::Callbacks,
 };
 use tempfile::TempDir;
 
 use crate::{
     golden::{Golden, text},
+    memory::Memory,
     ranks::on_ranks,
 };
 
@@ -267,7 +268,50 @@ fn any_number_of_ranks_reads_everything_once() {
     }
 }
 
-/// Format rule 4.4; E22: a rank may have no task at all, and opens only the files it needs.
+/// E22: a rank opens file 0, where the mapping is, and the physical files that its tasks are in.
+#[test]
+fn ranks_open_only_the_physical_files_they_read() {
+    let (memory, path) = (Memory::default(), Path::new(NAME));
+    let tasks = NewTask::in_files(&[10; 9], 3);
+    let mut writer = Writer::create(&memory, path, &tasks, &options()).unwrap();
+    for task in 0..9 {
+        writer.task(task as usize).unwrap().write(&data(task)).unwrap();
+    }
+    writer.close().unwrap();
+    let opened = |ranks: u32, way: u32| {
+        let memory = memory.clone();
+        on_ranks(ranks, move |group| {
+            let (apart, ready) = (memory.apart(), |_: &[_]| Ok(()));
+            let wanted: &[u32] = [&[4][..], &[], &[8, 0]][group.rank() as usize % 3];
+            let read = match way {
+                0 => ParReader::open(group, &apart, path),
+                1 => ParReader::open_by_each(group, &apart, path, ready),
+                _ => ParReader::open_mapped(group, &apart, path, wanted, ready),
+            };
+            for local in read.unwrap().tasks_mut() {
+                let mut bytes = Vec::new();
+                local.stream.read_to_end(&mut bytes).unwrap();
+                assert_eq!(bytes, data(u32::try_from(local.task.global_rank).unwrap()));
+            }
+            apart.opened().iter().map(|path| number(path)).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(opened(3, 0), [vec![0], vec![0, 1], vec![0, 2]]);
+    assert_eq!(opened(3, 1), [vec![0], vec![0, 1], vec![0, 2]]);
+    assert_eq!(opened(3, 2), [vec![0, 1], vec![0], vec![0, 2]]);
+    // With a task for each rank, rank 0 tells the others what they would read in file 0.
+    let nine = opened(9, 0);
+    assert_eq!((&nine[0], &nine[4], &nine[8]), (&vec![0, 1, 2], &vec![1], &vec![2]));
+    // Four ranks have two tasks each, the last one three: theirs are in one or two files.
+    assert_eq!(opened(4, 0), [vec![0], vec![0, 1], vec![0, 1], vec![0, 2]]);
+}
+
+/// The number that the name of a physical file says.
+fn number(path: &Path) -> u32 {
+    path.extension().and_then(|number| number.to_str()?.parse().ok()).unwrap_or(0)
+}
+
+/// Format rule 4.4; E22: a rank may have no task at all.
 #[test]
 fn mapped_ranks_write_and_read_several_tasks_or_none() {
     let golden = Golden::unpack();
