@@ -10,8 +10,10 @@
 //!
 //! There is one daemon per policy and a set of jobs for each; all but those whose turn it is are
 //! stopped, so that a daemon that spins takes nothing from the others. Daemons and jobs run on any
-//! core, as they do for a user. The policies take turns within every round. A ratio is taken round
-//! by round, so that what disturbs the machine disturbs both sides.
+//! core, as they do for a user. The policies take turns in every cell of a round. A ratio is taken
+//! round by round, so that what disturbs the machine disturbs both sides. Every round has daemons
+//! and jobs of its own: two sets of the same policy differ by up to an eighth as long as they live.
+//! `--quick` has no time for that.
 //!
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
 //! that came out best are measured once more for the peaks, in rows `final/`. A cell is below
@@ -127,6 +129,8 @@ fn step(text: &str) -> Result<usize, String> {
 #[derive(Clone, Debug)]
 struct Effort {
     rounds: usize,
+    /// Rounds after which fleets are started anew.
+    rounds_of_fleets: usize,
     /// How long a policy is measured in a round of a cell: so long, and again so long for every
     /// 1024 writes in flight, each of which is to be completed several times.
     turn: Duration,
@@ -139,7 +143,7 @@ struct Effort {
     watch: Duration,
     /// Values that jobs and depth take.
     steps: [Vec<usize>; 2],
-    /// No cell of the grid, and no round of a computation, is begun later after the start.
+    /// No round of the grid, and none of a computation, is begun later after the start.
     ends: Option<[Duration; 2]>,
 }
 
@@ -161,6 +165,7 @@ impl Effort {
     fn full() -> Self {
         Self {
             rounds: 10,
+            rounds_of_fleets: 1,
             turn: Duration::from_millis(120),
             finalists: 3,
             computations: 40,
@@ -174,6 +179,7 @@ impl Effort {
     fn quick() -> Self {
         Self {
             rounds: 7,
+            rounds_of_fleets: 7,
             turn: Duration::from_millis(60),
             finalists: 1,
             computations: 15,

@@ -48,10 +48,52 @@ pub(super) struct Round {
 }
 
 impl Cell {
+    /// A cell of which nothing was measured yet.
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, rounds: [const { Ok(Vec::new()) }; POLICIES.len()] }
+    }
+
     /// The rounds of one policy.
     pub(super) fn of(&self, policy: usize) -> Result<&[Round], String> {
         let rounds = self.rounds.get(policy).ok_or_else(String::new)?;
         rounds.as_deref().map_err(String::clone)
+    }
+
+    /// Says why there are no rounds, if there are none.
+    fn skip(&mut self, why: &str) {
+        for rounds in &mut self.rounds {
+            if rounds.as_ref().is_ok_and(Vec::is_empty) {
+                *rounds = Err(why.to_owned());
+            }
+        }
+    }
+
+    /// A policy's turn.
+    fn measure(
+        &mut self,
+        effort: &Effort,
+        policy: usize,
+        fleets: &mut [Result<Fleet, String>; POLICIES.len()],
+    ) {
+        let (Some(fleet), Some(rounds)) = (fleets.get_mut(policy), self.rounds.get_mut(policy))
+        else {
+            return;
+        };
+        let turn = effort.turn_of(self.place);
+        let measured = match fleet {
+            Ok(fleet) => fleet.turn().run(self.place.jobs, self.place.depth, turn),
+            Err(why) => Err(anyhow::anyhow!("{why}")),
+        };
+        let measured = measured.map_err(|why| format!("{why:#}"));
+        match (measured.and_then(|all| Round::of(turn, &all)), &mut *rounds) {
+            (Ok(one), Ok(list)) => list.push(one),
+            (Err(why), Ok(_)) => {
+                // A job that died or hangs is not asked again.
+                *fleet = Err(why.clone());
+                *rounds = Err(why);
+            }
+            (_, Err(_)) => {}
+        }
     }
 }
 
@@ -78,51 +120,48 @@ pub(super) fn measure(
 ) -> anyhow::Result<Grid> {
     let job_count = places(effort).map(|place| place.jobs).max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
-    let mut fleets = POLICIES.map(|policy| {
+    let start = |policy: &str| {
         let fleet = Fleet::start(policy, target, &disk, job_count);
         fleet.map_err(|why| format!("{policy}: {why:#}"))
-    });
-    let cells = places(effort).map(|place| match end.check() {
-        Ok(()) => measure_cell(effort, place, &mut fleets),
-        Err(why) => Cell { place, rounds: [(); POLICIES.len()].map(|()| Err(why.clone())) },
-    });
-    let cells: Vec<_> = cells.collect();
+    };
+    let mut cells: Vec<_> = places(effort).map(Cell::new).collect();
+    measure_cells(effort, end, &mut cells, start);
     let finals = judge::finalists(effort, &cells).into_iter();
-    let finals = finals.map(|place| measure_cell(effort, place, &mut fleets)).collect();
+    let mut finals: Vec<_> = finals.map(Cell::new).collect();
+    measure_cells(effort, Deadline(None), &mut finals, start);
     Ok(Grid { cells, finals })
 }
 
-fn measure_cell(
+/// Measures all of these cells once a round, with fleets that serve as many rounds as they may.
+fn measure_cells(
     effort: &Effort,
-    place: Place,
-    fleets: &mut [Result<Fleet, String>; POLICIES.len()],
-) -> Cell {
-    let mut rounds = [const { Ok(Vec::new()) }; POLICIES.len()];
+    end: Deadline,
+    cells: &mut [Cell],
+    start: impl Fn(&str) -> Result<Fleet, String>,
+) {
+    let none = || [const { Err(String::new()) }; POLICIES.len()];
+    let mut fleets = none();
     for round in 0..effort.rounds {
+        if let Err(why) = end.check() {
+            cells.iter_mut().for_each(|cell| cell.skip(&why));
+            return;
+        }
         // Nobody is always the one that comes after the same other.
         let order = (0..POLICIES.len()).map(|index| (index + round) % POLICIES.len());
-        for policy in order {
-            let (Some(fleet), Some(rounds)) = (fleets.get_mut(policy), rounds.get_mut(policy))
-            else {
-                continue;
-            };
-            let measured = match fleet {
-                Ok(fleet) => fleet.turn().run(place.jobs, place.depth, effort.turn_of(place)),
-                Err(why) => Err(anyhow::anyhow!("{why}")),
-            };
-            let measured = measured.map_err(|why| format!("{why:#}"));
-            match (measured.and_then(|all| Round::of(effort.turn_of(place), &all)), &mut *rounds) {
-                (Ok(one), Ok(list)) => list.push(one),
-                (Err(why), Ok(_)) => {
-                    // A job that died or hangs is not asked again.
-                    *fleet = Err(why.clone());
-                    *rounds = Err(why);
+        if round % effort.rounds_of_fleets == 0 {
+            fleets = none();
+            for policy in order.clone() {
+                if let (Some(fleet), Some(name)) = (fleets.get_mut(policy), POLICIES.get(policy)) {
+                    *fleet = start(name);
                 }
-                (_, Err(_)) => {}
+            }
+        }
+        for cell in &mut *cells {
+            for policy in order.clone() {
+                cell.measure(effort, policy, &mut fleets);
             }
         }
     }
-    Cell { place, rounds }
 }
 
 impl Round {
