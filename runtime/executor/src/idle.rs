@@ -16,7 +16,7 @@
 //! behaves meanwhile, and as long as it is, the executor blocks instead, from the second look in a
 //! row on: one alone may meet a thread that is just going to sleep. A computation keeps the core
 //! until the kernel's next tick, so a distrust that begins short, or is soon forgotten, costs
-//! executors that answer each other more than half of what they get under [`Idle::Park`].
+//! executors that answer each other about half of what they get under [`Idle::Park`].
 
 use std::time::Duration;
 
