@@ -21,11 +21,14 @@ use crate::{
     files::{self, Place, Places},
     fio::Fio,
     machine::{self, Cores, Machine},
-    options::Common,
+    options::{Common, one_of},
     report::Report,
     spread::Spread,
 };
 
+/// Bytes of a call, in KiB, and calls at a time.
+const SIZES: [usize; 6] = [1, 4, 16, 64, 256, 1024];
+const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
 /// The engines of ours that are compared with fio's io_uring, with their names in the cases.
@@ -44,21 +47,35 @@ const KIB: usize = 1 << 10;
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
+    /// Measures calls of so many KiB alone.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    sizes: Vec<usize>,
+    /// Measures these depths alone.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = depth)]
+    depths: Vec<usize>,
     /// Folder for the file that is read and written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
 }
 
+fn size(text: &str) -> Result<usize, String> {
+    one_of(&SIZES, text)
+}
+
+fn depth(text: &str) -> Result<usize, String> {
+    one_of(&DEPTHS, text)
+}
+
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Effort {
     rounds: usize,
     /// Rounds in which engines that only stand beside are measured, and up to which size.
     others: (usize, usize),
     /// Engines of [`OURS`]: on a disk they are the same.
     ours_count: usize,
-    /// With depths.
-    sizes: &'static [(usize, &'static [usize])],
+    /// In KiB, with depths.
+    sizes: Vec<(usize, Vec<usize>)>,
     /// Bytes a run moves at most, and calls it makes at most.
     volume: u64,
     count_max: u64,
@@ -72,23 +89,14 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
+        let sizes = sizes(args);
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
-            let sizes: &[(_, &[_])] = &[(64 * KIB, &[32]), (KIB * KIB, &[32]), (4 * KIB, &[32, 1])];
             let (others, ours_count, place_count) = ((1, 4 * KIB), 1, 1);
             let rounds = 3;
             Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }
         } else {
-            const DEPTHS: &[usize] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
-            let sizes = &[
-                (KIB, DEPTHS),
-                (4 * KIB, DEPTHS),
-                (16 * KIB, DEPTHS),
-                (64 * KIB, DEPTHS),
-                (256 * KIB, DEPTHS),
-                (KIB * KIB, DEPTHS),
-            ];
             let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
             let (others, ours_count, place_count) = ((5, usize::MAX), OURS.len(), 2);
             let (rounds, end) = (5, None);
@@ -99,6 +107,18 @@ impl Effort {
     fn is_used_up(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
+}
+
+/// Those asked for, of all; by `--quick` a few unless any is asked for.
+fn sizes(args: &Args) -> Vec<(usize, Vec<usize>)> {
+    if args.common.quick && args.sizes.is_empty() && args.depths.is_empty() {
+        return vec![(64, vec![32]), (1024, vec![32]), (4, vec![32, 1])];
+    }
+    let or_all = |asked: &[usize], all: &[usize]| {
+        if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
+    };
+    let depths = or_all(&args.depths, &DEPTHS);
+    or_all(&args.sizes, &SIZES).into_iter().map(|size| (size, depths.clone())).collect()
 }
 
 /// Runs the bench and prints what it found.
@@ -114,8 +134,9 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir, effort.span)?;
     for place in places.0.iter().take(effort.place_count) {
-        for &(size, depths) in effort.sizes {
+        for (kib, depths) in &effort.sizes {
             for &depth in depths {
+                let size = kib * KIB;
                 for (is_write, random) in
                     [(true, false), (false, false), (true, true), (false, true)]
                 {

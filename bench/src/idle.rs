@@ -13,10 +13,10 @@
 //! core, as they do for a user. The policies take turns within every round. A ratio is taken round
 //! by round, so that what disturbs the machine disturbs both sides.
 //!
-//! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. A cell is
-//! below another policy when the whole confidence interval of the median of its ratios lies below
-//! 1: see [`judge`]. `scaling/max_cell` is to be read beside `scaling/native`: see
-//! [`native`].
+//! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
+//! that came out best are measured once more for the peaks, in rows `final/`. A cell is below
+//! another policy when the whole confidence interval of the median of its ratios lies below 1: see
+//! [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`: see [`native`].
 
 mod compute;
 mod daemons;
@@ -27,6 +27,7 @@ mod histogram;
 mod judge;
 mod native;
 mod quiet;
+mod sources;
 pub(crate) mod storm;
 
 use std::{
@@ -37,7 +38,7 @@ use std::{
 
 use crate::{
     machine::{self, Machine},
-    options::Common,
+    options::{Common, one_of},
     report::Report,
 };
 
@@ -87,6 +88,7 @@ enum Part {
     Grid,
     Compute,
     Quiet,
+    Sources,
 }
 
 impl fmt::Display for Target {
@@ -118,9 +120,7 @@ impl Target {
 
 /// A job count or depth.
 fn step(text: &str) -> Result<usize, String> {
-    let steps = FULL_STEPS.iter().map(usize::to_string).collect::<Vec<_>>();
-    let known = text.parse().ok().filter(|step| FULL_STEPS.contains(step));
-    known.ok_or_else(|| format!("one of {}", steps.join(", ")))
+    one_of(&FULL_STEPS, text)
 }
 
 /// How much is measured.
@@ -130,6 +130,8 @@ struct Effort {
     /// How long a policy is measured in a round of a cell: so long, and again so long for every
     /// 1024 writes in flight, each of which is to be completed several times.
     turn: Duration,
+    /// Best cells of every policy that are measured once more.
+    finalists: usize,
     /// Rounds of the computation, and how long one is.
     computations: usize,
     computation: Duration,
@@ -160,6 +162,7 @@ impl Effort {
         Self {
             rounds: 10,
             turn: Duration::from_millis(120),
+            finalists: 3,
             computations: 40,
             computation: Duration::from_millis(80),
             watch: Duration::from_secs(30),
@@ -172,6 +175,7 @@ impl Effort {
         Self {
             rounds: 7,
             turn: Duration::from_millis(60),
+            finalists: 1,
             computations: 15,
             computation: Duration::from_millis(50),
             watch: Duration::from_secs(3),
@@ -216,13 +220,16 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
         let grid = grid::measure(&effort, grid_end, target, dir)?;
         judge::report(&mut report, &effort, &grid);
         judge::report_native(&mut report, &effort, &grid, dir);
-        maps = heat_map::all(&effort, &grid);
+        maps = heat_map::all(&effort, &grid.cells);
     }
     if is_asked(Part::Compute) {
         compute::measure(&mut report, &effort, end, target, dir);
     }
     if is_asked(Part::Quiet) {
         quiet::measure(&mut report, &effort, target, dir);
+    }
+    if is_asked(Part::Sources) {
+        sources::measure(&mut report, &effort);
     }
     report.publish_as(&format!("idle-{target}"), args.common, &maps)
 }

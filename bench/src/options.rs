@@ -13,3 +13,14 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) save: bool,
 }
+
+/// A number that is one of these.
+///
+/// # Errors
+///
+/// A text that names them.
+pub(crate) fn one_of(known: &[usize], text: &str) -> Result<usize, String> {
+    let found = text.parse().ok().filter(|number| known.contains(number));
+    let names = || known.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("one of {}", names()))
+}

@@ -22,7 +22,7 @@ use crate::{
     failure::Failure,
     machine,
     remote::{Maps, Servers},
-    settings::{Cores, Engine, Idle, Level, Place, Rules, SETTINGS, Spread, Switch},
+    settings::{Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch},
     size::Size,
     span::Span,
 };
@@ -429,7 +429,9 @@ impl Rows {
         if let (false, None) = (maps.0.is_empty(), self.layers.0.get("rules")) {
             self.layers.add("rules", String::new(), Origin::Flag("--map"));
         }
+        let is_remote = |rule: &Rule| rule.policy == Policy::Remote;
         let absolute = |rules: Rules| match &environment.folder {
+            _ if maps.0.is_empty() && rules.0.iter().any(is_remote) => Err(NO_MAP),
             Some(folder) => Ok(maps.rules(rules.starting_at(folder))),
             None if rules.0.iter().all(|rule| rule.glob.starts_with('/')) => Ok(maps.rules(rules)),
             None => Err(NO_FOLDER),
@@ -457,6 +459,7 @@ impl Rows {
     }
 }
 
+const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
 const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {

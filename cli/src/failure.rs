@@ -64,16 +64,24 @@ impl Failure {
             daemon::Error::Unreachable { .. } => Code::Unreachable,
             _ => Code::Failure,
         };
-        // The error says what, why, and what to do in one line already.
-        let text = why.to_string();
-        let (what, advice) = text.split_once("; ").unwrap_or((&text, "see 'kakehi doctor'"));
+        Self::of_line(code, &why.to_string())
+    }
+
+    /// What says what, why, and what to do in one line already.
+    pub(crate) fn of_line(code: Code, line: &str) -> Self {
+        let (what, advice) = line.split_once("; ").unwrap_or((line, "see 'kakehi doctor'"));
         let (what, why) = what.split_once(": ").unwrap_or(("the daemon", what));
         Self::new(code, what, why, advice)
     }
 
     /// The failure in one line, said by `program`.
     pub(crate) fn line(&self, program: &str) -> String {
-        format!("{program}: {}: {}; {}", self.what, self.why, self.advice)
+        format!("{program}: {}", self.text())
+    }
+
+    /// The failure in one line that somebody else will say.
+    pub(crate) fn text(&self) -> String {
+        format!("{}: {}; {}", self.what, self.why, self.advice)
     }
 
     pub(crate) fn usage(

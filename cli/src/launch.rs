@@ -19,6 +19,7 @@ use daemon::{
 
 /// What the daemon prints once it listens.
 pub(crate) const READY: &str = "ready";
+const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
 /// A daemon this process started.
 pub(crate) struct Daemon {
@@ -49,8 +50,7 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
 
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
-        let advice = "correct that, or run the program without: KAKEHI_DISABLE=1";
-        Failure::new(Code::Failure, "the daemon did not start", why, advice)
+        Failure::new(Code::Failure, "the daemon did not start", why, INSTEAD)
     };
     let program = env::current_exe().map_err(|why| failed(&why))?;
     let mut command = Command::new(program);
@@ -67,7 +67,10 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let mut line = String::new();
     match output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => Ok(Daemon { child, output }),
-        Ok(_) => Err(failed(&"its reason stands above")),
+        Ok(0) => Err(failed(&"it ended without a word")),
+        Ok(_) => {
+            Err(Failure::of_line(Code::Failure, &format!("{}, or {INSTEAD}", line.trim_end())))
+        }
         Err(why) => Err(failed(&why)),
     }
 }
@@ -93,7 +96,7 @@ impl Daemon {
         if !status.success() {
             return Err(failed(&status));
         }
-        serde_json::from_str(&text).map_err(|why| failed(&why))
+        serde_json::from_str(&text).map_err(|_| failed(&text.trim_end()))
     }
 }
 

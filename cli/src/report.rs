@@ -69,10 +69,14 @@ fn text(summary: &Summary) -> String {
             .to_owned();
     }
     let calls: u64 = summary.requests.values().sum();
+    // Those that the daemon has met: whoever delegates nothing never does.
+    let processes = match summary.sessions {
+        0 => String::new(),
+        sessions => count(sessions, "process", "es") + ", ",
+    };
     let mut text = format!(
-        "kakehi: {}, {}, {} written, {} read\n\
+        "kakehi: {processes}{}, {} written, {} read\n\
          kakehi: {} delegated ({} staged), {}\n",
-        count(summary.sessions, "process", "es"),
         count(summary.files, "file", "s"),
         Size(summary.bytes_written).approximate(),
         Size(summary.bytes_read).approximate(),
@@ -142,6 +146,12 @@ mod tests {
         let text = text(&quiet);
         assert_eq!(text.lines().count(), 2);
         assert!(text.starts_with("kakehi: 1 process, 2 files, "), "{text}");
+    }
+
+    #[test]
+    fn processes_that_the_daemon_never_met_are_not_called_none() {
+        let text = text(&Summary { files: 2, ..Summary::default() });
+        assert!(text.starts_with("kakehi: 2 files, "), "{text}");
     }
 
     #[test]

@@ -49,6 +49,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
+    match serve_to_end(args, environment) {
+        // Whoever started this daemon says it.
+        Err(failure) if args.for_run => output::print(&failure.text()),
+        outcome => outcome,
+    }
+}
+
+fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &args.flags)?;
     log::start(config.log);
     let job = Job::find(&config, environment)?;

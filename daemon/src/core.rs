@@ -190,6 +190,13 @@ impl<S: Storage> Core<S> {
                     self.hear_all();
                     done.send(());
                 }
+                Mail::Bury(done) => {
+                    let core = Rc::clone(&self);
+                    self.handle.spawn(Class::Latency, async move {
+                        core.bury_lockers().await;
+                        done.send(());
+                    });
+                }
                 Mail::Close(done) => {
                     self.close();
                     done.send(());
@@ -211,6 +218,19 @@ impl<S: Storage> Core<S> {
     /// Reads every control socket.
     fn hear_all(self: &Rc<Self>) {
         self.sessions().iter().for_each(|session| registration::hear(self, session));
+    }
+
+    /// Ends the sessions of clients that are gone and had locks; on return they have none.
+    async fn bury_lockers(self: &Rc<Self>) {
+        let mut ending = self.sessions();
+        ending.retain(|session| session.has_locks.get());
+        for session in ending.iter().filter(|session| session.peer.is_gone()) {
+            self.end(session, Departure::Gone);
+        }
+        ending.retain(|session| session.is_ending());
+        for session in ending {
+            session.news.until(|| session.file_count() == 0).await;
+        }
     }
 
     /// Ends every session.
@@ -242,6 +262,10 @@ async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
         if !file.is_ours {
             core.node.shared().inodes.remove(file.identity.0, file.identity.1);
         }
+    }
+    if session.has_locks.get() {
+        core.node.locker_ended();
+        session.news.notify_all();
     }
     core.node.count_ended(core.index, &session.count_up());
     if let Some(slot) = core.sessions.borrow_mut().get_mut(session.id as usize) {

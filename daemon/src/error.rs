@@ -34,7 +34,7 @@ pub enum Error {
     Remote {
         /// Where they ought to listen.
         addresses: Vec<Address>,
-        /// Why.
+        /// Why, and what to do.
         source: io::Error,
     },
     /// Something that the configuration names cannot be used.
@@ -64,6 +64,8 @@ pub enum Given {
     Root(PathBuf),
     /// Where to listen.
     Listen(Address),
+    /// The folder of the server's root that a folder here is mapped to.
+    RemoteFolder(PathBuf),
     /// The folder for the file that has the address.
     AddressFolder(PathBuf),
     /// A core to serve on.
@@ -77,6 +79,9 @@ impl Given {
             Self::ClientKey(_) => "copy the key file that `kakehi serve` made, as yours, mode 0600",
             Self::Root(_) => "name a folder that you may write, with --root",
             Self::Listen(_) => "name an address of this node and a free port; port 0 takes any",
+            Self::RemoteFolder(_) => {
+                "map a folder that can be made below the server's root, with --map"
+            }
             Self::AddressFolder(_) => "name a folder that you may write, with --address-file",
             Self::Core(_) => "name cores that this job may use, with --cores",
         }
@@ -91,6 +96,7 @@ impl fmt::Display for Given {
             }
             Self::Root(path) => write!(f, "root folder {}", path.display()),
             Self::Listen(address) => write!(f, "listening at {address}"),
+            Self::RemoteFolder(path) => write!(f, "the server's folder {}", path.display()),
             Self::AddressFolder(path) => write!(f, "address folder {}", path.display()),
             Self::Core(core) => write!(f, "core {core}"),
         }
@@ -120,12 +126,7 @@ impl fmt::Display for Error {
             ),
             Self::Remote { addresses, source } => {
                 let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "the server at {} cannot be had: {source}; check that `kakehi serve` runs \
-                     there and that both have the same key file",
-                    texts.join(" or ")
-                )
+                write!(f, "the server at {} cannot be had: {source}", texts.join(" or "))
             }
             Self::Occupied { folder } => write!(
                 f,

@@ -49,15 +49,15 @@ impl Door {
     /// Makes the session and answers the greeting; from then on the client may ask.
     fn welcome(&self, newcomer: Newcomer) -> io::Result<()> {
         let Newcomer { id, rank, grant, segment, segment_fd, socket, process } = newcomer;
-        let socket = Rc::new(socket);
+        let (socket, process) = (Rc::new(socket), Rc::new(process));
         if self.core.node.is_stopping() {
             // Who comes in before this is sent off with the others.
             return socket::send(&socket, &Welcome::refuse(Refusal::Stopping).encode(), &[]);
         }
-        let peer = Box::new(Process { socket: Rc::clone(&socket) });
+        let peer = Box::new(Process { socket: Rc::clone(&socket), process: Rc::clone(&process) });
         let session = Rc::new(Session::new((id, rank), grant, Arc::new(segment), peer));
         let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;
-        let process_watch = self.reactor.watch(Rc::new(process), &session.news)?;
+        let process_watch = self.reactor.watch(process, &session.news)?;
         self.core.enter(Rc::clone(&session));
         let welcome = Welcome {
             version: VERSION,

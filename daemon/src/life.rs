@@ -1,9 +1,14 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use crate::{
-    core::Core, listener::Attendance, mail::lock, node::Mail, remote::Mounts, signals::Watched,
+    core::Core,
+    listener::Attendance,
+    mail::lock,
+    node::Mail,
+    remote::{Mounts, first},
+    signals::Watched,
     socket, status,
 };
 
@@ -27,12 +32,12 @@ enum End {
 impl Life {
     /// Serves until there is a reason to end, and ends; a second signal cuts that short.
     pub(crate) async fn live(self, signals: &Watched) {
-        let end = either(self.reason(), async {
+        let end = first(self.reason(), async {
             signals.came(1).await;
             End::Told
         });
         let end = end.await;
-        either(self.end(end), signals.came(2)).await;
+        first(self.end(end), signals.came(2)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {
                 mailbox.send(Mail::End);
@@ -56,7 +61,7 @@ impl Life {
         node.stop();
         node.ask_all(Mail::DrainAll).await;
         if end == End::Unattached {
-            either(self.emptied(), self.core.handle.sleep(self.linger)).await;
+            first(self.emptied(), self.core.handle.sleep(self.linger)).await;
         }
         lock(&node.registry).demote_all();
         node.ask_all(Mail::Close).await;
@@ -72,14 +77,4 @@ impl Life {
     async fn emptied(&self) {
         self.core.departed.until(|| self.core.node.session_count() == 0).await;
     }
-}
-
-/// Waits for the first of two futures.
-async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|context| match one.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(value),
-        Poll::Pending => other.as_mut().poll(context),
-    })
-    .await
 }

@@ -2,6 +2,9 @@
 //!
 //! Before a lock is taken or given up, what anybody of this node has staged for the file is in it:
 //! so whoever gets the lock next finds what was written under it.
+//!
+//! Before a lock is said to be taken, those of every client of this node that has ended are given
+//! up, however it ended: whoever has waited for that end finds the lock free, as with the kernel's.
 
 use std::{io, rc::Rc};
 
@@ -15,6 +18,8 @@ use wire::{LockKind, LockOwner, LockTerms};
 use crate::{
     core::Core,
     file::OpenFile,
+    node::Mail,
+    remote::first,
     session::{Session, Ticket},
     settle,
     storage::Storage,
@@ -109,7 +114,14 @@ pub(crate) async fn lock<S: Storage>(
     settle::drain_inode(core, file.identity).await;
     let descriptor = file.descriptor()?;
     note(session, file);
-    let done = core.storage.lock(&descriptor.file, of_client(session, call)).await;
+    let call = of_client(session, call);
+    let ended = core.node.lockers_ended();
+    let mut done = core.storage.lock(&descriptor.file, call).await;
+    let is_taken = done.as_ref().is_err_and(|error| errno(error) == Errno::AGAIN);
+    // Whoever waits asks again by himself.
+    if is_taken && !call.terms.waits && has_ended_since(core, session, ended).await {
+        done = core.storage.lock(&descriptor.file, call).await;
+    }
     done.map(|()| 0).map_err(|error| errno(&error))
 }
 
@@ -123,7 +135,11 @@ pub(crate) async fn find<S: Storage>(
     let descriptor = file.descriptor()?;
     note(&ticket.session, file);
     let call = of_client(&ticket.session, call);
-    let found = core.storage.find_lock(&descriptor.file, call).await;
+    let ended = core.node.lockers_ended();
+    let mut found = core.storage.find_lock(&descriptor.file, call).await;
+    if matches!(found, Ok(Some(_))) && has_ended_since(core, &ticket.session, ended).await {
+        found = core.storage.find_lock(&descriptor.file, call).await;
+    }
     match found.map_err(|error| errno(&error))? {
         Some(found) => {
             crate::namespace::put(ticket, &words(found));
@@ -131,6 +147,15 @@ pub(crate) async fn find<S: Storage>(
         }
         None => Ok(0),
     }
+}
+
+/// Has all that have ended give up their locks; whether anybody has done so since there were
+/// `ended`.
+async fn has_ended_since<S: Storage>(core: &Core<S>, session: &Session<S>, ended: u64) -> bool {
+    let all_buried = async { drop(core.node.ask_all(Mail::Bury).await) };
+    // A session that ends waits for its requests, which must not wait for it, or for one like it.
+    first(all_buried, session.news.until(|| session.is_ending())).await;
+    core.node.lockers_ended() != ended
 }
 
 /// From now on there may be locks to give up.

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Node {
     /// One per executor.
     mail: Vec<Mailbox<Mail>>,
     stopping: AtomicBool,
+    /// Sessions that have ended and had locks.
+    lockers_ended: AtomicU64,
 }
 
 /// What one executor asks of another.
@@ -42,6 +44,8 @@ pub(crate) enum Mail {
     DrainAll(Reply<()>),
     /// Read every control socket.
     Hear(Reply<()>),
+    /// End the sessions of clients that are gone and had locks.
+    Bury(Reply<()>),
     /// Tell every client that the daemon goes away.
     Close(Reply<()>),
     /// Everything is drained: end the session at the server.
@@ -121,6 +125,7 @@ impl Node {
             ended: (0..core_count).map(|_| Mutex::default()).collect(),
             mail: (0..core_count).map(|_| Mailbox::new()).collect(),
             stopping: AtomicBool::new(false),
+            lockers_ended: AtomicU64::new(0),
         }
     }
 
@@ -171,6 +176,16 @@ impl Node {
     /// Of sessions that have ended on executor `core`; for itself.
     pub(crate) fn ended(&self, core: usize) -> Totals {
         self.ended.get(core).map(|ended| lock(ended).clone()).unwrap_or_default()
+    }
+
+    /// Counts a session that has ended, whose locks are gone.
+    pub(crate) fn locker_ended(&self) {
+        self.lockers_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sessions that have ended and had locks.
+    pub(crate) fn lockers_ended(&self) -> u64 {
+        self.lockers_ended.load(Ordering::Relaxed)
     }
 
     /// Sends every executor a message and waits for all the answers there are.

@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::OwnedFd, rc::Rc};
 
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use wire::{FileFlags, Message, Registration};
 
 use crate::{remote::Located, socket};
@@ -27,14 +30,18 @@ pub(crate) trait Peer<F> {
     /// Takes the next message. Never blocks.
     fn receive(&self) -> Incoming<F>;
 
+    /// Whether the process has ended, or has become another program. Never blocks.
+    fn is_gone(&self) -> bool;
+
     /// Sends an open file, for slot `slot`. Never blocks.
     fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
 }
 
-/// A client process, over its socket.
+/// A client process: its socket, and its pidfd.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) socket: Rc<OwnedFd>,
+    pub(crate) process: Rc<OwnedFd>,
 }
 
 impl Peer<Located> for Process {
@@ -57,6 +64,15 @@ impl Peer<Located> for Process {
             }
             (Ok(Message::Register(_)), None) | (Err(_), _) => Incoming::Nonsense,
         }
+    }
+
+    /// The socket alone does not tell: a child that was forked may have it, too.
+    fn is_gone(&self) -> bool {
+        let mut ends = [
+            PollFd::new(&self.socket, PollFlags::empty()), // Its hang-up is told unasked.
+            PollFd::new(&self.process, PollFlags::IN),
+        ];
+        poll(&mut ends, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// The message is a registration the other way round: `file` is the slot, the rest is zero.

@@ -10,6 +10,7 @@
 mod address;
 mod channel;
 mod client;
+mod deadlock;
 mod decode;
 mod doubts;
 mod effects;
@@ -37,6 +38,7 @@ pub(crate) use {
     address::Carrier,
     client::Client,
     group::{Group, Member},
+    handshake::first,
     key::Key,
     ledger::Folder,
     mounts::{Dial, Located, Mounts},

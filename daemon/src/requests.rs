@@ -2,11 +2,13 @@
 //!
 //! An entry is decoded from a copy. Its slot, its range of the arena, and its paths are checked
 //! before it is acknowledged, and nothing is read from shared memory again afterwards but payload.
-//! What needs no I/O is answered on the spot; everything else runs as a latency task.
+//! What needs no I/O is answered on the spot; everything else runs as a latency task. A short
+//! transfer's task is begun on the spot too, and most are over then: of many that wait in a queue
+//! instead, each would be fetched into the cache twice.
 
 use std::rc::Rc;
 
-use executor::Class;
+use executor::{Class, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
 use wire::{Entry, Request};
@@ -24,6 +26,11 @@ use crate::{
     storage::Storage,
     verdict::{Verdict, errno},
 };
+
+/// Longest transfer that is begun on the spot: those of a full lane take together about as long as
+/// the longest call that blocks an executor.
+const SHORT_LEN: u32 = 8 << 10;
+const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
 const SEEK_SET: u32 = 0;
 const SEEK_END: u32 = 2;
@@ -61,21 +68,32 @@ fn spawn<S: Storage>(core: Rc<Core<S>>, ticket: Ticket<S>, work: Work<S>) {
     let handle = core.handle.clone();
     match work {
         Work::File(file, Request::Read { at, len, arena_at, .. }) => {
-            handle.spawn(Class::Latency, async move {
+            let transfer = async move {
                 let piece = Piece { arena_at, len: u64::from(len) };
                 ticket.complete(read(&core, &file, at, piece).await);
-            });
+            };
+            begin(&handle, len, transfer);
         }
         Work::File(file, Request::Write { at, len, arena_at, .. }) => {
-            handle.spawn(Class::Latency, async move {
+            let transfer = async move {
                 let piece = Piece { arena_at, len: u64::from(len) };
                 ticket.complete(write(&core, &file, at, piece).await);
-            });
+            };
+            begin(&handle, len, transfer);
         }
         work => handle.spawn(Class::Latency, async move {
             let verdict = run(&core, &ticket, work).await;
             ticket.complete(verdict);
         }),
+    }
+}
+
+/// Begins a transfer of `len` bytes.
+fn begin(handle: &Handle, len: u32, transfer: impl Future<Output = ()> + 'static) {
+    if len <= SHORT_LEN {
+        handle.start(Class::Latency, transfer);
+    } else {
+        handle.spawn(Class::Latency, transfer);
     }
 }
 

@@ -243,8 +243,12 @@ impl Seat {
         let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
             return Ok(());
         };
-        let reached = self.executor.run_until(server.reach());
+        let reached = self.executor.run_until(server.group.reach());
         reached.map_err(|source| Error::Remote { addresses: remote.addresses.clone(), source })?;
+        for mount in &remote.mounts {
+            let made = self.executor.run_until(server.make_folder(&mount.remote));
+            made.map_err(Error::unusable(Given::RemoteFolder(mount.remote.clone())))?;
+        }
         let names = server.group.names();
         remote.addresses.retain(|address| names.contains(&address.to_string()));
         Ok(())

@@ -256,7 +256,7 @@ impl<S: Storage> Ticket<S> {
         let shared = self.session.segment.shared().lane(self.lane);
         if let (Some(responder), Some(lane)) = (lanes.get_mut(self.lane), shared) {
             responder.complete(lane, self.seq, state, value(verdict));
-            let can_wait = responder.owes() && verdict.unwrap_or(0) < WORTH_A_WAKE_UP;
+            let can_wait = responder.owes(lane) && verdict.unwrap_or(0) < WORTH_A_WAKE_UP;
             drop(lanes);
             self.bells.answered(&self.session, self.lane, can_wait);
         }

@@ -2,12 +2,15 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +64,29 @@ static void sharing(void) {
     fputs("parent\n", stream);
     fclose(stream);
     size("stream");
+}
+
+static int cloned(void *argument) {
+    int fd = *(int *)argument, own = fresh("clones-own");
+    write(fd, "clone ", 6);
+    write(own, "own", 3);
+    return close(own) == 0 ? 8 : 9;
+}
+
+static void cloning(void) {
+    static char stack[1 << 16];
+    int fd = fresh("cloned");
+    for (int way = 0; way < 2; way++) {
+        write(fd, "parent ", 7);
+        pid_t child = way ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : clone(cloned, stack + sizeof stack, SIGCHLD, &fd);
+        if (!child) _exit(cloned(&fd));
+        ended("clone", child);
+        write(fd, "again ", 6);
+        printf("at %ld\n", (long)lseek(fd, 0, SEEK_CUR));
+        size("clones-own");
+    }
+    close(fd);
+    size("cloned");
 }
 
 static void replacing(void) {
@@ -179,6 +205,7 @@ static void mapping(void) {
 int main(int count, char **arguments) {
     if (count > 1) return 9;
     sharing();
+    cloning();
     replacing();
     helpers();
     binaries(arguments[0]);

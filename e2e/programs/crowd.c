@@ -4,7 +4,8 @@
  *
  * Says "ready\n" on standard output, starts when a byte comes on standard input, and ends when
  * standard input is closed. Each thread writes records of RECORD_LEN bytes to FOLDER/NAME.0 or .1
- * from the start to FILE_LEN and over again, every second time through read back and compared.
+ * from the start to FILE_LEN and over again. Every second time through, and at the end, what it has
+ * written since the start is read back and compared.
  * Prints the bytes both threads have written and the bytes they have checked.
  * Exit status: 0; 1 after an error or a wrong byte, which standard error names.
  */
@@ -39,21 +40,24 @@ static void fill(uint64_t *record, uint64_t seed)
         record[i] = seed * 0x9e3779b97f4a7c15u + i;
 }
 
-static void write_all(int fd, uint64_t round, uint64_t *record)
+/* Returns where it has ended. */
+static size_t write_all(int fd, uint64_t round, uint64_t *record)
 {
+    size_t at = 0;
     if (lseek(fd, 0, SEEK_SET) != 0)
         fail("lseek");
-    for (size_t at = 0; at + record_len <= FILE_LEN && !is_over; at += record_len) {
+    for (; at + record_len <= FILE_LEN && !is_over; at += record_len) {
         fill(record, round << 32 | at);
         if (write(fd, record, record_len) != (ssize_t)record_len)
             fail("write");
         written += record_len;
     }
+    return at;
 }
 
-static void check_all(int fd, uint64_t round, uint64_t *record, uint64_t *found)
+static void check_all(int fd, uint64_t round, size_t end, uint64_t *record, uint64_t *found)
 {
-    for (size_t at = 0; at + record_len <= FILE_LEN && !is_over; at += record_len) {
+    for (size_t at = 0; at < end; at += record_len) {
         fill(record, round << 32 | at);
         if (pread(fd, found, record_len, (off_t)at) != (ssize_t)record_len)
             fail("pread");
@@ -78,9 +82,9 @@ static void *work(void *argument)
         fail("malloc");
     pthread_barrier_wait(&barrier);
     for (uint64_t round = 0; !is_over; round++) {
-        write_all(fd, round, record);
-        if (round % 2 == 1)
-            check_all(fd, round, record, found);
+        size_t end = write_all(fd, round, record);
+        if (round % 2 == 1 || is_over)
+            check_all(fd, round, end, record, found);
     }
     if (close(fd) != 0)
         fail("close");

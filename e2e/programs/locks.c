@@ -2,6 +2,10 @@
 //   locks count FILE N KIND   N times under a lock: reads a number, adds one, writes it
 //   locks hold FILE KIND      takes a lock, says so, and waits to be killed
 //   locks keep FILE KIND      takes a lock, says so, waits for a line, and says what came of it
+//   locks leave FILE KIND     takes a lock, and ends with it
+//   locks again FILE KIND     whether nobody has the lock
+//   locks try FILE KIND       says so for each line
+//   locks ask FILE KIND       tries to take a lock, over and over
 //   locks rules FILE          says what is refused and granted, and when
 // KIND: posix, ofd, flock, lockf.
 #define _GNU_SOURCE
@@ -40,6 +44,14 @@ static int lock(int fd, const char *kind) {
     if (!strcmp(kind, "flock")) return flock(fd, LOCK_EX);
     lseek(fd, 0, SEEK_SET);
     return lockf(fd, F_LOCK, 0);
+}
+
+static int try(int fd, const char *kind) {
+    if (!strcmp(kind, "posix")) return set(fd, F_SETLK, F_WRLCK, 0, 0);
+    if (!strcmp(kind, "ofd")) return set(fd, F_OFD_SETLK, F_WRLCK, 0, 0);
+    if (!strcmp(kind, "flock")) return flock(fd, LOCK_EX | LOCK_NB);
+    lseek(fd, 0, SEEK_SET);
+    return lockf(fd, F_TLOCK, 0);
 }
 
 static int unlock(int fd, const char *kind) {
@@ -182,6 +194,29 @@ static void wholes(void) {
     close(second);
 }
 
+// The lock of a process that has ended, however it did, is free for whoever has waited for that.
+static void ends(void) {
+    static const char *const kinds[] = {"posix", "ofd", "flock", "lockf"};
+    static const char *const ways[] = {"ended", "was killed", "is another program"};
+    int fd = open_file(O_RDWR);
+    for (int index = 0; index < 4 * 3 * 3; index++) {
+        const char *kind = kinds[index / 9], *way = ways[index / 3 % 3];
+        pid_t child = fork();
+        if (child == 0) {
+            if (lock(open_file(O_RDWR), kind)) _exit(1);
+            if (way == ways[1]) raise(SIGKILL);
+            if (way == ways[2]) execl("/proc/self/exe", "locks", "again", path, kind, NULL);
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        printf("%s, its owner %s: ", kind, way);
+        told(WIFEXITED(status) && WEXITSTATUS(status) ? "refused, then" : "then", try(fd, kind));
+        unlock(fd, kind);
+    }
+    close(fd);
+}
+
 static volatile sig_atomic_t rung;
 
 static void ring(int number) {
@@ -229,6 +264,32 @@ static void waits(void) {
     close(fd);
 }
 
+// Processes that have a byte each and want the next one's: one of them is refused, and ends.
+static void circle(int count, int type) {
+    int ready[2], go[2], refused = 0, granted = 0;
+    char byte = 0;
+    if (pipe2(ready, O_CLOEXEC) || pipe2(go, O_CLOEXEC)) fail("pipe");
+    for (int member = 0; member < count; member++) {
+        if (fork() == 0) {
+            // To share, all have one byte.
+            int fd = open_file(O_RDWR), own = type == F_RDLCK ? 0 : member;
+            int next = type == F_RDLCK ? 0 : (member + 1) % count;
+            if (set(fd, F_SETLK, type, own, 1) || write(ready[1], &byte, 1) != 1) _exit(1);
+            if (read(go[0], &byte, 1) != 1) _exit(2);
+            _exit(set(fd, F_SETLKW, F_WRLCK, next, 1) == 0 ? 0 : errno);
+        }
+    }
+    for (int member = 0; member < count; member++)
+        if (read(ready[0], &byte, 1) != 1) fail("circle");
+    for (int member = 0; member < count; member++)
+        if (write(go[1], &byte, 1) != 1) fail("circle");
+    for (int status; wait(&status) > 0;) {
+        granted += status == 0;
+        refused += WIFEXITED(status) && WEXITSTATUS(status) == EDEADLK;
+    }
+    printf("circle of %d: %d refused, %d granted\n", count, refused, granted);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     path = argv[2];
@@ -239,12 +300,29 @@ int main(int argc, char **argv) {
         for (;;) pause();
     }
     if (!strcmp(argv[1], "keep") && argc == 4) keep(argv[3]);
+    if (!strcmp(argv[1], "leave") && argc == 4) return lock(open_file(O_RDWR), argv[3]) != 0;
+    if (!strcmp(argv[1], "again") && argc == 4) return try(open_file(O_RDWR), argv[3]) != 0;
+    if (!strcmp(argv[1], "ask") && argc == 4) {
+        for (int fd = open_file(O_RDWR);; unlock(fd, argv[3])) try(fd, argv[3]);
+    }
+    if (!strcmp(argv[1], "try") && argc == 4) {
+        char line[8];
+        int fd = open_file(O_RDWR);
+        while (fgets(line, sizeof line, stdin)) {
+            say(try(fd, argv[3]) == 0 ? "free" : strerror(errno));
+            unlock(fd, argv[3]);
+        }
+    }
     if (!strcmp(argv[1], "rules")) {
         setvbuf(stdout, NULL, _IOLBF, 0);
         records();
         open_files();
         wholes();
+        ends();
         waits();
+        circle(2, F_WRLCK);
+        circle(3, F_WRLCK);
+        circle(2, F_RDLCK);
     }
     return 0;
 }

@@ -6,6 +6,7 @@ use super::{
     Deadline, Effort, Target,
     fleet::{Disk, Fleet},
     histogram::Histogram,
+    judge,
     storm::RAMP,
 };
 
@@ -14,6 +15,13 @@ pub(super) const POLICIES: [&str; 4] = ["interrupt", "park", "poll-idle", "spin"
 pub(super) const INTERRUPT: usize = 0;
 pub(super) const PARK: usize = 1;
 pub(super) const POLL_IDLE: usize = 2;
+
+/// What was measured.
+pub(super) struct Grid {
+    pub(super) cells: Vec<Cell>,
+    /// Once more, those of which the peaks and the scaling are taken.
+    pub(super) finals: Vec<Cell>,
+}
 
 /// A job count and a depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +47,14 @@ pub(super) struct Round {
     pub(super) p99: f64,
 }
 
+impl Cell {
+    /// The rounds of one policy.
+    pub(super) fn of(&self, policy: usize) -> Result<&[Round], String> {
+        let rounds = self.rounds.get(policy).ok_or_else(String::new)?;
+        rounds.as_deref().map_err(String::clone)
+    }
+}
+
 impl Effort {
     /// How long a policy is measured in a round of this cell.
     fn turn_of(&self, place: Place) -> Duration {
@@ -59,7 +75,7 @@ pub(super) fn measure(
     end: Deadline,
     target: Target,
     dir: &Path,
-) -> anyhow::Result<Vec<Cell>> {
+) -> anyhow::Result<Grid> {
     let job_count = places(effort).map(|place| place.jobs).max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
     let mut fleets = POLICIES.map(|policy| {
@@ -70,7 +86,10 @@ pub(super) fn measure(
         Ok(()) => measure_cell(effort, place, &mut fleets),
         Err(why) => Cell { place, rounds: [(); POLICIES.len()].map(|()| Err(why.clone())) },
     });
-    Ok(cells.collect())
+    let cells: Vec<_> = cells.collect();
+    let finals = judge::finalists(effort, &cells).into_iter();
+    let finals = finals.map(|place| measure_cell(effort, place, &mut fleets)).collect();
+    Ok(Grid { cells, finals })
 }
 
 fn measure_cell(

@@ -7,12 +7,19 @@
 //! number of rounds alone; n is the largest for which that is at least 95 %. A cell is below when
 //! this interval is. Of many cells with no difference at all, one in forty or fewer is still found
 //! below by chance.
+//!
+//! # Peaks
+//!
+//! The largest of many noisy cells owes its place to chance as well, and is less when measured
+//! again: the ratio of two such maxima says little. So the grid only nominates: every policy's best
+//! cells, and the one of most jobs and depth, are measured once more under all policies, and a
+//! policy's peak is its best cell among those. Peaks are compared round by round.
 
 use std::path::Path;
 
 use super::{
     Effort,
-    grid::{Cell, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, places},
+    grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, places},
     native,
 };
 use crate::{report::Report, spread::Spread};
@@ -30,10 +37,9 @@ const RATIOS: [&str; 6] = [
 const ROWS: [&str; 3] = ["latency_cut/max_cell", "cells/below/interrupt", "cells/below/park"];
 
 /// Reports the grid.
-pub(super) fn report(report: &mut Report, effort: &Effort, grid: &[Cell]) {
-    for cell in grid {
-        report_cell(report, cell);
-    }
+pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid) {
+    grid.cells.iter().for_each(|cell| report_cell(report, "", cell));
+    grid.finals.iter().for_each(|cell| report_cell(report, "final/", cell));
     let against = |other| Against { grid, other };
     let (interrupt, park) = (against(INTERRUPT), against(PARK));
     report.ratio("iops/max_cell", interrupt.best(|round| round.iops));
@@ -52,7 +58,7 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &[Cell]) {
 
 /// Reports what of `scaling/max_cell` is the machine's: what the cores without a daemon scale to,
 /// and ours by that.
-pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &[Cell], dir: &Path) {
+pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &Grid, dir: &Path) {
     let native = native::scaling(effort, largest(effort), dir);
     let ours = scaling(effort, grid).and_then(|ours| {
         let by = |native: f64| ours.median / native;
@@ -82,9 +88,9 @@ fn case(place: Place, policy: &str) -> String {
     format!("write/8KiB/{}jobs/qd{}/{policy}", place.jobs, place.depth)
 }
 
-fn report_cell(report: &mut Report, cell: &Cell) {
+fn report_cell(report: &mut Report, prefix: &str, cell: &Cell) {
     for (policy, rounds) in POLICIES.iter().zip(&cell.rounds) {
-        let case = case(cell.place, policy);
+        let case = prefix.to_owned() + &case(cell.place, policy);
         let spread = |value: fn(&Round) -> f64| {
             let rounds = rounds.as_ref().map_err(String::clone)?;
             Spread::of(rounds.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
@@ -106,24 +112,20 @@ pub(super) fn median(cell: &Cell, policy: usize, value: impl Fn(&Round) -> f64) 
 
 /// Poll-idle against another policy.
 struct Against<'a> {
-    grid: &'a [Cell],
+    grid: &'a Grid,
     other: usize,
 }
 
 impl Against<'_> {
     /// The ratios of a cell's rounds.
     fn ratios(&self, cell: &Cell, value: impl Fn(&Round) -> f64) -> Result<Vec<f64>, String> {
-        let rounds = |policy: usize| {
-            let rounds = cell.rounds.get(policy).ok_or_else(String::new)?;
-            rounds.as_ref().map_err(String::clone)
-        };
-        let pairs = rounds(POLL_IDLE)?.iter().zip(rounds(self.other)?);
+        let pairs = cell.of(POLL_IDLE)?.iter().zip(cell.of(self.other)?);
         Ok(pairs.map(|(ours, other)| value(ours) / value(other)).collect())
     }
 
     /// The ratios of the cell where they are best.
     fn best(&self, value: impl Fn(&Round) -> f64) -> Result<Spread, String> {
-        let spreads = self.grid.iter().filter_map(|cell| {
+        let spreads = self.grid.cells.iter().filter_map(|cell| {
             let ratios = self.ratios(cell, &value).ok()?;
             Spread::of(ratios)
         });
@@ -134,13 +136,12 @@ impl Against<'_> {
     /// The best cell of ours by the best cell of the other's.
     fn peak(&self) -> Result<Spread, String> {
         let peak = |policy| peak(self.grid, policy).ok_or_else(|| self.why_not(policy));
-        let ratio = peak(POLL_IDLE)? / peak(self.other)?;
-        Ok(Spread { median: ratio, min: ratio, max: ratio })
+        by_rounds(peak(POLL_IDLE)?, peak(self.other)?)
     }
 
     fn cells_below(&self) -> Result<Spread, String> {
         let mut count = 0.0;
-        for cell in self.grid {
+        for cell in &self.grid.cells {
             let ratios = self.ratios(cell, |round| round.iops)?;
             if is_below(ratios) {
                 count += 1.0;
@@ -150,15 +151,45 @@ impl Against<'_> {
     }
 
     fn why_not(&self, policy: usize) -> String {
-        let rounds = self.grid.iter().filter_map(|cell| cell.rounds.get(policy)?.as_ref().err());
+        let rounds =
+            self.grid.cells.iter().filter_map(|cell| cell.rounds.get(policy)?.as_ref().err());
         rounds.into_iter().next().map_or("no round was run", String::as_str).to_owned()
     }
 }
 
-/// Most operations a second in any cell.
-fn peak(grid: &[Cell], policy: usize) -> Option<f64> {
-    let cells = grid.iter().filter_map(|cell| median(cell, policy, |round| round.iops));
-    cells.max_by(f64::total_cmp)
+/// The places that are measured once more: the best ones of every policy, and the largest.
+pub(super) fn finalists(effort: &Effort, cells: &[Cell]) -> Vec<Place> {
+    let mut places = vec![largest(effort)];
+    for policy in [INTERRUPT, PARK, POLL_IDLE] {
+        let mut cells: Vec<_> =
+            cells.iter().filter_map(|cell| Some((iops(cell, policy)?, cell.place))).collect();
+        cells.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        places.extend(cells.iter().map(|(_, place)| *place).take(effort.finalists));
+    }
+    let mut seen = Vec::new();
+    places.retain(|place| {
+        let is_new = !seen.contains(place);
+        seen.push(*place);
+        is_new
+    });
+    places
+}
+
+/// The rounds of a policy in the cell where it does the most operations a second.
+fn peak(grid: &Grid, policy: usize) -> Option<&[Round]> {
+    let cells = grid.finals.iter().filter_map(|cell| Some((iops(cell, policy)?, cell)));
+    let (_, best) = cells.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    best.of(policy).ok()
+}
+
+/// Operations of some rounds by those of others, round by round.
+fn by_rounds(some: &[Round], others: &[Round]) -> Result<Spread, String> {
+    let ratios = some.iter().zip(others).map(|(one, other)| one.iops / other.iops);
+    Spread::of(ratios).ok_or_else(|| "no round was run".to_owned())
+}
+
+fn iops(cell: &Cell, policy: usize) -> Option<f64> {
+    median(cell, policy, |round| round.iops)
 }
 
 /// The cell of most jobs and depth.
@@ -169,13 +200,11 @@ fn largest(effort: &Effort) -> Place {
 }
 
 /// Operations of poll-idle in the cell of most jobs and depth, by its peak.
-fn scaling(effort: &Effort, grid: &[Cell]) -> Result<Spread, String> {
+fn scaling(effort: &Effort, grid: &Grid) -> Result<Spread, String> {
     let place = largest(effort);
-    let largest = grid.iter().find(|cell| cell.place == place);
-    let largest = largest.and_then(|cell| median(cell, POLL_IDLE, |round| round.iops));
+    let largest = grid.finals.iter().find(|cell| cell.place == place);
     let why = || "no round was run".to_owned();
-    let ratio = largest.ok_or_else(why)? / peak(grid, POLL_IDLE).ok_or_else(why)?;
-    Ok(Spread { median: ratio, min: ratio, max: ratio })
+    by_rounds(largest.ok_or_else(why)?.of(POLL_IDLE)?, peak(grid, POLL_IDLE).ok_or_else(why)?)
 }
 
 /// Whether the whole confidence interval of the median lies below 1.
@@ -220,6 +249,38 @@ mod tests {
         for (count, expected) in table.into_iter().chain([(12, Some(3)), (20, Some(6))]) {
             assert_eq!(rank(count), expected, "{count}");
         }
+    }
+
+    /// A cell of one job with these operations a second in two rounds, under every policy.
+    fn cell(depth: usize, iops: [[f64; 2]; POLICIES.len()]) -> Cell {
+        let round = |iops| Round { iops, mean: 1.0, p50: 1.0, p99: 1.0 };
+        let rounds = iops.map(|rounds| Ok(rounds.map(round).to_vec()));
+        Cell { place: Place { jobs: 1, depth }, rounds }
+    }
+
+    #[test]
+    fn peaks_are_of_what_was_measured_once_more_and_compared_round_by_round() {
+        let effort = Effort { steps: [vec![1], vec![1, 2, 4, 8]], ..Effort::quick() };
+        let few = [1.0; 2];
+        let cells = vec![
+            cell(1, [few, few, [9.0; 2], few]),
+            cell(2, [[9.0; 2], few, few, few]),
+            cell(4, [few, [100.0; 2], few, few]),
+            cell(8, [few; 4]),
+        ];
+        let finals: Vec<_> = finalists(&effort, &cells).iter().map(|place| place.depth).collect();
+        assert_eq!(finals, [8, 2, 4, 1]);
+
+        let finals = vec![
+            cell(8, [few, few, [4.0, 2.0], few]),
+            cell(4, [few, [4.0, 2.0], few, few]),
+            cell(1, [few, few, [8.0, 4.0], few]),
+        ];
+        let grid = Grid { cells, finals };
+        let peak = Against { grid: &grid, other: PARK }.peak();
+        assert_eq!(peak, Ok(Spread { median: 2.0, min: 2.0, max: 2.0 }));
+        let scaling = scaling(&effort, &grid);
+        assert_eq!(scaling, Ok(Spread { median: 0.5, min: 0.5, max: 0.5 }));
     }
 
     #[test]

@@ -8,19 +8,28 @@ use super::{Effort, Target, daemons::Daemons, fleet::Disk};
 use crate::{report::Report, spread::Spread};
 
 const ROW: &str = "idle_cpu/quiet";
+/// For how long the daemons were watched.
+const WATCHED: &str = "idle_cpu/watched";
 /// The default quiet time, and some.
 const UNTIL_QUIET: Duration = Duration::from_millis(1500);
 
 /// Reports the share of one core that quiet daemons take.
 pub(super) fn measure(report: &mut Report, effort: &Effort, target: Target, dir: &Path) {
     let share = watch(effort.watch, target, dir).map_err(|why| format!("{why:#}"));
-    let share = share.map(|share| Spread { median: share, min: share, max: share });
-    report.row(ROW, "%", share);
+    let one = |value| Spread { median: value, min: value, max: value };
+    report.row(
+        WATCHED,
+        "s",
+        share.as_ref().map(|_| one(effort.watch.as_secs_f64())).map_err(String::clone),
+    );
+    report.row(ROW, "%", share.map(one));
 }
 
 /// Reports that this could not be measured.
 pub(super) fn skip(report: &mut Report, why: &str) {
-    report.row(ROW, "%", Err(why.to_owned()));
+    for (row, unit) in [(WATCHED, "s"), (ROW, "%")] {
+        report.row(row, unit, Err(why.to_owned()));
+    }
 }
 
 fn watch(time: Duration, target: Target, dir: &Path) -> anyhow::Result<f64> {

@@ -120,6 +120,7 @@ fn bad_values_name_the_setting_its_origin_and_what_is_wanted() {
         fails(home.config().env(variable, value), 2, &[variable, value, wanted]);
     }
     fails(home.config().args(["--engine", "x"]), 2, &["--engine", "'x'"]);
+    fails(home.config().args(["--rule", "x=remote"]), 2, &["rules", "'remote'", "--map"]);
     home.write("kakehi.toml", "memory = '12 parsec'\n");
     fails(home.config().env_remove("X"), 2, &["memory", "kakehi.toml", "12 parsec"]);
 }

@@ -14,33 +14,24 @@ use crate::{
 
 interpose! {
     fn sendfile|sendfile64(out: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        if is_remote(from, out) {
-            return answer(Err::<isize, _>(Errno::INVAL));
-        }
-        before(from, !at.is_null(), out);
-        answer(moved(out, blocking!(SYS_sendfile, out, from, at, len)))
+        let call = || blocking!(SYS_sendfile, out, from, at, len);
+        answer(by_kernel(from, !at.is_null(), out, call))
     }
 
     fn splice(
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        if is_remote(from, out) {
-            return answer(Err::<isize, _>(Errno::INVAL));
-        }
-        before(from, !from_at.is_null(), out);
-        answer(moved(out, blocking!(SYS_splice, from, from_at, out, out_at, len, flags)))
+        let call = || blocking!(SYS_splice, from, from_at, out, out_at, len, flags);
+        answer(by_kernel(from, !from_at.is_null(), out, call))
     }
 
     fn copy_file_range(
         from: c_int, from_at: *mut off_t, out: c_int, out_at: *mut off_t, len: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        if is_remote(from, out) {
-            return answer(Err::<isize, _>(Errno::INVAL));
-        }
-        before(from, !from_at.is_null(), out);
-        answer(moved(out, blocking!(SYS_copy_file_range, from, from_at, out, out_at, len, flags)))
+        let call = || blocking!(SYS_copy_file_range, from, from_at, out, out_at, len, flags);
+        answer(by_kernel(from, !from_at.is_null(), out, call))
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
@@ -57,20 +48,27 @@ interpose! {
     }
 }
 
-/// Whether the kernel has no such file; a program then reads and writes by itself.
-pub(crate) fn is_remote(from: c_int, out: c_int) -> bool {
-    client().is_some_and(|client| client.is_remote_file(from) || client.is_remote_file(out))
-}
-
 /// The kernel reads one file, at a place of its own or at the file position, and writes the other.
-pub(crate) fn before(from: c_int, has_place: bool, out: c_int) {
-    let Some(client) = client() else { return };
+/// Of remote files it has none (`EINVAL`); a program then reads and writes by itself.
+pub(crate) fn by_kernel(
+    from: c_int,
+    has_place: bool,
+    out: c_int,
+    call: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let Some(client) = client() else { return call() };
+    if client.is_remote_file(from) || client.is_remote_file(out) {
+        return Err(Errno::INVAL);
+    }
     if has_place {
         client.drain(from);
     } else {
         client.leave(from, Reason::KernelCopy);
     }
     client.leave(out, Reason::KernelCopy);
+    let moved = call()?;
+    client.count_undelegated(out, Reason::KernelCopy, counted(moved));
+    Ok(moved)
 }
 
 /// Before a device's own call, and those of file systems: the file has what was written.
@@ -85,12 +83,4 @@ pub(crate) fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
     if let (libc::FICLONE, Ok(from)) = (request, c_int::try_from(argument)) {
         client.drain(from);
     }
-}
-
-/// Counts what the kernel moved.
-pub(crate) fn moved(out: c_int, outcome: Outcome) -> Outcome {
-    if let (Some(client), Ok(len)) = (client(), outcome) {
-        client.count_undelegated(out, Reason::KernelCopy, counted(len));
-    }
-    outcome
 }

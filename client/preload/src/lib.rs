@@ -14,6 +14,7 @@
 mod asynchronous;
 mod attributes;
 mod bits;
+mod clone;
 mod cookie;
 mod copy;
 mod create;

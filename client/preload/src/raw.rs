@@ -2,12 +2,11 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use client::Errno;
 use libc::{c_int, c_long, c_uint, c_ulong};
 
 use crate::{
     bits::unsigned,
-    copy, data, descriptor,
+    clone, copy, data, descriptor,
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome},
@@ -68,21 +67,11 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_fsync => sync::make_durable(fd, false),
             libc::SYS_fdatasync => sync::make_durable(fd, true),
             libc::SYS_ftruncate => sync::set_size(fd, b as i64),
-            libc::SYS_sendfile | libc::SYS_copy_file_range
-                if copy::is_remote(
-                    fd,
-                    if number == libc::SYS_sendfile { b } else { c } as c_int,
-                ) =>
-            {
-                Err(Errno::INVAL)
-            }
             libc::SYS_sendfile => {
-                copy::before(b as c_int, c != 0, fd);
-                copy::moved(fd, kernel::call(number, args))
+                copy::by_kernel(b as c_int, c != 0, fd, || kernel::call(number, args))
             }
-            libc::SYS_copy_file_range => {
-                copy::before(fd, b != 0, c as c_int);
-                copy::moved(c as c_int, kernel::call(number, args))
+            libc::SYS_splice | libc::SYS_copy_file_range => {
+                copy::by_kernel(fd, b != 0, c as c_int, || kernel::call(number, args))
             }
             libc::SYS_ioctl => {
                 copy::before_ioctl(fd, b as c_ulong, c);
@@ -98,6 +87,7 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
                 .map(|new| new as isize),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptor::duplicate_over(fd, b as c_int).map(|new| new as isize),
+            _ if clone::is_fork(number, args) => clone::fork(number, args),
             _ => kernel::call(number, args),
         }
     }

@@ -193,6 +193,7 @@ impl Process {
         self.each_linked(|fd, entry, file| {
             self.release_window(file);
             if file.placeholder && (file.access.writable || !file.is_remote) {
+                self.unlock_at_exit(file);
                 self.leave_file(fd, entry, file, Reason::Exiting);
             } else {
                 self.unlink(entry, file, fd);

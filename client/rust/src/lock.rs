@@ -77,9 +77,7 @@ impl Client {
             Ok(place) => place,
             Err(errno) => return Some(Err(errno)),
         };
-        if owner == LockOwner::Process {
-            self.0.has_record_locks.store(true, Ordering::Release);
-        }
+        self.0.has_locks.store(true, Ordering::Release);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
         let Place { start, len, .. } = place;
         let request = Request::Lock { file: place.slot.number, terms, start, len };
@@ -253,14 +251,26 @@ impl Process {
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,
     /// as those that close its last number are.
     pub(crate) fn unlock_records(&self, file: &OpenFile) {
-        if !file.is_remote || !self.has_record_locks.load(Ordering::Acquire) {
+        self.unlock(file, LockOwner::Process);
+    }
+
+    /// The process ends with a file that it has not passed on: the file's locks are gone, on all
+    /// nodes, before anybody can know of that end.
+    pub(crate) fn unlock_at_exit(&self, file: &OpenFile) {
+        for owner in [LockOwner::Process, LockOwner::OpenFile, LockOwner::Whole] {
+            self.unlock(file, owner);
+        }
+    }
+
+    fn unlock(&self, file: &OpenFile, owner: LockOwner) {
+        if !file.is_remote || !self.has_locks.load(Ordering::Acquire) {
             return;
         }
         let Some(link) = file.link else { return };
-        let (kind, owner) = (LockKind::Unlocked, LockOwner::Process);
+        let kind = LockKind::Unlocked;
         let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 }.encode();
         let request = Request::Lock { file: link.slot, terms, start: 0, len: 0 };
-        // A server that is lost has no locks, and `close` does not report them.
+        // A server that is lost has no locks, and no `close` and no end reports them.
         match link.connection.call(request) {
             Ok(_) | Err(_) => {}
         }

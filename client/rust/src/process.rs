@@ -28,8 +28,8 @@ pub(crate) struct Process {
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) exiting: AtomicBool,
-    /// Whether it has asked for a record lock on a remote file.
-    pub(crate) has_record_locks: AtomicBool,
+    /// Whether it has asked for a lock on a remote file.
+    pub(crate) has_locks: AtomicBool,
     /// Length of log that the last file came to need, bytes.
     pub(crate) log_len: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
@@ -56,7 +56,7 @@ impl Process {
             table: Table::new(),
             files: Files::new(),
             exiting: AtomicBool::new(false),
-            has_record_locks: AtomicBool::new(false),
+            has_locks: AtomicBool::new(false),
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),

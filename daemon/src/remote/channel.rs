@@ -97,13 +97,13 @@ impl<R: Receive> Inbox<R> {
         Self { frames: frames.with_own_up_to(OWN_LEN_MAX), current: None }
     }
 
-    /// Waits until a whole frame has been received, and returns its length.
+    /// Waits until a whole frame has been received.
     ///
     /// # Errors
     ///
     /// Those of the stream; `UnexpectedEof` when the peer has closed; `InvalidData` when it does
     /// not speak the protocol.
-    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+    pub(crate) async fn fill(&mut self) -> io::Result<()> {
         let admit = |header: &_| Frame::body_len(header).map_err(|_| FrameError::BadHead);
         let received = match self.frames.next(admit).await {
             Ok(Some(received)) => received,
@@ -123,7 +123,7 @@ impl<R: Receive> Inbox<R> {
         let is_small = !is_data && body.len() <= OWN_LEN_MAX;
         let bytes = if is_small { bytes_of(&data) } else { Vec::new() };
         self.current = Some(Received { frame, data, bytes });
-        Ok(HEADER_LEN + body.len())
+        Ok(())
     }
 
     /// The frame that [`fill`](Self::fill) has found, with a payload that is small and not to be
@@ -143,8 +143,8 @@ impl<R: Receive> Inbox<R> {
         self.frames.inlet()
     }
 
-    /// Forgets the frame, which has `len` bytes.
-    pub(crate) fn consume(&mut self, _len: usize) {
+    /// Forgets the frame: its buffer may be somebody else's.
+    pub(crate) fn consume(&mut self) {
         self.current = None;
     }
 }

@@ -25,7 +25,7 @@ use wire::{Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 use self::state::{Pending, State};
 use super::{
     channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
-    handshake::{fails_at, first, greet, is_refusal},
+    handshake::{advised, fails_at, first, greet, is_refusal, is_unknown, refused},
     key::{Key, random},
     ledger::RECORDS,
     server::{BUFFERS, REQUESTS},
@@ -64,6 +64,8 @@ pub(crate) struct Client<N> {
     state: RefCell<State>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
+    /// Somebody waits for the first connection, and will say why there is none.
+    is_tried: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
     news: Notify,
     /// Signalled when a request was answered or the session has ended.
@@ -94,6 +96,7 @@ impl<N: Network> Client<N> {
             waits: Credits::new(u64::from(WAITS)),
             state: RefCell::new(State::new()),
             must_reopen: Cell::new(false),
+            is_tried: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),
         }))
@@ -110,7 +113,9 @@ impl<N: Network> Client<N> {
             let state = self.state.borrow();
             state.is_connected || state.dead.is_some() || state.failures > failures
         };
+        self.is_tried.set(true);
         self.news.until(is_decided).await;
+        self.is_tried.set(false);
         let state = self.state.borrow();
         match &state.dead {
             Some(why) => Err(io::Error::other(why.clone())),
@@ -265,10 +270,11 @@ impl<N: Network> Client<N> {
 
     /// Keeps a connection until the client is given up, or has said goodbye.
     pub(crate) async fn run(self: Rc<Self>) {
-        let broken_at = Cell::new(self.handle.now());
+        let mut end = self.handle.now() + self.timeout;
         let mut pause = PAUSE_MIN;
+        let mut has_served = false;
         loop {
-            let error = match self.attempt(&broken_at).await {
+            let error = match self.attempt(end).await {
                 Ok(()) => return,
                 Err(error) => error,
             };
@@ -283,31 +289,39 @@ impl<N: Network> Client<N> {
             if was_connected {
                 tracing::warn!("the connection to the server broke: {error}");
                 self.state.borrow_mut().is_connected = false;
-                broken_at.set(self.handle.now());
+                end = self.handle.now() + self.timeout;
                 pause = PAUSE_MIN;
+                has_served = true;
             }
-            if is_refusal(&error) || self.handle.now() >= broken_at.get() + self.timeout {
+            if is_refusal(&error) || is_unknown(&error) && !has_served {
                 return self.die(&error);
             }
             self.state.borrow_mut().failures += 1;
             self.news.notify_all();
-            self.handle.sleep(pause).await;
+            self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
+            if self.handle.now() >= end {
+                return self.die(&error);
+            }
+            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX {
+                tracing::warn!("waiting for the server: {error}");
+            }
             pause = (2 * pause).min(PAUSE_MAX);
         }
     }
 
-    /// Connects and serves until the connection breaks.
-    async fn attempt(&self, broken_at: &Cell<Instant>) -> io::Result<()> {
-        let end = (broken_at.get() + self.timeout).min(self.handle.now() + ATTEMPT_MAX);
-        let (receiver, mut sender) =
-            first(self.network.connect(), fails_at(&self.handle, end)).await?;
+    /// Connects, until `end` at the latest, and serves until the connection breaks.
+    async fn attempt(&self, end: Instant) -> io::Result<()> {
+        let end = end.min(self.handle.now() + ATTEMPT_MAX);
+        let connected = first(self.network.connect(), fails_at(&self.handle, end)).await;
+        let (receiver, mut sender) = connected.map_err(silent("nothing answers there"))?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
         let serve = async {
             let greeted = async {
                 let welcome = greet(&self.key, self.session, &mut inbox, &outbox).await?;
                 if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
-                    let why = "the server grants less than this version needs";
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                    return Err(refused(
+                        "the server grants too little; use the same `kakehi` on both nodes",
+                    ));
                 }
                 self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
                 if self.must_reopen.get() {
@@ -316,7 +330,8 @@ impl<N: Network> Client<N> {
                 }
                 Ok(())
             };
-            first(greeted, fails_at(&self.handle, end)).await?;
+            let greeted = first(greeted, fails_at(&self.handle, end)).await;
+            greeted.map_err(silent("what listens there does not answer"))?;
             self.begin();
             let heard = Cell::new(true);
             let read = self.read(&mut inbox, &heard);
@@ -370,14 +385,14 @@ impl<N: Network> Client<N> {
 
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>, heard: &Cell<bool>) -> io::Result<()> {
         loop {
-            let len = inbox.fill().await?;
+            inbox.fill().await?;
             heard.set(true);
             match inbox.frame() {
                 Some(Frame::Reply { id, value, .. }) => self.answered(id, value, inbox.data()),
                 Some(Frame::Pong) => {}
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
-            inbox.consume(len);
+            inbox.consume();
         }
     }
 
@@ -405,13 +420,23 @@ impl<N: Network> Client<N> {
 
     /// Everything fails from now on.
     fn die(&self, error: &io::Error) {
-        tracing::error!("the server is given up: {error}; remote files fail with EIO from now on");
+        if !self.is_tried.get() {
+            tracing::error!("the server is given up: {error}; its files fail with EIO from now on");
+        }
         let mut state = self.state.borrow_mut();
-        state.dead = Some(error.to_string());
+        state.dead = Some(advised(error));
         let pending: Vec<_> = state.pending.values().cloned().collect();
         drop(state);
         pending.iter().for_each(|pending| pending.answered.notify_all());
         self.news.notify_all();
         self.idle.notify_all();
+    }
+}
+
+/// For `map_err`: what it means that nothing has come in time.
+fn silent(why: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| match error.kind() {
+        io::ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, why),
+        _ => error,
     }
 }

@@ -10,7 +10,7 @@
 //! is opened to append goes by file in any case: there the order, and what is known after the death
 //! of a server, depend on there being one gate.
 
-use std::{cell::RefCell, io, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 
 use rustix::fs::OFlags;
 
@@ -67,18 +67,24 @@ impl<N: Network> Group<N> {
             let tried = together(members.iter().map(|member| member.client.tried())).await;
             if tried.iter().any(|outcome| matches!(outcome, Ok(true))) {
                 let reached = members.iter().zip(&tried).filter(|(member, outcome)| {
-                    let is_reached = matches!(outcome, Ok(true));
-                    if !is_reached {
-                        tracing::warn!("no server answers at {}: others serve for it", member.name);
-                        member.client.abandon();
-                    }
-                    is_reached
+                    let why = match outcome {
+                        Ok(true) => return true,
+                        Ok(false) => "it cannot be reached",
+                        Err(why) => &why.to_string(),
+                    };
+                    let name = &member.name;
+                    tracing::warn!("no server answers at {name}, others serve for it: {why}");
+                    member.client.abandon();
+                    false
                 });
                 self.members.replace(reached.map(|(member, _)| member.clone()).collect());
                 return Ok(());
             }
-            if tried.iter().all(Result::is_err) {
-                return tried.into_iter().collect::<io::Result<Vec<bool>>>().map(drop);
+            let reasons =
+                tried.iter().map(|outcome| outcome.as_ref().err().map(ToString::to_string));
+            if let Some(reasons) = reasons.collect::<Option<BTreeSet<_>>>() {
+                let reasons: Vec<_> = reasons.into_iter().collect();
+                return Err(io::Error::other(reasons.join("; or ")));
             }
         }
     }

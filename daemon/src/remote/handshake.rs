@@ -12,16 +12,46 @@ use super::{
     line::{Secrets, Speaks},
 };
 
-const NO_SERVER: &str = "what answered is no server of this version";
+const UCX_ONLY: &str = "the server is reached by ucx:// only; name it so";
+const NO_UCX: &str = "the other side does not use UCX; use tcp:// with it";
 
 /// Why a connection is of no use, as an I/O error; the text says what to do.
-fn refused(why: &'static str) -> io::Error {
+pub(crate) fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+fn stranger() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what answered is no server of this version")
 }
 
 /// Whether trying again is of no use.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// Whether there has never been a server: its host has no address, or something else listens. Of
+/// one that has served before it may be so for a moment only.
+pub(crate) fn is_unknown(error: &io::Error) -> bool {
+    is_unknown_host(error) || error.kind() == io::ErrorKind::InvalidData
+}
+
+/// The path of a Unix socket that is not there has an error number.
+fn is_unknown_host(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && error.raw_os_error().is_none()
+}
+
+/// Why there is no server, and what to do.
+pub(crate) fn advised(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        _ if is_unknown_host(error) => "name a host that this node knows",
+        io::ErrorKind::InvalidData => "use the same `kakehi serve` there, or its port",
+        // Unless it is the system's.
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            return error.to_string();
+        }
+        _ => "check that `kakehi serve` runs there",
+    };
+    format!("{error}; {advice}")
 }
 
 /// The client's side. Returns what the server grants.
@@ -33,34 +63,40 @@ pub(crate) async fn greet<R: Receive>(
 ) -> io::Result<RemoteWelcome> {
     let client_nonce = random()?;
     outbox.push(Frame::hello(session, client_nonce));
-    let len = inbox.fill().await?;
+    inbox.fill().await.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => stranger(),
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it closes the connection"),
+        _ => error,
+    })?;
     let Some(Frame::Challenge(challenge)) = inbox.frame() else {
-        return Err(refused(NO_SERVER));
+        return Err(stranger());
     };
     let Challenge { version, nonce: server_nonce, tag } = challenge;
     if version != VERSION {
-        return Err(refused("the server speaks another version"));
+        return Err(refused(
+            "the server speaks another version; use the same `kakehi` on both nodes",
+        ));
     }
     let said = Transcript { version, session, client_nonce, server_nonce };
     if !key.accepts(Prover::Server, &said, &tag) {
-        return Err(refused("the server does not have this job's key"));
+        return Err(refused("the server has another key; give both the same key file"));
     }
-    inbox.consume(len);
+    inbox.consume();
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));
     // Who has the key too has no reason to refuse ours: an end from here on is a broken connection.
-    let mut len = inbox.fill().await?;
+    inbox.fill().await?;
     let mut there = None;
     if inbox.receiver().leaves_stream() {
-        there = Some(hear_worker(inbox, len)?);
+        there = Some(hear_worker(inbox)?);
         tell_worker(inbox, outbox)?;
-        len = inbox.fill().await?;
+        inbox.fill().await?;
     }
     let welcome = match inbox.frame() {
         Some(Frame::Welcome(welcome)) => welcome,
-        Some(Frame::Worker { .. }) => return Err(refused("the server is reached by ucx:// only")),
-        _ => return Err(refused(NO_SERVER)),
+        Some(Frame::Worker { .. }) => return Err(refused(UCX_ONLY)),
+        _ => return Err(stranger()),
     };
-    inbox.consume(len);
+    inbox.consume();
     if let Some(there) = there {
         // The server has connected to us before it welcomed us.
         let secrets = secrets(key, &said, (Prover::Client, Prover::Server));
@@ -75,7 +111,7 @@ pub(crate) async fn challenge<R: Receive>(
     inbox: &mut Inbox<R>,
     outbox: &Outbox,
 ) -> io::Result<[u8; SESSION_LEN]> {
-    let len = inbox.fill().await?;
+    inbox.fill().await?;
     let Some(Frame::Hello(hello)) = inbox.frame() else {
         return Err(refused("no hello"));
     };
@@ -85,22 +121,22 @@ pub(crate) async fn challenge<R: Receive>(
     // The answer to another version says ours, and that it comes from the right server.
     let tag = key.tag(Prover::Server, &said);
     outbox.push(Frame::Challenge(Challenge { version, nonce: server_nonce, tag }));
-    inbox.consume(len);
+    inbox.consume();
     if hello.version != VERSION {
         return Err(refused("the client speaks another version"));
     }
-    let len = inbox.fill().await?;
+    inbox.fill().await?;
     let Some(Frame::Proof(proof)) = inbox.frame() else {
         return Err(refused("no proof"));
     };
     if !key.accepts(Prover::Client, &said, &proof.tag) {
         return Err(refused("the client does not have this job's key"));
     }
-    inbox.consume(len);
+    inbox.consume();
     if inbox.receiver().leaves_stream() {
         tell_worker(inbox, outbox)?;
-        let len = inbox.fill().await?;
-        let there = hear_worker(inbox, len)?;
+        inbox.fill().await?;
+        let there = hear_worker(inbox)?;
         let secrets = secrets(key, &said, (Prover::Server, Prover::Client));
         inbox.receiver().leave_stream(&there, secrets, Speaks::Second)?;
     }
@@ -114,13 +150,13 @@ fn tell_worker<R: Receive>(inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<
     Ok(())
 }
 
-/// The peer's UCX worker, of a frame of `len` bytes.
-fn hear_worker<R: Receive>(inbox: &mut Inbox<R>, len: usize) -> io::Result<Vec<u8>> {
+/// The peer's UCX worker.
+fn hear_worker<R: Receive>(inbox: &mut Inbox<R>) -> io::Result<Vec<u8>> {
     let address = match inbox.frame() {
         Some(Frame::Worker { address }) => address.to_owned(),
-        _ => return Err(refused("the other side does not use UCX; use tcp:// with it")),
+        _ => return Err(refused(NO_UCX)),
     };
-    inbox.consume(len);
+    inbox.consume();
     Ok(address)
 }
 

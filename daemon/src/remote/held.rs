@@ -19,19 +19,22 @@ pub(super) enum Owner {
 
 /// All locks, by owner.
 #[derive(Default)]
-pub(super) struct Held(BTreeMap<Owner, Ranges>);
+pub(super) struct Held(BTreeMap<Owner, Locked>);
 
 /// What an owner has locked.
-struct Ranges {
+struct Locked {
     /// A handle that it was asked for by.
     handle: u32,
-    /// Without overlaps.
-    ranges: Vec<Range>,
+    ranges: Ranges,
 }
+
+/// Locks of one owner in one file, without overlaps.
+#[derive(Default)]
+pub(super) struct Ranges(Vec<Range>);
 
 /// From the first byte to before the last; 2^64-1: as far as files go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+pub(super) struct Range {
     start: u64,
     end: u64,
     kind: LockKind,
@@ -44,11 +47,10 @@ impl Held {
             LockOwner::Process => Owner::Process(call.terms.process, identity),
             owner => Owner::OpenFile(handle, owner),
         };
-        let held = self.0.entry(owner).or_insert(Ranges { handle, ranges: Vec::new() });
+        let held = self.0.entry(owner).or_insert(Locked { handle, ranges: Ranges::default() });
         held.handle = handle;
-        let end = if call.len == 0 { u64::MAX } else { call.start.saturating_add(call.len) };
-        held.set(Range { start: call.start, end, kind: call.terms.kind });
-        if held.ranges.is_empty() {
+        held.ranges.set(Range::of(call));
+        if held.ranges.0.is_empty() {
             self.0.remove(&owner);
         }
     }
@@ -67,7 +69,7 @@ impl Held {
 
     /// What to ask for again, by owner: by which handle, and which locks.
     pub(super) fn all(&self) -> Vec<(Owner, u32, Vec<LockCall>)> {
-        let calls = |owner: Owner, held: &Ranges| {
+        let calls = |owner: Owner, held: &Locked| {
             let (owner, process) = match owner {
                 Owner::Process(process, _) => (LockOwner::Process, process),
                 Owner::OpenFile(_, owner) => (owner, 0),
@@ -78,17 +80,32 @@ impl Held {
                 let len = if range.end == u64::MAX { 0 } else { range.end - range.start };
                 LockCall { terms, start: range.start, len }
             };
-            held.ranges.iter().map(call).collect()
+            held.ranges.0.iter().map(call).collect()
         };
         self.0.iter().map(|(owner, held)| (*owner, held.handle, calls(*owner, held))).collect()
     }
 }
 
+impl Range {
+    pub(super) fn of(call: LockCall) -> Self {
+        let end = if call.len == 0 { u64::MAX } else { call.start.saturating_add(call.len) };
+        Self { start: call.start, end, kind: call.terms.kind }
+    }
+}
+
 impl Ranges {
+    /// Whether another owner's lock there would have to wait.
+    pub(super) fn conflict_with(&self, other: Range) -> bool {
+        self.0.iter().any(|range| {
+            let overlap = range.start < other.end && other.start < range.end;
+            overlap && (range.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive)
+        })
+    }
+
     /// Puts a range in the place of what was there.
-    fn set(&mut self, new: Range) {
-        let mut kept = Vec::with_capacity(self.ranges.len() + 2);
-        for old in self.ranges.drain(..) {
+    pub(super) fn set(&mut self, new: Range) {
+        let mut kept = Vec::with_capacity(self.0.len() + 2);
+        for old in self.0.drain(..) {
             let before = Range { end: old.end.min(new.start), ..old };
             let behind = Range { start: old.start.max(new.end), ..old };
             kept.extend([before, behind].into_iter().filter(|range| range.start < range.end));
@@ -104,7 +121,7 @@ impl Ranges {
             }
             joins
         });
-        self.ranges = kept;
+        self.0 = kept;
     }
 }
 
@@ -146,6 +163,25 @@ mod tests {
             }
             assert_eq!(found, bytes);
         }
+    }
+
+    #[test]
+    fn conflicts_need_a_common_byte_and_an_exclusive_lock() {
+        let mut ranges = Ranges::default();
+        ranges.set(Range::of(call(LockKind::Shared, 4, 4)));
+        for (kind, start, len, conflicts) in [
+            (LockKind::Shared, 4, 4, false),
+            (LockKind::Exclusive, 7, 1, true),
+            (LockKind::Exclusive, 0, 0, true),
+            (LockKind::Exclusive, 0, 4, false),
+            (LockKind::Exclusive, 8, 0, false),
+        ] {
+            let other = Range::of(call(kind, start, len));
+            assert_eq!(ranges.conflict_with(other), conflicts, "{other:?}");
+        }
+        ranges.set(Range::of(call(LockKind::Exclusive, 5, 1)));
+        assert!(ranges.conflict_with(Range::of(call(LockKind::Shared, 0, 0))));
+        assert!(!ranges.conflict_with(Range::of(call(LockKind::Shared, 6, 0))));
     }
 
     #[test]

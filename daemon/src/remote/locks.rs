@@ -15,7 +15,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     io,
     rc::Rc,
     time::Duration,
@@ -27,8 +27,11 @@ use uring::RecordLock;
 use wire::{LockKind, LockOwner, SESSION_LEN};
 
 use super::{
+    deadlock::Wanted,
     handshake::first,
+    held::{Range, Ranges},
     ledger::Shelf,
+    opened::Identity,
     service::{Answer, Service, Session},
 };
 use crate::{
@@ -48,16 +51,19 @@ const OWNERS_MAX: usize = 4096;
 /// Places in which unlocks are counted, by inode: one for several costs a vain try.
 const PLACES: usize = 64;
 
-/// Device and inode.
-type Identity = (u64, u64);
+/// What has the record locks of a process in a file.
+pub(super) struct Holder<S: Storage> {
+    file: Rc<S::File>,
+    /// What the kernel has of it, which does not say whose locks are in the way.
+    pub(super) ranges: Ranges,
+}
 
-/// By process and inode.
-type Holders<S> = HashMap<(u16, Identity), Rc<<S as Storage>::File>>;
+/// By inode and process.
+type Holders<S> = BTreeMap<(Identity, u16), Holder<S>>;
 
 /// What a session's clients have locked.
 pub(super) struct Locks<S: Storage> {
-    /// What holds the record locks of a process in a file.
-    processes: RefCell<Holders<S>>,
+    pub(super) processes: RefCell<Holders<S>>,
     /// Handles that have locks of their own.
     handles: RefCell<HashSet<u32>>,
     /// Whether the ledger says that there were any.
@@ -136,6 +142,7 @@ impl<S: Storage> Service<S> {
             return Err(Errno::NOLCK);
         }
         let end = self.handle.now() + WAIT_MAX;
+        let mut waiting = None;
         loop {
             let identity = session.file(handle)?.identity();
             let count = self.unlocks.count(identity);
@@ -155,6 +162,10 @@ impl<S: Storage> Service<S> {
                     }
                     return Ok((0, Vec::new()));
                 }
+            }
+            if call.terms.owner == LockOwner::Process && waiting.is_none() {
+                let owner = (*session.name(), call.terms.process);
+                waiting = Some(self.wait(owner, Wanted { identity, range: Range::of(call) })?);
             }
             // Sessions that are gone for good may have it.
             self.forget_old();
@@ -177,6 +188,7 @@ impl<S: Storage> Service<S> {
             let holder = self.holder(session, handle, call).await?;
             self.storage.lock(&holder, call).await.map_err(|error| refusal(&error))?;
             if session.is_holder(handle, call, &holder) {
+                session.note(handle, call);
                 return Ok(());
             }
             // The process has closed the file meanwhile, and with it given up all its locks.
@@ -188,10 +200,14 @@ impl<S: Storage> Service<S> {
         let identity = open.identity();
         let holder = match call.terms.owner {
             LockOwner::Process => {
-                let key = (call.terms.process, identity);
+                session.note(handle, call);
+                let key = (identity, call.terms.process);
                 let mut processes = session.locks.processes.borrow_mut();
-                let is_all = (call.start, call.len) == (0, 0);
-                if is_all { processes.remove(&key) } else { processes.get(&key).cloned() }
+                let holder = processes.get(&key).map(|holder| Rc::clone(&holder.file));
+                if (call.start, call.len) == (0, 0) {
+                    processes.remove(&key);
+                }
+                holder
             }
             LockOwner::OpenFile | LockOwner::Whole => Some(Rc::new(open.file)),
         };
@@ -248,17 +264,17 @@ impl<S: Storage> Service<S> {
             session.locks.handles.borrow_mut().insert(handle);
             return Ok(Rc::new(open.file));
         }
-        let key = (call.terms.process, open.identity());
-        let known = session.locks.processes.borrow().get(&key).cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        let key = (open.identity(), call.terms.process);
+        if let Some(known) = session.locks.processes.borrow().get(&key) {
+            return Ok(Rc::clone(&known.file));
         }
         let made = self.storage.another(&open.file).await.map_err(|error| errno(&error))?;
         let mut processes = session.locks.processes.borrow_mut();
         if processes.len() >= OWNERS_MAX {
             return Err(Errno::NOLCK);
         }
-        Ok(Rc::clone(processes.entry(key).or_insert_with(|| Rc::new(made))))
+        let made = || Holder { file: Rc::new(made), ranges: Ranges::default() };
+        Ok(Rc::clone(&processes.entry(key).or_insert_with(made).file))
     }
 }
 
@@ -266,10 +282,20 @@ impl<S: Storage> Session<S> {
     /// Whether `holder` is still what has the locks of an owner.
     fn is_holder(&self, handle: u32, call: LockCall, holder: &Rc<S::File>) -> bool {
         let Ok(open) = self.file(handle) else { return true };
-        let key = (call.terms.process, open.identity());
+        let key = (open.identity(), call.terms.process);
         let processes = self.locks.processes.borrow();
         call.terms.owner != LockOwner::Process
-            || processes.get(&key).is_some_and(|now| Rc::ptr_eq(now, holder))
+            || processes.get(&key).is_some_and(|now| Rc::ptr_eq(&now.file, holder))
+    }
+
+    /// Takes down what a process has locked or unlocked.
+    fn note(&self, handle: u32, call: LockCall) {
+        let Ok(open) = self.file(handle) else { return };
+        let mut processes = self.locks.processes.borrow_mut();
+        let holder = processes.get_mut(&(open.identity(), call.terms.process));
+        if let Some(holder) = holder.filter(|_| call.terms.owner == LockOwner::Process) {
+            holder.ranges.set(Range::of(call));
+        }
     }
 }
 

@@ -151,28 +151,25 @@ impl Mounts {
 }
 
 impl Server {
-    /// Waits until the server is reached, and makes the folders there that are mapped.
+    /// Makes a folder that is mapped, and those above it.
     ///
     /// # Errors
     ///
-    /// Why there is no server, or no such folder.
-    pub(crate) async fn reach(&self) -> io::Result<()> {
-        self.group.reach().await?;
-        for mount in &self.mounts {
-            let mut made = PathBuf::from("/");
-            for part in &mount.remote {
-                made.push(part);
-                let path = CString::new(made.as_os_str().as_bytes())?;
-                let call = NameCall::MakeDir { path, mode: 0o777 };
-                match self.group.name(None, call).await {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(error);
-                    }
-                    _ => {}
-                }
+    /// Why it cannot be one.
+    pub(crate) async fn make_folder(&self, remote: &Path) -> io::Result<()> {
+        let mut made = PathBuf::from("/");
+        for part in remote {
+            made.push(part);
+            let path = CString::new(made.as_os_str().as_bytes())?;
+            let call = NameCall::MakeDir { path, mode: 0o777 };
+            match self.group.name(None, call).await {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
             }
         }
-        Ok(())
+        // What is there already may be no folder.
+        let path = CString::new(made.as_os_str().as_bytes())?;
+        self.group.name(None, NameCall::ReadDir { path, skip: 0, room: 0 }).await.map(drop)
     }
 
     /// The path from the server's root of a path below a mapped folder. The longest map wins.
@@ -405,7 +402,10 @@ impl Storage for Mounts {
     async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => file.find_lock(call).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.find_lock(call).await
+            }
         }
     }
 

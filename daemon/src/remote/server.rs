@@ -151,7 +151,7 @@ impl<S: Storage> Connection<'_, S> {
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
         loop {
             self.outbox.shrink(UNSENT_LEN_MAX).await;
-            let len = inbox.fill().await?;
+            inbox.fill().await?;
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;
@@ -174,7 +174,7 @@ impl<S: Storage> Connection<'_, S> {
                 }
                 _ => return Err(broken("a frame that no client sends")),
             }
-            inbox.consume(len);
+            inbox.consume();
         }
     }
 

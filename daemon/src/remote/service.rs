@@ -24,6 +24,7 @@ use wire::{Request, SESSION_LEN};
 
 use super::{
     channel::bytes_of,
+    deadlock::Waits,
     decode::{Asked, Job},
     doubts::Doubts,
     effects::Effect,
@@ -50,9 +51,10 @@ pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
     pub(super) storage: S,
     pub(super) unlocks: Unlocks,
+    pub(super) waits: Waits,
     pub(super) grace: Grace,
     shelf: Box<dyn Shelf>,
-    sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
+    pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
     /// Files that are being appended to, by device and inode.
     appending: RefCell<HashSet<(u64, u64)>>,
@@ -112,6 +114,7 @@ impl<S: Storage> Service<S> {
             handle,
             storage,
             unlocks: Unlocks::new(),
+            waits: Waits::default(),
             grace,
             doubts: Doubts::load(&*shelf)?,
             shelf,

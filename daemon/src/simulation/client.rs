@@ -64,6 +64,10 @@ impl Peer<Rc<Open>> for WireEnd {
         }
     }
 
+    fn is_gone(&self) -> bool {
+        self.0.is_gone.get()
+    }
+
     fn send_file(&self, _: u32, _: &Rc<Open>) -> io::Result<()> {
         Ok(())
     }

@@ -159,9 +159,10 @@ fn a_process_that_outlives_the_job_goes_on_undelegated() {
     let mut calls = File::options().read(true).write(true).open(&fifo).expect("the pipe");
     write!(calls, "open {} wc\nwrite 3 hello\n", out.display()).expect("written");
     let (program, fifo) = (program("calls").display().to_string(), fifo.display());
-    // The job ends when both calls are answered, and does not wait for a third.
+    // The job ends when both calls are answered, and does not wait for a third. Number 3 is free,
+    // whatever this test has inherited.
     let script = format!(
-        "{program} <{fifo} >{0} 2>&1 & until [ \"$(wc -l <{0})\" = 2 ]; do sleep 0.05; done",
+        "{program} <{fifo} >{0} 2>&1 3>&- & until [ \"$(wc -l <{0})\" = 2 ]; do sleep 0.05; done",
         answers.display()
     );
     let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &script]), SOON);

@@ -5,6 +5,7 @@ mod fileset;
 mod locks;
 pub(crate) mod server;
 mod ucx_only;
+mod unreached;
 
 use std::{
     fs,

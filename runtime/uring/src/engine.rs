@@ -24,7 +24,7 @@ pub trait Engine {
     /// Also gives the kernel what is due. The operation is freed before `done` hears of it.
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize;
 
-    /// Prepares for the executor to block: gives the kernel everything, asks for a wake-up.
+    /// Prepares for the executor to block: has the next completion wake it.
     fn arm(&mut self) -> Armed;
 
     /// Undoes [`arm`](Self::arm).

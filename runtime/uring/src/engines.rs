@@ -10,7 +10,7 @@
 //! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes
 //! of a device that proved slow go to threads for a second; see `slow`.
 
-use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc};
+use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
 use executor::{Armed, Credits, Handle, Notify, Source};
 
@@ -20,7 +20,7 @@ use crate::{
     inline::Inline,
     memory::{Buffers, Memory},
     operation::Operation,
-    parker::Events,
+    parker::{Events, Wait},
     ring::Ring,
     slow::SlowDevices,
     threads::Threads,
@@ -121,6 +121,8 @@ impl Engines {
             room: Notify::new(),
             handle: handle.clone(),
         }));
+        let inner = Rc::downgrade(&engines.0);
+        events.park_in(inner);
         handle.add_source(Box::new(Completions(engines.clone())));
         engines
     }
@@ -275,6 +277,13 @@ impl Engines {
 impl fmt::Debug for Engines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Engines({})", self.describe())
+    }
+}
+
+impl Wait for Inner {
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        let ring = &mut self.state.borrow_mut().ring;
+        ring.as_mut().is_ok_and(|ring| ring.wait(timeout))
     }
 }
 

@@ -23,6 +23,7 @@ mod parker;
 mod plain;
 mod pool;
 mod ring;
+mod set_up;
 mod slice;
 mod slow;
 mod threads;

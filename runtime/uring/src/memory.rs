@@ -171,6 +171,8 @@ pub struct Heap {
 
 const PAGE_LEN: usize = 4096;
 const HUGE_PAGE_LEN: usize = 2 << 20;
+/// The rest of a huge page is worth it from here on.
+const HUGE_LEN_MIN: usize = HUGE_PAGE_LEN / 8;
 
 impl Heap {
     /// `len` zero bytes.
@@ -179,15 +181,17 @@ impl Heap {
         Self::aligned(len, PAGE_LEN)
     }
 
-    /// `len` zero bytes, in huge pages as far as the kernel has them and whole ones fit: a device
-    /// then gets long segments instead of single pages.
+    /// `len` zero bytes, in huge pages as far as the kernel has them, unless so few that most of
+    /// one would be left over: a device then gets long segments instead of single pages.
     pub(crate) fn huge(len: usize) -> Self {
-        let heap = Self::aligned(len, if len < HUGE_PAGE_LEN { PAGE_LEN } else { HUGE_PAGE_LEN });
+        let page_len = if len < HUGE_LEN_MIN { PAGE_LEN } else { HUGE_PAGE_LEN };
+        let whole_len = len.next_multiple_of(page_len);
+        let heap = Self::aligned(whole_len, page_len);
         let start = heap.bytes().as_ptr().cast_mut();
         // SAFETY: the range begins at a page and lies in memory of this value; the advice changes
         // no byte. A kernel without huge pages refuses it, and nothing is lost.
-        unsafe { libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE) };
-        heap
+        unsafe { libc::madvise(start.cast(), whole_len, libc::MADV_HUGEPAGE) };
+        Self { len, ..heap }
     }
 
     fn aligned(len: usize, align: usize) -> Self {

@@ -1,4 +1,6 @@
-//! Blocking in epoll: descriptors that become ready, wake-ups from other threads, timeouts.
+//! Blocking in epoll: descriptors that become ready, wake-ups from other threads, timeouts. While a
+//! ring has operations in flight it is the ring that blocks, and watches epoll: one system call
+//! then gives the kernel what is queued, waits, and has completions posted.
 //!
 //! [`Events`] is shared: the executor parks in it, and a source takes the ready descriptors out of
 //! it, with a look of its own while the executor does not park. Wake-ups are edge-triggered
@@ -7,10 +9,10 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    io,
+    fmt, io,
     mem::MaybeUninit,
-    os::fd::{AsFd, OwnedFd},
-    rc::Rc,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
 };
@@ -34,15 +36,22 @@ const READY_MAX: usize = 64;
 const WAKE_KEY: u64 = u64::MAX;
 
 /// The descriptors one executor waits for. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Events(Rc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     epoll: OwnedFd,
     doorbell: Arc<Doorbell>,
     /// Found ready and not yet taken; at most [`READY_MAX`].
     ready: RefCell<VecDeque<Ready>>,
+    ring: RefCell<Option<Weak<dyn Wait>>>,
+}
+
+/// Something else to block in, which ends for what an [`Events`] waits for as well.
+pub(crate) trait Wait {
+    /// Blocks until something has happened or `timeout` has passed; returns `false` at once when
+    /// only the [`Events`] has anything to wait for.
+    fn wait(&self, timeout: Option<Duration>) -> bool;
 }
 
 /// A descriptor found ready.
@@ -76,8 +85,8 @@ impl Events {
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let doorbell = Arc::new(Doorbell(wake_fd()?));
-        let ready = RefCell::default();
-        let events = Self(Rc::new(Inner { epoll, doorbell, ready }));
+        let (ready, ring) = (RefCell::default(), RefCell::default());
+        let events = Self(Rc::new(Inner { epoll, doorbell, ready, ring }));
         events.add_wake_fd(&events.0.doorbell.0)?;
         Ok(events)
     }
@@ -158,6 +167,18 @@ impl Events {
         Ok(())
     }
 
+    /// Parks in `ring` from now on, as long as it lives and has something in flight.
+    pub(crate) fn park_in(&self, ring: Weak<dyn Wait>) {
+        *self.0.ring.borrow_mut() = Some(ring);
+    }
+
+    fn park(&self, timeout: Option<Duration>) {
+        let ring = self.0.ring.borrow().as_ref().and_then(Weak::upgrade);
+        if !ring.is_some_and(|ring| ring.wait(timeout)) {
+            self.wait(timeout);
+        }
+    }
+
     /// Blocks until something is ready or `timeout` has passed, and keeps what was found.
     fn wait(&self, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -173,6 +194,18 @@ impl Events {
                 ready.push_back(Ready::new(key, flags));
             }
         }
+    }
+}
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.epoll.as_fd()
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("ready", &self.0.ready).finish_non_exhaustive()
     }
 }
 
@@ -208,7 +241,7 @@ pub struct EpollParker {
 impl Park for EpollParker {
     fn park(&mut self, timeout: Option<Duration>) {
         if !self.events.has_ready() {
-            self.events.wait(timeout);
+            self.events.park(timeout);
         }
     }
 

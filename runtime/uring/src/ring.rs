@@ -1,9 +1,15 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when as
-//! many are queued as the device has left to do (at least 4, at most 32), when nothing else is in
-//! flight, when the oldest has waited 20 us, or when the executor is about to block. A short one
-//! that continues the one before it waits for a batch of 32: the kernel makes one request of them.
+//! many are queued as the device has left to do (at least 2, at most 32), when nothing else is in
+//! flight, when the oldest has waited 20 us, or when the executor blocks. A short one that
+//! continues the one before it waits for a batch of 32: the kernel makes one request of them.
+//!
+//! # Blocking
+//!
+//! While something is in flight the executor blocks in the ring, by the call that submits, waits,
+//! and has completions posted. One entry of it watches the [`Events`], pushed when the executor
+//! blocks and the last one was used up: so wake-ups and descriptors end that wait as well.
 //!
 //! # Ownership
 //!
@@ -13,16 +19,17 @@
 
 use std::{
     fmt, io, mem,
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
     time::Duration,
 };
 
 use executor::{Armed, Handle, Instant};
 use io_uring::{
-    IoUring, Probe, opcode, squeue,
-    types::{SubmitArgs, Timespec},
+    IoUring, opcode, squeue,
+    types::{Fd, SubmitArgs, Timespec},
 };
+use rustix::event::PollFlags;
 use slab::Slab;
 
 use crate::{
@@ -30,7 +37,8 @@ use crate::{
     entry::entry,
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
-    parker::{Events, wake_fd},
+    parker::Events,
+    set_up::set_up,
 };
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
@@ -39,7 +47,7 @@ const IN_FLIGHT_MAX: u32 = 1024;
 /// So many queued entries are worth a system call at once, whatever the device has to do,
 const BATCH_LEN: usize = 32;
 /// and so many when it has nothing.
-const BATCH_LEN_MIN: usize = 4;
+const BATCH_LEN_MIN: usize = 2;
 
 /// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
 const SHORT_LEN_MAX: usize = 16 * 1024;
@@ -52,6 +60,9 @@ const DROP_WAITS_MAX: u32 = 100;
 
 /// The user data of cancellations, which own nothing.
 const CANCEL: u64 = u64::MAX;
+
+/// The user data of the operation that watches the descriptors of [`Events`].
+const WATCH: u64 = u64::MAX - 1;
 
 /// An io_uring instance of one executor.
 pub struct Ring {
@@ -69,8 +80,9 @@ pub struct Ring {
     /// Pinned by the kernel: it need not look the pages up for every operation.
     registered: Option<Arc<dyn Memory>>,
     features: &'static str,
-    /// Signalled by the kernel at completions; wakes the executor.
-    _doorbell: OwnedFd,
+    events: Events,
+    /// An operation that ends when `events` has something is with the kernel, or reported.
+    is_watching: bool,
 }
 
 struct InFlight {
@@ -81,7 +93,8 @@ struct InFlight {
 }
 
 impl Ring {
-    /// Sets up a ring whose completions end parks in `events`.
+    /// Sets up a ring that the executor blocks in while anything is in flight; what `events` waits
+    /// for ends that, too.
     ///
     /// # Errors
     ///
@@ -89,11 +102,7 @@ impl Ring {
     /// - `ENOMEM`: the locked-memory limit is too small (kernels before 5.12).
     /// - `Unsupported`: the kernel's io_uring lacks an operation needed here.
     pub fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
-        let (ring, features) = set_up()?;
-        check_operations(&ring)?;
-        let doorbell = wake_fd()?;
-        ring.submitter().register_eventfd(doorbell.as_raw_fd())?;
-        events.add_wake_fd(&doorbell)?;
+        let (ring, features) = set_up(IN_FLIGHT_MAX)?;
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
@@ -104,7 +113,8 @@ impl Ring {
             sink: Heap::buffer(SINK_LEN),
             registered: None,
             features,
-            _doorbell: doorbell,
+            events: events.clone(),
+            is_watching: false,
         })
     }
 
@@ -132,6 +142,33 @@ impl Ring {
         self.features
     }
 
+    /// Gives queued entries to the kernel and blocks until an operation is complete, `events` has
+    /// something, or `timeout` has passed. Returns `false` at once when nothing is in flight.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        if self.in_flight.is_empty() {
+            return false;
+        }
+        if !self.is_watching {
+            if self.ring.submission().is_full() {
+                self.enter();
+                return true; // Blocks the next time.
+            }
+            let epoll = Fd(self.events.as_fd().as_raw_fd());
+            let flags = PollFlags::IN.bits().into();
+            self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
+            self.is_watching = true;
+        }
+        let timeout = timeout.map(Timespec::from);
+        let mut bounds = SubmitArgs::new();
+        if let Some(timeout) = &timeout {
+            bounds = bounds.timespec(timeout);
+        }
+        // ETIME, EINTR and what `enter` may meet: the next turn sees what there is.
+        drop(self.ring.submitter().submit_with_args(1, &bounds));
+        self.queued = self.ring.submission().len();
+        true
+    }
+
     /// Gives queued entries to the kernel, and lets it post deferred completions.
     fn enter(&mut self) {
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
@@ -146,7 +183,8 @@ impl Ring {
             return BATCH_LEN_MIN; // Nobody knows how many completions wait to be posted.
         }
         let done = self.ring.completion().len();
-        (self.in_flight.len() - self.queued - done).clamp(BATCH_LEN_MIN, BATCH_LEN)
+        let left = self.in_flight.len().saturating_sub(self.queued + done);
+        left.clamp(BATCH_LEN_MIN, BATCH_LEN)
     }
 
     /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
@@ -225,6 +263,11 @@ impl Engine for Ring {
         let mut count = 0;
         while count < budget {
             let Some(completion) = self.ring.completion().next() else { break };
+            if completion.user_data() == WATCH {
+                self.is_watching = false;
+                self.events.look();
+                continue;
+            }
             let key = usize::try_from(completion.user_data()).ok();
             let Some(InFlight { token, operation, vectors }) =
                 key.and_then(|key| self.in_flight.try_remove(key))
@@ -242,11 +285,8 @@ impl Engine for Ring {
         if self.in_flight.is_empty() {
             return Armed::Waits;
         }
-        if self.queued > 0 {
-            self.enter();
-        }
         let ready = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
-        if ready || self.queued > 0 { Armed::Busy } else { Armed::Waits }
+        if ready { Armed::Busy } else { Armed::Waits }
     }
 
     fn disarm(&mut self) {}
@@ -282,41 +322,6 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// Sets up a ring with the most favourable flags this kernel knows.
-fn set_up() -> io::Result<(IoUring, &'static str)> {
-    let deferred = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .build(IN_FLIGHT_MAX);
-    match deferred {
-        Ok(ring) => return Ok((ring, "single issuer, deferred task work")),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // Before 6.1.
-        Err(error) => return Err(error),
-    }
-    Ok((IoUring::new(IN_FLIGHT_MAX)?, "plain set-up"))
-}
-
-fn check_operations(ring: &IoUring) -> io::Result<()> {
-    let mut probe = Probe::new();
-    ring.submitter().register_probe(&mut probe)?;
-    let needed = [
-        opcode::Read::CODE,
-        opcode::Write::CODE,
-        opcode::Readv::CODE,
-        opcode::Writev::CODE,
-        opcode::ReadFixed::CODE,
-        opcode::WriteFixed::CODE,
-        opcode::Fsync::CODE,
-        opcode::AsyncCancel::CODE,
-    ];
-    if needed.into_iter().all(|code| probe.is_supported(code)) {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
 /// A negative result is an error number.
 fn result(value: i32) -> io::Result<u64> {
     u64::try_from(value).map_err(|_| io::Error::from_raw_os_error(value.wrapping_neg()))
@@ -324,15 +329,17 @@ fn result(value: i32) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::{os::fd::OwnedFd, rc::Rc};
 
     use executor::{Config, Executor, ManualClock};
     use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
+    use crate::parker::Interest;
 
     struct Bench {
         ring: Ring,
+        events: Events,
         clock: Rc<ManualClock>,
         read: Arc<OwnedFd>,
         _write: OwnedFd,
@@ -347,7 +354,8 @@ mod tests {
             let executor = Executor::new(clock.clone(), parker, Config::default());
             let ring = Ring::new(&executor.handle(), &events).ok()?;
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-            Some(Self { ring, clock, read: Arc::new(read), _write: write, _executor: executor })
+            let read = Arc::new(read);
+            Some(Self { ring, events, clock, read, _write: write, _executor: executor })
         }
 
         fn submit(&mut self) -> Result<(), Refused> {
@@ -389,7 +397,7 @@ mod tests {
     #[test]
     fn a_device_with_little_to_do_gets_short_batches() {
         let Some(mut bench) = Bench::new() else { return };
-        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 8, 16, BATCH_LEN, BATCH_LEN] {
+        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
             for queued in 1..batch_len {
                 bench.submit().unwrap();
                 assert_eq!(bench.ring.queued, queued);
@@ -410,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn arming_submits_everything() {
+    fn blocking_submits_everything() {
         let Some(mut bench) = Bench::new() else { return };
         bench.submit().unwrap();
         bench.queued_after_reap();
@@ -418,7 +426,26 @@ mod tests {
 
         assert_eq!(bench.ring.arm(), Armed::Waits);
 
+        assert!(bench.ring.wait(Some(Duration::ZERO)));
+
         assert_eq!(bench.ring.queued, 0);
+    }
+
+    #[test]
+    fn a_ready_descriptor_ends_a_wait_for_operations_and_is_found() {
+        let Some(mut bench) = Bench::new() else { return };
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        bench.events.add_fd(&read, 7, Interest::Read).unwrap();
+        bench.submit().unwrap();
+        for _ in 0..3 {
+            rustix::io::write(&write, b"x").unwrap();
+
+            assert!(bench.ring.wait(Some(Duration::from_secs(60))));
+
+            bench.queued_after_reap();
+            assert_eq!(bench.events.pop().map(|ready| ready.key), Some(7));
+            rustix::io::read(&read, &mut [0; 1]).unwrap();
+        }
     }
 
     #[test]

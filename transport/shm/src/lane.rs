@@ -145,7 +145,7 @@ impl Responder {
         let seq = self.taken.wrapping_add(1);
         let Some(entry) = lane.entries.get(slot(seq)) else { return Ok(None) };
         let first = entry.first.load(Ordering::Acquire);
-        if first & NUMBER != u64::from(seq) {
+        if number(first) != seq {
             return Ok(None);
         }
         if self.owing & bit(seq) != 0 {
@@ -160,10 +160,13 @@ impl Responder {
         Ok(Some((seq, words)))
     }
 
-    /// Whether an entry that was taken is not answered yet.
+    /// Whether an entry is not answered yet, taken or still to be taken. Of the latter nothing is
+    /// read but the number, so that look needs no order.
     #[must_use]
-    pub const fn owes(&self) -> bool {
-        self.owing != 0
+    pub fn owes(&self, lane: &Lane) -> bool {
+        let seq = self.taken.wrapping_add(1);
+        let next = || lane.entries.get(slot(seq)).map(|entry| entry.first.load(Ordering::Relaxed));
+        self.owing != 0 || next().is_some_and(|first| number(first) == seq)
     }
 
     /// Stores an intermediate `state` for entry `seq`.
@@ -184,6 +187,11 @@ impl Responder {
 }
 
 const NUMBER: u64 = u32::MAX as u64;
+
+/// The number that the first word of an entry carries.
+const fn number(first: u64) -> u32 {
+    (first & NUMBER) as u32
+}
 
 const fn slot(seq: u32) -> usize {
     seq as usize % SLOTS
@@ -260,6 +268,23 @@ mod tests {
         entry.first.store(u64::from(COUNT) + 1, Ordering::Release);
 
         assert_eq!(responder.next(&lane), Err(Reused { seq: COUNT + 1 }));
+    }
+
+    #[test]
+    fn entries_are_owed_from_when_they_are_published_until_they_are_answered() {
+        let lane = Box::<Lane>::default();
+        let (mut requester, mut responder) = (Requester::new(), Responder::default());
+        assert!(!responder.owes(&lane));
+        for _ in 0..2 {
+            requester.publish(&lane, &[0; WORDS]).expect("free");
+        }
+        for is_last in [false, true] {
+            assert!(responder.owes(&lane));
+            let (seq, _) = responder.next(&lane).expect("honest").expect("published");
+            assert!(responder.owes(&lane));
+            responder.complete(&lane, seq, DONE, 0);
+            assert_eq!(responder.owes(&lane), !is_last);
+        }
     }
 
     #[test]

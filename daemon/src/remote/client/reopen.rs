@@ -109,11 +109,11 @@ async fn ask<R: Receive>(
     payload: &[u8],
 ) -> io::Result<Result<Vec<u8>, Errno>> {
     outbox.push(Frame::Request { id: 0, record: None, request, payload });
-    let len = inbox.fill().await?;
+    inbox.fill().await?;
     let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     let answer = verdict(value).map(|_| payload.to_owned());
-    inbox.consume(len);
+    inbox.consume();
     Ok(answer)
 }

@@ -128,25 +128,25 @@ fn flock_of_the_shell_excludes_whoever_else_asks() {
     server.end();
 }
 
-/// A program that holds a lock until it is told a line.
-struct Keeper {
+/// A program that does something for each line that it is told, and says what.
+struct Talker {
     running: Running,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Keeper {
+impl Talker {
     #[track_caller]
-    fn start(server: &Server, folder: &Folder, name: &str, kind: &str) -> Self {
-        let mut command = server.run(folder);
-        locks(&mut command, "keep", &local(folder).join(name), &[kind]);
+    fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut running = Running::start(&mut command);
+        let mut running = Running::start(command);
         let input = running.child.stdin.take().expect("piped");
         let output = BufReader::new(running.child.stdout.take().expect("piped"));
-        let mut keeper = Self { running, input, output };
-        assert_eq!(keeper.line(), "locked\n");
-        keeper
+        Self { running, input, output }
+    }
+
+    fn tell(&mut self) {
+        self.input.write_all(b"\n").expect("it lives");
     }
 
     /// The next line; whoever says none until the test's end is killed with it.
@@ -157,14 +157,60 @@ impl Keeper {
         line
     }
 
+    /// Ends it by telling it nothing any more.
+    #[track_caller]
+    fn end(mut self) {
+        drop(self.input);
+        self.running.wait(SOON);
+    }
+}
+
+/// A program that holds a lock until it is told a line.
+struct Keeper(Talker);
+
+impl Keeper {
+    #[track_caller]
+    fn start(server: &Server, folder: &Folder, name: &str, kind: &str) -> Self {
+        let mut command = server.run(folder);
+        locks(&mut command, "keep", &local(folder).join(name), &[kind]);
+        let mut talker = Talker::start(&mut command);
+        assert_eq!(talker.line(), "locked\n");
+        Self(talker)
+    }
+
     /// What came of a write and an unlock.
     #[track_caller]
     fn end(mut self) -> [String; 2] {
-        self.input.write_all(b"\n").expect("it lives");
-        let said = [self.line(), self.line()];
-        self.running.wait(SOON);
+        self.0.tell();
+        let said = [self.0.line(), self.0.line()];
+        self.0.end();
         said
     }
+}
+
+#[test]
+fn locks_of_a_program_that_has_ended_are_free_on_other_nodes() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for kind in KINDS {
+        let file = local(&folder).join(kind);
+        let mut command = server.run(&folder);
+        command.args(["bash", "-c", "while read line; do \"$0\" \"$@\" && echo left; done"]);
+        locks(&mut command, "leave", &file, &[kind]);
+        let mut here = Talker::start(&mut command);
+        let mut command = server.run(&folder);
+        locks(&mut command, "try", &file, &[kind]);
+        let mut there = Talker::start(&mut command);
+        for round in 0..10 {
+            here.tell();
+            assert_eq!(here.line(), "left\n");
+            there.tell();
+            assert_eq!(there.line(), "free\n", "{kind}, round {round}");
+        }
+        here.end();
+        there.end();
+    }
+    server.end();
 }
 
 fn native(server: &Server, name: &str) -> fs::File {
@@ -213,8 +259,23 @@ fn killed_holder_frees_its_locks() {
                 rustix::process::kill_process(pid, Signal::KILL).expect("it waits for a line");
             }
         }
-        keeper.running.wait(SOON);
+        keeper.0.running.wait(SOON);
         let output = waiting.join().expect("no deadline was missed");
+        assert!(output.status.success(), "{kind}: {}", text(&output.stderr));
+    }
+    server.end();
+}
+
+#[test]
+fn programs_that_are_killed_while_they_ask_leave_the_lock_free_and_let_the_job_end() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "\"$0\" hold \"$@\" & for i in 1 2 3; do \"$0\" ask \"$@\" & done; sleep 0.5; \
+        kill -9 $(jobs -p); wait; \"$0\" again \"$@\"";
+    for kind in KINDS {
+        let mut command = server.run(&folder);
+        command.args(["bash", "-c", script]).arg(program("locks"));
+        let output = run(command.arg(local(&folder).join(kind)).arg(kind), SOON);
         assert!(output.status.success(), "{kind}: {}", text(&output.stderr));
     }
     server.end();

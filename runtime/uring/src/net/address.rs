@@ -33,7 +33,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// Those of `getaddrinfo`; `InvalidInput` for a Unix socket.
+    /// `NotFound` with what `getaddrinfo` says; `InvalidInput` for a Unix socket.
     pub(crate) async fn resolve(&self, engines: &Engines) -> io::Result<Vec<SocketAddr>> {
         let Self::Tcp { host, port } = self else { return Err(io::ErrorKind::InvalidInput.into()) };
         if let Ok(ip) = host.parse() {
@@ -42,7 +42,8 @@ impl Address {
         let (name, found) = ((host.clone(), *port), Arc::new(Mutex::default()));
         let place = Arc::clone(&found);
         let look_up = move || {
-            let addresses: Vec<_> = name.to_socket_addrs()?.collect();
+            let unknown = |why| io::Error::new(io::ErrorKind::NotFound, why);
+            let addresses: Vec<_> = name.to_socket_addrs().map_err(unknown)?.collect();
             *place.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
             Ok(0)
         };

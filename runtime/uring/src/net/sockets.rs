@@ -62,7 +62,7 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// Those of `getaddrinfo`, `socket` and `bind`; `AddrInUse` also for the path of a Unix socket
+    /// Those of `getaddrinfo`, `socket`, and `bind`; `AddrInUse` also for the path of a Unix socket
     /// whose listener is gone.
     pub async fn listen(&self, address: &Address) -> io::Result<Listener> {
         if let Address::Unix(path) = address {
@@ -85,8 +85,9 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// Those of `getaddrinfo`, `socket` and `connect`, of the last address tried; `TimedOut` after
-    /// `limit`; `WouldBlock` when a Unix listener's backlog is full.
+    /// Those of `socket` and `connect`, of the last address tried; `NotFound` without an error
+    /// number when the host has none; `TimedOut` after `limit`; `WouldBlock` when a Unix listener's
+    /// backlog is full.
     pub async fn connect(&self, address: &Address, limit: Duration) -> io::Result<Stream> {
         let connected = self.connect_to_any(address);
         within(&self.handle, limit, connected).await?

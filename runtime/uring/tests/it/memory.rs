@@ -28,10 +28,10 @@ fn heap_memory_is_page_aligned_and_zero() {
 }
 
 #[test]
-fn a_pool_as_long_as_a_huge_page_begins_where_one_may() {
-    for count in [2, 3, 5] {
-        let memory = Pool::new(1 << 20, count).memory();
-        assert_eq!(memory.bytes().len(), count << 20);
+fn a_pool_of_long_buffers_begins_where_a_huge_page_may() {
+    for count in [1, 8, 9, 20] {
+        let memory = Pool::new(256 << 10, count).memory();
+        assert_eq!(memory.bytes().len(), count * (256 << 10));
         assert_eq!(memory.bytes().as_ptr().addr() % (2 << 20), 0);
     }
 }

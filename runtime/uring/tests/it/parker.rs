@@ -3,14 +3,16 @@
 use std::{
     io::{self, Write},
     os::{fd::AsFd, unix::net::UnixStream},
+    pin::pin,
     thread,
     time::{Duration, Instant},
 };
 
 use executor::{Clock, Park};
-use uring::{Events, Interest, SystemClock};
+use rustix::pipe::{PipeFlags, pipe_with};
+use uring::{Events, File, Heap, Interest, SystemClock};
 
-use crate::support::DEADLINE;
+use crate::support::{Core, DEADLINE, poll};
 
 #[test]
 fn a_ready_descriptor_is_reported_until_it_is_not() {
@@ -67,6 +69,21 @@ fn an_unpark_from_another_thread_ends_the_park() {
         assert!(start.elapsed() < DEADLINE, "the wake-up was lost");
         other.join().expect("no panic");
     }
+}
+
+#[test]
+fn an_unpark_ends_the_park_while_operations_are_in_flight() {
+    let Some(mut core) = Core::with_ring() else { return };
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
+    let endless = core.engines.read(&File::new(read).expect("a pipe"), 0, Heap::buffer(1).into());
+    let mut endless = pin!(endless);
+    assert!(poll(endless.as_mut()).is_pending());
+    for _ in 0..100 {
+        let engines = core.engines.clone();
+        assert_eq!(core.run(engines.call(|| Ok(1))).expect("called"), 1);
+    }
+    drop(write);
+    assert_eq!(core.run(endless).expect("the end of the pipe"), 0);
 }
 
 #[test]
