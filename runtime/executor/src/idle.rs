@@ -12,11 +12,11 @@
 //! Before it yields it looks whether more threads want to run than the machine has cores. Such a
 //! *crowd* may be other daemons and clients that wait for each other: then every one of them soon
 //! yields or sleeps, and passing a core round by yields costs a tenth of wake-ups. Or it computes.
-//! What it is, yields tell: after a late one a crowd is distrusted for [`DISTRUST`], however it
-//! behaves meanwhile, and as long as it is, the executor blocks instead, from the second look in a
-//! row on: one alone may meet a thread that is just going to sleep. A computation keeps the core
-//! until the kernel's next tick, so a distrust that begins short, or is soon forgotten, costs
-//! executors that answer each other about half of what they get under [`Idle::Park`].
+//! What it is, yields tell: after a late one a crowd is distrusted for [`DISTRUST`] times as long
+//! as it kept the core, however it behaves meanwhile, and as long as it is, the executor blocks
+//! instead, from the second look in a row on: one alone may meet a thread that is just going to
+//! sleep. So a client that worked on for a moment is soon forgiven, and a computation, which keeps
+//! the core until the kernel's next tick, has it for a small part of the time.
 
 use std::time::Duration;
 
@@ -57,9 +57,9 @@ const CROWD_PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
-/// For how long a crowd is not yielded to after one that kept the core: the yields that ask anew
-/// cost 2 % of the time with 250 ticks a second.
-const DISTRUST: Duration = Duration::from_millis(256);
+/// So many times as long as a crowd kept the core it is not yielded to again: the yields that ask
+/// anew take 3 % of the time.
+const DISTRUST: u32 = 32;
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -172,11 +172,12 @@ impl Pace {
 
     /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
     pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
-        let is_wanted = (WANTED..STOPPED).contains(&to.saturating_since(from));
+        let away = to.saturating_since(from);
+        let is_wanted = (WANTED..STOPPED).contains(&away);
         match (is_wanted, self.was_crowded) {
             (true, true) => {
                 self.blocks_until = Some(to + CROWD_PAUSE);
-                self.distrusts_until = to + DISTRUST;
+                self.distrusts_until = to + away * DISTRUST;
             }
             (true, false) => {
                 self.blocks_until = Some(to + self.pause);
@@ -280,16 +281,17 @@ mod tests {
     fn a_crowd_that_kept_the_core_is_not_asked_again_for_a_time() {
         let mut pace = Pace::new(Duration::from_secs(1));
         let mut now = 1_000_000;
-        for _ in 0..3 {
+        for kept in [100, 3_000, 100] {
+            let distrust = 32 * kept;
             assert_eq!(pace.offer(at(now), || true), Offer::Yield);
-            assert!(pace.yielded(at(now), at(now + 3_000)));
-            now += 3_000;
+            assert!(pace.yielded(at(now), at(now + kept)));
+            now += kept;
             assert_eq!(pace.rested(at(now + 199), || true, || true), Rest::Block);
             assert_ne!(pace.rested(at(now + 200), || true, || false), Rest::Block, "it is gone");
             assert_eq!(pace.offer(at(now + 220), || true), Offer::Nothing, "it is back");
             assert_eq!(pace.offer(at(now + 240), || true), Offer::Block);
-            assert_eq!(pace.rested(at(now + 255_999), || true, || true), Rest::Block);
-            now += 256_199;
+            assert_eq!(pace.rested(at(now + distrust - 1), || true, || true), Rest::Block);
+            now += distrust + 199;
             assert_ne!(pace.rested(at(now), || true, || true), Rest::Block);
         }
     }
