@@ -39,9 +39,12 @@ impl Disk {
         self.0.path()
     }
 
-    /// A folder below that one, with the same files.
+    /// A folder below that one, with the same files and nothing else.
     pub(super) fn share(&self, name: &str) -> anyhow::Result<PathBuf> {
         let folder = self.0.path().join(name);
+        if folder.is_dir() {
+            fs::remove_dir_all(&folder)?;
+        }
         fs::create_dir(&folder)?;
         for index in 0..self.1 {
             fs::hard_link(self.file(index), folder.join(index.to_string()))?;
