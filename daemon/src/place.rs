@@ -101,6 +101,7 @@ const fn folder_flags() -> OFlags {
 
 fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let (flags, mode) = heeded(flags, mode);
     // Refused only while somebody renames on the way: then the kernel asks to be asked again.
     let mut opened = Err(Errno::AGAIN);
     for _ in 0..64 {
@@ -110,6 +111,17 @@ fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags, mode: Mode) -> Result<Own
         }
     }
     opened
+}
+
+/// What `openat` heeds of these; the rest, `openat2` would refuse.
+fn heeded(flags: OFlags, mode: Mode) -> (OFlags, Mode) {
+    let flags = match flags.contains(OFlags::PATH) {
+        true => flags & (folder_flags() | OFlags::NOFOLLOW),
+        false => flags,
+    };
+    let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
+    let mode_max = if creates { 0o7777 } else { 0 };
+    (flags, mode & Mode::from_bits_retain(mode_max))
 }
 
 /// The name as seen from the root.
@@ -164,6 +176,18 @@ mod tests {
         }
         assert!(place.anchor(c"/folder/secret").is_err());
         assert!(place.anchor(c"/sub/..").is_err());
+    }
+
+    /// As when the creation of a file is answered again, by opening what it has made.
+    #[test]
+    fn what_openat_ignores_is_no_error() {
+        let (folder, place) = tree();
+        let mode = Mode::from_bits_retain(0o100_600);
+        for flags in [OFlags::WRONLY, OFlags::PATH | OFlags::RDWR, OFlags::RDWR | OFlags::CREATE] {
+            assert!(openat(CWD, folder.path().join("secret"), flags, mode).is_ok());
+            assert!(place.open(c"/sub/file", flags, mode).is_ok(), "{flags:?}");
+        }
+        assert!(place.open(c"/sub/new", OFlags::RDWR | OFlags::CREATE, mode).is_ok());
     }
 
     #[test]
