@@ -2,13 +2,15 @@
 
 use std::{
     io::{self, Write as _},
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use crate::{
     config::{Config, Environment, Flags},
-    failure::Failure,
+    failure::{Code, Failure},
     job::Job,
     launch::READY,
     log, output,
@@ -69,7 +71,7 @@ fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
         cores: config.daemon_cores(),
         staging: config.staging.0,
         memory: config.memory.0,
-        stop_when_unattached: args.for_run,
+        launcher: launcher(args)?,
         linger: LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: if args.listen.is_some() { None } else { remote::server(&config)? },
@@ -90,6 +92,16 @@ fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
     }
     let summary = summary?;
     if args.for_run { output::print_json(&summary) } else { Ok(()) }
+}
+
+/// Whoever waits for the end of this daemon, if somebody does: standard output is a pipe to it.
+fn launcher(args: &Args) -> Result<Option<Arc<OwnedFd>>, Failure> {
+    if !args.for_run {
+        return Ok(None);
+    }
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let failed = |why| Failure::new(Code::Failure, "standard output", why, "start 'kakehi run'");
+    output.map(|output| Some(Arc::new(output))).map_err(failed)
 }
 
 /// What is served to daemons elsewhere.

@@ -1,6 +1,6 @@
 //! What whoever starts a daemon decides.
 
-use std::{path::PathBuf, time::Duration};
+use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use executor::Idle;
 use uring::Choice;
@@ -27,8 +27,10 @@ pub struct Config {
     pub staging: u64,
     /// Staging memory of all sessions together, bytes.
     pub memory: u64,
-    /// Whether the daemon ends once every `run` that attached has gone, and the clients too.
-    pub stop_when_unattached: bool,
+    /// A pipe to the `run` that starts the daemon for its job. With one, the daemon ends once every
+    /// `run` that attached has gone, and the clients too; or once nobody reads the pipe any more
+    /// and none has ever attached.
+    pub launcher: Option<Arc<OwnedFd>>,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,
     /// Variables for UCX that the user has set, names and values: the daemon leaves them to UCX.
@@ -79,7 +81,7 @@ impl Config {
             cores: Vec::new(),
             staging: STAGING,
             memory: 1 << 30,
-            stop_when_unattached: false,
+            launcher: None,
             linger: Duration::from_secs(2),
             ucx_variables: Vec::new(),
             remote: None,

@@ -26,6 +26,7 @@ mod error;
 mod file;
 mod guest;
 mod lanes;
+mod launcher;
 mod life;
 mod listener;
 mod locks;

@@ -1,9 +1,10 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{rc::Rc, time::Duration};
+use std::{cell::Cell, future, rc::Rc, time::Duration};
 
 use crate::{
     core::Core,
+    launcher::Launcher,
     listener::Attendance,
     mail::lock,
     node::Mail,
@@ -16,7 +17,9 @@ use crate::{
 pub(crate) struct Life {
     pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) attendance: Rc<Attendance>,
-    pub(crate) stop_when_unattached: bool,
+    /// Whether it ends with the last that was attached.
+    pub(crate) is_for_job: bool,
+    pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,
 }
 
@@ -32,11 +35,11 @@ enum End {
 impl Life {
     /// Serves until there is a reason to end, and ends; a second signal cuts that short.
     pub(crate) async fn live(self, signals: &Watched) {
-        let end = first(self.reason(), async {
+        let told = async {
             signals.came(1).await;
             End::Told
-        });
-        let end = end.await;
+        };
+        let end = first(first(self.reason(), self.forsaken()), told).await;
         first(self.end(end), signals.came(2)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {
@@ -47,12 +50,29 @@ impl Life {
 
     async fn reason(&self) -> End {
         let attendance = &self.attendance;
-        let is_left = || {
-            self.stop_when_unattached && attendance.was_attached.get() && attendance.runs.get() == 0
-        };
+        let is_left =
+            || self.is_for_job && attendance.was_attached.get() && attendance.runs.get() == 0;
         let is_told = || !attendance.stoppers.borrow().is_empty();
         attendance.changed.until(|| is_left() || is_told()).await;
         if is_told() { End::Told } else { End::Unattached }
+    }
+
+    /// Waits until the launcher is gone without anybody having attached.
+    async fn forsaken(&self) -> End {
+        let attached = async {
+            self.attendance.changed.until(|| self.attendance.was_attached.get()).await;
+            false
+        };
+        if let Some(launcher) = self.launcher.take() {
+            let gone = async {
+                launcher.gone().await;
+                true
+            };
+            if first(attached, gone).await {
+                return End::Unattached;
+            }
+        }
+        future::pending().await
     }
 
     /// Drains everything, sends the clients off, and tells who waits for that.

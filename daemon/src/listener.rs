@@ -188,6 +188,7 @@ impl Listener {
         let attendance = &self.attendance;
         attendance.runs.set(attendance.runs.get() + 1);
         attendance.was_attached.set(true);
+        attendance.changed.notify_all();
         if welcome(&*socket).is_ok() {
             let news = Notify::new();
             if let Ok(watch) = self.reactor.watch(Rc::clone(&socket), &news) {

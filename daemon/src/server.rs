@@ -1,8 +1,8 @@
 //! A whole daemon: sets up the node and its executors, serves, and ends in order.
 
 use std::{
-    cell::RefCell,
-    fs, io,
+    cell::{Cell, RefCell},
+    fs, future, io,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::fs::symlink,
@@ -25,6 +25,7 @@ use crate::{
     core::Core,
     guest,
     lanes::Lanes,
+    launcher::Launcher,
     life::Life,
     listener::{Attendance, Listener, Newcomer},
     mail::Mailbox,
@@ -33,7 +34,7 @@ use crate::{
     reactor::Reactor,
     remote::{
         Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service,
-        StandIns, Workers, mounts,
+        StandIns, Workers, first, mounts,
     },
     seats::Seats,
     signals::Signals,
@@ -74,7 +75,9 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, config };
 
     let mut first = Seat::new(&hall, 0)?;
-    first.reach_server(&mut hall)?;
+    let launcher = hall.config.launcher.as_ref();
+    let launcher = launcher.and_then(|output| Launcher::watch(output, &first.reactor));
+    first.reach_server(&mut hall, launcher.as_ref())?;
     let serving = first.serve_others(&hall)?;
     let others = hall.start_others(core_count)?;
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
@@ -92,7 +95,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let life = Life {
         core: Rc::clone(&first.core),
         attendance,
-        stop_when_unattached: hall.config.stop_when_unattached,
+        is_for_job: hall.config.launcher.is_some(),
+        launcher: Cell::new(launcher),
         linger: hall.config.linger,
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
@@ -238,12 +242,19 @@ impl Seat {
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
-    /// are not.
-    fn reach_server(&mut self, hall: &mut Hall) -> Result<(), Error> {
+    /// are not. For a launcher that is gone none is waited for.
+    fn reach_server(&mut self, hall: &mut Hall, launcher: Option<&Launcher>) -> Result<(), Error> {
         let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
             return Ok(());
         };
-        let reached = self.executor.run_until(server.group.reach());
+        let forsaken = async {
+            match launcher {
+                Some(launcher) => launcher.gone().await,
+                None => future::pending().await,
+            }
+            Err(io::Error::other("nobody waits for it any more"))
+        };
+        let reached = self.executor.run_until(first(server.group.reach(), forsaken));
         reached.map_err(|source| Error::Remote { addresses: remote.addresses.clone(), source })?;
         for mount in &remote.mounts {
             let made = self.executor.run_until(server.make_folder(&mount.remote));

@@ -2,7 +2,10 @@
 
 use std::{
     fs::File,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
@@ -26,12 +29,34 @@ fn other_versions_are_refused_by_name() {
 
 #[test]
 fn daemon_ends_after_the_last_run_has_left() {
-    let daemon = Daemon::with(|config| config.stop_when_unattached = true);
+    let (launcher, output) = rustix::pipe::pipe().expect("a pipe");
+    let daemon = Daemon::with(|config| config.launcher = Some(Arc::new(output)));
     let first = control::attach(daemon.folder()).expect("it serves");
     let second = control::attach(daemon.folder()).expect("it serves");
     drop(first);
     assert_eq!(daemon.status()["sessions"], 0);
     drop(second);
+    daemon.end();
+    drop(launcher);
+}
+
+#[test]
+fn daemon_outlives_a_launcher_only_once_somebody_is_attached() {
+    let start = || {
+        let (launcher, output) = rustix::pipe::pipe().expect("a pipe");
+        let daemon = Daemon::with(|config| config.launcher = Some(Arc::new(output)));
+        (launcher, daemon)
+    };
+    let (launcher, daemon) = start();
+    drop(launcher);
+    daemon.end();
+
+    let (launcher, daemon) = start();
+    let attached = control::attach(daemon.folder()).expect("it serves");
+    drop(launcher);
+    assert_eq!(daemon.status()["sessions"], 0);
+    assert!(control::attach(daemon.folder()).is_ok());
+    drop(attached);
     daemon.end();
 }
 

@@ -2,9 +2,11 @@
 
 use std::{fs, io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, thread};
 
+use rustix::process::Signal;
+
 use super::local;
 use crate::{
-    harness::{Folder, SOON, kakehi_run, run, text},
+    harness::{Folder, Running, SOON, kakehi_run, processes_of, run, text, wait_for},
     remote::server::{Scheme, Server, reserve_port},
 };
 
@@ -76,4 +78,24 @@ fn what_is_certain_is_not_waited_for() {
         command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
         assert_eq!(run(&mut command, SOON).status.code(), Some(125), "{url}");
     }
+}
+
+#[test]
+fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
+    let folder = Folder::new();
+    fs::write(folder.join("key"), "0".repeat(64)).expect("key");
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(folder.join("key"), private).expect("mode");
+    let (key, map) = (folder.join("key"), format!("{}=/job", local(&folder).display()));
+    let silent = stranger(b"");
+    let flags = ["--remote", &silent, "--key", key.to_str().expect("UTF-8"), "--map", &map];
+    let mut command = kakehi_run(&folder, &flags);
+    command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
+    let mut run = Running::start(&mut command);
+    let is_daemon = |(_, arguments): &(i32, String)| arguments.contains(" serve ");
+    let daemons = || processes_of(folder.path()).iter().filter(|found| is_daemon(found)).count();
+    assert!(wait_for(SOON, || daemons() == 1), "no daemon was started");
+    run.signal(Signal::KILL);
+    run.wait(SOON);
+    assert!(wait_for(SOON, || daemons() == 0), "it waits for ever");
 }

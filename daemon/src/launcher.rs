@@ -1,0 +1,32 @@
+//! Whoever started a daemon for a job.
+//!
+//! A daemon ends with the last that is attached to it. One that is killed while it starts a daemon,
+//! or while it waits for that one's server, never attaches: its end of a pipe tells.
+
+use std::{os::fd::OwnedFd, rc::Rc};
+
+use executor::Notify;
+
+use crate::reactor::{Reactor, Watch};
+
+/// The other end of the launcher's pipe.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    watch: Watch,
+    news: Notify,
+}
+
+impl Launcher {
+    /// Watches for the launcher's end. `None` when `output` is no pipe, and tells of nobody.
+    pub(crate) fn watch(output: &OwnedFd, reactor: &Reactor) -> Option<Self> {
+        let news = Notify::new();
+        let output = Rc::new(output.try_clone().ok()?);
+        let watch = reactor.watch(output, &news).ok()?;
+        Some(Self { watch, news })
+    }
+
+    /// Waits until the launcher is gone.
+    pub(crate) async fn gone(&self) {
+        self.news.until(|| self.watch.take_ready()).await;
+    }
+}
