@@ -52,6 +52,18 @@ impl Doubts {
 }
 
 impl Doubt {
+    /// Writes into the ledger that the file was seen to have `size` bytes, unless another server
+    /// of the root has gone on with the session since.
+    ///
+    /// # Errors
+    ///
+    /// Those of the ledger.
+    pub(super) fn write_down(&self, shelf: &dyn Shelf, size: u64) -> io::Result<()> {
+        let ledger = shelf.open(&self.session)?;
+        let found = ledger.load()?.get(self.slot as usize).copied().flatten();
+        if found == Some(self.record) { ledger.write(self.slot, &self.seen(size)) } else { Ok(()) }
+    }
+
     /// The record once the file was seen to have `size` bytes.
     pub(super) fn seen(&self, size: u64) -> Record {
         Record { state: State::Seen(size), ..self.record }

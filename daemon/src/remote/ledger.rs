@@ -151,9 +151,11 @@ impl Folder {
         let now = SystemTime::now();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            let age = entry.metadata()?.modified().ok().and_then(|at| now.duration_since(at).ok());
+            // Another server may have removed it since: its session is over.
+            let modified = entry.metadata().and_then(|status| status.modified()).ok();
+            let age = modified.and_then(|at| now.duration_since(at).ok());
             if age.is_some_and(|age| age > AGE_MAX) {
-                fs::remove_file(entry.path()).ok(); // Another server may have been here first.
+                fs::remove_file(entry.path()).ok();
             }
         }
         Ok(Self(folder))

@@ -157,19 +157,22 @@ impl Server {
     ///
     /// Why it cannot be one.
     pub(crate) async fn make_folder(&self, remote: &Path) -> io::Result<()> {
-        let mut made = PathBuf::from("/");
+        let (mut path, mut why) = (PathBuf::from("/"), None);
         for part in remote {
-            made.push(part);
-            let path = CString::new(made.as_os_str().as_bytes())?;
-            let call = NameCall::MakeDir { path, mode: 0o777 };
-            match self.group.name(None, call).await {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            path.push(part);
+            let path = CString::new(path.as_os_str().as_bytes())?;
+            match self.group.name(None, NameCall::MakeDir { path, mode: 0o777 }).await {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    why.get_or_insert(error);
+                }
                 _ => {}
             }
         }
-        // What is there already may be no folder.
-        let path = CString::new(made.as_os_str().as_bytes())?;
-        self.group.name(None, NameCall::ReadDir { path, skip: 0, room: 0 }).await.map(drop)
+        // What is there already may be no folder; and a server that was killed in the middle may
+        // have made one, and not know.
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let listed = self.group.name(None, NameCall::ReadDir { path, skip: 0, room: 0 }).await;
+        listed.map(drop).map_err(|error| why.unwrap_or(error))
     }
 
     /// The path from the server's root of a path below a mapped folder. The longest map wins.

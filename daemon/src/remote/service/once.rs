@@ -94,7 +94,7 @@ impl<S: Storage> Service<S> {
                 // It has come back, and may have asked for something else in that place.
                 Some(session) if session.record(doubt.slot) != Some(doubt.record) => {}
                 Some(session) => session.keep(doubt.slot, doubt.seen(size))?,
-                None => self.shelf.open(&doubt.session)?.write(doubt.slot, &doubt.seen(size))?,
+                None => doubt.write_down(&*self.shelf, size)?,
             }
         }
         self.doubts.settled(*identity);

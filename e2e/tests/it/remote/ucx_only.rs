@@ -94,3 +94,20 @@ fn library_is_opened_by_the_daemon_only_and_only_for_its_address() {
         server.end();
     }
 }
+
+/// It prints to standard output: its errors, as when a server is killed, and more where one asks.
+#[test]
+fn what_the_library_prints_is_not_taken_for_what_the_daemon_says() {
+    let folder = Folder::new();
+    if !Scheme::Ucx.is_here("what UCX prints") {
+        return;
+    }
+    let server = Server::start(&folder, Scheme::Ucx);
+    let mut command = server.run(&folder);
+    let output = run(command.env("UCX_LOG_LEVEL", "info").args(["echo", "hello"]), SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert_eq!(text(&output.stdout), "hello\n");
+    assert!(said.contains("UCX  INFO"), "{said}");
+    server.end();
+}
