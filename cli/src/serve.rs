@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -67,7 +67,7 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failur
 }
 
 /// Whoever started this daemon, and reads what it says.
-struct Starter(File);
+struct Starter(Arc<OwnedFd>);
 
 impl Starter {
     /// Takes what was standard output. What libraries print there, as UCX its errors, goes to
@@ -75,7 +75,7 @@ impl Starter {
     fn take_over_output() -> Result<Self, Failure> {
         let taken = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).and_then(|output| {
             rustix::stdio::dup2_stdout(io::stderr())?;
-            Ok(Self(output.into()))
+            Ok(Self(Arc::new(output)))
         });
         taken.map_err(|why| {
             Failure::new(Code::Failure, "standard output", why, "raise the descriptor limit")
@@ -84,7 +84,7 @@ impl Starter {
 
     /// If nobody is left to hear it, the daemon may go on.
     fn tell(&self, text: &str) {
-        (&self.0).write_all(text.as_bytes()).ok();
+        self.0.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
     }
 }
 
@@ -105,7 +105,7 @@ fn serve_to_end(
         cores: config.daemon_cores(),
         staging: config.staging.0,
         memory: config.memory.0,
-        launcher: launcher(args)?,
+        launcher: starter.map(|starter| Arc::clone(&starter.0)),
         linger: LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: if args.listen.is_some() { None } else { remote::server(&config)? },
@@ -124,16 +124,6 @@ fn serve_to_end(
         job.remove();
     }
     summary
-}
-
-/// Whoever waits for the end of this daemon, if somebody does: standard output is a pipe to it.
-fn launcher(args: &Args) -> Result<Option<Arc<OwnedFd>>, Failure> {
-    if !args.for_run {
-        return Ok(None);
-    }
-    let output = io::stdout().as_fd().try_clone_to_owned();
-    let failed = |why| Failure::new(Code::Failure, "standard output", why, "start 'kakehi run'");
-    output.map(|output| Some(Arc::new(output))).map_err(failed)
 }
 
 /// What is served to daemons elsewhere.
