@@ -187,7 +187,7 @@ unsafe fn reopen(
     }
     if !path.is_null() {
         // SAFETY: a C string.
-        unsafe { settle_path(client, path) };
+        unsafe { settle_path(client, AT_FDCWD, path, 0) };
     }
     client.leave(fd, Reason::Unsupported);
     let owed = client.close(fd);

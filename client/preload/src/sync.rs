@@ -162,7 +162,7 @@ pub(crate) fn drain_all() {
 /// `path` is a C string.
 unsafe fn truncate_settled(client: &'static Client, path: *const c_char, len: off_t) -> Outcome {
     // SAFETY: as the caller promises.
-    unsafe { crate::stat::settle_path(client, path) };
+    unsafe { crate::stat::settle_path(client, libc::AT_FDCWD, path, 0) };
     // SAFETY: as the caller promises.
     unsafe { kernel!(SYS_truncate, path, len) }
 }
