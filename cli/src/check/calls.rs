@@ -50,7 +50,7 @@ pub(super) const GROUPS: [Group; 9] = [
     Group {
         effect: "Kakehi does not see that a descriptor changes: give these files the policy 'pass'",
         names: "close __close close_range closefrom dup dup2 __dup2 dup3 fcntl fcntl64 __fcntl \
-            fclose fcloseall _IO_fclose",
+            fclose fcloseall _IO_fclose ioctl",
     },
     Group {
         effect: "may miss what was staged in the last 10 ms, so a size may be too small",
