@@ -271,6 +271,7 @@ static void oddities(void) {
     write(fd, "odd", 3);
     said("flags", fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK));
     said("read", pread(fd, got, sizeof got, 0));
+    said("syncfs", syncfs(fd));
     close(fd);
 }
 

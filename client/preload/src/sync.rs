@@ -37,6 +37,7 @@ interpose! {
         if client().is_some_and(|client| client.is_remote_file(fd)) {
             return answer(make_durable(fd, false)); // The server's file system is its own.
         }
+        drain(fd); // A placeholder cannot be asked.
         answer(kernel!(SYS_syncfs, fd))
     }
 
