@@ -234,8 +234,11 @@ unsafe fn give_wide(stream: *mut FILE) {
     // SAFETY: libc's, for as long as the program runs; what is read never changes.
     let model = unsafe { (&raw const _IO_2_1_stderr_.wide).read() };
     let functions = &raw const _IO_wfile_jumps;
-    // SAFETY: libc's data, which goes on behind this; the search ends at the functions.
-    let is_last = |at: &usize| unsafe { model.add(*at).read() } == functions;
+    let is_last = |at: &usize| {
+        let word = model.wrapping_add(*at);
+        // SAFETY: libc's data, which goes on behind this; the search ends at the functions.
+        unsafe { word.read() == functions }
+    };
     let Some(last) = (0..WIDE_WORDS).find(is_last).filter(|_| head.wide == NO_WIDE) else { return };
     // SAFETY: plain memory.
     let wide = unsafe { libc::calloc(last + 1, size_of::<*const c_void>()) };
@@ -243,8 +246,9 @@ unsafe fn give_wide(stream: *mut FILE) {
         return;
     }
     let wide = wide.cast::<*const c_void>();
+    let place = wide.wrapping_add(last);
     // SAFETY: the last word of what was made.
-    unsafe { wide.add(last).write(functions) };
+    unsafe { place.write(functions) };
     head.wide = wide;
     head.orientation = 0;
 }
