@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,62 @@ static void names(void) {
     said("null", stat(NULL, &st) == -1 && errno == EFAULT);
 }
 
+// What is set by a file's name stays set, though writes are still on their way.
+static void attributes(void) {
+    const struct timespec times[2] = {{5, 0}, {6, 0}};
+    struct stat st;
+    int fd = open("target", O_WRONLY | O_CREAT, 0604);
+    symlink("target", "pointer");
+    said("chmod of a link", fchmodat(AT_FDCWD, "pointer", 0600, AT_SYMLINK_NOFOLLOW));
+    said("chmod of a file", fchmodat(AT_FDCWD, "target", 0644, AT_SYMLINK_NOFOLLOW));
+    said("chmod, unknown flag", fchmodat(AT_FDCWD, "target", 0600, 0x40000000));
+    write(fd, "x", 1);
+    said("chmod", chmod("pointer", 04755));
+    stat("target", &st);
+    said("mode", st.st_mode);
+    close(fd);
+    stat("target", &st);
+    said("mode", st.st_mode);
+    fd = open("target", O_WRONLY | O_APPEND);
+    write(fd, "y", 1);
+    said("times", utimensat(AT_FDCWD, "target", times, 0));
+    close(fd);
+    stat("target", &st);
+    said("time", st.st_mtime);
+}
+
+static void oddities(void) {
+    char got[8];
+    int fd = open("odd", O_RDWR | O_CREAT, 0600);
+    said("nothing written", write(fd, NULL, 0));
+    said("nothing read", pread(fd, NULL, 0, 0));
+    write(fd, "odd", 3);
+    said("flags", fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK));
+    said("read", pread(fd, got, sizeof got, 0));
+    said("syncfs", syncfs(fd));
+    close(fd);
+}
+
+static void printed_with(int fd, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    said("vdprintf", vdprintf(fd, format, list));
+    va_end(list);
+}
+
+static void printed(void) {
+    int fd = open("printed", O_RDWR | O_CREAT, 0600);
+    write(fd, "before ", 7);
+    said("dprintf", dprintf(fd, "%s %d %g %Lf ", "few", 1, 2.5, 3.25L));
+    said("dprintf", dprintf(fd, "%d%d%d%d%d%d%d %g%g%g%g%g%g%g%g%g %Lf %d ", 1, 2, 3, 4, 5, 6, 7,
+        1., 2., 3., 4., 5., 6., 7., 8., 9., 10.5L, 11));
+    printed_with(fd, "%s %g ", "listed", 1.5);
+    write(fd, "after", 5);
+    show(fd);
+    close(fd);
+    said("closed", dprintf(fd, "lost"));
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     data();
@@ -247,5 +304,8 @@ int main(void) {
     copies();
     by_number();
     names();
+    attributes();
+    oddities();
+    printed();
     return 0;
 }

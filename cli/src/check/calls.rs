@@ -37,7 +37,8 @@ pub(super) const GROUPS: [Group; 9] = [
             was staged in the last 10 ms (under the policy 'delegate' it fails with EBADF)",
         names: "read __read __read_chk write __write pread pread64 __pread64 __pread_chk \
             __pread64_chk pwrite pwrite64 __pwrite64 readv writev preadv preadv64 preadv2 \
-            preadv64v2 pwritev pwritev64 pwritev2 pwritev64v2 lseek lseek64 __lseek llseek \
+            preadv64v2 pwritev pwritev64 pwritev2 pwritev64v2 dprintf __dprintf_chk vdprintf \
+            __vdprintf_chk backtrace_symbols_fd lseek lseek64 __lseek llseek \
             sendfile sendfile64 splice tee vmsplice copy_file_range ftruncate ftruncate64 \
             truncate truncate64 fallocate fallocate64 posix_fallocate posix_fallocate64 mmap \
             mmap64 mremap msync fsync fdatasync sync syncfs sync_file_range",
@@ -49,7 +50,7 @@ pub(super) const GROUPS: [Group; 9] = [
     Group {
         effect: "Kakehi does not see that a descriptor changes: give these files the policy 'pass'",
         names: "close __close close_range closefrom dup dup2 __dup2 dup3 fcntl fcntl64 __fcntl \
-            fclose fcloseall _IO_fclose fileno fileno_unlocked ioctl",
+            fclose fcloseall _IO_fclose ioctl",
     },
     Group {
         effect: "may miss what was staged in the last 10 ms, so a size may be too small",

@@ -3,6 +3,11 @@
 //! Such a stream has no descriptor of its own. It is given the file's number all the same, so that
 //! `fileno` answers as the program expects; glibc uses the number for nothing else there. Whether
 //! this C library's streams are laid out as glibc's is seen on each stream before it is used.
+//!
+//! glibc makes such streams for bytes only. A program may use any stream for wide characters
+//! instead, so each is given what glibc keeps for those in its own streams. With the first wide
+//! character glibc then makes it one of its own, which writes to the file's number itself: the
+//! file is fresh then, so the kernel serves it.
 
 use core::{
     ffi::{CStr, c_void},
@@ -27,6 +32,10 @@ const NUMBERS: usize = 4096;
 /// What glibc gives a stream without a descriptor.
 const NO_DESCRIPTOR: c_int = -2;
 const CLOSED: c_int = -1;
+/// What glibc gives a stream for bytes only.
+const NO_WIDE: *mut *const c_void = ptr::without_provenance_mut(usize::MAX);
+/// Words that glibc keeps for wide characters, at most.
+const WIDE_WORDS: usize = 64;
 
 // Bits of `_flags`.
 const NO_READS: c_int = 0x4;
@@ -62,11 +71,17 @@ struct Head {
     short_buffer: [c_char; 1],
     lock: *mut c_void,
     offset: i64,
+    conversion: *mut c_void,
+    wide: *mut *const c_void,
+    unused: [*mut c_void; 3],
+    /// Negative for bytes, positive for wide characters, 0 for a stream nobody has used.
+    orientation: c_int,
 }
 
 const _: () = {
     assert!(core::mem::offset_of!(Head, number) == 112);
     assert!(core::mem::offset_of!(Head, offset) == 144);
+    assert!(core::mem::offset_of!(Head, orientation) == 192);
 };
 
 #[repr(C)]
@@ -80,6 +95,9 @@ struct Callbacks {
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, callbacks: Callbacks) -> *mut FILE;
     fn __fpurge(stream: *mut FILE);
+    fn fwide(stream: *mut FILE, orientation: c_int) -> c_int;
+    static _IO_2_1_stderr_: Head;
+    static _IO_wfile_jumps: c_void;
 }
 
 /// Makes a stream over a delegated file; `None` where streams are laid out otherwise, and where
@@ -101,6 +119,8 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
         unsafe { crate::stdio::plain_fclose(stream) };
         return None;
     }
+    // SAFETY: as above, and laid out as expected.
+    unsafe { give_wide(stream) };
     place.store(stream, Ordering::Release);
     if mode.appends() && !mode.is_readable() {
         // As libc does: the position is told from the end. What has none cannot be asked for it.
@@ -109,9 +129,27 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     Some(stream)
 }
 
-/// Whether the stream over a number is one with callbacks.
+/// Whether the stream over a number is one with callbacks. One of wide characters is so no longer.
 pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
-    !stream.is_null() && place_of(fd).is_some_and(|place| place.load(Ordering::Acquire) == stream)
+    let Some(place) = made(fd, stream) else { return false };
+    // SAFETY: an open stream, made here; this only asks.
+    let is_wide = unsafe { fwide(stream, 0) } > 0;
+    if is_wide {
+        place.store(ptr::null_mut(), Ordering::Release);
+    }
+    !is_wide
+}
+
+/// What has to be freed when a stream has been closed; null for libc's own.
+pub(crate) fn wide_of(fd: c_int, stream: *mut FILE) -> *mut c_void {
+    match made(fd, stream) {
+        // SAFETY: made here, so laid out like this.
+        Some(_) => match unsafe { &*stream.cast::<Head>() } {
+            head if head.wide == NO_WIDE => ptr::null_mut(),
+            head => head.wide.cast(),
+        },
+        None => ptr::null_mut(),
+    }
 }
 
 /// Makes a stream as if just opened, after another file was put beneath it.
@@ -143,6 +181,9 @@ pub(crate) unsafe fn restart(stream: *mut FILE, mode: Mode) {
         *pointer = head.buffer;
     }
     head.offset = -1;
+    if head.wide != NO_WIDE {
+        head.orientation = 0;
+    }
 }
 
 /// Leaves a stream without a file.
@@ -179,6 +220,42 @@ unsafe fn give_number(stream: *mut FILE, fd: c_int) -> bool {
     // SAFETY: puts back what was there.
     unsafe { number.write(NO_DESCRIPTOR) };
     false
+}
+
+/// Gives a new stream what wide characters need, if this glibc keeps it as others do: words, all
+/// zero, and last the functions.
+///
+/// # Safety
+///
+/// The stream is new, made by `fopencookie`, and nobody uses it meanwhile.
+unsafe fn give_wide(stream: *mut FILE) {
+    // SAFETY: ours, so laid out like this.
+    let head = unsafe { &mut *stream.cast::<Head>() };
+    // SAFETY: libc's, for as long as the program runs; what is read never changes.
+    let model = unsafe { (&raw const _IO_2_1_stderr_.wide).read() };
+    let functions = &raw const _IO_wfile_jumps;
+    let is_last = |at: &usize| {
+        let word = model.wrapping_add(*at);
+        // SAFETY: libc's data, which goes on behind this; the search ends at the functions.
+        unsafe { word.read() == functions }
+    };
+    let Some(last) = (0..WIDE_WORDS).find(is_last).filter(|_| head.wide == NO_WIDE) else { return };
+    // SAFETY: plain memory.
+    let wide = unsafe { libc::calloc(last + 1, size_of::<*const c_void>()) };
+    if wide.is_null() {
+        return;
+    }
+    let wide = wide.cast::<*const c_void>();
+    let place = wide.wrapping_add(last);
+    // SAFETY: the last word of what was made.
+    unsafe { place.write(functions) };
+    head.wide = wide;
+    head.orientation = 0;
+}
+
+/// The place of a stream that was made here.
+fn made(fd: c_int, stream: *mut FILE) -> Option<&'static AtomicPtr<FILE>> {
+    place_of(fd).filter(|place| !stream.is_null() && place.load(Ordering::Acquire) == stream)
 }
 
 fn place_of(fd: c_int) -> Option<&'static AtomicPtr<FILE>> {

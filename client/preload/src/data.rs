@@ -147,9 +147,9 @@ unsafe fn read_warm(
     Some(client.read_warm(fd, unsafe { room(buffer, len) }, at)?.map(returned))
 }
 
-/// Whether a slice can be made of a program's buffer.
+/// Whether a slice can be made of a program's buffer. An empty one may be anywhere.
 fn is_slice(buffer: impl Word, len: size_t) -> bool {
-    buffer.word() != 0 && isize::try_from(len).is_ok()
+    len == 0 || buffer.word() != 0 && isize::try_from(len).is_ok()
 }
 
 /// The client, when the call is one for it: a slice can be made of the buffer, and the number may
@@ -161,17 +161,23 @@ fn target(fd: c_int, buffer: impl Word, len: size_t) -> Option<&'static Client> 
 
 /// # Safety
 ///
-/// `buffer` has room for `len` bytes, is not null, and `len` is at most `isize::MAX`. Nobody reads
-/// a byte of the slice that was not written before.
+/// `buffer` has room for `len` bytes, is not null unless `len` is 0, and `len` is at most
+/// `isize::MAX`. Nobody reads a byte of the slice that was not written before.
 pub(crate) unsafe fn room<'a>(buffer: *mut c_void, len: size_t) -> &'a mut [u8] {
+    if len == 0 {
+        return &mut [];
+    }
     // SAFETY: as the caller promises.
     unsafe { slice::from_raw_parts_mut(buffer.cast(), len) }
 }
 
 /// # Safety
 ///
-/// `data` holds `len` bytes, is not null, and `len` is at most `isize::MAX`.
+/// `data` holds `len` bytes, is not null unless `len` is 0, and `len` is at most `isize::MAX`.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
     // SAFETY: as the caller promises.
     unsafe { slice::from_raw_parts(data.cast(), len) }
 }

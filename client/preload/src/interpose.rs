@@ -36,9 +36,16 @@ macro_rules! interpose {
     };
 }
 
-/// Calls the function that ours stands before: libc's, or another preloaded library's.
+/// Calls the function that ours stands before: libc's, or another preloaded library's. With
+/// `@variadic`, one that C declares with `...` behind the arguments before the semicolon.
 macro_rules! next {
-    ($name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {{
+    (@variadic $name:ident($($arg:expr => $type:ty),+; $($more:expr),+) -> $return:ty) => {
+        core::mem::transmute::<
+            *mut core::ffi::c_void,
+            unsafe extern "C" fn($($type,)+ ...) -> $return,
+        >($crate::interpose::next!(@find $name))($($arg,)+ $($more),+)
+    };
+    (@find $name:ident) => {{
         static NEXT: $crate::interpose::Next = $crate::interpose::Next::new();
         const TEXT: &str = concat!(stringify!($name), "\0");
         const NAME: &core::ffi::CStr =
@@ -46,11 +53,13 @@ macro_rules! next {
                 Ok(name) => name,
                 Err(_) => panic!("one NUL, at the end"),
             };
-        let function = NEXT.find(NAME).as_ptr();
-        core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($type),*) -> $return>(
-            function,
-        )($($arg),*)
+        NEXT.find(NAME).as_ptr()
     }};
+    ($name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {
+        core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($type),*) -> $return>(
+            $crate::interpose::next!(@find $name),
+        )($($arg),*)
+    };
 }
 
 pub(crate) use {interpose, next};

@@ -32,6 +32,7 @@ mod names;
 mod open;
 mod paths;
 mod position;
+mod print;
 mod process;
 mod raw;
 mod signals;

@@ -1,5 +1,8 @@
 //! Calls on names that the kernel makes by itself for local files: attributes, links, permissions.
 //! Where a name is remote they are the server's to make.
+//!
+//! What is staged for a file is drained before its mode, owner, or times change: drained later, it
+//! would change them once more (a write takes set-user-id away, and sets the time).
 
 use client::{Client, Errno};
 use libc::{
@@ -9,10 +12,11 @@ use libc::{
 
 use crate::{
     bits::unsigned,
-    errno::{Value, answer},
-    interpose::interpose,
+    errno::{Value, answer, last},
+    interpose::{interpose, next},
     kernel::{Outcome, kernel},
     start::{client, text},
+    stat::settle_path,
 };
 
 interpose! {
@@ -43,14 +47,11 @@ interpose! {
     }
 
     fn chmod(path: *const c_char, mode: mode_t) -> c_int {
-        answer(set_mode_at(AT_FDCWD, path, mode))
+        answer(set_mode_at(AT_FDCWD, path, mode, 0))
     }
 
     fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
-        match remote(dir, path) {
-            Some(_) if flags & AT_SYMLINK_NOFOLLOW != 0 => answer(Err::<c_int, _>(Errno::NOTSUP)),
-            _ => answer(set_mode_at(dir, path, mode)),
-        }
+        answer(set_mode_at(dir, path, mode, flags))
     }
 
     fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
@@ -264,14 +265,14 @@ unsafe fn read_link_at_named(
     unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
 }
 
-/// As `fchmodat(2)`.
+/// As `fchmodat(3)`.
 ///
 /// # Safety
 ///
 /// `path` is null or a C string.
-unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
+unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { set_mode_at_named(dir, path, mode) };
+    let call = |path| unsafe { set_mode_at_named(dir, path, mode, flags) };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
 }
@@ -281,15 +282,41 @@ unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome 
 /// # Safety
 ///
 /// The same.
-unsafe fn set_mode_at_named(dir: c_int, path: *const c_char, mode: mode_t) -> Outcome {
+unsafe fn set_mode_at_named(
+    dir: c_int,
+    path: *const c_char,
+    mode: mode_t,
+    flags: c_int,
+) -> Outcome {
     // SAFETY: as the caller promises.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+        let is_link = || {
+            let found = client.stat_path(dir, name, false);
+            matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
+        };
+        if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
+            return Err(Errno::NOTSUP);
+        }
         if let Some(done) = client.set_mode(dir, name, mode) {
             return done.map(|()| 0);
         }
+        // SAFETY: a C string.
+        unsafe { settle_path(client, dir, path, flags) };
     }
+    if flags == 0 {
+        // SAFETY: the program's own call.
+        return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
+    }
+    // libc serves flags, which the system call has not.
     // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_fchmodat, dir, path, mode) }
+    let done = unsafe {
+        next!(
+            fchmodat(
+                dir => c_int, path => *const c_char, mode => mode_t, flags => c_int,
+            ) -> c_int
+        )
+    };
+    if done < 0 { Err(last()) } else { Ok(0) }
 }
 
 /// As `fchownat(2)`.
@@ -326,6 +353,8 @@ unsafe fn set_owner_at_named(
         if let Some(done) = client.set_owner(dir, name, ids, follow) {
             return done.map(|()| 0);
         }
+        // SAFETY: a C string.
+        unsafe { settle_path(client, dir, path, flags) };
     }
     // SAFETY: the program's own call.
     unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
@@ -369,6 +398,10 @@ unsafe fn set_times_at_named(
         };
         if let Some(done) = done {
             return done.map(|()| 0);
+        }
+        if !path.is_null() {
+            // SAFETY: a C string.
+            unsafe { settle_path(client, dir, path, flags) };
         }
     }
     // SAFETY: the program's own call.

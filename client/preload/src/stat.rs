@@ -172,10 +172,16 @@ unsafe fn statx_at_named(
 /// # Safety
 ///
 /// `path` is a C string.
-pub(crate) unsafe fn settle_path(client: &'static Client, path: *const c_char) {
+pub(crate) unsafe fn settle_path(
+    client: &'static Client,
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+) {
     let mut found = MaybeUninit::<libc::stat>::uninit();
+    let flags = flags & AT_SYMLINK_NOFOLLOW;
     // SAFETY: as the caller promises; there is room for the answer.
-    if unsafe { kernel!(SYS_newfstatat, AT_FDCWD, path, found.as_mut_ptr(), 0_i32) }.is_ok() {
+    if unsafe { kernel!(SYS_newfstatat, dir, path, found.as_mut_ptr(), flags) }.is_ok() {
         // SAFETY: the kernel has filled it in.
         let (device, inode) = unsafe { file_of(found.as_ptr()) };
         client.settle(device, inode);

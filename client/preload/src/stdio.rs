@@ -187,7 +187,7 @@ unsafe fn reopen(
     }
     if !path.is_null() {
         // SAFETY: a C string.
-        unsafe { settle_path(client, path) };
+        unsafe { settle_path(client, AT_FDCWD, path, 0) };
     }
     client.leave(fd, Reason::Unsupported);
     let owed = client.close(fd);
@@ -259,10 +259,13 @@ unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_in
 unsafe fn close(client: &'static Client, stream: *mut FILE) -> c_int {
     // SAFETY: an open stream.
     let fd = unsafe { libc::fileno(stream) };
+    let wide = cookie::wide_of(fd, stream);
     // A plain stream stages nothing, so its number can go before what it has buffered.
     let owed = if cookie::is_ours(fd, stream) { Ok(()) } else { client.close(fd) };
     // SAFETY: an open stream.
     let outcome = unsafe { plain_fclose(stream) };
+    // SAFETY: null or memory of a stream that is no more.
+    unsafe { libc::free(wide) };
     match owed {
         Ok(()) => outcome,
         Err(errno) => refuse(errno),

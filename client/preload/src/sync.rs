@@ -37,6 +37,7 @@ interpose! {
         if client().is_some_and(|client| client.is_remote_file(fd)) {
             return answer(make_durable(fd, false)); // The server's file system is its own.
         }
+        drain(fd); // A placeholder cannot be asked.
         answer(kernel!(SYS_syncfs, fd))
     }
 
@@ -162,7 +163,7 @@ pub(crate) fn drain_all() {
 /// `path` is a C string.
 unsafe fn truncate_settled(client: &'static Client, path: *const c_char, len: off_t) -> Outcome {
     // SAFETY: as the caller promises.
-    unsafe { crate::stat::settle_path(client, path) };
+    unsafe { crate::stat::settle_path(client, libc::AT_FDCWD, path, 0) };
     // SAFETY: as the caller promises.
     unsafe { kernel!(SYS_truncate, path, len) }
 }
