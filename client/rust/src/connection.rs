@@ -92,7 +92,7 @@ impl Connection {
         let socket = dial(config.folder(), fence_timeout).map_err(|_| Failure::Unreachable)?;
         let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
-        let (welcome, session, job) = receive_welcome(&socket)?;
+        let (welcome, session, job) = receive_welcome(&socket, fence_timeout)?;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
         let (Some(session), Some(job)) = (session, job) else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
@@ -372,7 +372,8 @@ fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let daemon = SocketAddrUnix::new(path)?;
+    io::retry_on_intr(|| connect(&socket, &daemon))?;
     if sockopt::socket_peercred(&socket)?.uid != getuid() {
         return Err(Errno::PERM);
     }
@@ -381,16 +382,20 @@ fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
 
 type Greeted = (Welcome, Option<OwnedFd>, Option<OwnedFd>);
 
-fn receive_welcome(socket: &OwnedFd) -> Result<Greeted, Failure> {
+fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<Greeted, Failure> {
     let mut bytes = [0; MESSAGE_LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let len = {
+    let end = now() + timeout;
+    let received = loop {
         let mut data = [io::IoSliceMut::new(&mut bytes)];
-        recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)
-            .map_err(|_| Failure::Unreachable)?
-            .bytes
+        match recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            // A wait with a limit is not taken up again after a signal, whatever its handler says.
+            Err(Errno::INTR) if now() < end => {}
+            received => break received,
+        }
     };
+    let len = received.map_err(|_| Failure::Unreachable)?.bytes;
     let (mut session, mut job) = (None, None);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut fds) = message {

@@ -1,14 +1,17 @@
 //! A daemon that stands still: clients wait for it, or fence it; it and they never both write.
 
 use std::{
+    fs,
+    io::{BufRead as _, BufReader},
     mem,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 
 use crate::{
-    harness::{Daemon, Folder, SOON, note, pause, wait_for},
+    harness::{Daemon, Folder, Running, SOON, note, pause, wait_for},
     records::{KINDS, Writer},
 };
 
@@ -62,8 +65,35 @@ fn clients_fence_a_daemon_that_stays_stopped() {
         // Somebody may have waited for a while when it was stopped.
         assert!(stopped.elapsed() >= Duration::from_millis(500), "fenced too early");
         finish(&mut writers);
-        std::fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
+        fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
     }
+}
+
+#[test]
+fn a_client_that_is_interrupted_goes_on_waiting_for_its_welcome() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let out = folder.join("out");
+    daemon.running.signal(Signal::STOP);
+    let mut command = daemon.wrap("bash");
+    // The first thing that takes it to the daemon.
+    command.env("KAKEHI_RULES", format!("{}=delegate", out.display()));
+    command.args(["-c", "trap : USR1; echo ready; echo x >\"$0\""]).arg(&out);
+    let mut program = Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
+    let mut line = String::new();
+    let output = program.child.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut line).expect("a pipe");
+    assert_eq!(line, "ready\n");
+    for _ in 0..100 {
+        program.signal(Signal::USR1);
+        pause(Duration::from_millis(2));
+    }
+    daemon.running.signal(Signal::CONT);
+    assert!(program.wait(SOON).success());
+    assert_eq!(fs::read(out).expect("there"), b"x\n");
+    let summary = daemon.status()["summary"].clone();
+    assert_eq!(summary["sessions"], 1, "{summary:#}");
+    daemon.end();
 }
 
 fn start(folder: &Folder, daemon: &Daemon) -> Vec<Writer> {
