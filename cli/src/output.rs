@@ -22,8 +22,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints `document` as one JSON document.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    print(&json(document)?)
+}
+
+/// `document` as lines of JSON.
+pub(crate) fn json(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|why| {
         Failure::new(Code::Failure, "JSON", why, "report this: it is a fault of kakehi")
     })?;
-    print(&(text + "\n"))
+    Ok(text + "\n")
 }

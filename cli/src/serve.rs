@@ -1,14 +1,17 @@
 //! `kakehi serve`: a daemon in the foreground.
 
 use std::{
+    fs::File,
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use daemon::Summary;
+
 use crate::{
     config::{Config, Environment, Flags},
-    failure::Failure,
+    failure::{Code, Failure},
     job::Job,
     launch::READY,
     log, output,
@@ -49,14 +52,45 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
-    match serve_to_end(args, environment) {
-        // Whoever started this daemon says it.
-        Err(failure) if args.for_run => output::print(&failure.text()),
-        outcome => outcome,
+    if !args.for_run {
+        return serve_to_end(args, environment, None).map(drop);
+    }
+    let starter = Starter::take_over_output()?;
+    let text = match serve_to_end(args, environment, Some(&starter)) {
+        Ok(summary) => output::json(&summary)?,
+        Err(failure) => failure.text(),
+    };
+    starter.tell(&text);
+    Ok(())
+}
+
+/// Whoever started this daemon, and reads what it says.
+struct Starter(File);
+
+impl Starter {
+    /// Takes what was standard output. What libraries print there, as UCX its errors, goes to
+    /// standard error from now on: nobody takes it for what the daemon says.
+    fn take_over_output() -> Result<Self, Failure> {
+        let taken = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).and_then(|output| {
+            rustix::stdio::dup2_stdout(io::stderr())?;
+            Ok(Self(output.into()))
+        });
+        taken.map_err(|why| {
+            Failure::new(Code::Failure, "standard output", why, "raise the descriptor limit")
+        })
+    }
+
+    /// If nobody is left to hear it, the daemon may go on.
+    fn tell(&self, text: &str) {
+        (&self.0).write_all(text.as_bytes()).ok();
     }
 }
 
-fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
+fn serve_to_end(
+    args: &Args,
+    environment: &Environment,
+    starter: Option<&Starter>,
+) -> Result<Summary, Failure> {
     let config = Config::load(environment, &args.flags)?;
     log::start(config.log);
     let job = Job::find(&config, environment)?;
@@ -76,9 +110,8 @@ fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
         serving: serving(args, &config, environment)?,
     };
     let ready = |address: Option<&daemon::Address>| {
-        if args.for_run {
-            // Whoever started this daemon waits for the line; if nobody does, it may go on.
-            writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush()).ok();
+        if let Some(starter) = starter {
+            starter.tell(&format!("{READY}\n"));
         } else if let (Some(address), None) = (address, &args.address_file) {
             // It serves as well when nobody reads this.
             writeln!(io::stderr(), "kakehi: listening at {address}").ok();
@@ -88,8 +121,7 @@ fn serve_to_end(args: &Args, environment: &Environment) -> Result<(), Failure> {
     if created || args.for_run {
         job.remove();
     }
-    let summary = summary?;
-    if args.for_run { output::print_json(&summary) } else { Ok(()) }
+    summary
 }
 
 /// What is served to daemons elsewhere.
