@@ -108,23 +108,16 @@ impl<S: Storage> Server<S> {
         let handle = &self.service.handle;
         let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
         let name = first(challenge(&self.key, &mut inbox, outbox), too_late).await?;
-        let (session, number, is_known) = self.service.enter(name).await?;
+        let (visit, is_known) = self.service.enter(name).await?;
         let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known };
         outbox.push(Frame::Welcome(welcome));
-        let connection = Connection {
-            server: self,
-            session: &session,
-            number,
-            outbox,
-            room,
-            credits: Rc::new(Credits::default()),
-        };
-        let is_over = || session.connection.get() != number;
-        let replaced = fails_when(&session.changed, is_over, io::ErrorKind::ConnectionAborted);
+        let (session, number) = (&visit.session, visit.number);
+        let credits = Rc::new(Credits::default());
+        let connection = Connection { server: self, session, number, outbox, room, credits };
+        let is_replaced = || connection.is_replaced();
+        let replaced = fails_when(&session.changed, is_replaced, io::ErrorKind::ConnectionAborted);
         let read = first(connection.read(&mut inbox), connection.assure());
-        let outcome = first(read, replaced).await;
-        self.service.leave(&session, number);
-        outcome
+        first(read, replaced).await
     }
 }
 
@@ -165,6 +158,10 @@ impl<S: Storage> Connection<'_, S> {
                         _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
                         _ => (Rc::from(payload), data),
                     };
+                    if self.is_replaced() {
+                        // It is sent again; executed late, it could undo what came after that.
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
                     self.take(Job { id, record, request, payload, data }, credit);
                 }
                 Some(Frame::Ping) => self.outbox.owe_pong(),
@@ -176,6 +173,11 @@ impl<S: Storage> Connection<'_, S> {
             }
             inbox.consume();
         }
+    }
+
+    /// Whether the session is on a later connection.
+    fn is_replaced(&self) -> bool {
+        self.session.connection.get() != self.number
     }
 
     /// Tells a client every now and then that the server is there, while it waits for large

@@ -80,6 +80,22 @@ pub(crate) struct Session<S: Storage> {
     left_at: Cell<Option<Instant>>,
 }
 
+/// A session on a connection. When this is dropped, unless a later connection has it, the session
+/// waits for the next one.
+pub(crate) struct Visit<'a, S: Storage> {
+    handle: &'a Handle,
+    pub(crate) session: Rc<Session<S>>,
+    pub(crate) number: u64,
+}
+
+impl<S: Storage> Drop for Visit<'_, S> {
+    fn drop(&mut self) {
+        if self.session.connection.get() == self.number {
+            self.session.left_at.set(Some(self.handle.now()));
+        }
+    }
+}
+
 pub(super) struct Open<S: Storage> {
     pub(super) file: S::File,
     appends: bool,
@@ -138,10 +154,7 @@ impl<S: Storage> Service<S> {
 
     /// The session of this name, and whether it still has its files; ended on any earlier
     /// connection, with nothing of that under way.
-    pub(crate) async fn enter(
-        &self,
-        name: [u8; SESSION_LEN],
-    ) -> io::Result<(Rc<Session<S>>, u64, bool)> {
+    pub(crate) async fn enter(&self, name: [u8; SESSION_LEN]) -> io::Result<(Visit<'_, S>, bool)> {
         self.forget_old();
         let known = self.sessions.borrow().get(&name).cloned();
         let is_known = known.as_ref().is_some_and(|session| session.has_asked.get());
@@ -156,19 +169,13 @@ impl<S: Storage> Service<S> {
                 session
             }
         };
-        let connection = session.connection.get() + 1;
-        session.connection.set(connection);
+        let number = session.connection.get() + 1;
+        session.connection.set(number);
         session.left_at.set(None);
         session.changed.notify_all();
-        session.changed.until(|| session.busy.get() == 0).await;
-        Ok((session, connection, is_known))
-    }
-
-    /// The connection is over; the session waits for the next one.
-    pub(crate) fn leave(&self, session: &Session<S>, connection: u64) {
-        if session.connection.get() == connection {
-            session.left_at.set(Some(self.handle.now()));
-        }
+        let visit = Visit { handle: &self.handle, session, number };
+        visit.session.changed.until(|| visit.session.busy.get() == 0).await;
+        Ok((visit, is_known))
     }
 
     /// The session is over.

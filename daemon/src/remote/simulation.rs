@@ -76,8 +76,8 @@ fn session_is_new_until_its_client_has_asked_for_something() {
     let service = world.service();
     let mut enter = || {
         let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
-        let (session, _, is_known) = entered.expect("room");
-        (session, is_known)
+        let (visit, is_known) = entered.expect("room");
+        (Rc::clone(&visit.session), is_known)
     };
     let (session, is_known) = enter();
     assert!(!is_known);

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::Heap;
-use wire::{Frame, PathPair, Request, SESSION_LEN};
+use wire::{Frame, HEADER_LEN, PathPair, Request, SESSION_LEN};
 
 use super::{SimNetwork, TIME_MAX, World, disk::SimDisk};
 use crate::remote::{
@@ -73,6 +73,17 @@ async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> io
 
 #[test]
 fn client_that_goes_without_a_word_leaves_nothing_open() {
+    leaves_nothing_open(false);
+}
+
+/// What is to be sent finds it first.
+#[test]
+fn client_that_hears_no_more_leaves_nothing_open() {
+    leaves_nothing_open(true);
+}
+
+/// Has a client open a file and go, or only hear no more and say one thing.
+fn leaves_nothing_open(speaks: bool) {
     let mut world = World::new(7);
     world.start_server();
     let (network, key) = (world.network.clone(), world.key.clone());
@@ -86,10 +97,18 @@ fn client_that_goes_without_a_word_leaves_nothing_open() {
             outbox.push(Frame::Request { id: 1, record: None, request: open(), payload: b"/x" });
             inbox.fill().await
         };
-        first(open, outbox.pump(&mut sender)).await
+        first(open, outbox.pump(&mut sender)).await?;
+        io::Result::Ok(if speaks { Some(sender) } else { None })
     });
-    opened.expect("answered");
+    let sender = opened.expect("answered");
     assert_eq!(server.service.open_files(), 1);
+    let sender = sender.map(|mut sender| {
+        world.outcome_of(async move {
+            let ping = Heap::buffer(HEADER_LEN);
+            copy_in(ping.bytes(), Frame::Ping.head().bytes());
+            sender.send_all(vec![ping]).await.map(|()| sender)
+        })
+    });
     world.clock.0.advance(KEEP / 2);
     world.outcome_of(std::future::ready(()));
     assert_eq!(server.service.open_files(), 1, "it may come back");
@@ -99,6 +118,33 @@ fn client_that_goes_without_a_word_leaves_nothing_open() {
         world.clock.0.advance(KEEP / 16);
         world.turn();
     }
+    drop(sender);
+}
+
+/// As of a server that stood still: it finds a request, and that the client has come anew since.
+#[test]
+fn request_on_a_connection_that_was_replaced_is_not_executed() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let server = network.server().expect("started");
+    let (service, handle) = (Rc::clone(&server.service), world.handle.clone());
+    let replaced = world.outcome_of(async move {
+        let (receiver, mut sender) = network.connect().await?;
+        let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+        let greeted = async { greet(&key, SESSION, &mut inbox, &outbox).await.map(drop) };
+        first(greeted, outbox.pump(&mut sender)).await?;
+        let frame = Frame::Request { id: 1, record: None, request: open(), payload: b"/x" };
+        let bytes = [frame.head().bytes(), frame.payload()].concat();
+        let buffer = Heap::buffer(bytes.len());
+        copy_in(buffer.bytes(), &bytes);
+        sender.send_all(vec![buffer]).await?;
+        let _visit = service.enter(SESSION).await?;
+        handle.sleep(KEEP / 60).await;
+        io::Result::Ok(())
+    });
+    replaced.expect("greeted");
+    assert_eq!(server.service.open_files(), 0);
 }
 
 #[test]
