@@ -99,15 +99,16 @@ impl<N: Network> RemoteFile<N> {
     /// opened to append, one after the other.
     pub(crate) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
         if self.appends {
-            let mut done = 0;
+            let mut written = Vec::new();
             for (_, piece) in pieces(from, 0) {
-                match self.write_piece(0, &piece).await {
-                    Ok(len) => done += len,
-                    Err(error) if done == 0 => return Err(error),
-                    Err(_) => break,
+                let (len, wanted) = (self.write_piece(0, &piece).await, piece.len());
+                let is_whole = len.as_ref().is_ok_and(|len| *len == wanted);
+                written.push(len.map(|len| (len, wanted)));
+                if !is_whole {
+                    break;
                 }
             }
-            return Ok(done);
+            return contiguous(written);
         }
         let writes = pieces(from, at).map(|(at, piece)| async move {
             Ok((self.write_piece(at, &piece).await?, piece.len()))
