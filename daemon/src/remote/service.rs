@@ -5,6 +5,8 @@
 //! its older self.
 
 mod once;
+#[cfg(test)]
+mod tests;
 
 use std::{
     cell::{Cell, RefCell},

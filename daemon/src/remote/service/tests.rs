@@ -1,0 +1,288 @@
+//! Requests that must not happen twice, sent again to a server that was started anew, over a real
+//! folder: the kernel refuses what a simulation may not think of.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
+};
+
+use executor::{Config, Executor};
+use tempfile::TempDir;
+use uring::{Choice, Engines, Events, Heap, SystemClock};
+use wire::PathPair;
+
+use super::*;
+use crate::{
+    names::Status,
+    place::{OWN_FOLDER, Place},
+    remote::{
+        effects,
+        ledger::{Folder, State},
+    },
+    storage::Machine,
+};
+
+const SESSION: u8 = 3;
+/// Handle of a log that every server has open.
+const LOG: u32 = 1;
+const ID: u64 = 9;
+const LINE: &[u8] = b"of a log\n";
+/// As programs give it, with the bits of a regular file.
+const MODE: u32 = 0o100_640;
+
+/// How far a request had come when its server was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// It is written down that the request was begun, and no more has happened.
+    Before,
+    /// It has happened, and nothing more is written down.
+    Behind,
+    /// It has happened, and that is written down.
+    Answered,
+}
+
+/// A request on what lies in a folder, and what it leaves there.
+struct Case {
+    what: &'static str,
+    request: Request,
+    payload: &'static [u8],
+    data: &'static [u8],
+    /// Whether what lies there tells that the request has happened.
+    tells: bool,
+    happened: fn(&Path) -> bool,
+}
+
+impl Case {
+    fn job(&self) -> Job {
+        job(Some(0), self.request, self.payload, self.data)
+    }
+}
+
+fn job(record: Option<u32>, request: Request, payload: &[u8], data: &[u8]) -> Job {
+    let buffer = Heap::buffer(data.len());
+    buffer.store(data);
+    Job { id: ID, record, request, payload: payload.into(), data: buffer }
+}
+
+fn cases() -> Vec<Case> {
+    let paths = |from_len, to_len| PathPair { from_len, to_len };
+    let case = |what, request, payload, tells, happened: fn(&Path) -> bool| {
+        let data: &[u8] = &[];
+        Case { what, request, payload, data, tells, happened }
+    };
+    let open = |flags: OFlags| {
+        let flags = (flags | OFlags::CREATE | OFlags::EXCL).bits();
+        Request::Open { file: 2, flags, mode: MODE, path_len: 4 }
+    };
+    let created = |root: &Path| fs::metadata(root.join("new")).is_ok_and(|new| new.is_file());
+    let append = Request::Write { file: LOG, at: 0, len: 9, arena_at: 0 };
+    vec![
+        case("create", open(OFlags::WRONLY), b"/new", false, created),
+        case("create to append", open(OFlags::WRONLY | OFlags::APPEND), b"/new", false, created),
+        case("create anew", open(OFlags::RDWR | OFlags::TRUNC), b"/new", false, created),
+        case("mkdir", Request::MakeDir { path_len: 4, mode: 0o700 }, b"/new", false, |root| {
+            root.join("new").is_dir()
+        }),
+        case("symlink", Request::Symlink { paths: paths(4, 4) }, b"file/new", false, |root| {
+            fs::read_link(root.join("new")).is_ok_and(|text| text == Path::new("file"))
+        }),
+        case("link", Request::Link { paths: paths(5, 4) }, b"/file/new", true, |root| {
+            fs::metadata(root.join("file")).expect("there").nlink() == 2
+        }),
+        case(
+            "rename",
+            Request::Rename { paths: paths(5, 4), flags: 0 },
+            b"/file/new",
+            true,
+            |root| !root.join("file").exists() && root.join("new").is_file(),
+        ),
+        case("unlink", Request::Unlink { path_len: 5 }, b"/file", true, |root| {
+            !root.join("file").exists()
+        }),
+        case("unlink a link", Request::Unlink { path_len: 5 }, b"/link", true, |root| {
+            fs::symlink_metadata(root.join("link")).is_err()
+        }),
+        case("rmdir", Request::RemoveDir { path_len: 7 }, b"/folder", true, |root| {
+            !root.join("folder").exists()
+        }),
+        Case {
+            data: LINE,
+            ..case("append", append, b"", true, |root| {
+                fs::read(root.join("log")).expect("there") == [LINE, LINE].concat()
+            })
+        },
+    ]
+}
+
+/// One server after the other over one folder.
+struct World {
+    executor: Executor,
+    machine: Machine,
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let events = Events::new().expect("epoll");
+        let park = Box::new(events.parker());
+        let executor = Executor::new(Rc::new(SystemClock), park, Config::default());
+        let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
+        let folder = TempDir::new().expect("folder");
+        let root = folder.path();
+        fs::write(root.join("file"), "").expect("file");
+        fs::write(root.join("log"), LINE).expect("file");
+        symlink("file", root.join("link")).expect("link");
+        fs::create_dir(root.join("folder")).expect("folder");
+        Self { executor, machine: Machine::new(engines), folder }
+    }
+
+    fn shelf(&self) -> Box<Folder> {
+        Box::new(Folder::create(self.folder.path()).expect("made"))
+    }
+
+    /// Has a new server do something for a session; then that server is gone.
+    fn serve<T>(
+        &mut self,
+        session: u8,
+        deed: impl AsyncFnOnce(&Service<Machine>, &Session<Machine>) -> T,
+    ) -> T {
+        let storage = self.machine.at(Place::below(self.folder.path()).expect("openat2"));
+        let service = Service::new(self.executor.handle(), storage, self.shelf());
+        let service = service.expect("ledgers");
+        self.executor.run_until(async {
+            let (visit, _) = service.enter([session; SESSION_LEN]).await.expect("room");
+            let flags = (OFlags::WRONLY | OFlags::APPEND).bits();
+            let log = Request::Open { file: LOG, flags, mode: 0, path_len: 4 };
+            service.execute(&visit.session, job(None, log, b"/log", b"")).await.expect("there");
+            deed(&service, &visit.session).await
+        })
+    }
+
+    fn ask(&mut self, session: u8, case: &Case) -> Result<u64, Errno> {
+        self.serve(session, async |service, session| {
+            service.execute(session, case.job()).await.map(|(value, _)| value)
+        })
+    }
+
+    /// Writes down that a request was begun.
+    fn begin(&mut self, case: &Case) {
+        let before = self.serve(SESSION, async |service, session| {
+            let job = case.job();
+            let effect = job.asked().expect("it can be read").effect().unwrap_or_else(|| {
+                let Open { file, identity, .. } = session.file(LOG).expect("open");
+                Effect::Append { file, identity, data: bytes_of(&job.data).into() }
+            });
+            effects::observe(&service.storage, &effect).await.expect("seen")
+        });
+        let record = Record { id: ID, state: State::Begun, before };
+        self.ledger().write(0, &record).expect("written");
+    }
+
+    /// Writes down nothing more of a request than that it was begun.
+    fn forget(&self) {
+        let record = self.ledger().load().expect("read")[0].expect("written");
+        self.ledger().write(0, &Record { state: State::Begun, ..record }).expect("written");
+    }
+
+    fn ledger(&self) -> Box<dyn Ledger> {
+        self.shelf().open(&[SESSION; SESSION_LEN]).expect("made")
+    }
+
+    fn log(&self) -> Vec<u8> {
+        fs::read(self.folder.path().join("log")).expect("there")
+    }
+}
+
+#[test]
+fn request_that_is_sent_again_happens_once_whenever_its_server_was_killed() {
+    for case in cases() {
+        for death in [Death::Before, Death::Behind, Death::Answered] {
+            let mut world = World::new();
+            match death {
+                Death::Before => world.begin(&case),
+                Death::Behind | Death::Answered => {
+                    world.ask(SESSION, &case).expect("it happens");
+                }
+            }
+            if death == Death::Behind {
+                world.forget();
+            }
+            let expected = match death {
+                Death::Behind if !case.tells => Err(Errno::IO),
+                _ => Ok(case.data.len() as u64),
+            };
+            assert_eq!(world.ask(SESSION, &case), expected, "{} {death:?}", case.what);
+            assert!((case.happened)(world.folder.path()), "{} {death:?}", case.what);
+        }
+    }
+}
+
+#[test]
+fn request_that_was_refused_is_refused_again_whatever_has_become_possible() {
+    for case in cases().iter().filter(|case| case.data.is_empty()) {
+        let mut world = World::new();
+        let root = world.folder.path().to_owned();
+        for entry in fs::read_dir(&root).expect("folder").flatten() {
+            let name = entry.file_name();
+            if name != "log" && name != OWN_FOLDER {
+                fs::rename(entry.path(), root.join(format!("away-{}", name.display()))).unwrap();
+            }
+        }
+        fs::write(root.join("new"), "").expect("file");
+        let refused = world.ask(SESSION, case);
+        assert!(refused.is_err(), "{}", case.what);
+        fs::remove_file(root.join("new")).ok(); // A rename would take its place.
+        assert_eq!(world.ask(SESSION, case), refused, "{}", case.what);
+        assert!(!root.join("new").exists(), "{}", case.what);
+    }
+}
+
+#[test]
+fn append_that_was_cut_goes_on_unless_others_have_appended() {
+    let append = cases().pop().expect("the last is an append");
+    for (others, expected) in [(false, LINE.len()), (true, 4)] {
+        let mut world = World::new();
+        world.begin(&append);
+        fs::write(world.folder.path().join("log"), [LINE, &LINE[..4]].concat()).expect("file");
+        let mut content = [LINE, LINE].concat();
+        if others {
+            assert_eq!(world.ask(SESSION + 1, &append), Ok(LINE.len() as u64));
+            content = [LINE, &LINE[..4], LINE].concat();
+        }
+        for _ in 0..2 {
+            assert_eq!(world.ask(SESSION, &append), Ok(expected as u64), "others: {others}");
+            assert_eq!(world.log(), content, "others: {others}");
+        }
+    }
+}
+
+/// What a client asks of a server that was started anew, for whatever flags its programs gave.
+#[test]
+fn open_file_is_opened_again() {
+    for more in [
+        OFlags::RDONLY,
+        OFlags::WRONLY,
+        OFlags::RDWR | OFlags::TRUNC,
+        OFlags::WRONLY | OFlags::APPEND | OFlags::SYNC,
+        OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY,
+        OFlags::RDWR | OFlags::NOATIME | OFlags::DSYNC | OFlags::CLOEXEC | OFlags::LARGEFILE,
+    ] {
+        let mut world = World::new();
+        let open = |flags: OFlags, mode| {
+            let request = Request::Open { file: 2, flags: flags.bits(), mode, path_len: 4 };
+            job(Some(0), request, b"/new", b"")
+        };
+        let first = world.serve(SESSION, async |service, session| {
+            service.execute(session, open(more | OFlags::CREATE, MODE)).await
+        });
+        let again = world.serve(SESSION, async |service, session| {
+            service.execute(session, open(more - OFlags::TRUNC, 0)).await
+        });
+        let identity = |answer: Answer| {
+            let (_, bytes) = answer.unwrap_or_else(|error| panic!("{more:?}: {error}"));
+            Status::from_bytes(&bytes).expect("a status").identity()
+        };
+        assert_eq!(identity(first), identity(again), "{more:?}");
+    }
+}
