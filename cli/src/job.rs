@@ -290,7 +290,11 @@ fn is_ours(folder: &Path) -> bool {
 }
 
 fn create_private(folder: &Path) -> io::Result<bool> {
-    let created = match rustix::fs::mkdirat(CWD, folder, MADE) {
+    // Whoever withholds rights from others means no folder that its owner cannot enter.
+    let mask = rustix::process::umask(Mode::empty());
+    let made = rustix::fs::mkdirat(CWD, folder, MADE);
+    rustix::process::umask(mask);
+    let created = match made {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(why) => return Err(why.into()),

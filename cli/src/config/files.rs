@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::io::Errno;
+
 use super::{CONFIG_VARIABLE, Environment};
 use crate::failure::Failure;
 
@@ -31,7 +33,9 @@ fn exists(path: &Path) -> bool {
 }
 
 fn absent(why: &io::Error) -> bool {
-    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    // A name too long for the kernel, as below a folder that has one, is nobody's.
+    let is_too_long = why.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error());
+    is_too_long || matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// `./kakehi.toml`, when nobody else can have written it: it may name a library to load.

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     locks::{LockCall, from_words},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
+    verdict::errno,
 };
 
 /// Marks the device numbers of a server, so that they are nobody's here.
@@ -103,6 +104,9 @@ impl<N: Network> RemoteFile<N> {
             for (_, piece) in pieces(from, 0) {
                 let (len, wanted) = (self.write_piece(0, &piece).await, piece.len());
                 let is_whole = len.as_ref().is_ok_and(|len| *len == wanted);
+                if len.as_ref().is_err_and(|error| errno(error) == Errno::IO) {
+                    return len; // It may be there: whoever wrote the rest might append it twice.
+                }
                 written.push(len.map(|len| (len, wanted)));
                 if !is_whole {
                     break;

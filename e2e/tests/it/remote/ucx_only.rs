@@ -6,7 +6,10 @@ use std::{
     process::Command,
 };
 
-use super::server::{Scheme, Server};
+use super::{
+    local,
+    server::{Scheme, Server},
+};
 use crate::harness::{Folder, SOON, kakehi, run, succeed, text};
 
 /// A folder for the dynamic linker to look into first, with a libucp of ours in it.
@@ -104,10 +107,11 @@ fn what_the_library_prints_is_not_taken_for_what_the_daemon_says() {
     }
     let server = Server::start(&folder, Scheme::Ucx);
     let mut command = server.run(&folder);
-    let output = run(command.env("UCX_LOG_LEVEL", "info").args(["echo", "hello"]), SOON);
+    command.env("UCX_LOG_LEVEL", "info").args(["bash", "-c", "echo x >\"$0\"/a; echo hello"]);
+    let output = run(command.arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     assert_eq!(text(&output.stdout), "hello\n");
-    assert!(said.contains("UCX  INFO"), "{said}");
+    assert!(said.contains("UCX  INFO") && said.contains("kakehi: 1 process"), "{said}");
     server.end();
 }
