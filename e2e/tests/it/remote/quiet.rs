@@ -1,0 +1,48 @@
+//! Daemons that nobody asks for anything: they sleep, and nothing wakes them.
+
+use std::{fs, time::Duration};
+
+use super::local;
+use crate::{
+    harness::{Daemon, Folder, SOON, pause, succeed},
+    remote::server::{Scheme, Server},
+};
+
+/// So long nobody wakes, in a row.
+const SECONDS: usize = 5;
+/// Seconds within which that has to be.
+const SECONDS_MAX: usize = 120;
+
+pub(super) fn daemons_that_nobody_asks_sleep(scheme: Scheme) {
+    let folder = Folder::new();
+    let server = Server::start(&folder, scheme);
+    let flags = server.flags(&local(&folder));
+    let daemon = Daemon::start(&folder, "near", &flags.each_ref().map(String::as_str));
+    let mut copy = daemon.wrap("cp");
+    succeed(copy.arg("/etc/passwd").arg(local(&folder).join("copy")), SOON);
+    assert!(server.job().join("copy").is_file(), "the daemons did not meet");
+
+    let pids = [server.running.child.id(), daemon.running.child.id()];
+    let (mut before, mut quiet) = (0, 0);
+    for _ in 0..SECONDS_MAX {
+        pause(Duration::from_secs(1));
+        let now = pids.into_iter().map(sleeps).sum();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        if quiet == SECONDS {
+            return server.end();
+        }
+        before = now;
+    }
+    panic!("in {SECONDS_MAX} s they were never asleep for {SECONDS} s");
+}
+
+/// Times that a thread of this process has gone to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let statuses = threads.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
+    };
+    statuses.map(count).sum()
+}
