@@ -195,8 +195,8 @@ impl<S: Storage> Service<S> {
         self.sessions.borrow_mut().retain(|_, session| is_kept(session));
     }
 
-    /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the spot,
-    /// as one that a local client asks for.
+    /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the
+    /// spot, as one that a local client asks for.
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
