@@ -19,7 +19,7 @@ pub(super) fn daemons_that_nobody_asks_sleep(scheme: Scheme) {
     let flags = server.flags(&local(&folder));
     let mut daemon = Daemon::start(&folder, "near", &flags.each_ref().map(String::as_str));
     daemon.set("KAKEHI_RULES", &format!("{}/**=remote", local(&folder).display()));
-    fs::create_dir(server.job()).expect("folder");
+    fs::create_dir_all(server.job()).expect("folder");
     let mut copy = daemon.wrap("cp");
     succeed(copy.arg("/etc/passwd").arg(local(&folder).join("copy")), SOON);
     assert!(server.job().join("copy").is_file(), "the daemons did not meet");
