@@ -29,7 +29,7 @@ use crate::{
 
 /// Longest transfer that is begun on the spot: those of a full lane take together about as long as
 /// the longest call that blocks an executor.
-const SHORT_LEN: u32 = 8 << 10;
+pub(crate) const SHORT_LEN: u32 = 8 << 10;
 const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
 const SEEK_SET: u32 = 0;

@@ -265,11 +265,7 @@ impl Part {
 
     fn into_buffer(self) -> Buffer {
         match self {
-            Self::Bytes(bytes) => {
-                let buffer = Heap::buffer(bytes.len());
-                buffer.store(&bytes);
-                buffer
-            }
+            Self::Bytes(bytes) => bytes.into(),
             Self::Data(data) => data,
         }
     }

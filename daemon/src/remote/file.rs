@@ -86,14 +86,20 @@ impl<N: Network> RemoteFile<N> {
 
     /// Reads until `into` is full or the file ends, in pieces that are under way together.
     pub(crate) async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
+        if let Some(piece) = sole_piece(into) {
+            return self.read_piece(at, piece).await;
+        }
         let reads = pieces(into, at).map(|(at, piece)| async move {
-            let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
-            let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
-            let len = piece.len();
-            let read = self.client.transfer(request, piece, false).await;
-            Ok((read.map_err(|error| self.stale(error))?, len))
+            Ok((self.read_piece(at, &piece).await?, piece.len()))
         });
         contiguous(together(reads).await)
+    }
+
+    async fn read_piece(&self, at: u64, piece: &Buffer) -> io::Result<usize> {
+        let len = u32::try_from(piece.len()).map_err(|_| Errno::INVAL)?;
+        let request = Request::Read { file: self.handle, at, len, arena_at: 0 };
+        let read = self.client.transfer(request, piece.clone(), false).await;
+        read.map_err(|error| self.stale(error))
     }
 
     /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
@@ -113,6 +119,9 @@ impl<N: Network> RemoteFile<N> {
                 }
             }
             return contiguous(written);
+        }
+        if let Some(piece) = sole_piece(from) {
+            return self.write_piece(at, piece).await;
         }
         let writes = pieces(from, at).map(|(at, piece)| async move {
             Ok((self.write_piece(at, &piece).await?, piece.len()))
@@ -275,6 +284,14 @@ fn marked(mut status: Status) -> Status {
 
 fn len_of(bytes: &[u8]) -> io::Result<u32> {
     u32::try_from(bytes.len()).map_err(|_| Errno::NAMETOOLONG.into())
+}
+
+/// The only piece of a short transfer.
+fn sole_piece(buffers: &Buffers) -> Option<&Buffer> {
+    match buffers.as_slice() {
+        [one] if one.len() <= PIECE_LEN_MAX => Some(one),
+        _ => None,
+    }
 }
 
 /// The pieces of a transfer, with their places in the file.

@@ -36,6 +36,7 @@ use super::{
 use crate::{
     names::{Attributes, NameCall, OpenCall},
     namespace::times,
+    requests::SHORT_LEN,
     storage::Storage,
     verdict::errno,
 };
@@ -203,7 +204,8 @@ impl<S: Storage> Service<S> {
         self.sessions.borrow_mut().retain(|_, session| is_kept(session));
     }
 
-    /// Executes a request; `answer` gets what it has come to.
+    /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the
+    /// spot, as one that a local client asks for.
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
@@ -212,14 +214,23 @@ impl<S: Storage> Service<S> {
     ) {
         session.has_asked.set(true);
         session.busy.set(session.busy.get() + 1);
+        let is_short = match job.request {
+            Request::Read { len, .. } | Request::Write { len, .. } => len <= SHORT_LEN,
+            _ => false,
+        };
         let (service, session) = (Rc::clone(self), Rc::clone(session));
-        self.handle.spawn(Class::Latency, async move {
+        let task = async move {
             let id = job.id;
             let done = service.execute(&session, job).await;
             answer(id, done);
             session.busy.set(session.busy.get() - 1);
             session.changed.notify_all();
-        });
+        };
+        if is_short {
+            self.handle.start(Class::Latency, task);
+        } else {
+            self.handle.spawn(Class::Latency, task);
+        }
     }
 
     async fn execute(&self, session: &Session<S>, job: Job) -> Answer {

@@ -3,6 +3,7 @@
 
 mod fileset;
 mod locks;
+mod quiet;
 pub(crate) mod server;
 mod ucx_only;
 mod unreached;
@@ -19,6 +20,7 @@ use std::{
 
 use rustix::process::Signal;
 
+use self::quiet::daemons_that_nobody_asks_sleep;
 use crate::{
     harness::{
         Folder, Running, SOON, collect, pause, processes_of, program, random, run, succeed, text,
@@ -55,6 +57,7 @@ over_both! {
     server_that_stands_still_is_waited_for,
     server_that_stays_away_is_an_error_in_time_and_for_good,
     what_a_killed_program_had_accepted_arrives,
+    daemons_that_nobody_asks_sleep,
 }
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.

@@ -12,9 +12,11 @@
 //! Before it yields it looks whether more threads want to run than the machine has cores. Such a
 //! *crowd* may be other daemons and clients that wait for each other: then every one of them soon
 //! yields or sleeps, and passing a core round by yields costs a tenth of wake-ups. Or it computes.
-//! What it is, yields tell: after a late one a crowd is distrusted for a time, which grows as well,
-//! and as long as it is, the executor blocks instead, from the second look in a row on: one alone
-//! may meet a thread that is just going to sleep.
+//! What it is, yields tell: after a late one a crowd is distrusted for [`DISTRUST`] times as long
+//! as it kept the core, however it behaves meanwhile, and as long as it is, the executor blocks
+//! instead, from the second look in a row on: one alone may meet a thread that is just going to
+//! sleep. So a client that worked on for a moment is soon forgiven, and a computation, which keeps
+//! the core until the kernel's next tick, has it for a small part of the time.
 
 use std::time::Duration;
 
@@ -42,10 +44,12 @@ pub enum Idle {
 const LINGER: Duration = Duration::from_micros(50);
 /// Longest time for which another runnable thread is left without the core.
 const OFFER_EVERY: Duration = Duration::from_micros(20);
-/// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
-const WANTED: Duration = Duration::from_micros(50);
 /// The same while threads are more than cores, most of which wait for each other and soon yield.
 const OFFER_TO_CROWD_EVERY: Duration = Duration::from_micros(1);
+/// Who gets its core back later than this shares it. An interrupt takes less, a computation more.
+const WANTED: Duration = Duration::from_micros(50);
+/// Who gets it back later than this was stopped, or its machine was: that tells nothing of a crowd.
+const STOPPED: Duration = Duration::from_millis(100);
 /// Pause of polling while more threads want to run than there are cores: clients that wait soon
 /// sleep, and then polling for them pays again.
 const CROWD_PAUSE: Duration = Duration::from_micros(200);
@@ -53,10 +57,9 @@ const CROWD_PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
-/// For how long, at first and at most, a crowd is not yielded to after one that kept the core, and
-/// how that grows; it halves with every yield that was short.
-const DISTRUST_MIN: Duration = Duration::from_millis(4);
-const DISTRUST_MAX: Duration = Duration::from_millis(256);
+/// So many times as long as a crowd kept the core it is not yielded to again: the yields that ask
+/// anew take 3 % of the time.
+const DISTRUST: u32 = 32;
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -90,7 +93,6 @@ pub(crate) struct Pace {
     pause: Duration,
     /// A crowd is yielded to from then on.
     distrusts_until: Instant,
-    distrust: Duration,
     /// When it was last looked whether there is a crowd.
     looked_at: Instant,
     /// At the last offer more threads wanted to run than there are cores.
@@ -110,7 +112,6 @@ impl Pace {
             blocks_until: None,
             pause: PAUSE_MIN,
             distrusts_until: Instant::default(),
-            distrust: DISTRUST_MIN,
             looked_at: Instant::default(),
             was_crowded: false,
             is_relieved: false,
@@ -171,19 +172,18 @@ impl Pace {
 
     /// The core was yielded at `from` and came back at `to`; returns whether it was wanted.
     pub(crate) fn yielded(&mut self, from: Instant, to: Instant) -> bool {
-        let is_wanted = to.saturating_since(from) >= WANTED;
+        let away = to.saturating_since(from);
+        let is_wanted = away >= WANTED;
         match (is_wanted, self.was_crowded) {
-            (true, true) => {
+            (true, true) if away < STOPPED => {
                 self.blocks_until = Some(to + CROWD_PAUSE);
-                self.distrusts_until = to + self.distrust;
-                self.distrust = (self.distrust * PAUSE_GROWTH).min(DISTRUST_MAX);
+                self.distrusts_until = to + away * DISTRUST;
             }
-            (true, false) => {
+            (true, _) => {
                 self.blocks_until = Some(to + self.pause);
                 self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
             }
-            (false, true) => self.distrust = (self.distrust / 2).max(DISTRUST_MIN),
-            (false, false) => {}
+            (false, _) => {}
         }
         is_wanted
     }
@@ -278,24 +278,32 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_keeps_cores_is_asked_ever_less_often() {
+    fn a_crowd_that_kept_the_core_is_not_asked_again_for_a_time() {
         let mut pace = Pace::new(Duration::from_secs(1));
         let mut now = 1_000_000;
-        for distrust in [4_000, 16_000, 64_000, 256_000, 256_000] {
+        for kept in [100, 3_000, 100] {
+            let distrust = 32 * kept;
             assert_eq!(pace.offer(at(now), || true), Offer::Yield);
-            assert!(pace.yielded(at(now), at(now + 3_000)));
-            now += 3_000;
+            assert!(pace.yielded(at(now), at(now + kept)));
+            now += kept;
             assert_eq!(pace.rested(at(now + 199), || true, || true), Rest::Block);
+            assert_ne!(pace.rested(at(now + 200), || true, || false), Rest::Block, "it is gone");
+            assert_eq!(pace.offer(at(now + 220), || true), Offer::Nothing, "it is back");
+            assert_eq!(pace.offer(at(now + 240), || true), Offer::Block);
             assert_eq!(pace.rested(at(now + distrust - 1), || true, || true), Rest::Block);
-            now += distrust + 200;
+            now += distrust + 199;
             assert_ne!(pace.rested(at(now), || true, || true), Rest::Block);
         }
-        for _ in 0..10 {
-            assert_eq!(pace.offer(at(now), || true), Offer::Yield);
-            assert!(!pace.yielded(at(now), at(now + 10)));
-        }
-        assert!(pace.yielded(at(now), at(now + 3_000)));
-        assert_ne!(pace.rested(at(now + 7_000), || true, || true), Rest::Block, "it began anew");
+    }
+
+    #[test]
+    fn who_was_stopped_does_not_distrust_the_crowd() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        assert_eq!(pace.offer(at(1_000), || true), Offer::Yield);
+        assert!(pace.yielded(at(1_000), at(101_000)));
+        assert_eq!(pace.rested(at(101_999), || true, || true), Rest::Block);
+        assert_ne!(pace.rested(at(102_000), || true, || true), Rest::Block);
+        assert_eq!(pace.offer(at(102_020), || true), Offer::Yield);
     }
 
     #[test]

@@ -108,6 +108,14 @@ impl Buffer {
     }
 }
 
+impl From<Vec<u8>> for Buffer {
+    /// The bytes, where they are: at no page's start.
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self { memory: Arc::new(Heap { bytes: shared(bytes), start: 0, len }), at: 0, len }
+    }
+}
+
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({}..{})", self.at, self.at.saturating_add(self.len))
@@ -161,7 +169,7 @@ impl From<Buffer> for Buffers {
     }
 }
 
-/// Zeroed memory of this process, page-aligned as O_DIRECT wants it.
+/// Memory of this process: zeroed, and page-aligned as O_DIRECT wants it, unless it was a vector.
 pub struct Heap {
     /// Longer than asked, so that an aligned start exists.
     bytes: Box<[AtomicU8]>,
@@ -196,9 +204,7 @@ impl Heap {
 
     fn aligned(len: usize, align: usize) -> Self {
         // Zero pages of the kernel, which are not there before they are touched.
-        let bytes = vec![0_u8; len.saturating_add(align)].into_boxed_slice();
-        // SAFETY: an atomic has the layout of its integer, and the box is the only owner.
-        let bytes = unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [AtomicU8]) };
+        let bytes = shared(vec![0; len.saturating_add(align)]);
         let start = bytes.as_ptr().align_offset(align).min(align);
         Self { bytes, start, len }
     }
@@ -208,6 +214,13 @@ impl Heap {
     pub fn buffer(len: usize) -> Buffer {
         Buffer { memory: Arc::new(Self::new(len)), at: 0, len }
     }
+}
+
+/// The same bytes, for more than one to change.
+fn shared(bytes: Vec<u8>) -> Box<[AtomicU8]> {
+    let bytes = Box::into_raw(bytes.into_boxed_slice());
+    // SAFETY: an atomic has the layout of its integer, and the box is the only owner.
+    unsafe { Box::from_raw(bytes as *mut [AtomicU8]) }
 }
 
 impl Memory for Heap {

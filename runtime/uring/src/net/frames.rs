@@ -164,7 +164,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         let is_last = end == len;
         let body = match end - at {
             0 => None,
-            len if is_own => Some(self.body(Heap::buffer(len), is_last).await?),
+            len if is_own => Some(self.body(vec![0; len].into(), is_last).await?),
             len => {
                 let buffer = self.pool.take().await;
                 Some(self.body(buffer.prefix(len), is_last).await?)
