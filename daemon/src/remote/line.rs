@@ -218,7 +218,7 @@ impl Line {
             tracing::debug!("a UCX message of a stranger was dropped");
             return Some(());
         };
-        self.inbox.borrow_mut().add(envelope.number, message.data.as_mut_slice().to_vec())?;
+        self.inbox.borrow_mut().add(envelope.number, message.data.to_vec())?;
         self.may_speak.set(true);
         self.news.notify_all();
         Some(())
