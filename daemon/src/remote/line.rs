@@ -211,7 +211,7 @@ impl Line {
     }
 
     /// Keeps a message of the peer; `None`: it does not keep to the protocol.
-    fn take(&self, mut message: Message) -> Option<()> {
+    fn take(&self, message: Message) -> Option<()> {
         let envelope = Envelope::decode(message.header());
         let envelope = envelope.filter(|found| is_equal(&found.secret, &self.secrets.theirs));
         let Some(envelope) = envelope else {

@@ -91,9 +91,11 @@ impl Buffer {
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let from = self.bytes();
-        let mut copy = vec![0; from.len()];
-        // SAFETY: both hold as many bytes, of which those read may change under shared references.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), copy.as_mut_ptr(), copy.len()) };
+        let mut copy = Vec::with_capacity(from.len());
+        // SAFETY: both have room for so many bytes; those read may change under shared references.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), copy.as_mut_ptr(), from.len()) };
+        // SAFETY: just filled so far.
+        unsafe { copy.set_len(from.len()) };
         copy
     }
 
