@@ -25,8 +25,8 @@ const KIB: usize = 1 << 10;
 /// The sizes of the thesis.
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
 /// Bytes that may be on the way, unless these are too few or too many packets.
-const ON_THE_WAY: usize = 8 << 20;
-const DEPTHS: [usize; 2] = [32, 256];
+const ON_THE_WAY: usize = 4 << 20;
+const DEPTHS: [usize; 2] = [8, 256];
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
