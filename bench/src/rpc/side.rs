@@ -10,7 +10,9 @@ use anyhow::Context as _;
 #[cfg(not(feature = "peers"))]
 use anyhow::bail;
 use executor::{Config, Executor, Idle};
-use uring::{Address, Choice, Engines, Events, File, Sockets, SystemClock, prefer_short_turns};
+use uring::{
+    Address, Choice, Engines, Events, File, Pool, Sockets, SystemClock, prefer_short_turns,
+};
 
 #[cfg(feature = "peers")]
 use super::peers;
@@ -125,7 +127,8 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
             executor.run_until(client::send_all(&handle, &sockets, &args.address, run))
         }
         Transport::Ucx => {
-            let worker = ucx::worker(&handle, &events, &run, NUMBER_LEN)?;
+            let memory = Pool::new(NUMBER_LEN, run.depth as usize).memory();
+            let worker = ucx::worker(&handle, &events, &run, (memory, NUMBER_LEN))?;
             let stream = executor.run_until(sockets.connect(&args.address, client::PATIENCE))?;
             executor.run_until(ucx::send_all(&handle, worker, stream, run))
         }
@@ -139,11 +142,12 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
         Part::Integrated | Part::Chained => Some(File::new(OwnedFd::from(open(path, true)?))?),
     };
     let handle = executor.handle();
+    let server = Server::new(&handle, &engines, file, run.clone(), part)?;
+    let landing = (server.pool.memory(), run.size);
     let worker = match run.transport {
         Transport::Tcp => None,
-        Transport::Ucx => Some(ucx::worker(&handle, &events, &run, run.size)?),
+        Transport::Ucx => Some(ucx::worker(&handle, &events, &run, landing)?),
     };
-    let server = Server::new(&handle, &engines, file, run, part)?;
     let address = "tcp://127.0.0.1:0".parse().context("an address")?;
     let listener = executor.run_until(sockets.listen(&address))?;
     say(listener.address())?;

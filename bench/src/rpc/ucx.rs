@@ -30,12 +30,12 @@ pub(super) fn probe() -> Result<(), String> {
     Worker::probe(&Config::default()).map_err(|why| why.to_string())
 }
 
-/// A worker that takes as many messages as may be on the way in `run`, each in a buffer.
+/// A worker that takes as many messages as may be on the way in `run`, each in a buffer of `memory`.
 pub(super) fn worker(
     handle: &Handle,
     events: &Events,
     run: &Run,
-    buffer_len: usize,
+    (memory, buffer_len): (Arc<dyn Memory>, usize),
 ) -> anyhow::Result<Worker> {
     let depth = run.depth;
     let config = Config {
@@ -45,7 +45,7 @@ pub(super) fn worker(
         send_max: depth,
         ..Config::default()
     };
-    let worker = Worker::new(handle, &config)?;
+    let worker = Worker::with_memory(handle, &config, Arc::new(Landing(memory)))?;
     events.add_fd(&worker, 0, Interest::Read)?;
     handle.add_source(Box::new(Woken(events.clone())));
     Ok(worker)
@@ -158,6 +158,15 @@ async fn receive_bytes(stream: &mut Stream, len: usize) -> anyhow::Result<Vec<u8
     let mut bytes = vec![0; len];
     buffer.load(&mut bytes);
     Ok(bytes)
+}
+
+/// Where messages land.
+struct Landing(Arc<dyn Memory>);
+
+impl AsRef<[AtomicU8]> for Landing {
+    fn as_ref(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
 }
 
 /// A buffer to write from; its credit goes back when it is dropped.

@@ -211,14 +211,14 @@ impl Line {
     }
 
     /// Keeps a message of the peer; `None`: it does not keep to the protocol.
-    fn take(&self, mut message: Message) -> Option<()> {
+    fn take(&self, message: Message) -> Option<()> {
         let envelope = Envelope::decode(message.header());
         let envelope = envelope.filter(|found| is_equal(&found.secret, &self.secrets.theirs));
         let Some(envelope) = envelope else {
             tracing::debug!("a UCX message of a stranger was dropped");
             return Some(());
         };
-        self.inbox.borrow_mut().add(envelope.number, message.data.as_mut_slice().to_vec())?;
+        self.inbox.borrow_mut().add(envelope.number, message.data.to_vec())?;
         self.may_speak.set(true);
         self.news.notify_all();
         Some(())

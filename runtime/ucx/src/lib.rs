@@ -46,5 +46,5 @@ pub use error::{Error, Status};
 pub use listener::Listener;
 pub use payload::{NoPayload, payload};
 pub use peer::{HEADER_LEN_MAX, Message};
-pub use pool::Buffer;
+pub use pool::{Buffer, Memory};
 pub use worker::{Held, Worker};

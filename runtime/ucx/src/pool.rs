@@ -5,7 +5,7 @@
 //! costs no cache and, until first used, no memory.
 
 use std::{
-    fmt, slice,
+    fmt, ptr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU8},
 };
 
@@ -14,10 +14,13 @@ use crate::payload::payload;
 /// Buffers start at page boundaries, as O_DIRECT wants it.
 const PAGE_LEN: usize = 4096;
 
+/// Bytes that stay in place while this value is shared, for receive buffers.
+pub type Memory = dyn AsRef<[AtomicU8]> + Send + Sync;
+
 /// The memory of all buffers of one worker.
 pub(crate) struct Pool {
-    /// A page longer than needed, so that an aligned start exists.
-    memory: Box<[AtomicU8]>,
+    memory: Arc<Memory>,
+    /// The first page boundary in it.
     start: usize,
     /// Distance between buffers, in bytes.
     stride: usize,
@@ -28,10 +31,18 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(buffer_count: u32, buffer_len: usize) -> Arc<Self> {
-        let stride = buffer_len.next_multiple_of(PAGE_LEN).max(PAGE_LEN);
-        let memory = payload(vec![0; buffer_count as usize * stride + PAGE_LEN]);
-        let start = memory.as_ptr().align_offset(PAGE_LEN).min(PAGE_LEN);
-        let free = Mutex::new((0..buffer_count).rev().collect());
+        // A page longer than needed, so that an aligned start exists.
+        let len = buffer_count as usize * stride(buffer_len) + PAGE_LEN;
+        Self::within(Arc::new(payload(vec![0; len])), buffer_count, buffer_len)
+    }
+
+    /// As many buffers as fit in `memory`, at most `count_max`.
+    pub(crate) fn within(memory: Arc<Memory>, count_max: u32, buffer_len: usize) -> Arc<Self> {
+        let (bytes, stride) = ((*memory).as_ref(), stride(buffer_len));
+        let start = bytes.as_ptr().align_offset(PAGE_LEN);
+        let count = bytes.len().saturating_sub(start) / stride;
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(count_max);
+        let free = Mutex::new((0..count).rev().collect());
         Arc::new(Self { memory, start, stride, buffer_len, free })
     }
 
@@ -73,16 +84,28 @@ impl Buffer {
     #[must_use]
     pub fn bytes(&self) -> &[AtomicU8] {
         let at = self.pool.start + self.index as usize * self.pool.stride;
-        self.pool.memory.get(at..at + self.len).unwrap_or_default()
+        (*self.pool.memory).as_ref().get(at..at + self.len).unwrap_or_default()
     }
 
-    /// The bytes, while nobody else has them.
+    /// A copy of the bytes.
     #[must_use]
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        let bytes = self.bytes();
-        // SAFETY: these bytes of the pool belong to this buffer alone, and every other way to
-        // them borrows from it; atomics of a byte may be used as bytes, writable, meanwhile.
-        unsafe { slice::from_raw_parts_mut(bytes.as_ptr().cast_mut().cast(), bytes.len()) }
+    pub fn to_vec(&self) -> Vec<u8> {
+        let from = self.bytes();
+        let mut copy = Vec::with_capacity(from.len());
+        // SAFETY: both have room for so many bytes; those read may change under shared references.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), copy.as_mut_ptr(), from.len()) };
+        // SAFETY: just filled so far.
+        unsafe { copy.set_len(from.len()) };
+        copy
+    }
+
+    /// Copies `bytes` to the start of this buffer, as many as fit.
+    pub(crate) fn store(&self, bytes: &[u8]) {
+        let to = self.bytes();
+        let len = to.len().min(bytes.len());
+        // SAFETY: both hold `len` bytes; those written may change under shared references, and
+        // `bytes` cannot be among them, being borrowed as bytes that do not change.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr().cast_mut().cast(), len) }
     }
 
     /// Length of the message, in bytes.
@@ -96,6 +119,11 @@ impl Buffer {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
+
+/// Distance between buffers that each start a page.
+fn stride(buffer_len: usize) -> usize {
+    buffer_len.next_multiple_of(PAGE_LEN).max(PAGE_LEN)
 }
 
 impl AsRef<[AtomicU8]> for Buffer {
@@ -128,8 +156,6 @@ impl fmt::Debug for Pool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
@@ -155,11 +181,20 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_apart() {
         let pool = Pool::new(2, 5000);
-        let (mut first, mut second) = (pool.take(5000).unwrap(), pool.take(5000).unwrap());
+        let (first, second) = (pool.take(5000).unwrap(), pool.take(5000).unwrap());
         assert!(first.bytes().as_ptr().addr() % PAGE_LEN == 0);
-        first.as_mut_slice().fill(1);
-        second.as_mut_slice().fill(2);
-        assert!(first.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == 1));
-        assert!(second.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == 2));
+        first.store(&[1; 5000]);
+        second.store(&[2; 6000]);
+        assert_eq!((first.to_vec(), second.to_vec()), (vec![1; 5000], vec![2; 5000]));
+    }
+
+    #[test]
+    fn memory_of_others_holds_as_many_buffers_as_begin_at_a_page_there() {
+        for (pages, count_max, count) in [(0, 9, 0), (1, 9, 0), (4, 9, 1), (5, 9, 2), (9, 3, 3)] {
+            // Its start may lie anywhere in a page.
+            let memory = Arc::new(payload(vec![0; pages * PAGE_LEN + PAGE_LEN - 1]));
+            let pool = Pool::within(memory, count_max, 5000);
+            assert_eq!(pool.free_count(), count, "{pages} pages");
+        }
     }
 }

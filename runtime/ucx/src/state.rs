@@ -194,8 +194,8 @@ impl State {
         // Buffers as many as messages put off are theirs.
         let spare = self.pool.free_count() > self.put_off_count();
         match spare.then(|| self.pool.take(len)).flatten() {
-            Some(mut buffer) => {
-                buffer.as_mut_slice().copy_from_slice(bytes);
+            Some(buffer) => {
+                buffer.store(bytes);
                 from.deliver(Message { header, data: buffer });
             }
             None => self.put_off(from, header, Data::Copied(bytes.to_vec())),
@@ -209,10 +209,10 @@ impl State {
     }
 
     /// Brings the data of a message put off into its buffer.
-    fn receive(&self, mut message: Message, from: Rc<Peer>, data: Data) {
+    fn receive(&self, message: Message, from: Rc<Peer>, data: Data) {
         let descriptor = match data {
             Data::Copied(bytes) => {
-                message.data.as_mut_slice().copy_from_slice(&bytes);
+                message.data.store(&bytes);
                 return from.deliver(message);
             }
             Data::Rendezvous { descriptor, .. } => descriptor,

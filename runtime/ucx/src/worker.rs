@@ -8,7 +8,9 @@ use std::{
     os::fd::{AsFd, BorrowedFd, RawFd},
     ptr,
     rc::{Rc, Weak},
-    slice, thread,
+    slice,
+    sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -22,7 +24,7 @@ use crate::{
     error::{Error, Status},
     library::Library,
     listener::Listener,
-    pool::Pool,
+    pool::{Memory, Pool},
     state::{State, on_message},
 };
 
@@ -77,9 +79,28 @@ impl Worker {
     /// - [`Error::Missing`], [`Error::Version`], [`Error::Function`]: no library that serves.
     /// - [`Error::Ucx`]: UCX refused, as it does when no transport of the configuration exists.
     pub fn new(handle: &Handle, config: &Config) -> Result<Self, Error> {
+        Self::with_pool(handle, config, Pool::new(config.buffer_count, config.buffer_len))
+    }
+
+    /// The same, with receive buffers in `memory`, which may be shared with a device: as many as
+    /// begin at a page there, at most the configured number.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn with_memory(
+        handle: &Handle,
+        config: &Config,
+        memory: Arc<Memory>,
+    ) -> Result<Self, Error> {
+        let pool = Pool::within(memory, config.buffer_count, config.buffer_len);
+        Self::with_pool(handle, config, pool)
+    }
+
+    fn with_pool(handle: &Handle, config: &Config, pool: Arc<Pool>) -> Result<Self, Error> {
         let library = Library::open(&config.library)?;
         let context = OwnedContext::new(library, config)?;
-        let core = Rc::new(Core::new(handle, context, config)?);
+        let core = Rc::new(Core::new(handle, context, config, pool)?);
         let progress = Progress { core: Rc::downgrade(&core), refused: false };
         core.source.set(Some(handle.add_source(Box::new(progress))));
         Ok(Self(core))
@@ -229,9 +250,13 @@ impl Source for Progress {
 }
 
 impl Core {
-    fn new(handle: &Handle, context: OwnedContext, config: &Config) -> Result<Self, Error> {
+    fn new(
+        handle: &Handle,
+        context: OwnedContext,
+        config: &Config,
+        pool: Arc<Pool>,
+    ) -> Result<Self, Error> {
         let library = context.library;
-        let pool = Pool::new(config.buffer_count, config.buffer_len);
         let limits = (config.send_max.max(1), config.put_off_max);
         let state = Rc::new(State::new(library, context.create_worker()?, pool, limits));
         let (handle, source) = (handle.clone(), Cell::new(None));
