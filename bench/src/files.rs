@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use rustix::fs::{Advice, fadvise};
 
 use crate::places;
 pub(crate) use crate::places::MEMORY;
@@ -57,12 +58,14 @@ impl Place {
     }
 }
 
-/// Writes every block: a write to blocks that were only reserved costs the file system more.
+/// Writes every block: a write to blocks that were only reserved costs the file system more. None
+/// stays in the page cache: the first direct write to a block would have to take it out.
 fn fill(path: &Path, len: u64) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     let block = vec![1; BLOCK];
     for _ in 0..len / BLOCK as u64 {
         file.write_all(&block)?;
     }
-    file.sync_all()
+    file.sync_all()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
