@@ -52,14 +52,17 @@ const BATCH_LEN_MIN: usize = 2;
 /// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
 const SHORT_LEN_MAX: usize = 16 * 1024;
 
+/// So few entries the kernel passes on one by one; of more it makes one request if it can.
+const UNMERGED_MAX: usize = 2;
+
 /// The longest an entry stays queued while others are in flight.
 const HELD_MAX: Duration = Duration::from_micros(20);
 
 /// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
 const DROP_WAITS_MAX: u32 = 100;
 
-/// The user data of cancellations, which own nothing.
-const CANCEL: u64 = u64::MAX;
+/// The user data of cancellations and empty entries, which own nothing.
+const NOTHING: u64 = u64::MAX;
 
 /// The user data of the operation that watches the descriptors of [`Events`].
 const WATCH: u64 = u64::MAX - 1;
@@ -75,6 +78,8 @@ pub struct Ring {
     oldest: Instant,
     /// File and end of the transfer pushed last, if it is short.
     last: Option<(RawFd, u64)>,
+    /// The transfer pushed last continues the one before it.
+    continues: bool,
     handle: Handle,
     sink: Buffer,
     /// Pinned by the kernel: it need not look the pages up for every operation.
@@ -109,6 +114,7 @@ impl Ring {
             queued: 0,
             oldest: Instant::default(),
             last: None,
+            continues: false,
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
             registered: None,
@@ -158,6 +164,7 @@ impl Ring {
             self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
             self.is_watching = true;
         }
+        self.pad_pair();
         let timeout = timeout.map(Timespec::from);
         let mut bounds = SubmitArgs::new();
         if let Some(timeout) = &timeout {
@@ -171,9 +178,19 @@ impl Ring {
 
     /// Gives queued entries to the kernel, and lets it post deferred completions.
     fn enter(&mut self) {
+        self.pad_pair();
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
         drop(self.ring.submit());
         self.queued = self.ring.submission().len();
+    }
+
+    /// Adds an empty entry to a pair that can become one request.
+    fn pad_pair(&mut self) {
+        let is_silent = self.ring.params().is_feature_skip_cqe_on_success();
+        if is_silent && self.continues && self.queued == UNMERGED_MAX {
+            let empty = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
+            self.push(&empty.user_data(NOTHING));
+        }
     }
 
     /// How many queued entries are worth a system call: as many as the device has to do, so that it
@@ -225,7 +242,7 @@ impl Ring {
             if self.ring.submission().is_full() {
                 return; // The kernel took nothing just now; waiting must do.
             }
-            let entry = opcode::AsyncCancel::new(key).build().user_data(CANCEL);
+            let entry = opcode::AsyncCancel::new(key).build().user_data(NOTHING);
             self.push(&entry);
         }
     }
@@ -240,13 +257,13 @@ impl Engine for Ring {
         let Some((entry, vectors)) = made else {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         };
-        let continues = self.continues_last(&operation);
+        self.continues = self.continues_last(&operation);
         let key = self.in_flight.insert(InFlight { token, operation, vectors });
         if self.queued == 0 {
             self.oldest = self.handle.now();
         }
         self.push(&entry.user_data(key as u64));
-        let batch_len = if continues { BATCH_LEN } else { self.batch_len() };
+        let batch_len = if self.continues { BATCH_LEN } else { self.batch_len() };
         if self.queued >= batch_len {
             self.enter();
         }
@@ -415,6 +432,20 @@ mod tests {
             bench.submit_at(at).unwrap();
         }
         assert_eq!(bench.ring.queued, 0);
+    }
+
+    #[test]
+    fn a_pair_that_continues_each_other_goes_with_an_empty_entry() {
+        let Some(mut bench) = Bench::new() else { return };
+        let is_silent = bench.ring.ring.params().is_feature_skip_cqe_on_success();
+        bench.submit_at(0).unwrap();
+        bench.submit_at(1).unwrap();
+        bench.ring.pad_pair();
+        assert_eq!(bench.ring.queued, if is_silent { 3 } else { 2 });
+
+        bench.ring.enter();
+
+        assert!(bench.ring.ring.completion().is_empty(), "the empty entry ends no wait");
     }
 
     #[test]
