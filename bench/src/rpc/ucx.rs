@@ -30,7 +30,8 @@ pub(super) fn probe() -> Result<(), String> {
     Worker::probe(&Config::default()).map_err(|why| why.to_string())
 }
 
-/// A worker that takes as many messages as may be on the way in `run`, each in a buffer of `memory`.
+/// A worker that takes as many messages as may be on the way in `run`, each in a buffer of
+/// `memory`.
 pub(super) fn worker(
     handle: &Handle,
     events: &Events,

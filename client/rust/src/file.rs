@@ -100,6 +100,8 @@ pub(crate) struct Log {
     pub(crate) kicked: u64,
     /// When the daemon was last seen to live, by the coarse clock.
     pub(crate) looked_at: Duration,
+    /// By the coarse clock: until then longer writes pass it by, for the daemon did not keep pace.
+    pub(crate) bypassed_until: Duration,
     /// File range that holds everything staged since the log was last seen empty.
     pub(crate) dirty: (u64, u64),
 }

@@ -36,6 +36,9 @@ const KICK: (u64, u64) = (64 << 10, 1 << 20);
 const LATE: Duration = Duration::from_millis(1);
 /// Half of a log's limit that drains in less makes it grow.
 const EARLY: Duration = Duration::from_micros(500);
+/// For how long longer writes pass a log by that was full of what the daemon drains in good time.
+/// Then the program may have paused, and staging is worth it again.
+const BYPASS: Duration = Duration::from_millis(20);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
@@ -200,6 +203,7 @@ fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
         log.limit = (log.limit * 2).min(log.producer.capacity());
         return grow(link, log, waiting);
     }
+    log.bypassed_until = coarse_now() + BYPASS;
     Ok(())
 }
 
@@ -378,7 +382,8 @@ fn new_log(connection: &Connection, len: u64) -> Option<Log> {
     }
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
-    Some(Log { at, producer, limit: len, kicked: 0, looked_at, dirty })
+    let (limit, bypassed_until) = (len, Duration::ZERO);
+    Some(Log { at, producer, limit, kicked: 0, looked_at, bypassed_until, dirty })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

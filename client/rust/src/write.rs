@@ -12,6 +12,7 @@ use shm::staging::APPEND;
 use wire::{Counter, Reason};
 
 use crate::{
+    clock::coarse_now,
     file::{AT_END, FileEntry, OpenFile},
     process::Process,
     rules::link_of,
@@ -36,6 +37,9 @@ const PSEUDO: [i64; 14] = [
     0xde5e_81e4, // efivarfs
     0xf97c_ff8c, // selinuxfs
 ];
+
+/// Writes of this part of what is large are so, too, while the daemon does not keep pace.
+const LARGE_IF_BEHIND: u64 = 8;
 
 /// Pieces of a vectored write that one system call takes.
 const BATCH: usize = 64;
@@ -142,7 +146,8 @@ impl Process {
     }
 
     /// Whether a write is so large that it costs the program no less to copy it than to write it,
-    /// and may overtake what is staged.
+    /// and may overtake what is staged. Where the program stages more than the daemon drains it
+    /// would wait for that besides, so shorter ones are large then.
     fn goes_directly(
         &'static self,
         entry: &FileEntry,
@@ -150,11 +155,16 @@ impl Process {
         at: Option<u64>,
         len: usize,
     ) -> bool {
-        let is_large = self.config.get().is_some_and(|config| len as u64 >= config.direct);
-        if !is_large || file.placeholder || file.left.is_some() {
+        let direct = self.config.get().map_or(u64::MAX, |config| config.direct);
+        let is_large = len as u64 >= direct;
+        let may_be_large = len as u64 >= direct / LARGE_IF_BEHIND;
+        if !may_be_large || file.placeholder || file.left.is_some() {
             return false;
         }
-        let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return true };
+        let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return is_large };
+        if !is_large && coarse_now() >= log.bypassed_until {
+            return false;
+        }
         let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
         !file.access.append && !log.is_dirty(link.shared, from, from.saturating_add(len as u64))
     }

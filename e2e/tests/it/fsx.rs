@@ -100,7 +100,8 @@ fn the_kernel_sees_no_write_of_a_delegated_program() {
     }
     let folder = Folder::new();
     let mut rng = random("fsx, watched");
-    for (name, settings) in [("hybrid", HYBRID), ("delegate", DELEGATE)] {
+    const STAGED: Settings = &[("KAKEHI_DIRECT", "1GiB")];
+    for (name, settings) in [("hybrid", STAGED), ("delegate", DELEGATE)] {
         let daemon = Daemon::start(&folder, name, &[]);
         let (config, file) = (configure(&folder, DATA), folder.join("file"));
         let trace = Trace::new(folder.join(format!("trace-{name}")));

@@ -20,6 +20,8 @@ fn a_program_linked_with_libsion_has_its_multifile_delegated() {
         let (path, stats) = (folder.join("out.sion"), folder.join("stats"));
         let told = stats.to_str().expect("UTF-8");
         let mut written = kakehi_run(&folder, &["--rule", rule, "--stats", told]);
+        // Nothing is too large to be staged.
+        written.env("KAKEHI_DIRECT", "1GiB");
         succeeds(written.arg(&program).arg("write").arg(&path));
         succeeds(Command::new(&program).arg("check").arg(&path));
 
