@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn memory_of_others_holds_as_many_buffers_as_begin_at_a_page_there() {
-        for (pages, count_max, count) in [(0, 9, 0), (1, 9, 0), (4, 9, 1), (5, 9, 2), (9, 3, 3)] {
+        for (pages, count_max, count) in [(0, 9, 0), (1, 9, 0), (4, 9, 2), (5, 9, 2), (9, 3, 3)] {
             // Its start may lie anywhere in a page.
             let memory = Arc::new(payload(vec![0; pages * PAGE_LEN + PAGE_LEN - 1]));
             let pool = Pool::within(memory, count_max, 5000);
