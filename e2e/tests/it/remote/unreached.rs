@@ -1,6 +1,8 @@
 //! Servers that cannot be had: every reason has a line of its own, and the program does not run.
 
-use std::{fs, io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, thread};
+use std::{
+    fs, io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, path::Path, thread,
+};
 
 use rustix::process::Signal;
 
@@ -28,20 +30,24 @@ fn stranger(greeting: &'static [u8]) -> String {
     url
 }
 
+/// Writes a key that no server has.
+fn write_key(path: &Path) {
+    fs::write(path, "0".repeat(64)).expect("key");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("mode");
+}
+
+/// And what is certain is not waited for: an hour is longer than the deadline.
 #[test]
 fn every_reason_for_having_no_server_is_one_line_of_its_own() {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     fs::write(folder.join("root/file"), "").expect("file");
-    fs::write(folder.join("other"), "0".repeat(64)).expect("key");
-    let private = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(folder.join("other"), private).expect("mode");
+    write_key(&folder.join("other"));
     let there = Scheme::Tcp.url("127.0.0.1", server.port);
     let (closed, _reserved) = reserve_port();
     let closed = Scheme::Tcp.url("127.0.0.1", closed);
     let (silent, talkative) = (stranger(b""), stranger(SSH));
     let unknown = "tcp://no..host:7777";
-    // Where it is certain it is said at once, however long that takes a busy machine.
     let (long, short) = ("1h", "1s");
     for (url, key, remote, timeout, what, advice) in [
         (&*there, "other", "/job", long, "another key", "the same key file"),
@@ -67,28 +73,10 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
 }
 
 #[test]
-fn what_is_certain_is_not_waited_for() {
-    let folder = Folder::new();
-    fs::write(folder.join("key"), "0".repeat(64)).expect("key");
-    let private = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(folder.join("key"), private).expect("mode");
-    let (key, map) = (folder.join("key"), format!("{}=/job", local(&folder).display()));
-    for url in ["tcp://no..host:7777", &*stranger(SSH)] {
-        let flags = ["--remote", url, "--key", key.to_str().expect("UTF-8"), "--map", &map];
-        let mut command = kakehi_run(&folder, &flags);
-        // Longer than the deadline.
-        command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
-        assert_eq!(run(&mut command, SOON).status.code(), Some(125), "{url}");
-    }
-}
-
-#[test]
 fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
     let folder = Folder::new();
-    fs::write(folder.join("key"), "0".repeat(64)).expect("key");
-    let private = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(folder.join("key"), private).expect("mode");
     let (key, map) = (folder.join("key"), format!("{}=/job", local(&folder).display()));
+    write_key(&key);
     let silent = stranger(b"");
     let flags = ["--remote", &silent, "--key", key.to_str().expect("UTF-8"), "--map", &map];
     let mut command = kakehi_run(&folder, &flags);
