@@ -91,6 +91,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
+    // Clients take their own umask off the modes they send, and no more is to be taken off.
+    rustix::process::umask(rustix::fs::Mode::empty());
     ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),

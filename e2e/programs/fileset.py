@@ -116,6 +116,46 @@ def names(fd):
     tell("rmdir", lambda: os.rmdir("folder"))
 
 
+def endings(fd):
+    os.makedirs("up/down"), os.symlink("up", "to_up"), os.symlink("b", "to_b")
+    changes = {
+        "rmdir": os.rmdir,
+        "unlink": os.unlink,
+        "mkdir": os.mkdir,
+        "symlink": lambda path: os.symlink("x", path),
+        "link to": lambda path: os.link("a", path),
+        "link of": lambda path: os.link(path, "other"),
+        "rename to": lambda path: os.rename("a", path),
+        "rename of": lambda path: os.rename(path, "other"),
+        "truncate": lambda path: os.truncate(path, 1),
+        "chmod": lambda path: os.chmod(path, 0o700),
+        "stat": lambda path: stat.S_IFMT(os.stat(path).st_mode),
+        "open to make": lambda path: os.open(path, os.O_CREAT | os.O_WRONLY),
+    }
+    paths = ["up/.", "up/..", "up/down/..", "to_up/", "a/", "none/", "none/.", ""]
+    for name, change in changes.items():
+        for path in ["up/", *paths] if name in ("mkdir", "stat", "open to make") else paths:
+            if not (name == "mkdir" and path == "none/"):
+                tell(f"{name} '{path}'", lambda: change(path))
+    tell("open of a folder to make", lambda: os.open("up", os.O_CREAT | os.O_RDONLY))
+    tell("mkdir with a slash", lambda: os.mkdir("none/"))
+    tell("rename with a slash", lambda: os.rename("none/", "some/"))
+    tell("rmdir with a slash", lambda: os.rmdir("some/"))
+    tell("link that follows", lambda: call("linkat", HERE, b"a", HERE, b"followed", FOLLOW))
+    tell("link that follows a link", lambda: call("linkat", HERE, b"to_b", HERE, b"b2", FOLLOW))
+
+
+def masks(fd):
+    def made(mask):
+        os.umask(mask)
+        os.mkdir(f"m{mask}", 0o1777)
+        open(f"f{mask}", "w").close()
+        return oct(os.stat(f"m{mask}").st_mode), oct(os.stat(f"f{mask}").st_mode)
+
+    for mask in [0, 0o27, 0o77]:
+        tell(f"umask {mask:o}", lambda: made(mask))
+
+
 def flags(fd):
     tell("O_TMPFILE", lambda: os.close(os.open(".", os.O_TMPFILE | os.O_RDWR)))
     tell("TemporaryFile", lambda: tempfile.TemporaryFile(dir=".").write(b"x"))
@@ -135,5 +175,5 @@ def flags(fd):
 os.makedirs(sys.argv[1], exist_ok=True)
 os.chdir(sys.argv[1])
 file = make("a")
-for part in [space, copies, attributes, names, flags]:
+for part in [space, copies, attributes, names, endings, masks, flags]:
     part(file)

@@ -1,7 +1,7 @@
 //! Calls that change names. Under policy `delegate` they are the daemon's to make.
 
 use client::Errno;
-use libc::{AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_uint};
+use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint};
 
 use crate::{
     errno::answer,
@@ -182,8 +182,9 @@ unsafe fn link_at_named(from: Name, to: Name, flags: c_int) -> Outcome {
     let old = unsafe { text(from.1) };
     // SAFETY: the caller promises null or a C string.
     let new = unsafe { text(to.1) };
-    if let (Some(client), Some(old), Some(new), 0) = (client(), old, new, flags) {
-        if let Some(done) = client.link((from.0, old), (to.0, new)) {
+    let follow = flags == AT_SYMLINK_FOLLOW;
+    if let (Some(client), Some(old), Some(new), true) = (client(), old, new, follow || flags == 0) {
+        if let Some(done) = client.link((from.0, old), (to.0, new), follow) {
             return done.map(|()| 0);
         }
     }

@@ -239,8 +239,8 @@ unsafe fn reopen_ours(
 ///
 /// `path` is null or a C string.
 unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_int> {
-    const FOLDER: usize = b"/proc/self/fd/".len();
-    let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+    const FOLDER: usize = b"/proc/thread-self/fd/".len();
+    let mut name = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let digits = core::iter::successors(Some(fd), |rest| Some(rest / 10).filter(|rest| *rest > 0));
     let count = digits.clone().count();
     for (place, rest) in name.iter_mut().skip(FOLDER).take(count).rev().zip(digits) {

@@ -352,19 +352,7 @@ impl Client {
         self.0.exiting();
     }
 
-    // ---- names, under policy `delegate`; `None`: the caller makes the system call itself
-
-    /// As `fstatat(2)`.
-    pub fn stat_path(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        follow: bool,
-    ) -> Option<io::Result<Status>> {
-        let (absolute, is_remote) = self.0.delegated_path(dir, path)?;
-        let answer = self.0.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes());
-        answer.or(is_remote.then_some(Err(io::Errno::IO)))
-    }
+    // ---- attributes, under policy `delegate`; `None`: the caller makes the system call itself
 
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
     pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
@@ -382,52 +370,11 @@ impl Client {
 
     /// As `truncate(2)`.
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
+        if let Err(errno) = self.0.check_folder((CURRENT_FOLDER, path)) {
+            return Some(Err(errno));
+        }
         let request = |path_len| Request::Truncate { file: 0, path_len, len };
         self.0.about_path(CURRENT_FOLDER, path, request)
-    }
-
-    /// As `unlinkat(2)`, for a folder when `folder`.
-    pub fn unlink(&'static self, dir: RawFd, path: &CStr, folder: bool) -> Option<io::Result<()>> {
-        self.0.about_path(dir, path, |path_len| {
-            if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
-        })
-    }
-
-    /// As `mkdirat(2)`.
-    pub fn make_dir(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
-        let mode = mode & !crate::delegate::current_umask().bits();
-        self.0.about_path(dir, path, |path_len| Request::MakeDir { path_len, mode })
-    }
-
-    /// As `renameat2(2)`.
-    pub fn rename(
-        &'static self,
-        from: (RawFd, &CStr),
-        to: (RawFd, &CStr),
-        flags: u32,
-    ) -> Option<io::Result<()>> {
-        if self.0.crosses(from, to) {
-            return Some(Err(io::Errno::XDEV));
-        }
-        let to = self.0.delegated_path(to.0, to.1)?;
-        let from = self.0.absolute(from.0, from.1)?;
-        self.0.about_paths(from.bytes(), &to, |paths| Request::Rename { paths, flags })
-    }
-
-    /// As `linkat(2)` without flags.
-    pub fn link(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> Option<io::Result<()>> {
-        if self.0.crosses(from, to) {
-            return Some(Err(io::Errno::XDEV));
-        }
-        let to = self.0.delegated_path(to.0, to.1)?;
-        let from = self.0.absolute(from.0, from.1)?;
-        self.0.about_paths(from.bytes(), &to, |paths| Request::Link { paths })
-    }
-
-    /// As `symlinkat(2)`.
-    pub fn symlink(&'static self, text: &CStr, to: (RawFd, &CStr)) -> Option<io::Result<()>> {
-        let to = self.0.delegated_path(to.0, to.1)?;
-        self.0.about_paths(text.to_bytes(), &to, |paths| Request::Symlink { paths })
     }
 }
 

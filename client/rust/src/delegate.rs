@@ -17,6 +17,7 @@ use crate::{
     clock::coarse_now,
     connection::{Connection, Lane, Lost},
     file::{self, FileEntry, Link, OpenFile, Window},
+    names::Ending,
     process::Process,
     rules::{AbsolutePath, Policy, policy_of},
     table::Entry,
@@ -38,7 +39,8 @@ impl Process {
         flags: OFlags,
         mode: Mode,
     ) -> Option<io::Result<RawFd>> {
-        if flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT) {
+        let is_folders = Ending::of(path) != Ending::Plain;
+        if is_folders || flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT) {
             return None;
         }
         let follow = if flags.contains(OFlags::NOFOLLOW) {

@@ -21,6 +21,7 @@ mod delegate;
 mod file;
 mod leave;
 mod lock;
+mod names;
 mod open;
 mod patience;
 mod position;

@@ -21,6 +21,7 @@ use crate::{
     connection::Lane,
     delegate::{STATUS_LEN, current_umask, decode_status},
     file::{self, FileEntry, Link, OpenFile},
+    names::Ending,
     process::Process,
     rules::{AbsolutePath, MIRROR, Policy, link_of, policy_of},
     table::Entry,
@@ -51,11 +52,12 @@ impl Process {
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
+        let is_plain = Ending::of(path) == Ending::Plain;
         let path = self.remote_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
         if flags.contains(OFlags::TMPFILE) {
             return Err(Errno::OPNOTSUPP);
         }
-        if flags.contains(OFlags::DIRECTORY) {
+        if flags.contains(OFlags::DIRECTORY) || !is_plain {
             return self.open_folder(&path, flags);
         }
         if flags.contains(OFlags::PATH) {
@@ -73,7 +75,10 @@ impl Process {
         match opened {
             // Not a regular file: a folder can be opened to be read.
             Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
-                self.open_folder(&path, flags).map_err(|_| Errno::NOTSUP)
+                self.open_folder(&path, flags).map_err(|errno| match errno {
+                    Errno::ISDIR => errno,
+                    _ => Errno::NOTSUP,
+                })
             }
             opened => opened,
         }
@@ -160,9 +165,10 @@ impl Process {
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<(u64, Lane<'static>)>> {
-        let path = self.remote_path(dir, path)?;
-        Some(self.remote_lane().and_then(|mut lane| {
-            let path_len = put(&lane, path.bytes(), extra)?;
+        let absolute = self.remote_path(dir, path)?;
+        let lane = self.check_folder((dir, path)).and_then(|()| self.remote_lane());
+        Some(lane.and_then(|mut lane| {
+            let path_len = put(&lane, absolute.bytes(), extra)?;
             let value = lane.call(request(path_len)).map_err(|_| Errno::IO)??;
             Ok((value, lane))
         }))

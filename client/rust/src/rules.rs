@@ -40,7 +40,8 @@ pub(crate) struct AbsolutePath {
 pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
     let rules = config.rules();
     let bytes = path.to_bytes();
-    if is_kernels(bytes) {
+    // The kernel refuses an empty name, unless it stands for `dir` itself.
+    if is_kernels(bytes) || bytes.is_empty() && dir == CURRENT_FOLDER {
         return Policy::Pass;
     }
     if rules.is_empty() {
@@ -164,7 +165,7 @@ impl AbsolutePath {
 
     fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {
         if dir == CURRENT_FOLDER {
-            self.len = read_link(host, c"/proc/self/cwd", &mut self.bytes)?;
+            self.len = read_link(host, c"/proc/thread-self/cwd", &mut self.bytes)?;
         } else {
             let mut name = [0; 32];
             let link = link_of(dir, &mut name)?;
@@ -187,9 +188,10 @@ fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
     fs::readlinkat_raw(host.borrow(CURRENT_FOLDER), link, target).ok()
 }
 
-/// `/proc/self/fd/N`, as a C string in `space`.
+/// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and empty
+/// when that one has ended before the others.
 pub(crate) fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
-    const PREFIX: &[u8] = b"/proc/self/fd/";
+    const PREFIX: &[u8] = b"/proc/thread-self/fd/";
     let mut number = fd.unsigned_abs();
     let mut digits = [0; 10];
     let mut first = digits.len();
@@ -259,8 +261,11 @@ mod tests {
     #[test]
     fn a_descriptor_has_a_link() {
         let mut space = [0; 32];
-        assert_eq!(link_of(1_048_575, &mut space), Some(c"/proc/self/fd/1048575"));
+        assert_eq!(link_of(1_048_575, &mut space), Some(c"/proc/thread-self/fd/1048575"));
         let mut space = [0; 32];
-        assert_eq!(link_of(0, &mut space), Some(c"/proc/self/fd/0"));
+        assert_eq!(link_of(0, &mut space), Some(c"/proc/thread-self/fd/0"));
+        let mut space = [0; 32];
+        let longest = link_of(RawFd::MAX, &mut space);
+        assert_eq!(longest, Some(c"/proc/thread-self/fd/2147483647"));
     }
 }

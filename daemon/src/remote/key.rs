@@ -54,10 +54,11 @@ impl Key {
             let why = "a key file has to be this user's, with mode 0600";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let mut text = String::new();
-        file.take(1024).read_to_string(&mut text)?;
+        let mut bytes = Vec::new();
+        file.take(1024).read_to_end(&mut bytes)?;
+        let key = std::str::from_utf8(&bytes).ok().and_then(|text| from_hex(text.trim_end()));
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not 64 hexadecimal digits");
-        from_hex(text.trim_end()).map(Self).ok_or_else(wrong)
+        key.map(Self).ok_or_else(wrong)
     }
 
     /// Reads a key file, or writes a new one when there is none.

@@ -57,6 +57,8 @@ pub(crate) fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
         };
         match wanted.remove(entry.file_name().as_bytes()) {
             Some(same) if same == kind => {}
+            // Kept to tell of it in the end.
+            None if kind == Kind::File && entry.metadata()?.len() > 0 => {}
             other => {
                 remove(&entry.path(), kind)?;
                 if let Some(kind) = other {
@@ -77,6 +79,35 @@ pub(crate) fn rename(from: &Path, to: &Path) {
         remove(to, Kind::Folder).or_else(|_| remove(to, Kind::File)).ok(); // Most often none.
         fs::rename(from, to).ok(); // There may be no mirror of the folder it goes to.
     }
+}
+
+/// Removes all mirrors of a job, and tells of what programs have written into them.
+pub(crate) fn remove_all(job: &Path) {
+    let all = job.join(FOLDER);
+    for path in strays(&all).unwrap_or_default() {
+        let known = Path::new("/").join(path.strip_prefix(&all).unwrap_or(&path));
+        tracing::warn!(
+            "{}: written by a program that Kakehi cannot serve (as a static one), so it did not \
+             reach the server and is lost; 'kakehi check PROGRAM' tells of such programs",
+            known.display()
+        );
+    }
+    fs::remove_dir_all(all).ok(); // There may be none.
+}
+
+/// Files below `folder` that somebody has written: those of a mirror are empty.
+fn strays(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            found.extend(strays(&entry.path())?);
+        } else if kind.is_file() && entry.metadata()?.len() > 0 {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
@@ -101,8 +132,9 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
         Kind::Folder => fs::DirBuilder::new().mode(0o700).create(path),
         Kind::Link => symlink(NOWHERE, path),
         Kind::File => {
+            // Whoever comes past the daemon is to be refused, not to read that it is empty.
             let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true).mode(0o400).open(path).map(drop)
+            options.write(true).create_new(true).mode(0).open(path).map(drop)
         }
     };
     match made {
@@ -161,6 +193,22 @@ mod tests {
         rename(&old, &new);
         assert_eq!(found(&new), [("a".to_owned(), false)]);
         assert!(!old.exists());
+    }
+
+    #[test]
+    fn what_was_written_past_the_daemon_is_found() {
+        let job = tempfile::tempdir().expect("folder");
+        let mirror = path(job.path(), b"/data");
+        refresh(&mirror, b"fa\0dsub\0").expect("made");
+        for name in ["lost", "sub/lost"] {
+            fs::write(mirror.join(name), "x").expect("file");
+        }
+        refresh(&mirror, b"fa\0dsub\0").expect("again");
+        let mut found = strays(&mirror).expect("folder");
+        found.sort();
+        assert_eq!(found, [mirror.join("lost"), mirror.join("sub/lost")]);
+        remove_all(job.path());
+        assert!(!mirror.exists());
     }
 
     #[test]

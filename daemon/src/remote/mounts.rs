@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     ffi::CString,
-    fs, io,
+    io,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt as _,
@@ -461,7 +461,7 @@ impl Storage for Mounts {
         if let Some(server) = &self.server {
             server.settle().await;
             server.group.leave().await;
-            fs::remove_dir_all(server.folder.join(mirror::FOLDER)).ok(); // There may be none.
+            mirror::remove_all(&server.folder);
         }
     }
 

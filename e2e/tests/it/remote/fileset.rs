@@ -4,23 +4,25 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use super::local;
 use crate::{
-    harness::{Folder, SOON, skip, succeed},
+    harness::{Folder, SOON, kakehi_run, skip, succeed},
     remote::server::{Scheme, Server},
 };
 
 /// What differs, by the README.
-const DIFFERENT: [(&str, &str); 17] = [
+const DIFFERENT: [(&str, &str); 19] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),
     ("O_TMPFILE", "ENOTSUP"),
     ("copy_file_range", "EINVAL"),
     ("fsetxattr", "ENOTSUP"),
     ("getxattr", "ENOTSUP"),
+    ("link that follows a link", "EXDEV"),
     ("linkat of a descriptor", "EXDEV"),
     ("listxattr", "ENOTSUP"),
     ("mkfifo", "ENOTSUP"),
     ("mknod", "ENOTSUP"),
     ("mmap to write", "ENODEV"),
+    ("open to make 'none/.'", "EISDIR"),
     ("preadv2", "ENOTSUP"),
     ("pwritev2", "ENOTSUP"),
     ("removexattr", "ENOTSUP"),
@@ -40,6 +42,9 @@ fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
     let server = Server::start(&folder, Scheme::Tcp);
     let mut native = Command::new(python.trim());
     let native = succeed(native.arg(&script).arg(folder.join("native")), SOON);
+    let mut delegated = kakehi_run(&folder, &["--rule", "/**=delegate"]);
+    let delegated = delegated.arg(python.trim()).arg(&script).arg(folder.join("delegated"));
+    assert_eq!(succeed(delegated, SOON), native);
     let mut remote = server.run(&folder);
     remote.arg(python.trim()).arg(&script).arg(local(&folder).join("remote"));
     let remote = succeed(&mut remote, SOON);

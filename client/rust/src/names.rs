@@ -1,0 +1,255 @@
+//! Calls that change names, and `stat`, under policies `delegate` and `remote`.
+//!
+//! The daemon is sent absolute names without `.` and `..`. What the kernel says to a name that ends
+//! in one of these, or in a slash, is said here: `rename("a/.", "b")` must not rename `a`.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fd::RawFd,
+    fs::FileType,
+    io::{self, Errno},
+};
+use wire::Request;
+
+use crate::{
+    client::{Client, Status},
+    process::Process,
+};
+
+/// A name as the program gives it: relative to an open folder.
+type Name<'a> = (RawFd, &'a CStr);
+
+/// What a name ends in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A name like any other.
+    Plain,
+    /// A slash: it has to be a folder.
+    Slash,
+    /// `.`: that folder itself.
+    Dot,
+    /// `..`: the folder above.
+    DotDot,
+    /// There is none.
+    Empty,
+}
+
+impl Ending {
+    pub(crate) fn of(path: &CStr) -> Self {
+        let path = path.to_bytes();
+        match path.rsplit(|byte| *byte == b'/').next() {
+            _ if path.is_empty() => Self::Empty,
+            Some(b"") => Self::Slash,
+            Some(b".") => Self::Dot,
+            Some(b"..") => Self::DotDot,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// `None`: the caller makes the system call itself.
+impl Client {
+    /// As `fstatat(2)`.
+    pub fn stat_path(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        follow: bool,
+    ) -> Option<io::Result<Status>> {
+        let is_plain = Ending::of(path) == Ending::Plain;
+        let status = self.0.look((dir, path), follow || !is_plain)?;
+        Some(status.and_then(|status| {
+            if is_plain || is_folder(&status) { Ok(status) } else { Err(Errno::NOTDIR) }
+        }))
+    }
+
+    /// As `unlinkat(2)`, for a folder when `folder`.
+    pub fn unlink(&'static self, dir: RawFd, path: &CStr, folder: bool) -> Option<io::Result<()>> {
+        let on_dot = match Ending::of(path) {
+            _ if !folder => Errno::ISDIR,
+            Ending::Dot => Errno::INVAL,
+            _ => Errno::NOTEMPTY,
+        };
+        if let Some(errno) = self.refusal((dir, path), on_dot, None) {
+            return Some(Err(errno));
+        }
+        self.0.about_path(dir, path, |path_len| {
+            if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
+        })
+    }
+
+    /// As `mkdirat(2)`.
+    pub fn make_dir(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
+        if Ending::of(path) != Ending::Slash {
+            if let Some(errno) = self.refusal((dir, path), Errno::EXIST, None) {
+                return Some(Err(errno));
+            }
+        }
+        let mode = mode & !crate::delegate::current_umask().bits();
+        self.0.about_path(dir, path, |path_len| Request::MakeDir { path_len, mode })
+    }
+
+    /// As `renameat2(2)`.
+    pub fn rename(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+        flags: u32,
+    ) -> Option<io::Result<()>> {
+        if is_empty(from) || is_empty(to) {
+            return None;
+        }
+        if self.0.crosses(from, to) {
+            return Some(Err(Errno::XDEV));
+        }
+        let target = self.0.delegated_path(to.0, to.1)?;
+        if let Some(errno) =
+            self.refusal(from, Errno::BUSY, None).or_else(|| self.no_target(from, to))
+        {
+            return Some(Err(errno));
+        }
+        let from = self.0.absolute(from.0, from.1)?;
+        self.0.about_paths(from.bytes(), &target, |paths| Request::Rename { paths, flags })
+    }
+
+    /// As `linkat(2)`, following a link at the end of `from` when `follow`.
+    pub fn link(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+        follow: bool,
+    ) -> Option<io::Result<()>> {
+        if is_empty(from) || is_empty(to) {
+            return None;
+        }
+        if self.0.crosses(from, to) {
+            return Some(Err(Errno::XDEV));
+        }
+        let target = self.0.delegated_path(to.0, to.1)?;
+        if self.is_kernels(from) {
+            return None;
+        }
+        let refused = self
+            .refusal(from, Errno::PERM, Some(Errno::PERM))
+            .or_else(|| self.refusal(to, Errno::EXIST, Some(Errno::EXIST)));
+        if let Some(errno) = refused {
+            return Some(Err(errno));
+        }
+        if follow {
+            match self.0.look(from, false) {
+                Some(Err(errno)) => return Some(Err(errno)),
+                // Where it leads to is not known by name; the kernel follows a local one.
+                Some(Ok(status)) if kind(&status) == FileType::Symlink => {
+                    return target.1.then_some(Err(Errno::XDEV));
+                }
+                _ => {}
+            }
+        }
+        let from = self.0.absolute(from.0, from.1)?;
+        self.0.about_paths(from.bytes(), &target, |paths| Request::Link { paths })
+    }
+
+    /// As `symlinkat(2)`.
+    pub fn symlink(&'static self, text: &CStr, to: Name<'_>) -> Option<io::Result<()>> {
+        let target = self.0.delegated_path(to.0, to.1)?;
+        if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
+            return Some(Err(errno));
+        }
+        self.0.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+    }
+
+    /// Whether the kernel has to judge a name that no rule is about: it ends in more than a name.
+    fn is_kernels(&'static self, name: Name<'_>) -> bool {
+        Ending::of(name.1) != Ending::Plain && self.0.delegated_path(name.0, name.1).is_none()
+    }
+
+    /// Why the kernel refuses to change a name because of how it ends: a folder's name with a dot
+    /// `on_dot`, with a slash `on_slash`, if at all.
+    fn refusal(
+        &'static self,
+        name: Name<'_>,
+        on_dot: Errno,
+        on_slash: Option<Errno>,
+    ) -> Option<Errno> {
+        let is_slash = match Ending::of(name.1) {
+            Ending::Plain => return None,
+            Ending::Empty => return Some(Errno::NOENT),
+            Ending::Slash => true,
+            Ending::Dot | Ending::DotDot => false,
+        };
+        match self.0.look(name, !is_slash || on_slash.is_some())? {
+            Err(errno) => Some(errno),
+            // Nothing can be made there, whatever it is.
+            Ok(_) if is_slash && on_slash == Some(Errno::EXIST) => on_slash,
+            Ok(status) if !is_folder(&status) => Some(Errno::NOTDIR),
+            Ok(_) if is_slash => on_slash,
+            Ok(_) => Some(on_dot),
+        }
+    }
+
+    /// Why nothing can be renamed to `to`; only a folder can be to a name that ends in a slash.
+    fn no_target(&'static self, from: Name<'_>, to: Name<'_>) -> Option<Errno> {
+        if Ending::of(to.1) != Ending::Slash {
+            return self.refusal(to, Errno::BUSY, None);
+        }
+        match self.0.look(from, false)? {
+            Err(errno) => Some(errno),
+            Ok(status) => (!is_folder(&status)).then_some(Errno::NOTDIR),
+        }
+    }
+}
+
+impl Process {
+    /// As `fstatat(2)`, heeding nothing of how the name ends.
+    fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
+        let (absolute, is_remote) = self.delegated_path(name.0, name.1)?;
+        let answer = self.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes());
+        answer.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    /// Whether `name` ends as only a folder's may, and is none: then the error to say so.
+    pub(crate) fn check_folder(&'static self, name: Name<'_>) -> io::Result<()> {
+        if matches!(Ending::of(name.1), Ending::Plain | Ending::Empty) {
+            return Ok(());
+        }
+        match self.look(name, true) {
+            Some(Ok(status)) if !is_folder(&status) => Err(Errno::NOTDIR),
+            Some(found) => found.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_empty(name: Name<'_>) -> bool {
+    Ending::of(name.1) == Ending::Empty
+}
+
+fn kind(status: &Status) -> FileType {
+    FileType::from_raw_mode(status.mode)
+}
+
+fn is_folder(status: &Status) -> bool {
+    kind(status) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_told_apart() {
+        for (path, ending) in [
+            (c"a/b", Ending::Plain),
+            (c"..a", Ending::Plain),
+            (c"a/b/", Ending::Slash),
+            (c"/", Ending::Slash),
+            (c"a/.", Ending::Dot),
+            (c".", Ending::Dot),
+            (c"a/..", Ending::DotDot),
+            (c"", Ending::Empty),
+        ] {
+            assert_eq!(Ending::of(path), ending, "{path:?}");
+        }
+    }
+}
