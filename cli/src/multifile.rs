@@ -130,11 +130,19 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     Failure::new(Code::Failure, path.display(), why, advice)
 }
 
+fn is_empty(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.len() == 0)
+}
+
 fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
     let (code, advice) = match why {
         Error::Unclosed { .. } | Error::OnRank { cause: Cause::Unclosed(_), .. } => {
             let advice = format!("see 'kakehi multifile repair --dry-run {}'", path.display());
             return Failure::new(Code::Damaged, what, "it was never closed", advice);
+        }
+        Error::Damaged { .. } if is_empty(path) => {
+            let advice = "it was created and never written: there is nothing to read or repair";
+            return Failure::new(Code::Damaged, what, "the file is empty", advice);
         }
         Error::Damaged { part: multifile::Part::Magic, .. } => {
             (Code::Damaged, "name a file that SIONlib or kakehi wrote")

@@ -102,8 +102,12 @@ fn fallbacks(counts: &BTreeMap<String, u64>) -> Option<String> {
 }
 
 /// `number` things, in English.
-fn count(number: u64, thing: &str, plural: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { plural })
+pub(crate) fn count<N>(number: N, thing: &str, plural: &str) -> String
+where
+    N: std::fmt::Display + PartialEq + From<u8>,
+{
+    let plural = if number == N::from(1) { "" } else { plural };
+    format!("{number} {thing}{plural}")
 }
 
 /// The largest values with their names.

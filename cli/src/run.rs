@@ -8,9 +8,11 @@ use std::{
     ffi::OsString,
     io::ErrorKind,
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, ExitStatus},
 };
+
+use rustix::io::Errno;
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -114,7 +116,17 @@ fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {
         _ => Code::NotExecutable,
     };
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-    Failure::new(code, program, why, "check its path and that it is executable")
+    let advice = match Errno::from_io_error(why) {
+        // Only shells take such a file for a script of theirs.
+        Some(Errno::NOEXEC) => {
+            "begin a script with '#!/bin/sh' or its like, or name the shell that runs it"
+        }
+        Some(Errno::NOENT) if Path::new(&*program).exists() => {
+            "the interpreter behind its '#!' is missing"
+        }
+        _ => "check its path and that it is executable",
+    };
+    Failure::new(code, program, why, advice)
 }
 
 fn lost(why: &dyn std::fmt::Display) -> Failure {

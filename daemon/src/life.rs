@@ -8,10 +8,13 @@ use crate::{
     listener::Attendance,
     mail::lock,
     node::Mail,
-    remote::{Mounts, first},
+    remote::{Mounts, StandIns, first},
     signals::Watched,
     socket, status,
 };
+
+/// How often a daemon that is to end looks whether the last pipe is gone.
+const PIPES_LOOKED_AT: Duration = Duration::from_millis(5);
 
 /// The life of a daemon, as its first executor leads it.
 pub(crate) struct Life {
@@ -21,6 +24,7 @@ pub(crate) struct Life {
     pub(crate) is_for_job: bool,
     pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,
+    pub(crate) stand_ins: StandIns,
 }
 
 /// Why a daemon ends.
@@ -81,7 +85,7 @@ impl Life {
         node.stop();
         node.ask_all(Mail::DrainAll).await;
         if end == End::Unattached {
-            first(self.emptied(), self.core.handle.sleep(self.linger)).await;
+            first(self.deserted(), self.core.handle.sleep(self.linger)).await;
         }
         lock(&node.registry).demote_all();
         node.ask_all(Mail::Close).await;
@@ -90,6 +94,15 @@ impl Life {
         let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
+        }
+    }
+
+    /// Waits until no session is left, and no pipe into a remote file: who was handed that may have
+    /// no session.
+    async fn deserted(&self) {
+        self.emptied().await;
+        while !self.stand_ins.is_empty() {
+            self.core.handle.sleep(PIPES_LOOKED_AT).await;
         }
     }
 

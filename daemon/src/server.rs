@@ -100,6 +100,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         is_for_job: hall.config.launcher.is_some(),
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
+        stand_ins: hall.stand_ins.clone(),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     first.executor.run_until(life.live(&watched));
@@ -108,7 +109,9 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    Ok(status::totals(&hall.node, ended.iter()).summary())
+    let mut totals = status::totals(&hall.node, ended.iter());
+    totals.drain_errors += hall.stand_ins.failed();
+    Ok(totals.summary())
 }
 
 /// What every executor of a daemon is made from.

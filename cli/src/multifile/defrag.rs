@@ -19,7 +19,7 @@ use super::{
     progress::Progress,
     stream, stream_failure, total_len,
 };
-use crate::{failure::Failure, output, size::Size};
+use crate::{failure::Failure, output, report, size::Size};
 
 /// What one thread copies at a time, so that one long stream has several.
 const PIECE_LEN: u64 = 64 << 20;
@@ -89,7 +89,11 @@ pub(crate) fn defrag(args: &Args) -> Result<(), Failure> {
             "tasks": tasks, "bytes": bytes,
         }));
     }
-    output::print(&format!("{name}: {tasks} tasks, {}\n", Size(bytes).approximate()))
+    output::print(&format!(
+        "{name}: {}, {}\n",
+        report::count(tasks, "task", "s"),
+        Size(bytes).approximate()
+    ))
 }
 
 /// Makes the multifile `output` of the streams of `reader`, which was opened at `path`.

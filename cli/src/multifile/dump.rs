@@ -12,7 +12,7 @@ use multifile::{
 use serde::Serialize;
 
 use super::{failure, file_failure, open, stream, stream_len, task_failure};
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, output, report};
 
 /// Shows headers, places, and the length of every block; with --keys also what is under each key.
 #[derive(clap::Args, Debug)]
@@ -175,7 +175,8 @@ fn text(dump: &Dump) -> String {
         writeln!(text, "physical file {number} of {}: {name}", file.files_in_set).ok();
         writeln!(text, "  format {format_version}, library {library_version}").ok();
         writeln!(text, "  byte order {}, of data {}", file.byte_order, file.data_byte_order).ok();
-        writeln!(text, "  {} tasks, {} blocks", file.tasks, file.blocks).ok();
+        let tasks = report::count(file.tasks, "task", "s");
+        writeln!(text, "  {tasks}, {}", report::count(file.blocks, "block", "s")).ok();
         writeln!(
             text,
             "  data at {}, blocks of {} bytes, table at {}, {} bytes in all",

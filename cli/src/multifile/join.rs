@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     failure::{Code, Failure},
-    output,
+    output, report,
     size::Size,
 };
 
@@ -79,7 +79,11 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
             "tasks": count, "bytes": bytes,
         }));
     }
-    output::print(&format!("{name}: {count} tasks, {}\n", Size(bytes).approximate()))
+    output::print(&format!(
+        "{name}: {}, {}\n",
+        report::count(count, "task", "s"),
+        Size(bytes).approximate()
+    ))
 }
 
 fn plain_file(path: &Path) -> Result<Metadata, Failure> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Doubt, Repair,
+    Disk, Doubt, Error, Part as Element, Repair,
     name::{journal, physical},
     storage::File as _,
 };
@@ -16,12 +16,12 @@ use serde::Serialize;
 use super::{
     beside::Beside,
     copy::{Target, input_failure},
-    failure, file_failure,
+    failure, file_failure, is_empty,
     progress::Progress,
 };
 use crate::{
     failure::{Code, Failure},
-    output,
+    output, report,
 };
 
 /// Completes a multifile that was never closed, to the last completed write of every task.
@@ -89,7 +89,14 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
 }
 
 fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
-    Repair::examine(&Disk::new(), path).map_err(|why| failure(path, why))
+    Repair::examine(&Disk::new(), path).map_err(|why| match why {
+        // There is no better advice than this command, where there is any.
+        Error::Damaged { part, .. } if part != Element::Magic && !is_empty(path) => {
+            let advice = "it cannot be repaired; take it from another copy";
+            Failure::new(Code::Damaged, path.display(), why, advice)
+        }
+        why => failure(path, why),
+    })
 }
 
 /// Copies all physical files and journals, holes as holes, and repairs the copies.
@@ -172,7 +179,8 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 fn text(found: &Found) -> String {
     let Found { file, needed, done, tasks } = found;
     if !needed {
-        return format!("{file}: nothing to repair, {} tasks are whole\n", tasks.len());
+        let tasks = report::count(tasks.len(), "task", "s");
+        return format!("{file}: nothing to repair, {tasks}, all whole\n");
     }
     let mut text = String::new();
     for Row { task, bytes, doubt, bytes_at_most, global_rank, .. } in tasks {
@@ -192,6 +200,7 @@ fn judge(found: &Found) -> Result<(), Failure> {
     if damaged == 0 {
         return Ok(());
     }
-    let why = format!("the data of {damaged} tasks differs from its checksums");
+    let why =
+        format!("the data of {} differs from its checksums", report::count(damaged, "task", "s"));
     Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"))
 }

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     failure::{Code, Failure},
-    output,
+    output, report,
     size::Size,
 };
 
@@ -81,8 +81,13 @@ pub(crate) fn split(args: &Args) -> Result<(), Failure> {
             "file": file, "tasks": tasks, "files_written": files, "bytes": bytes,
         }));
     }
-    let bytes = Size(bytes).approximate();
-    output::print(&format!("{}: {tasks} tasks, {bytes}, in {files} files\n", args.file.display()))
+    output::print(&format!(
+        "{}: {}, {}, in {}\n",
+        args.file.display(),
+        report::count(tasks, "task", "s"),
+        Size(bytes).approximate(),
+        report::count(files, "file", "s"),
+    ))
 }
 
 /// A file that was written: of which task, and its name behind the folder of the prefix.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{copy::in_parallel, open, progress::Progress, stream_len, total_len};
 use crate::{
     failure::{Code, Failure},
-    output,
+    output, report,
     size::Size,
 };
 
@@ -133,8 +133,8 @@ fn text(verdict: &Verdict) -> String {
     }
     if verdict.ok {
         let checksums = if verdict.checksums { "all checksums match" } else { "no checksums" };
-        let bytes = Size(*bytes).approximate();
-        text += &format!("{file}: ok: {tasks} tasks, {bytes}, {checksums}\n");
+        let (tasks, bytes) = (report::count(*tasks, "task", "s"), Size(*bytes).approximate());
+        text += &format!("{file}: ok: {tasks}, {bytes}, {checksums}\n");
     }
     text
 }
@@ -143,7 +143,8 @@ fn judge(path: &Path, verdict: &Verdict) -> Result<(), Failure> {
     if verdict.ok {
         return Ok(());
     }
-    let why = format!("{} of {} tasks are damaged", verdict.damage.len(), verdict.tasks);
+    let of = report::count(verdict.tasks, "task", "s");
+    let why = format!("damage in {} of {of}", verdict.damage.len());
     let advice = "the other tasks can be read with 'kakehi multifile cat --task N'";
     Err(Failure::new(Code::Damaged, path.display(), why, advice))
 }

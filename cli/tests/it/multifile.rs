@@ -207,6 +207,27 @@ fn an_unclosed_multifile_is_code_4_until_it_is_repaired() {
     }
 }
 
+#[test]
+fn what_repair_cannot_do_it_does_not_advise() {
+    let folder = tempdir().expect("a folder");
+    fs::write(folder.path().join("empty"), "").expect("a file");
+    for command in ["ls", "verify", "repair"] {
+        fails(
+            &mut multifile(folder.path(), &[command, "empty"]),
+            4,
+            &["is empty", "never written"],
+        );
+    }
+    with_checksums(folder.path());
+    let whole = fs::read(folder.path().join("joined")).expect("there");
+    fs::write(folder.path().join("torn"), &whole[..16]).expect("a file");
+    fails(&mut multifile(folder.path(), &["ls", "torn"]), 4, &["multifile repair"]);
+    let (_, _, said) = output(&mut multifile(folder.path(), &["repair", "torn"]));
+    assert!(said.contains("cannot be repaired") && !said.contains("--dry-run"), "{said}");
+    let said = done(folder.path(), &["repair", "joined"]);
+    assert!(said.contains("1 task,") && !said.contains("1 tasks"), "{said}");
+}
+
 /// A multifile of one task with checksums, and where its data begins.
 fn with_checksums(folder: &Path) -> u64 {
     fs::write(folder.join("a"), vec![b'a'; 5000]).expect("a file");
@@ -227,7 +248,7 @@ fn one_changed_byte_is_found_and_its_task_named() {
     let (code, stdout, stderr) = output(&mut multifile(folder.path(), &["verify", "joined"]));
     assert_eq!(code, 4, "{stdout}{stderr}");
     assert!(stdout.contains("task 1: ") && !stdout.contains("task 0"), "{stdout}");
-    assert!(stderr.contains("1 of 2 tasks are damaged"), "{stderr}");
+    assert!(stderr.contains("damage in 1 of 2 tasks"), "{stderr}");
     let verdict = json(&mut multifile(folder.path(), &["verify", "--json", "joined"]));
     assert_eq!((&verdict["ok"], &verdict["damage"][0]["task"]), (&false.into(), &1.into()));
 }

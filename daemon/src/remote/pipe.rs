@@ -39,11 +39,27 @@ type Identity = (u64, u64);
 
 /// The pipes there are, of all cores of the daemon. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StandIns(Arc<Mutex<HashSet<Identity>>>);
+pub(crate) struct StandIns(Arc<Mutex<Pipes>>);
+
+#[derive(Debug, Default)]
+struct Pipes {
+    open: HashSet<Identity>,
+    /// Those whose bytes could not be written.
+    failed: u64,
+}
 
 impl StandIns {
     pub(crate) fn has(&self, pipe: Identity) -> bool {
-        lock(&self.0).contains(&pipe)
+        lock(&self.0).open.contains(&pipe)
+    }
+
+    /// Whether nobody has one to write to.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).open.is_empty()
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        lock(&self.0).failed
     }
 }
 
@@ -73,7 +89,7 @@ impl Pipe {
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
         let identity = Status::from(&fstat(&reading)?).identity();
-        lock(&all.0).insert(identity);
+        lock(&all.0).open.insert(identity);
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
             identity,
@@ -113,7 +129,8 @@ impl Pipe {
                 Ok(0) => break,
                 Ok(len) => {
                     if let Err(error) = self.write(bytes.get(..len).unwrap_or_default()).await {
-                        // The writers learn it by the pipe being closed.
+                        // The writers learn it by the pipe being closed, if they write again.
+                        lock(&self.all.0).failed += 1;
                         tracing::error!("what a program wrote to a pipe is lost: {error}");
                         break;
                     }
@@ -128,7 +145,7 @@ impl Pipe {
                 Err(_) => break,
             }
         }
-        lock(&self.all.0).remove(&self.identity);
+        lock(&self.all.0).open.remove(&self.identity);
         let file = self.file.borrow_mut().take();
         if let Some(file) = file {
             // With the last descriptor its locks are gone, before anybody else is told.

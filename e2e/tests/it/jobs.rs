@@ -31,6 +31,13 @@ fn the_exit_code_is_the_programs_own() {
     fs::write(folder.join("data"), "no program").expect("a file");
     fs::set_permissions(folder.join("data"), fs::Permissions::from_mode(0o644)).expect("mode");
     let data = folder.join("data").display().to_string();
+    for (name, content) in [("bare", "true\n"), ("orphan", "#!/nowhere/sh\n")] {
+        fs::write(folder.join(name), content).expect("a script");
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).expect("mode");
+        let output = run(kakehi_run(&folder, &[]).arg(folder.join(name)), SOON);
+        let said = text(&output.stderr);
+        assert!(said.contains("#!") && said.contains(name), "{said}");
+    }
     for (words, code) in [
         (&["/bin/sh", "-c", "exit 0"][..], 0),
         (&["/bin/sh", "-c", "exit 7"], 7),

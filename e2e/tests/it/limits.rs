@@ -10,6 +10,7 @@ use crate::{
     calls::Calls,
     harness::{Daemon, Folder, SOON, kakehi, program, run, skip, succeed, text},
     records::{KINDS, Writer},
+    remote::server::{Scheme, Server},
 };
 
 /// Size of the file system that gets full.
@@ -20,8 +21,8 @@ struct Disk(PathBuf);
 
 impl Disk {
     /// `None`, loudly, when this user may not mount.
-    fn mount(folder: &Folder) -> Option<Self> {
-        let path = folder.join("disk");
+    fn mount(folder: &Folder, name: &str) -> Option<Self> {
+        let path = folder.join(name);
         fs::create_dir(&path).expect("a folder");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_LEN}"), "none"]).arg(&path);
@@ -55,9 +56,22 @@ fn a_full_disk_is_reported_under_delegate() {
     full_disk("full, delegated", &[("KAKEHI_RULES", "/**=delegate")]);
 }
 
+/// Standard output is a pipe there, and whoever writes little has ended when it cannot be written.
+#[test]
+fn a_full_disk_of_a_server_is_reported_by_the_exit_code() {
+    let folder = Folder::new();
+    let Some(_disk) = Disk::mount(&folder, "root") else { return };
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\"; head -c 1000000 /dev/zero >fill; echo little >file; exit 0";
+    let output =
+        run(server.run(&folder).args(["sh", "-c", script]).arg(folder.join("local")), SOON);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    server.end();
+}
+
 fn full_disk(what: &str, settings: &[(&str, &str)]) {
     let folder = Folder::new();
-    let Some(disk) = Disk::mount(&folder) else { return };
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
     let daemon = Daemon::start(&folder, "job", &[]);
     let mut calls = Calls::start(daemon.wrap(program("calls")).envs(settings.iter().copied()));
     let file = disk.0.join("file").display().to_string();

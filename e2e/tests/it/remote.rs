@@ -7,6 +7,7 @@ mod quiet;
 pub(crate) mod server;
 mod ucx_only;
 mod unreached;
+mod unusual;
 
 use std::{
     fs,

@@ -1,0 +1,49 @@
+//! Programs in a remote folder that end in part, or come past the library.
+
+use std::fs;
+
+use super::local;
+use crate::{
+    harness::{Folder, SOON, program, run, succeed, text},
+    remote::server::{Scheme, Server},
+};
+
+/// `/proc/self` of such a process is empty, and paths and descriptors are looked up there.
+#[test]
+fn a_program_whose_first_thread_has_ended_writes_its_files() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\" && exec \"$1\" file";
+    let mut command = server.run(&folder);
+    command.args(["sh", "-c", script]).arg(local(&folder)).arg(program("leaderless"));
+    succeed(&mut command, SOON);
+    assert_eq!(fs::read_to_string(server.job().join("file")).expect("written"), "alive\n");
+    server.end();
+}
+
+/// Nothing can be done for them, so it is told, not found out later.
+#[test]
+fn what_a_program_without_the_library_writes_in_a_remote_folder_is_told_of() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\" && env -i /bin/sh -c 'echo x >unseen'";
+    let mut command = server.run(&folder);
+    let output = run(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let said = text(&output.stderr);
+    let path = local(&folder).join("unseen").display().to_string();
+    let told = |line: &str| line.contains(&path) && line.contains("did not reach the server");
+    assert!(output.status.success() && said.lines().any(told), "{said}");
+    server.end();
+}
+
+/// Who was handed an open file writes to a pipe, and is no session of the daemon's.
+#[test]
+fn a_file_is_written_by_who_was_handed_it_after_its_opener_has_ended() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\"; exec 3>file; \
+        (exec <&- >&- 2>&-; sleep 0.5; echo late >&3) & exit 0";
+    succeed(server.run(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(fs::read_to_string(server.job().join("file")).expect("written"), "late\n");
+    server.end();
+}
