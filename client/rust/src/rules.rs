@@ -188,8 +188,8 @@ fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
     fs::readlinkat_raw(host.borrow(CURRENT_FOLDER), link, target).ok()
 }
 
-/// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and empty
-/// when that one has ended before the others.
+/// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and
+/// empty when that one has ended before the others.
 pub(crate) fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
     const PREFIX: &[u8] = b"/proc/thread-self/fd/";
     let mut number = fd.unsigned_abs();
