@@ -104,6 +104,9 @@ impl Client {
             return Some(Err(Errno::XDEV));
         }
         let target = self.0.delegated_path(to.0, to.1)?;
+        if self.is_kernels(from) {
+            return None;
+        }
         if let Some(errno) =
             self.refusal(from, Errno::BUSY, None).or_else(|| self.no_target(from, to))
         {

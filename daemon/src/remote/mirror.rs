@@ -134,7 +134,7 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
         Kind::File => {
             // Whoever comes past the daemon is to be refused, not to read that it is empty.
             let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true).mode(0).open(path).map(drop)
+            options.write(true).create_new(true).mode(0o000).open(path).map(drop)
         }
     };
     match made {

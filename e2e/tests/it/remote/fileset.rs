@@ -42,7 +42,9 @@ fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
     let server = Server::start(&folder, Scheme::Tcp);
     let mut native = Command::new(python.trim());
     let native = succeed(native.arg(&script).arg(folder.join("native")), SOON);
-    let mut delegated = kakehi_run(&folder, &["--rule", "/**=delegate"]);
+    // No rule is about the folder itself.
+    let rule = format!("{}/**=delegate", folder.join("delegated").display());
+    let mut delegated = kakehi_run(&folder, &["--rule", &rule]);
     let delegated = delegated.arg(python.trim()).arg(&script).arg(folder.join("delegated"));
     assert_eq!(succeed(delegated, SOON), native);
     let mut remote = server.run(&folder);
