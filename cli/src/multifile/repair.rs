@@ -92,7 +92,7 @@ fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
     Repair::examine(&Disk::new(), path).map_err(|why| match why {
         // There is no better advice than this command, where there is any.
         Error::Damaged { part, .. } if part != Element::Magic && !is_empty(path) => {
-            let advice = "it cannot be repaired; take it from another copy";
+            let advice = "it cannot be repaired: take it from another copy";
             Failure::new(Code::Damaged, path.display(), why, advice)
         }
         why => failure(path, why),

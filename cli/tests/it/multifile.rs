@@ -224,7 +224,8 @@ fn what_repair_cannot_do_it_does_not_advise() {
     fails(&mut multifile(folder.path(), &["ls", "torn"]), 4, &["multifile repair"]);
     let (_, _, said) = output(&mut multifile(folder.path(), &["repair", "torn"]));
     assert!(said.contains("cannot be repaired") && !said.contains("--dry-run"), "{said}");
-    let said = done(folder.path(), &["repair", "joined"]);
+    done(folder.path(), &["join", "single", "torn"]);
+    let said = done(folder.path(), &["repair", "single"]);
     assert!(said.contains("1 task,") && !said.contains("1 tasks"), "{said}");
 }
 
