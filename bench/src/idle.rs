@@ -16,10 +16,10 @@
 //! `--quick` has no time for that.
 //!
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
-//! that came out best are measured once more for the peaks, in rows `final/`, and so are those below
-//! another policy: the whole confidence interval of the median of their ratios lies below 1, both
-//! times. See [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`: see
-//! [`native`].
+//! that came out best are measured once more for the peaks, in rows `final/`, and so are those
+//! below another policy: the whole confidence interval of the median of their ratios lies below 1,
+//! both times. See [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`:
+//! see [`native`].
 
 mod compute;
 mod daemons;
