@@ -16,9 +16,10 @@
 //! `--quick` has no time for that.
 //!
 //! `iops/max_cell`, `iops/peak`, and `latency_cut/max_cell` compare with `interrupt`. The cells
-//! that came out best are measured once more for the peaks, in rows `final/`. A cell is below
-//! another policy when the whole confidence interval of the median of its ratios lies below 1: see
-//! [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`: see [`native`].
+//! that came out best are measured once more for the peaks, in rows `final/`, and so are those
+//! below another policy: the whole confidence interval of the median of their ratios lies below 1,
+//! both times. See [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`:
+//! see [`native`].
 
 mod compute;
 mod daemons;
@@ -168,7 +169,7 @@ impl Effort {
             rounds_of_fleets: 1,
             turn: Duration::from_millis(120),
             finalists: 3,
-            computations: 40,
+            computations: 120,
             computation: Duration::from_millis(80),
             watch: Duration::from_secs(30),
             steps: [FULL_STEPS.into(), FULL_STEPS.into()],

@@ -5,15 +5,16 @@
 //! The ratios of a cell's rounds are sorted. Whatever their distribution, the interval from the
 //! n-th smallest to the n-th largest holds the median with a probability that follows from the
 //! number of rounds alone; n is the largest for which that is at least 95 %. A cell is below when
-//! this interval is. Of many cells with no difference at all, one in forty or fewer is still found
-//! below by chance.
+//! this interval is, and is again in as many rounds more: of many cells with no difference at all,
+//! one in forty or fewer is found below by chance once, so a grid has one or two such cells, and
+//! one in 1600 twice.
 //!
 //! # Peaks
 //!
 //! The largest of many noisy cells owes its place to chance as well, and is less when measured
 //! again: the ratio of two such maxima says little. So the grid only nominates: every policy's best
-//! cells, and the one of most jobs and depth, are measured once more under all policies, and a
-//! policy's peak is its best cell among those. Peaks are compared round by round.
+//! cells, the one of most jobs and depth, and those found below, are measured once more under all
+//! policies, and a policy's peak is its best cell among those. Peaks are compared round by round.
 
 use std::path::Path;
 
@@ -117,18 +118,13 @@ struct Against<'a> {
 }
 
 impl Against<'_> {
-    /// The ratios of a cell's rounds.
-    fn ratios(&self, cell: &Cell, value: impl Fn(&Round) -> f64) -> Result<Vec<f64>, String> {
-        let pairs = cell.of(POLL_IDLE)?.iter().zip(cell.of(self.other)?);
-        Ok(pairs.map(|(ours, other)| value(ours) / value(other)).collect())
-    }
-
     /// The ratios of the cell where they are best.
     fn best(&self, value: impl Fn(&Round) -> f64) -> Result<Spread, String> {
-        let spreads = self.grid.cells.iter().filter_map(|cell| {
-            let ratios = self.ratios(cell, &value).ok()?;
-            Spread::of(ratios)
-        });
+        let spreads = self
+            .grid
+            .cells
+            .iter()
+            .filter_map(|cell| Spread::of(ratios(cell, self.other, &value).ok()?));
         let best = spreads.max_by(|one, other| one.median.total_cmp(&other.median));
         best.ok_or_else(|| self.why_not(POLL_IDLE))
     }
@@ -142,8 +138,10 @@ impl Against<'_> {
     fn cells_below(&self) -> Result<Spread, String> {
         let mut count = 0.0;
         for cell in &self.grid.cells {
-            let ratios = self.ratios(cell, |round| round.iops)?;
-            if is_below(ratios) {
+            let again = self.grid.finals.iter().find(|again| again.place == cell.place);
+            if is_below(cell, self.other)?
+                && is_below(again.ok_or("not measured again")?, self.other)?
+            {
                 count += 1.0;
             }
         }
@@ -157,7 +155,8 @@ impl Against<'_> {
     }
 }
 
-/// The places that are measured once more: the best ones of every policy, and the largest.
+/// The places that are measured once more: the best ones of every policy, the largest, and those
+/// found below.
 pub(super) fn finalists(effort: &Effort, cells: &[Cell]) -> Vec<Place> {
     let mut places = vec![largest(effort)];
     for policy in [INTERRUPT, PARK, POLL_IDLE] {
@@ -166,6 +165,9 @@ pub(super) fn finalists(effort: &Effort, cells: &[Cell]) -> Vec<Place> {
         cells.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         places.extend(cells.iter().map(|(_, place)| *place).take(effort.finalists));
     }
+    let is_below =
+        |cell: &&Cell| [INTERRUPT, PARK].map(|other| is_below(cell, other)).contains(&Ok(true));
+    places.extend(cells.iter().filter(is_below).map(|cell| cell.place));
     let mut seen = Vec::new();
     places.retain(|place| {
         let is_new = !seen.contains(place);
@@ -207,10 +209,17 @@ fn scaling(effort: &Effort, grid: &Grid) -> Result<Spread, String> {
     by_rounds(largest.ok_or_else(why)?.of(POLL_IDLE)?, peak(grid, POLL_IDLE).ok_or_else(why)?)
 }
 
-/// Whether the whole confidence interval of the median lies below 1.
-fn is_below(ratios: Vec<f64>) -> bool {
+/// Poll-idle by another policy in every round of a cell.
+fn ratios(cell: &Cell, other: usize, value: impl Fn(&Round) -> f64) -> Result<Vec<f64>, String> {
+    let pairs = cell.of(POLL_IDLE)?.iter().zip(cell.of(other)?);
+    Ok(pairs.map(|(ours, other)| value(ours) / value(other)).collect())
+}
+
+/// Whether the whole confidence interval of the median of a cell's operations lies below 1.
+fn is_below(cell: &Cell, other: usize) -> Result<bool, String> {
+    let ratios = ratios(cell, other, |round| round.iops)?;
     let is_judged = rank(ratios.len()).is_some();
-    is_judged && interval(ratios).is_some_and(|ratio| ratio.max < 1.0)
+    Ok(is_judged && interval(ratios).is_some_and(|ratio| ratio.max < 1.0))
 }
 
 /// The median, between the ends of its confidence interval; of too few values, between the ends of
@@ -251,11 +260,17 @@ mod tests {
         }
     }
 
-    /// A cell of one job with these operations a second in two rounds, under every policy.
-    fn cell(depth: usize, iops: [[f64; 2]; POLICIES.len()]) -> Cell {
+    /// A cell of one job with these operations a second in its rounds, under every policy.
+    fn cell<const N: usize>(depth: usize, iops: [[f64; N]; POLICIES.len()]) -> Cell {
         let round = |iops| Round { iops, mean: 1.0, p50: 1.0, p99: 1.0 };
         let rounds = iops.map(|rounds| Ok(rounds.map(round).to_vec()));
         Cell { place: Place { jobs: 1, depth }, rounds }
+    }
+
+    /// A cell where poll-idle makes these and every other policy 1.
+    fn ours<const N: usize>(depth: usize, iops: [f64; N]) -> Cell {
+        let one = [1.0; N];
+        cell(depth, [one, one, iops, one])
     }
 
     #[test]
@@ -285,10 +300,25 @@ mod tests {
 
     #[test]
     fn a_cell_is_below_only_when_its_interval_is() {
-        assert!(is_below(vec![0.9; 8]));
-        assert!(!is_below([vec![0.9; 7], vec![1.1]].concat()));
-        assert!(is_below([vec![0.9; 9], vec![1.1]].concat()));
-        assert!(!is_below([vec![0.9; 8], vec![1.1; 2]].concat()));
-        assert!(!is_below(vec![0.1; 5]), "too few to say so");
+        let is_below = |cell: Cell| is_below(&cell, PARK).expect("rounds");
+        assert!(is_below(ours(1, [0.9; 8])));
+        assert!(!is_below(ours(1, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1.1])));
+        assert!(is_below(ours(1, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1.1])));
+        assert!(!is_below(ours(1, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1.1, 1.1])));
+        assert!(!is_below(ours(1, [0.1; 5])), "too few to say so");
+    }
+
+    #[test]
+    fn a_cell_counts_as_below_when_it_is_so_twice() {
+        let effort = Effort { steps: [vec![1], vec![1, 2, 4, 8]], ..Effort::quick() };
+        let [below, above] = [[0.9; 8], [1.1; 8]];
+        let cells =
+            vec![ours(1, below), ours(2, below), cell(4, [[1.0; 8]; 4]), cell(8, [[9.0; 8]; 4])];
+        let places = finalists(&effort, &cells);
+        assert_eq!(places.iter().map(|place| place.depth).collect::<Vec<_>>(), [8, 1, 2]);
+
+        let finals = vec![ours(8, below), ours(1, below), ours(2, above)];
+        let count = Against { grid: &Grid { cells, finals }, other: PARK }.cells_below();
+        assert_eq!(count, Ok(Spread { median: 1.0, min: 1.0, max: 1.0 }));
     }
 }

@@ -15,8 +15,9 @@
 //! What it is, yields tell: after a late one a crowd is distrusted for [`DISTRUST`] times as long
 //! as it kept the core, however it behaves meanwhile, and as long as it is, the executor blocks
 //! instead, from the second look in a row on: one alone may meet a thread that is just going to
-//! sleep. So a client that worked on for a moment is soon forgiven, and a computation, which keeps
-//! the core until the kernel's next tick, has it for a small part of the time.
+//! sleep. So a client that worked on for a moment is soon forgiven. A computation keeps the core
+//! until the kernel's next tick; one that is met again when it is asked again is distrusted for
+//! [`GROWTH`] times as long, so that the questions to one that lasts take nearly nothing.
 
 use std::time::Duration;
 
@@ -57,9 +58,13 @@ const CROWD_PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
-/// So many times as long as a crowd kept the core it is not yielded to again: the yields that ask
-/// anew take 3 % of the time.
+/// So many times as long as a crowd kept the core it is not yielded to again.
 const DISTRUST: u32 = 32;
+/// A crowd that keeps the core for so long computes.
+const COMPUTES: Duration = Duration::from_millis(1);
+/// How the distrust of a computation grows while it lasts, and to what.
+const GROWTH: u32 = 4;
+const DISTRUST_MAX: Duration = Duration::from_secs(1);
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -93,6 +98,9 @@ pub(crate) struct Pace {
     pause: Duration,
     /// A crowd is yielded to from then on.
     distrusts_until: Instant,
+    /// For how long the last computation was distrusted; it is the same one if met before then.
+    distrust: Duration,
+    remembers_until: Instant,
     /// When it was last looked whether there is a crowd.
     looked_at: Instant,
     /// At the last offer more threads wanted to run than there are cores.
@@ -112,6 +120,8 @@ impl Pace {
             blocks_until: None,
             pause: PAUSE_MIN,
             distrusts_until: Instant::default(),
+            distrust: Duration::ZERO,
+            remembers_until: Instant::default(),
             looked_at: Instant::default(),
             was_crowded: false,
             is_relieved: false,
@@ -177,7 +187,7 @@ impl Pace {
         match (is_wanted, self.was_crowded) {
             (true, true) if away < STOPPED => {
                 self.blocks_until = Some(to + CROWD_PAUSE);
-                self.distrusts_until = to + away * DISTRUST;
+                self.distrusts_until = to + self.distrust(from, to);
             }
             (true, _) => {
                 self.blocks_until = Some(to + self.pause);
@@ -186,6 +196,20 @@ impl Pace {
             (false, _) => {}
         }
         is_wanted
+    }
+
+    /// For how long a crowd is distrusted that kept the core between these times.
+    fn distrust(&mut self, from: Instant, to: Instant) -> Duration {
+        let away = to.saturating_since(from);
+        let mut distrust = away * DISTRUST;
+        if away >= COMPUTES {
+            if from < self.remembers_until {
+                distrust = distrust.max((self.distrust * GROWTH).min(DISTRUST_MAX));
+            }
+            self.distrust = distrust;
+            self.remembers_until = to + 2 * distrust;
+        }
+        distrust
     }
 
     /// Whether it is too early to try again after the core was wanted.
@@ -294,6 +318,24 @@ mod tests {
             now += distrust + 199;
             assert_ne!(pace.rested(at(now), || true, || true), Rest::Block);
         }
+    }
+
+    #[test]
+    fn a_computation_that_lasts_is_asked_ever_more_rarely_and_a_new_one_is_not() {
+        let mut pace = Pace::new(Duration::from_secs(100));
+        let mut now = 10_000_000;
+        for distrust in [128_000, 512_000, 1_000_000, 1_000_000] {
+            assert_eq!(pace.offer(at(now), || true), Offer::Yield);
+            assert!(pace.yielded(at(now), at(now + 4_000)));
+            now += 4_000 + distrust;
+            assert_eq!(pace.rested(at(now - 1), || true, || true), Rest::Block);
+            assert_ne!(pace.rested(at(now + 199), || true, || true), Rest::Block);
+            assert!(pace.yielded(at(now + 199), at(now + 299)), "a client says nothing of it");
+            now += 299 + 3_200;
+        }
+        now += 2_000_000;
+        assert!(pace.yielded(at(now), at(now + 4_000)));
+        assert_eq!(pace.offer(at(now + 4_000 + 128_000), || true), Offer::Yield);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! then gives the kernel what is queued, waits, and has completions posted.
 //!
 //! [`Events`] is shared: the executor parks in it, and a source takes the ready descriptors out of
-//! it, with a look of its own while the executor does not park. Wake-ups are edge-triggered
-//! eventfds: every write ends one wait, and nobody reads them.
+//! it, with a look of its own while the executor does not park. Wake-ups are edge-triggered: every
+//! one ends one wait, and nobody reads them. One that a look takes ends the next park instead: what
+//! it tells of may have come after its own source was visited.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     fmt, io,
     mem::MaybeUninit,
@@ -44,6 +45,8 @@ struct Inner {
     doorbell: Arc<Doorbell>,
     /// Found ready and not yet taken; at most [`READY_MAX`].
     ready: RefCell<VecDeque<Ready>>,
+    /// A look took a wake-up since the last park.
+    is_woken: Cell<bool>,
     ring: RefCell<Option<Weak<dyn Wait>>>,
 }
 
@@ -85,8 +88,8 @@ impl Events {
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let doorbell = Arc::new(Doorbell(wake_fd()?));
-        let (ready, ring) = (RefCell::default(), RefCell::default());
-        let events = Self(Rc::new(Inner { epoll, doorbell, ready, ring }));
+        let (ready, is_woken, ring) = (RefCell::default(), Cell::default(), RefCell::default());
+        let events = Self(Rc::new(Inner { epoll, doorbell, ready, is_woken, ring }));
         events.add_wake_fd(&events.0.doorbell.0)?;
         Ok(events)
     }
@@ -136,8 +139,8 @@ impl Events {
     ///
     /// Never blocks; costs a system call when none waits.
     pub fn look(&self) -> usize {
-        if self.0.ready.borrow().is_empty() {
-            self.wait(Some(Duration::ZERO));
+        if self.0.ready.borrow().is_empty() && self.wait(Some(Duration::ZERO)) {
+            self.0.is_woken.set(true);
         }
         self.0.ready.borrow().len()
     }
@@ -173,27 +176,34 @@ impl Events {
     }
 
     fn park(&self, timeout: Option<Duration>) {
+        if self.0.is_woken.take() {
+            return;
+        }
         let ring = self.0.ring.borrow().as_ref().and_then(Weak::upgrade);
         if !ring.is_some_and(|ring| ring.wait(timeout)) {
             self.wait(timeout);
         }
     }
 
-    /// Blocks until something is ready or `timeout` has passed, and keeps what was found.
-    fn wait(&self, timeout: Option<Duration>) {
+    /// Blocks until something is ready or `timeout` has passed, and keeps what was found. Returns
+    /// whether there was a wake-up.
+    fn wait(&self, timeout: Option<Duration>) -> bool {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut space = [MaybeUninit::<epoll::Event>::uninit(); READY_MAX];
         // An interrupted wait is an early return; no other error can happen to this descriptor.
         let Ok((found, _)) = epoll::wait(&self.0.epoll, &mut space, timeout.as_ref()) else {
-            return;
+            return false;
         };
-        let mut ready = self.0.ready.borrow_mut();
+        let (mut ready, mut is_woken) = (self.0.ready.borrow_mut(), false);
         for event in found {
             let (key, flags) = (event.data.u64(), event.flags);
-            if key != WAKE_KEY {
+            if key == WAKE_KEY {
+                is_woken = true;
+            } else {
                 ready.push_back(Ready::new(key, flags));
             }
         }
+        is_woken
     }
 }
 

@@ -272,7 +272,8 @@ impl Source for Visits {
         if poller.sockets.borrow().is_empty() { 0 } else { poller.look(budget) }
     }
 
-    /// What the last look left, or came after it, ends the park.
+    /// What the last look left, or came after it, ends the park, also if [`Events::look`] has
+    /// heard of it meanwhile.
     fn arm(&mut self) -> Armed {
         if self.0.again.borrow().is_empty() { Armed::Waits } else { Armed::Busy }
     }

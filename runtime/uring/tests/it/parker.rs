@@ -72,6 +72,21 @@ fn an_unpark_from_another_thread_ends_the_park() {
 }
 
 #[test]
+fn an_unpark_that_a_look_has_taken_ends_the_next_park_and_no_other() {
+    let events = Events::new().expect("epoll");
+    let (mut parker, start) = (events.parker(), Instant::now());
+    events.unparker().unpark();
+    assert_eq!(events.look(), 0);
+
+    parker.park(Some(DEADLINE));
+
+    assert!(start.elapsed() < DEADLINE, "the wake-up was lost");
+    let start = Instant::now();
+    parker.park(Some(Duration::from_millis(1)));
+    assert!(start.elapsed() >= Duration::from_millis(1));
+}
+
+#[test]
 fn an_unpark_ends_the_park_while_operations_are_in_flight() {
     let Some(mut core) = Core::with_ring() else { return };
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
