@@ -9,6 +9,7 @@
 //! Sockets: [`Sockets`] listens and connects, a [`Stream`] moves bytes; see there for what keeps a
 //! peer that always sends from starving the rest.
 
+mod batch;
 mod crowd;
 mod engine;
 mod engines;

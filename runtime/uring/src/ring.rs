@@ -1,9 +1,8 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
-//! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when as
-//! many are queued as the device has left to do (at least 2, at most 32), when nothing else is in
-//! flight, when the oldest has waited 20 us, or when the executor blocks. A short one that
-//! continues the one before it waits for a batch of 32: the kernel makes one request of them.
+//! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when they
+//! are worth a system call (`batch`), when nothing else is in flight, when the oldest has waited 20
+//! us, when the kernel is to post completions, or when the executor blocks.
 //!
 //! # Blocking
 //!
@@ -19,12 +18,12 @@
 
 use std::{
     fmt, io, mem,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd},
     sync::Arc,
     time::Duration,
 };
 
-use executor::{Armed, Handle, Instant};
+use executor::{Armed, Handle};
 use io_uring::{
     IoUring, opcode, squeue,
     types::{Fd, SubmitArgs, Timespec},
@@ -33,6 +32,7 @@ use rustix::event::PollFlags;
 use slab::Slab;
 
 use crate::{
+    batch::{BATCH_LEN, Batch},
     engine::{Engine, Refusal, Refused, Token},
     entry::entry,
     memory::{Buffer, Heap, Memory},
@@ -43,20 +43,6 @@ use crate::{
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
 const IN_FLIGHT_MAX: u32 = 1024;
-
-/// So many queued entries are worth a system call at once, whatever the device has to do,
-const BATCH_LEN: usize = 32;
-/// and so many when it has nothing.
-const BATCH_LEN_MIN: usize = 2;
-
-/// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
-const SHORT_LEN_MAX: usize = 16 * 1024;
-
-/// So few entries the kernel passes on one by one; of more it makes one request if it can.
-const UNMERGED_MAX: usize = 2;
-
-/// The longest an entry stays queued while others are in flight.
-const HELD_MAX: Duration = Duration::from_micros(20);
 
 /// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
 const DROP_WAITS_MAX: u32 = 100;
@@ -72,14 +58,7 @@ pub struct Ring {
     /// First, so that it is closed before `in_flight` is freed.
     ring: IoUring,
     in_flight: Slab<InFlight>,
-    /// Pushed to the submission queue, not yet given to the kernel.
-    queued: usize,
-    /// When the first of `queued` was pushed.
-    oldest: Instant,
-    /// File and end of the transfer pushed last, if it is short.
-    last: Option<(RawFd, u64)>,
-    /// The transfer pushed last continues the one before it.
-    continues: bool,
+    batch: Batch,
     handle: Handle,
     sink: Buffer,
     /// Pinned by the kernel: it need not look the pages up for every operation.
@@ -111,10 +90,7 @@ impl Ring {
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
-            queued: 0,
-            oldest: Instant::default(),
-            last: None,
-            continues: false,
+            batch: Batch::default(),
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
             registered: None,
@@ -172,7 +148,7 @@ impl Ring {
         }
         // ETIME, EINTR and what `enter` may meet: the next turn sees what there is.
         drop(self.ring.submitter().submit_with_args(1, &bounds));
-        self.queued = self.ring.submission().len();
+        self.batch.len = self.ring.submission().len();
         true
     }
 
@@ -181,50 +157,38 @@ impl Ring {
         self.pad_pair();
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
         drop(self.ring.submit());
-        self.queued = self.ring.submission().len();
+        self.batch.len = self.ring.submission().len();
     }
 
     /// Adds an empty entry to a pair that can become one request.
     fn pad_pair(&mut self) {
         let is_silent = self.ring.params().is_feature_skip_cqe_on_success();
-        if is_silent && self.continues && self.queued == UNMERGED_MAX {
+        if is_silent && self.batch.needs_padding() {
             let empty = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
             self.push(&empty.user_data(NOTHING));
         }
     }
 
-    /// How many queued entries are worth a system call: as many as the device has to do, so that it
-    /// never waits while a long batch is prepared.
-    fn batch_len(&mut self) -> usize {
+    /// How many operations the device has left to do, or 0 when nobody knows.
+    fn left(&mut self) -> usize {
         if self.ring.submission().taskrun() {
-            return BATCH_LEN_MIN; // Nobody knows how many completions wait to be posted.
+            return 0; // Some completions wait to be posted.
         }
         let done = self.ring.completion().len();
-        let left = self.in_flight.len().saturating_sub(self.queued + done);
-        left.clamp(BATCH_LEN_MIN, BATCH_LEN)
-    }
-
-    /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
-    /// together becomes one request to the device.
-    fn continues_last(&mut self, operation: &Operation) -> bool {
-        let (file, at, buffers) = match operation {
-            Operation::Read { file, at, into: buffers } => (file, *at, buffers),
-            Operation::Write { file, at, from: buffers } => (file, *at, buffers),
-            _ => return false,
-        };
-        let (fd, len) = (file.as_raw_fd(), buffers.len());
-        let is_short = len <= SHORT_LEN_MAX;
-        let last =
-            mem::replace(&mut self.last, is_short.then(|| (fd, at.saturating_add(len as u64))));
-        is_short && last == Some((fd, at))
+        self.in_flight.len().saturating_sub(self.batch.len + done)
     }
 
     fn submission_is_due(&self) -> bool {
-        let alone = self.in_flight.len() == self.queued;
-        self.queued > 0
-            && (alone
-                || self.queued >= BATCH_LEN
-                || self.handle.now().saturating_since(self.oldest) >= HELD_MAX)
+        let alone = self.in_flight.len() == self.batch.len;
+        self.batch.len > 0
+            && (alone || self.batch.len >= BATCH_LEN || self.batch.is_old(self.handle.now()))
+    }
+
+    /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
+    /// are there are served before: what follows them goes by the same call.
+    fn fetch_is_due(&mut self) -> bool {
+        let may_fetch = !self.batch.is_urgent() || self.ring.completion().is_empty();
+        may_fetch && self.ring.submission().taskrun()
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
@@ -232,7 +196,7 @@ impl Ring {
         // buffers and vectors, none of which moves, until the completion is reaped.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the queue has room for as many entries as may be in flight");
-        self.queued += 1;
+        self.batch.len += 1;
     }
 
     /// Asks the kernel to give back what is in flight.
@@ -257,14 +221,11 @@ impl Engine for Ring {
         let Some((entry, vectors)) = made else {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         };
-        self.continues = self.continues_last(&operation);
+        self.batch.note(&operation, || self.handle.now());
         let key = self.in_flight.insert(InFlight { token, operation, vectors });
-        if self.queued == 0 {
-            self.oldest = self.handle.now();
-        }
         self.push(&entry.user_data(key as u64));
-        let batch_len = if self.continues { BATCH_LEN } else { self.batch_len() };
-        if self.queued >= batch_len {
+        let left = self.left();
+        if self.batch.is_full(left) {
             self.enter();
         }
         Ok(())
@@ -274,7 +235,7 @@ impl Engine for Ring {
         if self.in_flight.is_empty() {
             return 0;
         }
-        if self.submission_is_due() || self.ring.submission().taskrun() {
+        if self.submission_is_due() || self.fetch_is_due() {
             self.enter();
         }
         let mut count = 0;
@@ -334,7 +295,7 @@ impl fmt::Debug for Ring {
         f.debug_struct("Ring")
             .field("features", &self.features)
             .field("in_flight", &self.in_flight.len())
-            .field("queued", &self.queued)
+            .field("queued", &self.batch.len)
             .finish_non_exhaustive()
     }
 }
@@ -352,14 +313,17 @@ mod tests {
     use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
-    use crate::parker::Interest;
+    use crate::{
+        batch::{BATCH_LEN_MIN, HELD_MAX},
+        parker::Interest,
+    };
 
     struct Bench {
         ring: Ring,
         events: Events,
         clock: Rc<ManualClock>,
         read: Arc<OwnedFd>,
-        _write: OwnedFd,
+        write: OwnedFd,
         _executor: Executor,
     }
 
@@ -372,7 +336,7 @@ mod tests {
             let ring = Ring::new(&executor.handle(), &events).ok()?;
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
             let read = Arc::new(read);
-            Some(Self { ring, events, clock, read, _write: write, _executor: executor })
+            Some(Self { ring, events, clock, read, write, _executor: executor })
         }
 
         fn submit(&mut self) -> Result<(), Refused> {
@@ -385,9 +349,20 @@ mod tests {
             self.ring.submit(Operation::Read { file, at, into }, Token(0))
         }
 
+        /// Has two operations complete, of which a new kernel posts one and holds the other back;
+        /// returns whether it does.
+        fn complete_two(&mut self) -> bool {
+            self.submit().unwrap();
+            self.submit().unwrap();
+            self.queued_after_reap();
+            rustix::io::write(&self.write, b"xy").unwrap();
+            assert!(self.ring.wait(Some(Duration::from_secs(60))));
+            self.ring.ring.submission().taskrun()
+        }
+
         fn queued_after_reap(&mut self) -> usize {
             assert_eq!(self.ring.reap(16, &mut |_, _| {}), 0);
-            self.ring.queued
+            self.ring.batch.len
         }
     }
 
@@ -417,21 +392,45 @@ mod tests {
         for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
             for queued in 1..batch_len {
                 bench.submit().unwrap();
-                assert_eq!(bench.ring.queued, queued);
+                assert_eq!(bench.ring.batch.len, queued);
             }
             bench.submit().unwrap();
-            assert_eq!(bench.ring.queued, 0);
+            assert_eq!(bench.ring.batch.len, 0);
         }
+    }
+
+    #[test]
+    fn completions_are_served_before_more_are_fetched() {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.complete_two();
+        bench.submit().unwrap();
+
+        assert!(bench.ring.reap(16, &mut |_, _| {}) > 0);
+
+        assert_eq!(bench.ring.batch.len, 1, "no call was made");
+    }
+
+    #[test]
+    fn transfers_that_continue_each_other_gather_all_that_is_complete() {
+        let Some(mut bench) = Bench::new() else { return };
+        let is_more_held_back = bench.complete_two();
+        bench.submit_at(7).unwrap();
+        bench.submit_at(8).unwrap();
+        let queued = if is_more_held_back { 0 } else { 2 };
+
+        assert_eq!(bench.ring.reap(16, &mut |_, _| {}), 2);
+
+        assert_eq!(bench.ring.batch.len, queued);
     }
 
     #[test]
     fn short_transfers_that_continue_each_other_wait_for_a_full_batch() {
         let Some(mut bench) = Bench::new() else { return };
         for at in 0..BATCH_LEN as u64 {
-            assert_eq!(bench.ring.queued as u64, at);
+            assert_eq!(bench.ring.batch.len as u64, at);
             bench.submit_at(at).unwrap();
         }
-        assert_eq!(bench.ring.queued, 0);
+        assert_eq!(bench.ring.batch.len, 0);
     }
 
     #[test]
@@ -441,7 +440,7 @@ mod tests {
         bench.submit_at(0).unwrap();
         bench.submit_at(1).unwrap();
         bench.ring.pad_pair();
-        assert_eq!(bench.ring.queued, if is_silent { 3 } else { 2 });
+        assert_eq!(bench.ring.batch.len, if is_silent { 3 } else { 2 });
 
         bench.ring.enter();
 
@@ -459,7 +458,7 @@ mod tests {
 
         assert!(bench.ring.wait(Some(Duration::ZERO)));
 
-        assert_eq!(bench.ring.queued, 0);
+        assert_eq!(bench.ring.batch.len, 0);
     }
 
     #[test]
