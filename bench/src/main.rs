@@ -2,6 +2,7 @@
 //!
 //! The two sides of a ratio alternate within one run. What cannot run is a row that says why.
 
+mod core_time;
 mod delegate;
 mod file;
 mod files;

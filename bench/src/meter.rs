@@ -1,4 +1,4 @@
-//! What a run took: time, CPU time of the whole process, memory.
+//! What a run took: time, CPU time of the whole process and of its core, memory.
 
 use std::{
     cell::Cell,
@@ -10,13 +10,25 @@ use std::{
 use anyhow::Context as _;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::core_time::{idle_time, own_core};
+
 /// Measures from the first packet to the last.
 #[derive(Debug)]
 pub(crate) struct Meter {
     count: u64,
-    start: Cell<Option<(Instant, Duration)>>,
+    /// The core that a run is kept on.
+    core: Option<usize>,
+    start: Cell<Option<Start>>,
     /// At a tenth of the run.
     early_rss: Cell<Option<u64>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    time: Instant,
+    cpu: Duration,
+    /// Of the core.
+    idle: Option<Duration>,
 }
 
 /// What a run took.
@@ -24,6 +36,8 @@ pub(crate) struct Meter {
 pub(crate) struct Sample {
     pub(crate) wall_ns: u64,
     pub(crate) cpu_ns: u64,
+    /// What the one core of the process was busy, with whatever; without such a core, `cpu_ns`.
+    pub(crate) core_ns: u64,
     /// Growth of resident memory from a tenth of the run to its end, bytes.
     pub(crate) growth: u64,
     /// Resident memory at the end of the run, bytes.
@@ -34,8 +48,8 @@ pub(crate) struct Sample {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wall_ns, cpu_ns, growth, rss, unfairness } = self;
-        write!(f, "{wall_ns} {cpu_ns} {growth} {rss} {unfairness}")
+        let Self { wall_ns, cpu_ns, core_ns, growth, rss, unfairness } = self;
+        write!(f, "{wall_ns} {cpu_ns} {core_ns} {growth} {rss} {unfairness}")
     }
 }
 
@@ -44,22 +58,23 @@ impl FromStr for Sample {
 
     fn from_str(line: &str) -> anyhow::Result<Self> {
         let mut numbers = line.split(' ').map(str::parse);
-        let mut next = || numbers.next().context("five numbers")?.context("a number");
-        let (wall_ns, cpu_ns) = (next()?, next()?);
-        Ok(Self { wall_ns, cpu_ns, growth: next()?, rss: next()?, unfairness: next()? })
+        let mut next = || numbers.next().context("six numbers")?.context("a number");
+        let (wall_ns, cpu_ns, core_ns) = (next()?, next()?, next()?);
+        Ok(Self { wall_ns, cpu_ns, core_ns, growth: next()?, rss: next()?, unfairness: next()? })
     }
 }
 
 impl Meter {
     /// For a run of `count` packets.
     pub(crate) fn new(count: u64) -> Self {
-        Self { count, start: Cell::new(None), early_rss: Cell::default() }
+        Self { count, core: own_core(), start: Cell::new(None), early_rss: Cell::default() }
     }
 
     /// Starts the clock at the first call.
     pub(crate) fn start(&self) {
         if self.start.get().is_none() {
-            self.start.set(Some((Instant::now(), cpu_time())));
+            let idle = self.core.and_then(idle_time); // Before the clock starts: it takes a while.
+            self.start.set(Some(Start { time: Instant::now(), cpu: cpu_time(), idle }));
         }
     }
 
@@ -72,12 +87,18 @@ impl Meter {
 
     /// What it took so far.
     pub(crate) fn sample(&self) -> Sample {
-        let (start, cpu) = self.start.get().unwrap_or((Instant::now(), cpu_time()));
+        let (time, cpu, idle) = (Instant::now(), cpu_time(), self.core.and_then(idle_time));
+        let end = Start { time, cpu, idle };
+        let start = self.start.get().unwrap_or(end);
+        let (wall, cpu) = (end.time - start.time, end.cpu.saturating_sub(start.cpu));
+        let idle = start.idle.and_then(|idle| end.idle?.checked_sub(idle));
+        let core = idle.map_or(cpu, |idle| wall.saturating_sub(idle));
         let rss = rss();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Sample {
-            wall_ns: nanos(start.elapsed()),
-            cpu_ns: nanos(cpu_time().saturating_sub(cpu)),
+            wall_ns: nanos(wall),
+            cpu_ns: nanos(cpu),
+            core_ns: nanos(core),
             growth: rss.saturating_sub(self.early_rss.get().unwrap_or(0)),
             rss,
             unfairness: 1000,
@@ -104,10 +125,10 @@ mod tests {
 
     #[test]
     fn samples_survive_the_pipe() {
-        let sample: Sample = "1 2 3 4 5".parse().expect("a sample");
-        assert_eq!((sample.wall_ns, sample.cpu_ns), (1, 2));
-        assert_eq!((sample.growth, sample.rss, sample.unfairness), (3, 4, 5));
-        assert_eq!(sample.to_string(), "1 2 3 4 5");
+        let sample: Sample = "1 2 3 4 5 6".parse().expect("a sample");
+        assert_eq!((sample.wall_ns, sample.cpu_ns, sample.core_ns), (1, 2, 3));
+        assert_eq!((sample.growth, sample.rss, sample.unfairness), (4, 5, 6));
+        assert_eq!(sample.to_string(), "1 2 3 4 5 6");
         for line in ["", "1 2", "1 2 3 x"] {
             assert!(line.parse::<Sample>().is_err(), "{line}");
         }

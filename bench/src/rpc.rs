@@ -6,6 +6,12 @@
 //!
 //! `limit = min(file, request, 1 / (CPU time of request + CPU time of file))`
 //!
+//! CPU time is here what the server's core was busy with, on which it is kept: a process is told
+//! its own time and that of the interrupts that found it running, but nobody's of those that found
+//! the core idle, as most do in `file`, and of the kernel threads that complete writes. In
+//! `integrated` one core does it all. Where no core is kept, CPU time is the process's. Without
+//! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
+//!
 //! `integrated` writes each packet by itself, as `file` does. `chained` writes as one what has come
 //! together and lies together in the file, so it may exceed the limit.
 //!

@@ -177,11 +177,11 @@ impl Cell {
         }
     }
 
-    /// What one thread can reach with this network, this storage, and this CPU time.
+    /// What one core can reach with this network, this storage, and this CPU time.
     fn limit(&self, stored: &Stored) -> Values<f64> {
         let (request, file) = (rates(&self.run, &stored.request), rates(&self.run, &stored.file));
         let cpu = combine(&stored.request, &stored.file, |request, file| {
-            rate_of(&self.run, request.cpu_ns + file.cpu_ns)
+            rate_of(&self.run, request.core_ns + file.core_ns)
         });
         combine(&combine(&request, &file, f64::min), &cpu, f64::min)
     }
@@ -196,9 +196,9 @@ impl Cell {
         combine(&network, stored.best_fio(), f64::min)
     }
 
-    /// Microseconds of CPU time a packet.
+    /// Microseconds of its core a packet.
     fn cpu(&self, samples: &Values<Sample>) -> Result<Spread, String> {
-        spread(&map(samples, |sample| sample.cpu_ns as f64 / 1e3 / self.run.count as f64))
+        spread(&map(samples, |sample| sample.core_ns as f64 / 1e3 / self.run.count as f64))
     }
 }
 
