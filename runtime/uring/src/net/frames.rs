@@ -140,8 +140,10 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         &mut self.inlet
     }
 
-    /// Takes what is left of the stream's turn, at most `len` bytes, for a frame received in it. To
-    /// be kept until the frame is served, and to be taken for every frame: else the turn never ends.
+    /// Takes what is left of the stream's turn, at most `len` bytes, for the frame that came last.
+    ///
+    /// To be kept until the frame is served, and to be taken for every frame: else the turn never
+    /// ends. `None` where streams do not take turns.
     pub fn share(&mut self, len: usize) -> Option<Credit> {
         self.turn.as_mut().map(|turn| turn.split(len as u64))
     }
