@@ -34,7 +34,7 @@
 //!
 //! `connections` lets many clients share the credits of 1024 packets, or gives each 32. What a
 //! client costs the server, the buffers of its packets included, is the row `memory`; what is
-//! received ahead is in stages that all clients share.
+//! received ahead is in stages that all clients share, and they take turns to be received from.
 
 mod cells;
 mod chain;

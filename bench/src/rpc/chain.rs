@@ -4,6 +4,7 @@
 //! itself than as a part of a longer one. No packet waits for another to come: a chain ends where
 //! the next packet lies elsewhere, when it is long, and when nothing more can be had at once.
 
+use executor::Credit;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
 /// A longer chain would leave the cache, and the device without work, before it is written.
@@ -16,7 +17,14 @@ pub(super) const SHORT_LEN_MAX: usize = 16 << 10;
 pub(super) struct Chain {
     at: u64,
     len: usize,
-    parts: Vec<Buffer>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    body: Buffer,
+    /// Of the client's turn, until the part is written.
+    _share: Option<Credit>,
 }
 
 impl Chain {
@@ -26,12 +34,12 @@ impl Chain {
     }
 
     /// Adds a packet that continues it.
-    pub(super) fn add(&mut self, at: u64, body: Buffer) {
+    pub(super) fn add(&mut self, at: u64, body: Buffer, share: Option<Credit>) {
         if self.parts.is_empty() {
             self.at = at;
         }
         self.len += body.len();
-        self.parts.push(body);
+        self.parts.push(Part { body, _share: share });
     }
 
     /// Whether a packet of `len` bytes more would be too much.
@@ -47,8 +55,8 @@ impl Chain {
     /// Where in the file it begins, and what is to be written there; `None` when nothing is.
     pub(super) fn rest(&self) -> Option<(u64, Buffers)> {
         let buffers = match &*self.parts {
-            [one] => one.clone().into(),
-            several => Buffers::new(several.to_vec())?,
+            [one] => one.body.clone().into(),
+            several => Buffers::new(several.iter().map(|part| part.body.clone()).collect())?,
         };
         Some((self.at, buffers))
     }
@@ -58,10 +66,10 @@ impl Chain {
         (self.at, self.len) = (self.at + len as u64, self.len - len);
         let mut left = len;
         self.parts.retain_mut(|part| {
-            let cut = left.min(part.len());
+            let cut = left.min(part.body.len());
             left -= cut;
-            *part = part.suffix(cut);
-            !part.is_empty()
+            part.body = part.body.suffix(cut);
+            !part.body.is_empty()
         });
     }
 }
@@ -81,7 +89,7 @@ mod tests {
     fn a_packet_elsewhere_does_not_continue_a_chain() {
         let mut chain = Chain::default();
         assert!(chain.ends_at(8192));
-        chain.add(8192, Heap::buffer(4096));
+        chain.add(8192, Heap::buffer(4096), None);
         assert!(chain.ends_at(12_288));
         assert!(!chain.ends_at(8192) && !chain.ends_at(16_384));
     }
@@ -93,7 +101,7 @@ mod tests {
             let mut at = 0;
             for _ in 0..count {
                 assert!(chain.ends_at(at) && (at == 0 || !chain.is_full_for(len)));
-                chain.add(at, Heap::buffer(len));
+                chain.add(at, Heap::buffer(len), None);
                 at += len as u64;
             }
             assert!(chain.is_full_for(len), "{count} of {len}");
@@ -103,7 +111,7 @@ mod tests {
     #[test]
     fn a_short_write_leaves_the_rest_in_its_place() {
         let mut chain = Chain::default();
-        (0..3).for_each(|index| chain.add(index * 10, Heap::buffer(10)));
+        (0..3).for_each(|index| chain.add(index * 10, Heap::buffer(10), None));
         for (cut, left) in [(4, (4, vec![6, 10, 10])), (11, (15, vec![5, 10])), (5, (20, vec![10]))]
         {
             chain.cut(cut);

@@ -12,22 +12,22 @@ use std::{
 };
 
 use anyhow::Context as _;
-use executor::{Class, Handle, Notify};
+use executor::{Class, Credit, Handle, Notify};
 use uring::{
     Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX, Sender,
     Stages,
 };
 
 use super::{
-    chain::Chain,
+    chain::{Chain, SHORT_LEN_MAX},
     packet::{NUMBER_LEN, Run},
 };
 use crate::meter::{Meter, Sample};
 
 /// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
-/// or in fewer, of packets with so many bytes.
-const BATCH_LEN: usize = 64 << 10;
+/// or in fewer, of packets with so many bytes: a turn's, which then lie together in the file.
+const BATCH_LEN: usize = 128 << 10;
 
 /// What a run does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -98,7 +98,7 @@ impl Server {
             connections.push(stream.split());
         }
         // Only now, so that all clients begin together.
-        let stages = Stages::default();
+        let stages = Stages::in_turns(&self.handle);
         for (receiver, sender) in connections {
             let frames = Frames::new(receiver, self.pool.clone(), &stages);
             let answers = Answers::new(share, self.run.size);
@@ -132,7 +132,8 @@ impl Server {
                 share.set(share.get() + 1);
                 answers.received();
             }
-            intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body);
+            let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
+            intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, share);
         }
     }
 
@@ -192,13 +193,13 @@ impl Intake {
     }
 
     /// Serves a packet, or a part of one.
-    pub(crate) fn take(&mut self, at: u64, body: Buffer) {
+    pub(crate) fn take(&mut self, at: u64, body: Buffer, share: Option<Credit>) {
         self.server.meter.start();
         if !self.chain.ends_at(at) {
             self.write();
         }
         let len = body.len();
-        self.chain.add(at, body);
+        self.chain.add(at, body, share);
         if !self.server.is_chaining || self.chain.is_full_for(len) {
             self.write();
         }

@@ -95,7 +95,7 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
         answers.received();
-        intake.take(offset, body);
+        intake.take(offset, body, None);
     }
 }
 

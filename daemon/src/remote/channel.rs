@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use executor::Notify;
+use executor::{Credit, Handle, Notify};
 use uring::{BUFFER_COUNT_MAX, Buffer, FrameError, Frames, Heap, Inlet, Pool, Stages};
 use wire::{BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, Request};
 
@@ -61,6 +61,11 @@ impl Room {
         Self { pool: Pool::reserve(BODY_LEN_MAX, count), stages: Stages::default() }
     }
 
+    /// The same, for connections that receive in turns.
+    pub(crate) fn in_turns(count: usize, handle: &Handle) -> Self {
+        Self { stages: Stages::in_turns(handle), ..Self::new(count) }
+    }
+
     /// An equal part of it, for one more connection.
     pub(crate) fn join(&self) -> Self {
         Self { pool: self.pool.join(), stages: self.stages.clone() }
@@ -84,6 +89,8 @@ struct Received {
     data: Buffer,
     /// The payload again, if it is small and no data.
     bytes: Vec<u8>,
+    /// Of the connection's turn to receive, for a short transfer.
+    share: Option<Credit>,
 }
 
 impl<R: Receive> Inbox<R> {
@@ -122,8 +129,20 @@ impl<R: Receive> Inbox<R> {
         let is_data = matches!(frame, Frame::Request { request: Request::Write { .. }, .. });
         let is_small = !is_data && body.len() <= OWN_LEN_MAX;
         let bytes = if is_small { bytes_of(&data) } else { Vec::new() };
-        self.current = Some(Received { frame, data, bytes });
+        let share = self.share(&frame);
+        self.current = Some(Received { frame, data, bytes, share });
         Ok(())
+    }
+
+    /// Its part of the turn. Only what is in the cache while it is served, and served without
+    /// anybody else's doing, keeps that from others.
+    fn share(&mut self, frame: &Frame<'_>) -> Option<Credit> {
+        let moved = match *frame {
+            Frame::Request { request, .. } => moved(&request),
+            _ => 0,
+        };
+        let share = self.frames.share(HEADER_LEN + moved);
+        share.filter(|_| (1..=INLINE_LEN_MAX).contains(&moved))
     }
 
     /// The frame that [`fill`](Self::fill) has found, with a payload that is small and not to be
@@ -138,6 +157,16 @@ impl<R: Receive> Inbox<R> {
         self.current.as_ref().map(|received| received.data.clone())
     }
 
+    /// The frame's part of the connection's turn, to be kept until it is answered.
+    pub(crate) fn take_share(&mut self) -> Option<Credit> {
+        self.current.as_mut()?.share.take()
+    }
+
+    /// Waits for something else than the next frame; others may receive meanwhile.
+    pub(crate) async fn wait<T>(&mut self, other: impl Future<Output = T>) -> T {
+        self.frames.wait(other).await
+    }
+
     /// What is received from, between two frames.
     pub(crate) fn receiver(&mut self) -> &mut R {
         self.frames.inlet()
@@ -146,6 +175,15 @@ impl<R: Receive> Inbox<R> {
     /// Forgets the frame: its buffer may be somebody else's.
     pub(crate) fn consume(&mut self) {
         self.current = None;
+    }
+}
+
+/// Bytes of payload that a request or its reply may have.
+pub(crate) fn moved(request: &Request) -> usize {
+    match *request {
+        Request::Read { len, .. } | Request::Write { len, .. } => len as usize,
+        // Paths.
+        _ => 0,
     }
 }
 

@@ -7,8 +7,10 @@
 //! granted requests unanswered, of which at most the granted buffers are larger than
 //! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
 //! the server's [`Room`], of which all connections have equal parts, and waits while it holds its
-//! part; the buffer is free again when the request is executed, or what was read is sent. Replies
-//! that it does not take are bounded by not reading on. A client whose machine is silent for
+//! part; the buffer is free again when the request is executed, or what was read is sent. Of the
+//! smaller ones as much is executed at a time as stays in the cache: connections take turns, each
+//! with what it has sent together. Replies that a client does not take are bounded by not reading
+//! on. A client whose machine is silent for
 //! [`SILENCE_MAX`] is taken for gone.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
@@ -18,7 +20,7 @@ use uring::{Heap, Listener};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request};
 
 use super::{
-    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of},
+    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, moved},
     decode::Job,
     handshake::{challenge, fails_at, fails_when, first},
     key::Key,
@@ -60,7 +62,8 @@ pub(crate) struct Server<S: Storage> {
 
 impl<S: Storage> Server<S> {
     pub(crate) fn new(service: Rc<Service<S>>, key: Key) -> Rc<Self> {
-        Rc::new(Self { service, key, connections: Cell::new(0), room: Room::new(ROOM) })
+        let (connections, room) = (Cell::new(0), Room::in_turns(ROOM, &service.handle));
+        Rc::new(Self { service, key, connections, room })
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -143,7 +146,7 @@ impl<S: Storage> Connection<'_, S> {
     /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
     async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
         loop {
-            self.outbox.shrink(UNSENT_LEN_MAX).await;
+            inbox.wait(self.outbox.shrink(UNSENT_LEN_MAX)).await;
             inbox.fill().await?;
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
@@ -152,7 +155,7 @@ impl<S: Storage> Connection<'_, S> {
                     let (payload, data) = match request {
                         Request::Write { .. } => (Rc::default(), data),
                         Request::Read { len, .. } => {
-                            (Rc::default(), self.room.buffer(len as usize).await)
+                            (Rc::default(), inbox.wait(self.room.buffer(len as usize)).await)
                         }
                         // Few paths are longer than what is small.
                         _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
@@ -162,7 +165,8 @@ impl<S: Storage> Connection<'_, S> {
                         // It is sent again; executed late, it could undo what came after that.
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
-                    self.take(Job { id, record, request, payload, data }, credit);
+                    let job = Job { id, record, request, payload, data };
+                    self.take(job, (credit, inbox.take_share()));
                 }
                 Some(Frame::Ping) => self.outbox.owe_pong(),
                 Some(Frame::Goodbye) => {
@@ -209,11 +213,11 @@ impl<S: Storage> Connection<'_, S> {
         Ok(credit)
     }
 
-    fn take(&self, job: Job, credit: Credit) {
+    fn take(&self, job: Job, held: (Credit, Option<executor::Credit>)) {
         let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
         let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
         self.server.service.start(self.session, job, move |id, answer| {
-            drop(credit);
+            drop(held);
             if session.connection.get() != number {
                 return; // It will be asked again on the connection that came after.
             }
@@ -240,15 +244,6 @@ impl Drop for Credit {
     fn drop(&mut self) {
         self.credits.requests.set(self.credits.requests.get() - 1);
         self.credits.buffers.set(self.credits.buffers.get() - self.buffers);
-    }
-}
-
-/// Bytes of payload that a request or its reply may have.
-fn moved(request: &Request) -> usize {
-    match *request {
-        Request::Read { len, .. } | Request::Write { len, .. } => len as usize,
-        // Paths.
-        _ => 0,
     }
 }
 

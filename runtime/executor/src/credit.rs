@@ -117,6 +117,13 @@ impl Credit {
     pub fn amount(&self) -> u64 {
         self.amount
     }
+
+    /// Takes `amount` credits, or as many as this holds, off it, to be given back by themselves.
+    pub fn split(&mut self, amount: u64) -> Self {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        Self { pool: Rc::clone(&self.pool), amount }
+    }
 }
 
 impl Drop for Credit {

@@ -24,6 +24,7 @@ mod options;
 mod readiness;
 mod sockets;
 mod stream;
+mod turns;
 
 pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;

@@ -97,7 +97,13 @@ fn any_order_of_taking_and_giving_up_keeps_the_total_and_the_order() {
             match rng.u32(0..4) {
                 0 => held.extend(credits.try_take(rng.u64(0..=10))),
                 1 => line.push(Box::pin(credits.take(rng.u64(0..=10)))),
-                2 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
+                2 if !held.is_empty() => {
+                    let mut credit = held.swap_remove(rng.usize(..held.len()));
+                    let (amount, asked) = (credit.amount(), rng.u64(0..=10));
+                    held.push(credit.split(asked));
+                    let part = held.last().map_or(0, Credit::amount);
+                    assert_eq!((part, credit.amount()), (asked.min(amount), amount - part));
+                }
                 3 if !line.is_empty() => drop(line.remove(rng.usize(..line.len()))),
                 _ => {}
             }

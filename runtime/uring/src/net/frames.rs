@@ -9,7 +9,9 @@
 //! one longer than a buffer in parts, so that what is done with a part finds it in the cache.
 //!
 //! What a call brings lands on a *stage*. A stage is held only while something lies on it that has
-//! not been taken, so many streams share few, and these stay in the cache.
+//! not been taken, so many streams share few, and these stay in the cache. With
+//! [`Stages::in_turns`] what has been taken does too: then who receives takes a
+//! [share](Frames::share) of its turn for every frame, and gives it back when that is served.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,6 +19,9 @@ use std::{
     rc::Rc,
 };
 
+use executor::{Credit, Handle};
+
+use super::turns::{self, Turns};
 use crate::{
     memory::{Buffer, Buffers, Heap},
     pool::Pool,
@@ -49,7 +54,11 @@ pub trait Inlet {
 
 /// Where streams of one executor receive ahead. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Stages(Rc<RefCell<Vec<Buffer>>>);
+pub struct Stages {
+    free: Rc<RefCell<Vec<Buffer>>>,
+    /// Whose turn it is to receive; `None`: anybody's.
+    turns: Option<Turns>,
+}
 
 /// Receives frames with heads of `HEAD` bytes.
 #[derive(Debug)]
@@ -68,6 +77,8 @@ pub struct Frames<R, const HEAD: usize> {
     expected_len: usize,
     /// The frame of which parts are still to come.
     rest: Option<Rest<HEAD>>,
+    /// What is left of its turn to receive.
+    turn: Option<Credit>,
 }
 
 #[derive(Debug)]
@@ -113,7 +124,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     pub fn new(inlet: R, pool: Pool, stages: &Stages) -> Self {
         let (stage, stages) = (None, stages.clone());
         let (expected_len, rest, own_len_max) = (0, None, 0);
-        Self { inlet, pool, own_len_max, stages, stage, start: 0, end: 0, expected_len, rest }
+        let (start, end, turn) = (0, 0, None);
+        Self { inlet, pool, own_len_max, stages, stage, start, end, expected_len, rest, turn }
     }
 
     /// The same, with bodies up to `len` bytes in memory of their own: for peers whose small frames
@@ -126,6 +138,19 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     /// Where the frames come from.
     pub fn inlet(&mut self) -> &mut R {
         &mut self.inlet
+    }
+
+    /// Takes what is left of the stream's turn, at most `len` bytes, for the frame that came last.
+    ///
+    /// To be kept until the frame is served, and to be taken for every frame: else the turn never
+    /// ends. `None` where streams do not take turns.
+    pub fn share(&mut self, len: usize) -> Option<Credit> {
+        self.turn.as_mut().map(|turn| turn.split(len as u64))
+    }
+
+    /// Waits for something else than the next frame. Until then it is another stream's turn.
+    pub async fn wait<T>(&mut self, other: impl Future<Output = T>) -> T {
+        turns::wait(&mut self.turn, other).await
     }
 
     /// Waits for the next frame, or the next part of one whose body is longer than a buffer; `None`
@@ -166,7 +191,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             0 => None,
             len if is_own => Some(self.body(vec![0; len].into(), is_last).await?),
             len => {
-                let buffer = self.pool.take().await;
+                let buffer = turns::wait(&mut self.turn, self.pool.take()).await;
                 Some(self.body(buffer.prefix(len), is_last).await?)
             }
         };
@@ -191,10 +216,19 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         Ok(Rest { head, at: 0, len })
     }
 
+    /// Waits until there may be something to receive, and it is this stream's turn.
+    async fn ready(&mut self) {
+        turns::wait(&mut self.turn, self.inlet.ready()).await;
+        let is_over = self.turn.as_ref().is_none_or(|turn| turn.amount() == 0);
+        if let (Some(turns), true) = (&self.stages.turns, is_over) {
+            self.turn = turns.next().await;
+        }
+    }
+
     /// Receives until a head is staged; `false` at the end of the stream.
     async fn stage_head(&mut self) -> Result<bool, FrameError> {
         while self.end - self.start < HEAD {
-            self.inlet.ready().await;
+            self.ready().await;
             let stage = self.stage.take().unwrap_or_else(|| self.stages.take());
             let staged = stage.suffix(self.start).prefix(self.end - self.start);
             stage.copy_from(&staged);
@@ -221,7 +255,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             done
         });
         while done < body.len() {
-            self.inlet.ready().await;
+            self.ready().await;
             // Nothing is staged: else it would be here.
             let stage = self.stages.take();
             let ahead = stage.prefix(if is_last { self.ahead_len() } else { 0 });
@@ -274,12 +308,19 @@ fn received(result: io::Result<usize>) -> Result<Option<usize>, FrameError> {
 }
 
 impl Stages {
+    /// Stages of streams that receive in turns, on the executor of `handle`: of all together about
+    /// 1 MiB has been received and is not yet served, of each up to 128 KiB that follow each other.
+    #[must_use]
+    pub fn in_turns(handle: &Handle) -> Self {
+        Self { turns: Some(Turns::new(handle)), ..Self::default() }
+    }
+
     fn take(&self) -> Buffer {
-        self.0.borrow_mut().pop().unwrap_or_else(|| Heap::buffer(STAGE_LEN))
+        self.free.borrow_mut().pop().unwrap_or_else(|| Heap::buffer(STAGE_LEN))
     }
 
     fn give_back(&self, stage: Buffer) {
-        let mut free = self.0.borrow_mut();
+        let mut free = self.free.borrow_mut();
         if free.len() < FREE_STAGES_MAX {
             free.push(stage);
         }

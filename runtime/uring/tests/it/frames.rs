@@ -1,8 +1,13 @@
 //! Admission: buffers as permits, frames within what was granted.
 
-use std::{cell::Cell, io, pin::pin, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    pin::pin,
+    rc::Rc,
+};
 
-use executor::Class;
+use executor::{Class, Credit};
 use fastrand::Rng;
 use rustix::pipe::{PipeFlags, pipe_with};
 use uring::{
@@ -18,10 +23,18 @@ const HEAD: usize = 8;
 
 /// The peer's end, and frames of ours.
 fn frames(net: &mut Net, pool: &Pool) -> (Stream, Frames<Receiver, HEAD>, Sender) {
+    frames_on(net, pool, &Stages::default())
+}
+
+fn frames_on(
+    net: &mut Net,
+    pool: &Pool,
+    stages: &Stages,
+) -> (Stream, Frames<Receiver, HEAD>, Sender) {
     let mut listener = net.tcp_listener();
     let [peer, ours] = net.pair(&mut listener);
     let (receiver, sender) = ours.split();
-    (peer, Frames::new(receiver, pool.clone(), &Stages::default()), sender)
+    (peer, Frames::new(receiver, pool.clone(), stages), sender)
 }
 
 /// A head that tells its body's length, and the body.
@@ -194,6 +207,73 @@ fn a_small_body_can_have_memory_of_its_own() {
     });
     assert_eq!(parts, [&b"abcd"[..], b"abcde"]);
     assert_eq!(pool.available(), 1);
+}
+
+/// What is received and not served is bounded, and all that was sent is received in the end.
+#[test]
+fn streams_in_turns_hold_together_what_a_cache_does() {
+    const STREAMS: usize = 16;
+    const FRAMES: usize = 16;
+    const LEN: usize = 8192;
+    let mut net = Net::new();
+    let pool = Pool::new(LEN, STREAMS * FRAMES);
+    let stages = Stages::in_turns(&net.core.executor.handle());
+    let (held, is_serving) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+    let count = Rc::new(Cell::new(0));
+    for _ in 0..STREAMS {
+        let (mut peer, mut frames, sender) = frames_on(&mut net, &pool, &stages);
+        let (held, is_serving, count) = (held.clone(), is_serving.clone(), count.clone());
+        let handle = net.core.executor.handle();
+        handle.spawn(Class::Latency, async move {
+            let sent = (0..FRAMES).flat_map(|_| frame(&[1; LEN])).collect();
+            peer.send_all(sent).await.expect("sent");
+        });
+        handle.spawn(Class::Latency, async move {
+            while let Ok(Some(_)) = frames.next(body_len).await {
+                let share = frames.share(LEN);
+                count.set(count.get() + 1);
+                held.borrow_mut().extend(share.filter(|_| !is_serving.get()));
+            }
+            drop(sender);
+        });
+    }
+    let sum = || held.borrow().iter().map(Credit::amount).sum::<u64>();
+    // All but a part of a turn.
+    net.core.turn_until(|| sum() > (1 << 20) - (128 << 10));
+    net.core.turn_a_while();
+    assert!(sum() <= 1 << 20, "{}", sum());
+
+    is_serving.set(true);
+    held.take();
+
+    net.core.turn_until(|| count.get() == STREAMS * FRAMES);
+}
+
+/// Peers that stop within a frame keep nobody from receiving, however many they are.
+#[test]
+fn a_stream_that_stalls_holds_no_turn() {
+    let mut net = Net::new();
+    let pool = Pool::new(16, 20);
+    let stages = Stages::in_turns(&net.core.executor.handle());
+    let stalled: Vec<_> = (0..16)
+        .map(|_| {
+            let (mut peer, mut frames, sender) = frames_on(&mut net, &pool, &stages);
+            net.core.run(peer.send_all(vec![buffer(&9_u64.to_le_bytes())])).expect("sent");
+            net.core.executor.handle().spawn(Class::Latency, async move {
+                frames.next(body_len).await.ok();
+            });
+            (peer, sender)
+        })
+        .collect();
+    net.core.turn_until(|| pool.available() == 4);
+    let (mut peer, mut frames, _sender) = frames_on(&mut net, &pool, &stages);
+    let share = net.core.run(async {
+        peer.send_all(frame(b"abc")).await.expect("sent");
+        frames.next(body_len).await.expect("no error");
+        frames.share(3)
+    });
+    assert_eq!(share.map(|share| share.amount()), Some(3));
+    drop(stalled);
 }
 
 /// Who lets buffers lie keeps only its own part, however many there are.
