@@ -48,8 +48,9 @@ mod tests {
 
     #[test]
     fn idle_is_what_the_kernel_says_of_this_core() {
-        let list = "Timer List\n\ncpu: 0\n  .idle_sleeptime : 7 nsecs\n  .iowait_sleeptime: 9 nsecs\n\
-            \ncpu: 1\n clock 0:\n  .idle_sleeptime : 4000000000 nsecs\n\
+        let list = "Timer List\n\ncpu: 0\n  .idle_sleeptime : 7 nsecs\n\
+            \x20 .iowait_sleeptime: 9 nsecs\n\ncpu: 1\n clock 0:\n\
+            \x20 .idle_sleeptime : 4000000000 nsecs\n\
             \x20 .iowait_sleeptime: 2 nsecs\n\ncpu: 10\n  .idle_sleeptime : 5 nsecs\n";
         assert_eq!(of_timer_list(list, 1), Some(Duration::new(4, 2)));
         assert_eq!(of_timer_list(list, 0), Some(Duration::from_nanos(16)));
