@@ -47,7 +47,7 @@ fn client(address: &str, words: &[String]) -> Output {
 
 fn is_sample(line: &str) -> bool {
     let numbers: Result<Vec<u64>, _> = line.trim_end().split(' ').map(str::parse).collect();
-    numbers.is_ok_and(|numbers| numbers.len() == 5 && numbers.first() > Some(&0))
+    numbers.is_ok_and(|numbers| numbers.len() == 6 && numbers.first() > Some(&0))
 }
 
 /// A file of this many blocks, all zero.
