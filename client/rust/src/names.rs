@@ -15,6 +15,7 @@ use wire::Request;
 use crate::{
     client::{Client, Status},
     process::Process,
+    rules::AbsolutePath,
 };
 
 /// A name as the program gives it: relative to an open folder.
@@ -97,16 +98,10 @@ impl Client {
         to: Name<'_>,
         flags: u32,
     ) -> Option<io::Result<()>> {
-        if is_empty(from) || is_empty(to) {
-            return None;
-        }
-        if self.0.crosses(from, to) {
-            return Some(Err(Errno::XDEV));
-        }
-        let target = self.0.delegated_path(to.0, to.1)?;
-        if self.is_kernels(from) {
-            return None;
-        }
+        let target = match self.target(from, to)? {
+            Ok(target) => target,
+            Err(errno) => return Some(Err(errno)),
+        };
         if let Some(errno) =
             self.refusal(from, Errno::BUSY, None).or_else(|| self.no_target(from, to))
         {
@@ -123,16 +118,10 @@ impl Client {
         to: Name<'_>,
         follow: bool,
     ) -> Option<io::Result<()>> {
-        if is_empty(from) || is_empty(to) {
-            return None;
-        }
-        if self.0.crosses(from, to) {
-            return Some(Err(Errno::XDEV));
-        }
-        let target = self.0.delegated_path(to.0, to.1)?;
-        if self.is_kernels(from) {
-            return None;
-        }
+        let target = match self.target(from, to)? {
+            Ok(target) => target,
+            Err(errno) => return Some(Err(errno)),
+        };
         let refused = self
             .refusal(from, Errno::PERM, Some(Errno::PERM))
             .or_else(|| self.refusal(to, Errno::EXIST, Some(Errno::EXIST)));
@@ -160,6 +149,23 @@ impl Client {
             return Some(Err(errno));
         }
         self.0.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+    }
+
+    /// Where a call leads that gives what is at `from` another name; `None` where that is the
+    /// kernel's to judge.
+    fn target(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+    ) -> Option<io::Result<(AbsolutePath, bool)>> {
+        if is_empty(from) || is_empty(to) {
+            return None;
+        }
+        if self.0.crosses(from, to) {
+            return Some(Err(Errno::XDEV));
+        }
+        let target = self.0.delegated_path(to.0, to.1)?;
+        (!self.is_kernels(from)).then_some(Ok(target))
     }
 
     /// Whether the kernel has to judge a name that no rule is about: it ends in more than a name.
