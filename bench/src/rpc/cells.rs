@@ -24,8 +24,8 @@ use crate::{
 const KIB: usize = 1 << 10;
 /// The sizes of the thesis.
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
-/// Bytes that may be on the way, unless these are too few or too many packets.
-const ON_THE_WAY: usize = 4 << 20;
+/// Bytes that `file` has under way, unless these are too few or too many packets.
+const AT_DEVICE: usize = 4 << 20;
 const DEPTHS: [usize; 2] = [8, 256];
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
@@ -119,8 +119,9 @@ pub(super) fn skip(report: &mut Report, why: &str) {
 
 impl Cell {
     fn new(effort: &Effort, places: &Places, size: usize, transport: Transport) -> Self {
-        let [least, most] = DEPTHS;
-        let depth = u32::try_from((ON_THE_WAY / size).clamp(least, most)).unwrap_or(1);
+        // Of long packets the server has one half written while it receives the other.
+        let on_the_way = if size > SHORT_LEN_MAX { 2 * AT_DEVICE } else { AT_DEVICE };
+        let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume(size) / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
         let depth_count = effort.depths(size).len();
@@ -266,7 +267,7 @@ impl Stored {
             Step::Chained => push(&mut self.chained, || ours(Part::Chained)),
             Step::File => push(&mut self.file, || {
                 let (engine, write, random) = (Engine::Auto, true, false);
-                let (depth, path) = (all.depth as usize, path.to_owned());
+                let (depth, path) = (depth(AT_DEVICE, size), path.to_owned());
                 file::Args { engine, write, random, size, count, depth, span, path, core }.run()
             }),
             Step::Network => push(&mut self.network, || {
@@ -321,6 +322,12 @@ pub(super) fn push<T>(values: &mut Values<T>, measure: impl FnOnce() -> Result<T
             Err(why) => *values = Err(why),
         }
     }
+}
+
+/// Packets that are `len` bytes together.
+fn depth(len: usize, size: usize) -> usize {
+    let [least, most] = DEPTHS;
+    (len / size).clamp(least, most)
 }
 
 fn rates(run: &Run, samples: &Values<Sample>) -> Values<f64> {

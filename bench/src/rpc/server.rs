@@ -14,8 +14,8 @@ use std::{
 use anyhow::Context as _;
 use executor::{Class, Credit, Handle, Notify};
 use uring::{
-    Buffer, Engines, File, Frames, Grants, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX, Sender,
-    Stages,
+    Buffer, Engines, File, Frames, Grants, Halves, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX,
+    Sender, Stages,
 };
 
 use super::{
@@ -171,12 +171,17 @@ impl Server {
 pub(crate) struct Intake {
     server: Rc<Server>,
     answers: Rc<Answers>,
+    /// Of what the client may send; `None` for short packets, which are merged on their way.
+    halves: Option<Halves>,
     chain: Chain,
 }
 
 impl Intake {
     pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
-        Self { server, answers, chain: Chain::default() }
+        let Run { size, depth, clients, .. } = server.run;
+        let share = u64::from(depth / clients) * size as u64;
+        let halves = (size > SHORT_LEN_MAX).then(|| Halves::of(share));
+        Self { server, answers, halves, chain: Chain::default() }
     }
 
     /// Waits for what comes next, and lets nothing that has come wait for it.
@@ -212,7 +217,12 @@ impl Intake {
             return;
         }
         let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
+        let halves = self.halves.clone();
         self.server.handle.start(Class::Latency, async move {
+            let _served = match &halves {
+                Some(halves) => Some(halves.serve(len as u64).await),
+                None => None,
+            };
             if server.store(chain).await {
                 server.count(len);
                 answers.served(len);

@@ -21,7 +21,7 @@ use rustix::{
     fs::{FallocateFlags, OFlags, SeekFrom},
     io::Errno,
 };
-use uring::Buffer;
+use uring::{Buffer, Halves};
 use wire::{Request, SESSION_LEN};
 
 use super::{
@@ -32,6 +32,7 @@ use super::{
     effects::Effect,
     ledger::{Ledger, RECORDS, Record, Shelf},
     locks::{Grace, Locks, Unlocks},
+    server::BUFFERS,
 };
 use crate::{
     names::{Attributes, NameCall, OpenCall},
@@ -75,6 +76,8 @@ pub(crate) struct Session<S: Storage> {
     pub(crate) connection: Cell<u64>,
     /// Requests under way.
     pub(crate) busy: Cell<u32>,
+    /// Of the long transfers that the client may have under way.
+    halves: Halves,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
     /// Whether the client has asked for anything. Until then the welcome that called the session
@@ -205,7 +208,8 @@ impl<S: Storage> Service<S> {
     }
 
     /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the
-    /// spot, as one that a local client asks for.
+    /// spot, as one that a local client asks for; of long ones a client has half of what it may
+    /// have under way executed at a time.
     pub(crate) fn start(
         self: &Rc<Self>,
         session: &Rc<Session<S>>,
@@ -214,14 +218,18 @@ impl<S: Storage> Service<S> {
     ) {
         session.has_asked.set(true);
         session.busy.set(session.busy.get() + 1);
-        let is_short = match job.request {
-            Request::Read { len, .. } | Request::Write { len, .. } => len <= SHORT_LEN,
-            _ => false,
+        let (is_short, is_long) = match job.request {
+            Request::Read { len, .. } | Request::Write { len, .. } => {
+                (len <= SHORT_LEN, len > SHORT_LEN)
+            }
+            _ => (false, false),
         };
         let (service, session) = (Rc::clone(self), Rc::clone(session));
         let task = async move {
             let id = job.id;
+            let served = if is_long { Some(session.halves.serve(1).await) } else { None };
             let done = service.execute(&session, job).await;
+            drop(served);
             answer(id, done);
             session.busy.set(session.busy.get() - 1);
             session.changed.notify_all();
@@ -378,6 +386,7 @@ impl<S: Storage> Session<S> {
             ledger,
             connection: Cell::new(0),
             busy: Cell::new(0),
+            halves: Halves::of(BUFFERS.into()),
             changed: Notify::new(),
             has_asked: Cell::new(false),
             left_at: Cell::new(None),

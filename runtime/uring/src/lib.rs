@@ -37,7 +37,7 @@ pub use inline::{INLINE_LEN_MAX, Inline};
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
-    Address, Frame, FrameError, Frames, Grants, Inlet, InvalidAddress, Listener, Receiver,
+    Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Receiver,
     SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};

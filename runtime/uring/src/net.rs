@@ -20,6 +20,7 @@
 mod address;
 mod call;
 mod frames;
+mod halves;
 mod options;
 mod readiness;
 mod sockets;
@@ -29,5 +30,6 @@ mod turns;
 pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;
 pub use frames::{Frame, FrameError, Frames, Grants, Inlet, Stages};
+pub use halves::Halves;
 pub use sockets::{Listener, Sockets};
 pub use stream::{Receiver, Sender, Stream};
