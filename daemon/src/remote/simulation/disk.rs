@@ -42,6 +42,9 @@ pub(super) struct Disk {
     /// By inode: the open file that has it locked.
     locks: RefCell<HashMap<u64, u64>>,
     next_open: Cell<u64>,
+    /// Reads under way, and the most there have been.
+    reads: Cell<u32>,
+    pub(super) reads_max: Cell<u32>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
@@ -176,7 +179,11 @@ impl Storage for SimDisk {
     }
 
     async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
+        let Disk { reads, reads_max, .. } = &*self.disk;
+        reads.set(reads.get() + 1);
+        reads_max.set(reads_max.get().max(reads.get()));
         self.pause().await;
+        reads.set(reads.get() - 1);
         let content = self.disk.content.borrow();
         let stored = content.get(&file.inode).ok_or(Errno::IO)?;
         let rest = stored.get(usize::try_from(at).unwrap()..).unwrap_or_default();

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::Heap;
-use wire::{Frame, HEADER_LEN, PathPair, Request, SESSION_LEN};
+use wire::{Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, SESSION_LEN};
 
 use super::{SimNetwork, TIME_MAX, World, disk::SimDisk};
 use crate::remote::{
@@ -15,7 +15,7 @@ use crate::remote::{
     client::Network as _,
     handshake::{first, greet},
     key::Key,
-    server::REQUESTS,
+    server::{BUFFERS, REQUESTS},
     service::KEEP,
 };
 
@@ -52,19 +52,45 @@ fn client_without_credit_is_cut_off() {
     }
 }
 
+#[test]
+fn half_of_the_long_transfers_that_are_granted_are_executed_at_a_time() {
+    for (len, at_a_time) in [(PIECE_LEN_MAX, BUFFERS / 2), (INLINE_LEN_MAX, BUFFERS)] {
+        let mut world = World::new(7);
+        world.start_server();
+        let (network, key) = (world.network.clone(), world.key.clone());
+        let len = u32::try_from(len).expect("a short length");
+        let read = Request::Read { file: 1, at: 0, len, arena_at: 0 };
+        let rounds = [vec![(open(), &b"/x"[..])], vec![(read, b""); BUFFERS as usize]];
+        let read = world.outcome_of(async move { send(&network, &key, &rounds).await });
+        read.expect("answered");
+        assert_eq!(world.disk.reads_max.get(), at_a_time, "of {len} bytes");
+    }
+}
+
 /// Sends so many requests without waiting for a reply, then waits for all of them.
 async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> io::Result<()> {
+    let stat = Request::Stat { path_len: 2, follow: true };
+    send(network, key, &[vec![(stat, b"/x"); asked as usize]]).await
+}
+
+/// The same in rounds, with any requests and their payloads.
+async fn send(
+    network: &SimNetwork<SimDisk>,
+    key: &Key,
+    rounds: &[Vec<(Request, &[u8])>],
+) -> io::Result<()> {
     let (receiver, mut sender) = network.connect().await?;
     let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
     let ask = async {
         greet(key, SESSION, &mut inbox, &outbox).await?;
-        for id in 1..=u64::from(asked) {
-            let request = Request::Stat { path_len: 2, follow: true };
-            outbox.push(Frame::Request { id, record: None, request, payload: b"/x" });
-        }
-        for _ in 0..asked {
-            inbox.fill().await?;
-            inbox.consume();
+        for round in rounds {
+            for (id, &(request, payload)) in (1..).zip(round) {
+                outbox.push(Frame::Request { id, record: None, request, payload });
+            }
+            for _ in round {
+                inbox.fill().await?;
+                inbox.consume();
+            }
         }
         Ok(())
     };

@@ -41,12 +41,12 @@ mod tests {
     #[test]
     fn the_second_half_waits_for_the_first_in_order_of_asking() {
         let halves = Halves::of(8);
-        let served: Vec<_> = (0..4).map(|_| poll(pin!(halves.serve(1)))).collect();
+        let mut served: Vec<_> = (0..4).map(|_| poll(pin!(halves.serve(1)))).collect();
         assert!(served.iter().all(Poll::is_ready));
         let (mut fifth, mut sixth) = (pin!(halves.serve(1)), pin!(halves.serve(1)));
         assert!(poll(fifth.as_mut()).is_pending() && poll(sixth.as_mut()).is_pending());
 
-        drop(served.into_iter().next());
+        drop(served.pop());
 
         assert!(poll(sixth.as_mut()).is_pending());
         assert!(poll(fifth.as_mut()).is_ready());
