@@ -31,10 +31,10 @@ use super::{
 use crate::{storage::Storage, verdict::value};
 
 /// Requests that a client may have unanswered.
-pub(crate) const REQUESTS: u32 = 96;
+pub(crate) const REQUESTS: u32 = 64;
 /// Of these, how many may move more than [`INLINE_LEN_MAX`] bytes. Half of them are executed at a
 /// time, while others are received.
-pub(crate) const BUFFERS: u32 = 64;
+pub(crate) const BUFFERS: u32 = 48;
 /// What a client, or the replies to it, may have on the way by these bounds, bytes.
 pub(crate) const WINDOW_LEN: usize =
     REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
