@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use executor::Notify;
+use executor::{Credit, Credits, Notify};
 use rustix::io::Errno;
 use shm::staging::{Consumer, Corrupt, FileSlot, Run};
 use uring::Buffer;
@@ -69,6 +69,8 @@ pub(crate) struct OpenFile<S: Storage> {
     pub(crate) is_locked: Cell<bool>,
     /// Writes go to the end of the file, and so one after the other.
     appends: bool,
+    /// Permits to transfer, if one is needed.
+    permits: Option<Credits>,
     turns: Turns,
     uses: Cell<usize>,
     /// Signalled when the log's tail, the turn, or the uses change.
@@ -89,11 +91,12 @@ impl<S: Storage> OpenFile<S> {
     pub(crate) fn new(
         origin: Origin,
         segment: Arc<Segment>,
-        file: S::File,
+        (file, permits): (S::File, Option<Credits>),
         log: Log,
     ) -> Option<Self> {
         let Origin { session, slot, flags, identity, is_ours } = origin;
         segment.slot(slot)?;
+        let appends = flags.has(FileFlags::APPEND);
         Some(Self {
             session,
             slot,
@@ -108,7 +111,8 @@ impl<S: Storage> OpenFile<S> {
             is_broken: Cell::new(false),
             is_closing: Cell::new(false),
             is_locked: Cell::new(false),
-            appends: flags.has(FileFlags::APPEND),
+            appends,
+            permits: permits.filter(|_| !appends),
             turns: Turns::default(),
             uses: Cell::new(0),
             progress: Notify::new(),
@@ -202,6 +206,15 @@ impl<S: Storage> OpenFile<S> {
     pub(crate) async fn let_go(&self) -> Option<S::File> {
         self.progress.until(|| self.uses.get() == 0).await;
         self.file.borrow_mut().take()
+    }
+
+    /// The permit for a transfer, if it needs one: of those that its lane has, or that nobody has.
+    /// `Err`: where to wait for it. Where one is only waited for by others in turn, as appends are,
+    /// none is needed.
+    pub(crate) fn permit(&self, held: &mut Option<Credit>) -> Result<Option<Credit>, Credits> {
+        let Some(permits) = &self.permits else { return Ok(None) };
+        let held = held.as_mut().filter(|held| held.amount() > 0).map(|held| held.split(1));
+        held.or_else(|| permits.try_take(1)).map(Some).ok_or_else(|| permits.clone())
     }
 
     /// Takes the turn to change the file, if nobody has it.

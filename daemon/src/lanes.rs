@@ -2,11 +2,11 @@
 //!
 //! Found through bits, in time proportional to what is ready. A visit to a lane takes at most as
 //! many entries as it has slots; a lane that may have more waits for its next turn behind the
-//! others.
+//! others. One that is [blocked](crate::intake) is left alone.
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Attendant, Found, SharedSource, Source};
+use executor::{Armed, Attendant, Credit, Found, SharedSource, Source};
 use shm::{Board, LANES, lane::SLOTS};
 
 use crate::{
@@ -50,26 +50,31 @@ impl<S: Storage> Lanes<S> {
             }
         });
     }
+}
 
-    /// Takes a lane's entries; returns how many, and whether there may be more.
-    fn visit(&self, session: &Rc<Session<S>>, lane: usize) -> (usize, bool) {
-        for taken in 0..SLOTS {
-            if session.is_ending() {
+/// Takes a lane's entries; returns how many, and whether there may be more.
+pub(crate) fn visit<S: Storage>(
+    core: &Rc<Core<S>>,
+    session: &Rc<Session<S>>,
+    lane: usize,
+    permits: &mut Option<Credit>,
+) -> (usize, bool) {
+    for taken in 0..SLOTS {
+        if session.is_ending() || session.is_blocked(lane) {
+            return (taken, false);
+        }
+        match session.next(lane) {
+            Ok(Some((seq, words))) => {
+                requests::take(core, session, (lane, seq), words, permits);
+            }
+            Ok(None) => return (taken, false),
+            Err(_) => {
+                core.end(session, Departure::Protocol("entry over an unanswered one"));
                 return (taken, false);
             }
-            match session.next(lane) {
-                Ok(Some((seq, words))) => {
-                    requests::take(&self.core, session, lane, seq, words);
-                }
-                Ok(None) => return (taken, false),
-                Err(_) => {
-                    self.core.end(session, Departure::Protocol("entry over an unanswered one"));
-                    return (taken, false);
-                }
-            }
         }
-        (SLOTS, true)
     }
+    (SLOTS, true)
 }
 
 impl<S: Storage> Source for Lanes<S> {
@@ -91,7 +96,7 @@ impl<S: Storage> Source for Lanes<S> {
                 pace::marked(&self.core, &session);
                 continue;
             }
-            let (taken, has_more) = self.visit(&session, lane);
+            let (taken, has_more) = visit(&self.core, &session, lane, &mut None);
             events += taken;
             if has_more {
                 self.ready.push_back((id, lane));

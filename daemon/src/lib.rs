@@ -25,6 +25,7 @@ mod drain;
 mod error;
 mod file;
 mod guest;
+mod intake;
 mod lanes;
 mod launcher;
 mod life;

@@ -82,8 +82,9 @@ pub(crate) fn admit<S: Storage>(
         return Err("too many files");
     }
     let (slot, identity, flags) = (origin.slot, origin.identity, origin.flags);
-    let open =
-        OpenFile::new(origin, Arc::clone(&session.segment), file, log).ok_or("no such slot")?;
+    let permits = core.storage.permits(&file);
+    let open = OpenFile::new(origin, Arc::clone(&session.segment), (file, permits), log)
+        .ok_or("no such slot")?;
     session.insert(Rc::new(open));
     let opener = Opener {
         core: core.index,

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use executor::{Class, Handle};
+use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
 use wire::{Entry, Request};
@@ -17,6 +17,7 @@ use crate::{
     core::{Core, Departure},
     drain,
     file::{Log, OpenFile, Piece},
+    intake,
     locks::{self, LockCall},
     names::Attributes,
     namespace, readahead, registration,
@@ -37,13 +38,13 @@ const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Serves one entry.
+/// Serves one entry, with one of the permits that its lane has, if it needs one.
 pub(crate) fn take<S: Storage>(
     core: &Rc<Core<S>>,
     session: &Rc<Session<S>>,
-    lane: usize,
-    seq: u32,
+    (lane, seq): (usize, u32),
     words: Words,
+    permits: &mut Option<Credit>,
 ) {
     let ticket = Ticket::new(&core.bells, session, lane, seq);
     let Ok(request) = Request::decode(&Entry(words)) else {
@@ -57,34 +58,67 @@ pub(crate) fn take<S: Storage>(
             if request.kind().is_acknowledged() {
                 ticket.acknowledge();
             }
-            spawn(Rc::clone(core), ticket, work);
+            spawn(Rc::clone(core), ticket, work, permits);
         }
     }
 }
 
-/// Executes a valid request in a task of its own. The most frequent ones get a task that is small:
-/// it fits where the last one was.
-fn spawn<S: Storage>(core: Rc<Core<S>>, ticket: Ticket<S>, work: Work<S>) {
+/// Executes a valid request in a task of its own.
+fn spawn<S: Storage>(
+    core: Rc<Core<S>>,
+    ticket: Ticket<S>,
+    work: Work<S>,
+    permits: &mut Option<Credit>,
+) {
     let handle = core.handle.clone();
     match work {
-        Work::File(file, Request::Read { at, len, arena_at, .. }) => {
-            let transfer = async move {
-                let piece = Piece { arena_at, len: u64::from(len) };
-                ticket.complete(read(&core, &file, at, piece).await);
-            };
-            begin(&handle, len, transfer);
-        }
-        Work::File(file, Request::Write { at, len, arena_at, .. }) => {
-            let transfer = async move {
-                let piece = Piece { arena_at, len: u64::from(len) };
-                ticket.complete(write(&core, &file, at, piece).await);
-            };
-            begin(&handle, len, transfer);
+        Work::File(file, request @ (Request::Read { .. } | Request::Write { .. })) => {
+            let transfer = Transfer { core, ticket, file, request };
+            match transfer.file.permit(permits) {
+                Ok(permit) => transfer.begin(permit),
+                Err(line) => intake::wait(line, transfer),
+            }
         }
         work => handle.spawn(Class::Latency, async move {
             let verdict = run(&core, &ticket, work).await;
             ticket.complete(verdict);
         }),
+    }
+}
+
+/// A valid request to read or to write.
+pub(crate) struct Transfer<S: Storage> {
+    pub(crate) core: Rc<Core<S>>,
+    pub(crate) ticket: Ticket<S>,
+    pub(crate) file: Rc<OpenFile<S>>,
+    request: Request,
+}
+
+impl<S: Storage> Transfer<S> {
+    /// Executes the transfer in a task that is small: it fits where the last one was. The permit
+    /// is kept until it is over.
+    pub(crate) fn begin(self, permit: Option<Credit>) {
+        let Self { core, ticket, file, request } = self;
+        let handle = core.handle.clone();
+        match request {
+            Request::Read { at, len, arena_at, .. } => {
+                let transfer = async move {
+                    let piece = Piece { arena_at, len: u64::from(len) };
+                    ticket.complete(read(&core, &file, at, piece).await);
+                    drop(permit);
+                };
+                begin(&handle, len, transfer);
+            }
+            Request::Write { at, len, arena_at, .. } => {
+                let transfer = async move {
+                    let piece = Piece { arena_at, len: u64::from(len) };
+                    ticket.complete(write(&core, &file, at, piece).await);
+                    drop(permit);
+                };
+                begin(&handle, len, transfer);
+            }
+            _ => ticket.complete(Err(Errno::NOSYS)),
+        }
     }
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct Session<S: Storage> {
     in_flight: Cell<usize>,
     /// Lanes whose client is still to be woken, as bits.
     late: Cell<u64>,
+    /// Lanes whose entries are to stay there, as bits.
+    blocked: Cell<u64>,
     /// Signalled when the last request in flight is answered.
     quiet: Notify,
     ending: Cell<bool>,
@@ -130,6 +132,7 @@ impl<S: Storage> Session<S> {
             file_count: Cell::new(0),
             in_flight: Cell::new(0),
             late: Cell::new(0),
+            blocked: Cell::new(0),
             quiet: Notify::new(),
             ending: Cell::new(false),
             has_locks: Cell::new(false),
@@ -150,6 +153,17 @@ impl<S: Storage> Session<S> {
         let (bit, before) = (1 << (lane % LANES), self.late.get());
         self.late.set(if is_late { before | bit } else { before & !bit });
         before & bit != 0
+    }
+
+    /// Says whether a lane's entries are to stay there.
+    pub(crate) fn block(&self, lane: usize, is_blocked: bool) {
+        let (bit, before) = (1 << (lane % LANES), self.blocked.get());
+        self.blocked.set(if is_blocked { before | bit } else { before & !bit });
+    }
+
+    /// Whether a lane's entries are to stay there.
+    pub(crate) fn is_blocked(&self, lane: usize) -> bool {
+        self.blocked.get() & 1 << (lane % LANES) != 0
     }
 
     /// Puts a file into its slot.

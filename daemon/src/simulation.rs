@@ -4,6 +4,7 @@
 
 mod bells;
 mod client;
+mod intake;
 mod model;
 mod storage;
 
@@ -17,7 +18,7 @@ use std::{
 };
 
 use executor::{
-    Class, Clock, Config, Executor, Handle, Instant, ManualClock, Park, PollLists, Unpark,
+    Class, Clock, Config, Credits, Executor, Handle, Instant, ManualClock, Park, PollLists, Unpark,
 };
 use fastrand::Rng;
 use shm::lane::Requester;
@@ -123,7 +124,9 @@ impl Simulation {
             let handle = executor.handle();
             executors.push(executor);
             if index < core_count {
-                let storage = SimStorage { disk: Rc::clone(&disk), handle: handle.clone() };
+                let permits = (rng.u32(0..3) > 0).then(|| Credits::new(rng.u64(1..=8)));
+                let disk = Rc::clone(&disk);
+                let storage = SimStorage { disk, handle: handle.clone(), permits };
                 let core = Core::new(index, handle.clone(), storage, Arc::clone(&node));
                 handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
                 handle.spawn(Class::Latency, Rc::clone(&core).read_mail());

@@ -2,6 +2,7 @@
 
 use std::{io, rc::Rc};
 
+use executor::Credits;
 use rustix::{
     fs::{FallocateFlags, FileType, SeekFrom, fallocate, fstat, ftruncate, seek},
     io::Errno,
@@ -34,6 +35,11 @@ pub(crate) trait Storage: Clone + 'static {
     /// What may stand for the file at a client, its position at `at`: itself, or if it is elsewhere
     /// a copy to read, or a pipe that is written to it.
     async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
+
+    /// The permits for transfers, if more than so many would only wait.
+    fn permits(&self, _file: &Self::File) -> Option<Credits> {
+        None
+    }
 
     /// Reads at `at`; 0 at the end of the file.
     async fn read(&self, file: &Self::File, at: u64, into: Buffers) -> io::Result<usize>;

@@ -98,6 +98,11 @@ impl Cell {
 }
 
 impl Effort {
+    /// The same time in twice the rounds.
+    fn of_finals(&self) -> Self {
+        Self { rounds: 2 * self.rounds, turn: self.turn / 2, ..self.clone() }
+    }
+
     /// How long a policy is measured in a round of this cell.
     fn turn_of(&self, place: Place) -> Duration {
         let in_flight = u32::try_from(place.jobs * place.depth).unwrap_or(u32::MAX);
@@ -128,7 +133,7 @@ pub(super) fn measure(
     measure_cells(effort, end, &mut cells, start);
     let finals = judge::finalists(effort, &cells).into_iter();
     let mut finals: Vec<_> = finals.map(Cell::new).collect();
-    measure_cells(effort, Deadline(None), &mut finals, start);
+    measure_cells(&effort.of_finals(), Deadline(None), &mut finals, start);
     Ok(Grid { cells, finals })
 }
 

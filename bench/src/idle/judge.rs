@@ -5,7 +5,7 @@
 //! The ratios of a cell's rounds are sorted. Whatever their distribution, the interval from the
 //! n-th smallest to the n-th largest holds the median with a probability that follows from the
 //! number of rounds alone; n is the largest for which that is at least 95 %. A cell is below when
-//! this interval is, and is again in as many rounds more: of many cells with no difference at all,
+//! this interval is, and is again in the finals: of many cells with no difference at all,
 //! one in forty or fewer is found below by chance once, so a grid has one or two such cells, and
 //! one in 1600 twice.
 //!
@@ -15,6 +15,10 @@
 //! again: the ratio of two such maxima says little. So the grid only nominates: every policy's best
 //! cells, the one of most jobs and depth, and those found below, are measured once more under all
 //! policies, and a policy's peak is its best cell among those. Peaks are compared round by round.
+//!
+//! What two rounds differ in, the machine's speed and that of each start of the daemons, does not
+//! become less within a round. So the finals have twice the rounds of the grid, of half the length.
+//! The ends of a ratio are those of the interval of its median, here as in the cells.
 
 use std::path::Path;
 
@@ -120,11 +124,8 @@ struct Against<'a> {
 impl Against<'_> {
     /// The ratios of the cell where they are best.
     fn best(&self, value: impl Fn(&Round) -> f64) -> Result<Spread, String> {
-        let spreads = self
-            .grid
-            .cells
-            .iter()
-            .filter_map(|cell| Spread::of(ratios(cell, self.other, &value).ok()?));
+        let ratios = |cell: &Cell| ratios(cell, self.other, &value).ok();
+        let spreads = self.grid.cells.iter().filter_map(|cell| interval(ratios(cell)?));
         let best = spreads.max_by(|one, other| one.median.total_cmp(&other.median));
         best.ok_or_else(|| self.why_not(POLL_IDLE))
     }
@@ -187,7 +188,7 @@ fn peak(grid: &Grid, policy: usize) -> Option<&[Round]> {
 /// Operations of some rounds by those of others, round by round.
 fn by_rounds(some: &[Round], others: &[Round]) -> Result<Spread, String> {
     let ratios = some.iter().zip(others).map(|(one, other)| one.iops / other.iops);
-    Spread::of(ratios).ok_or_else(|| "no round was run".to_owned())
+    interval(ratios.collect()).ok_or_else(|| "no round was run".to_owned())
 }
 
 fn iops(cell: &Cell, policy: usize) -> Option<f64> {

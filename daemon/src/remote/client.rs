@@ -36,6 +36,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// One attempt to connect and greet.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// Transfers that are taken from clients at a time: as many as the server grants, and as many that
+/// take their place.
+const TRANSFERS: u32 = 2 * REQUESTS;
 /// Of the requests, how many may wait for a lock: unlocks always find room.
 const WAITS: u32 = REQUESTS / 4;
 /// Bytes of requests that may wait for the stream before more are encoded.
@@ -61,6 +64,8 @@ pub(crate) struct Client<N> {
     buffers: Credits,
     records: Credits,
     waits: Credits,
+    /// For transfers that are not begun yet.
+    pub(crate) permits: Credits,
     state: RefCell<State>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
@@ -94,6 +99,7 @@ impl<N: Network> Client<N> {
             buffers: Credits::new(u64::from(BUFFERS)),
             records: Credits::new(u64::from(RECORDS)),
             waits: Credits::new(u64::from(WAITS)),
+            permits: Credits::new(u64::from(TRANSFERS)),
             state: RefCell::new(State::new()),
             must_reopen: Cell::new(false),
             is_tried: Cell::new(false),

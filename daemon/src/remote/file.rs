@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, ffi::CString, io, pin::Pin, rc::Rc, task::Poll};
 
+use executor::Credits;
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
@@ -66,6 +67,11 @@ impl<N: Network> RemoteFile<N> {
             file.is_closed.set(true);
             file.client.close(file.handle).await;
         }
+    }
+
+    /// The permits for transfers to and from its server.
+    pub(crate) fn permits(&self) -> Credits {
+        self.client.permits.clone()
     }
 
     /// Takes a lock, or gives it up.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use executor::Handle;
+use executor::{Credits, Handle};
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
@@ -300,6 +300,13 @@ impl Storage for Mounts {
                 self.settle().await;
                 file.status().await
             }
+        }
+    }
+
+    fn permits(&self, file: &Located) -> Option<Credits> {
+        match file {
+            Located::Here(_) => None,
+            Located::There(file) => Some(file.permits()),
         }
     }
 

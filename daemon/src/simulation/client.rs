@@ -34,6 +34,8 @@ pub(super) const SLOTS: u32 = 8;
 const SCRATCH_AT: u64 = LOG_LEN * 8;
 /// Longest any request may take in the simulation.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(20);
+/// Longest the oldest request of a lane may take to be acknowledged, however long its answer takes.
+const ACKNOWLEDGE_TIME_MAX: Duration = Duration::from_millis(1);
 /// Longest a drained flush of one log may take, however much else there is to drain.
 const FLUSH_TIME_MAX: Duration = Duration::from_millis(5);
 /// The promise of `docs/protocol.md`: longest time staged bytes stay undrained.
@@ -50,6 +52,11 @@ pub(super) struct Wire {
 pub(super) struct WireEnd(pub(super) Rc<Wire>);
 
 impl Wire {
+    /// Sends a file to the daemon.
+    pub(super) fn hand_over(&self, registration: Registration, open: Rc<Open>) {
+        self.sent.borrow_mut().push_back((registration, open));
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.get()
     }
@@ -123,7 +130,7 @@ impl Client {
         if self.file(slot).is_none() {
             return self.open(slot).await;
         }
-        match self.rng.u32(0..22) {
+        match self.rng.u32(0..24) {
             0..=9 => self.write(slot).await,
             10..=11 => self.flush(slot).await,
             12 => self.close(slot).await,
@@ -134,6 +141,7 @@ impl Client {
             18 => self.settle(slot).await,
             19 => self.attach(slot).await,
             20 => self.fetch(slot).await,
+            21..=22 => self.read_many(slot).await,
             _ => assert_eq!(self.ask(Request::Nothing).await, Ok(0)),
         }
     }
@@ -163,7 +171,7 @@ impl Client {
             log_at: u64::from(slot) * LOG_LEN,
             log_len: LOG_LEN,
         };
-        self.wire.sent.borrow_mut().push_back((registration, Rc::clone(&open)));
+        self.wire.hand_over(registration, Rc::clone(&open));
         let producer = Producer::new(LOG_LEN);
         let ages = VecDeque::new();
         self.files[slot as usize] = Some(Staged { open, producer, ages, errors_taken: 0 });
@@ -254,17 +262,32 @@ impl Client {
 
     /// Reads the client's region through the daemon: it sees its own writes.
     async fn read(&mut self, slot: u32) {
+        self.read_times(slot, 1).await;
+    }
+
+    /// The same, many times at once.
+    async fn read_many(&mut self, slot: u32) {
+        let count = self.rng.u64(2..=12);
+        self.read_times(slot, count).await;
+    }
+
+    async fn read_times(&mut self, slot: u32, count: u64) {
         let staged = self.file(slot).expect("open");
         let (inode, appends) = (staged.open.inode, staged.open.appends);
         if appends {
             return;
         }
         let (at, len) = (self.index * REGION_LEN, u32::try_from(REGION_LEN).unwrap());
-        let request = Request::Read { file: slot, at, len, arena_at: SCRATCH_AT };
-        let len = self.ask(request).await.expect("reads do not fail here");
-        let mut bytes = vec![0; usize::try_from(len).unwrap()];
-        copy::copy_out(&mut bytes, &self.segment.arena()[usize::try_from(SCRATCH_AT).unwrap()..]);
-        self.model.borrow().check_read(inode, self.index, &bytes);
+        let place = |index| SCRATCH_AT + index * REGION_LEN;
+        let ask = |index| Request::Read { file: slot, at, len, arena_at: place(index) };
+        let asked: Vec<_> = (0..count).map(|index| (index, self.begin(ask(index)))).collect();
+        for (index, asked) in asked {
+            let len = self.finish(asked).await.expect("reads do not fail here");
+            let mut bytes = vec![0; usize::try_from(len).unwrap()];
+            let from = &self.segment.arena()[usize::try_from(place(index)).unwrap()..];
+            copy::copy_out(&mut bytes, from);
+            self.model.borrow().check_read(inode, self.index, &bytes);
+        }
     }
 
     /// Writes past the log, over what is staged. Errors are the request's own.
@@ -321,19 +344,37 @@ impl Client {
     }
 
     async fn ask(&mut self, request: Request) -> Result<u64, i64> {
+        let asked = self.begin(request);
+        self.finish(asked).await
+    }
+
+    fn begin(&mut self, request: Request) -> (u32, Request) {
         let segment = Arc::clone(&self.segment);
         let lane = segment.shared().lane(0).expect("a lane");
         let entry = request.encode(self.requester.next());
-        let seq = self.requester.publish(lane, &entry.0).expect("one at a time");
+        let seq = self.requester.publish(lane, &entry.0).expect("no more than there is room for");
         self.raise(0);
+        (seq, request)
+    }
+
+    /// Waits for the oldest request that is not answered.
+    async fn finish(&mut self, (seq, request): (u32, Request)) -> Result<u64, i64> {
+        let segment = Arc::clone(&self.segment);
+        let lane = segment.shared().lane(0).expect("a lane");
         let start = self.handle.now();
+        let mut is_acknowledged = false;
         loop {
             match Reply::phase_of(self.requester.state(lane, seq), seq) {
                 Some(Phase::Completed) => break,
-                Some(Phase::Acknowledged) => assert!(request.kind().is_acknowledged()),
+                Some(Phase::Acknowledged) => {
+                    assert!(request.kind().is_acknowledged());
+                    is_acknowledged = true;
+                }
                 None => {}
             }
             let waited = self.handle.now().saturating_since(start);
+            let is_due = waited > ACKNOWLEDGE_TIME_MAX && request.kind().is_acknowledged();
+            assert!(is_acknowledged || !is_due, "{request:?} is not acknowledged");
             assert!(waited <= ANSWER_TIME_MAX, "{request:?} is not answered");
             self.handle.sleep(Duration::from_micros(10)).await;
         }

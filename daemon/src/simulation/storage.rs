@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use executor::Handle;
+use executor::{Credits, Handle};
 use fastrand::Rng;
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::copy;
@@ -29,6 +29,8 @@ const REGULAR: u64 = 0o100_644;
 pub(super) struct SimStorage {
     pub(super) disk: Rc<Disk>,
     pub(super) handle: Handle,
+    /// As of a server, if transfers need any.
+    pub(super) permits: Option<Credits>,
 }
 
 /// What is stored, and what goes wrong.
@@ -119,6 +121,10 @@ impl Storage for SimStorage {
 
     async fn stand_in(&self, file: &Rc<Open>, _: u64, _: bool) -> io::Result<Rc<Open>> {
         Ok(Rc::clone(file))
+    }
+
+    fn permits(&self, _: &Rc<Open>) -> Option<Credits> {
+        self.permits.clone()
     }
 
     async fn read(&self, file: &Rc<Open>, at: u64, into: Buffers) -> io::Result<usize> {
