@@ -8,7 +8,9 @@ use rustix::{
 };
 use wire::{Reason, Request};
 
-use crate::{config::Config, file::OpenFile, process::Process, table::Entry};
+use crate::{
+    config::Config, file::OpenFile, process::Process, table::Entry, write::has_size_limit,
+};
 
 /// What a process does with its own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
@@ -352,6 +354,12 @@ impl Client {
         self.0.exiting();
     }
 
+    /// The process has changed its limits: one of file sizes is the kernel's to enforce, so files
+    /// of this node are left to it.
+    pub fn limited(&'static self) {
+        self.0.leave_limited();
+    }
+
     // ---- attributes, under policy `delegate`; `None`: the caller makes the system call itself
 
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
@@ -372,6 +380,9 @@ impl Client {
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
         if let Err(errno) = self.0.check_folder((CURRENT_FOLDER, path)) {
             return Some(Err(errno));
+        }
+        if has_size_limit() && !self.is_remote(CURRENT_FOLDER, path) {
+            return None;
         }
         let request = |path_len| Request::Truncate { file: 0, path_len, len };
         self.0.about_path(CURRENT_FOLDER, path, request)

@@ -13,6 +13,7 @@ use crate::{
     file::{AT_END, FileEntry, OpenFile},
     process::Process,
     staging::take_error,
+    write::has_size_limit,
 };
 
 pub(crate) const SEEK_SET: u32 = 0;
@@ -138,7 +139,8 @@ impl Process {
         mode: u32,
         (at, len): (u64, u64),
     ) -> Option<io::Result<()>> {
-        let (_, mut file) = self.locked_fd(fd)?;
+        let (entry, mut file) = self.locked_fd(fd)?;
+        self.leave_if_limited(fd, entry, &mut file);
         let link = file.link.filter(|_| file.placeholder)?;
         let is_remote = file.is_remote;
         self.release_window(&mut file);
@@ -151,9 +153,17 @@ impl Process {
         }
     }
 
+    /// What the daemon would do to a file's size the kernel does, if that is limited.
+    fn leave_if_limited(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
+        if file.placeholder && !file.is_remote && has_size_limit() {
+            self.leave_file(fd, entry, file, Reason::Unsupported);
+        }
+    }
+
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some((entry, mut file)) = self.locked_fd(fd) {
             self.release_window(&mut file);
+            self.leave_if_limited(fd, entry, &mut file);
             if let Some(link) = file.link.filter(|_| file.placeholder) {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {

@@ -52,12 +52,15 @@ impl Process {
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
-        let is_plain = Ending::of(path) == Ending::Plain;
+        let (name, is_plain) = (path, Ending::of(path) == Ending::Plain);
         let path = self.remote_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
         if flags.contains(OFlags::TMPFILE) {
             return Err(Errno::OPNOTSUPP);
         }
         if flags.contains(OFlags::DIRECTORY) || !is_plain {
+            if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
+                return Err(self.why_unwritable((name, &path), flags));
+            }
             return self.open_folder(&path, flags);
         }
         if flags.contains(OFlags::PATH) {

@@ -273,12 +273,23 @@ impl Process {
 
     /// Why a file can never be staged to.
     fn unfit(&self, fd: RawFd) -> Option<Reason> {
-        // A size limit is enforced on the process that makes the system call: not on the daemon.
-        if getrlimit(Resource::Fsize).current.is_some() {
+        if has_size_limit() {
             return Some(Reason::Unsupported);
         }
         let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);
         kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
+    }
+
+    /// The process may have got a limit of file sizes: what the daemon has goes back.
+    pub(crate) fn leave_limited(&'static self) {
+        if !has_size_limit() || self.active().is_none() {
+            return;
+        }
+        self.each_linked(|fd, entry, file| {
+            if !file.is_remote {
+                self.leave_file(fd, entry, file, Reason::Unsupported);
+            }
+        });
     }
 
     /// A signal handler writes to the file that the code beneath it is using.
@@ -435,4 +446,10 @@ mod tests {
             assert_eq!(found, expected, "{accepted} accepted");
         }
     }
+}
+
+/// Whether sizes of files are limited. The kernel holds the process to it that makes the system
+/// call: not the daemon.
+pub(crate) fn has_size_limit() -> bool {
+    getrlimit(Resource::Fsize).current.is_some()
 }
