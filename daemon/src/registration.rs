@@ -4,10 +4,10 @@
 //! message it needs. The socket is therefore read dry whenever a slot turns out to be unknown, and
 //! when the client is gone.
 
-use std::{rc::Rc, sync::Arc};
+use std::{os::fd::OwnedFd, rc::Rc, sync::Arc};
 
 use executor::Class;
-use wire::{FileFlags, Registration};
+use wire::{FileFlags, Loan, Registration};
 
 use crate::{
     core::{Core, Departure},
@@ -39,11 +39,30 @@ pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
                     return core.end(session, Departure::Protocol(what));
                 }
             }
+            Incoming::Loan(loan, socket) => lend(core, session, loan, socket),
             Incoming::File(_, Err(_)) => {
                 return core.end(session, Departure::Protocol("unusable descriptor"));
             }
         }
     }
+}
+
+/// Has a stand-in for a file sent to a child of the client's, which learns by the end of its socket
+/// that there is none to be had.
+fn lend<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, loan: Loan, socket: OwnedFd) {
+    let (handle, core, session) = (core.handle.clone(), Rc::clone(core), session.id);
+    let lent = async move {
+        let session = core.session(session)?;
+        let file = session.file(loan.file)?;
+        drop(drain::drain_and_turn(&core, &file).await);
+        let descriptor = file.descriptor().ok()?;
+        let real = core.storage.stand_in(&descriptor.file, loan.at, loan.is_copy).await.ok()?;
+        if !loan.is_copy {
+            session.segment.slot(loan.file)?.lend();
+        }
+        session.peer.lend_file(&socket, loan.file, &real).ok()
+    };
+    handle.spawn(Class::Latency, async { lent.await.unwrap_or_default() });
 }
 
 /// Checks a file that was handed over and takes it in.

@@ -74,6 +74,9 @@ pub(crate) fn by_kernel(
 /// Before a device's own call, and those of file systems: the file has what was written.
 pub(crate) fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
+    if request == libc::FIONCLEX {
+        return client.borrow_file(fd);
+    }
     // What programs ask of every file, to know a terminal.
     if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
         return;

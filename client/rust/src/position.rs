@@ -11,20 +11,23 @@ use wire::{Reason, Request};
 
 use crate::{
     file::{AT_END, FileEntry, OpenFile},
+    limit::exceeded,
     process::Process,
     staging::take_error,
-    write::has_size_limit,
 };
 
 pub(crate) const SEEK_SET: u32 = 0;
 pub(crate) const SEEK_CUR: u32 = 1;
 pub(crate) const SEEK_END: u32 = 2;
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: u32 = 1;
 
 impl Process {
     pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let Some((entry, mut file)) = self.locked_fd(fd) else {
             return self.kernel_seek(fd, offset, whence);
         };
+        self.take_back(fd, entry, &mut file);
         if !entry.is_staged.load(Ordering::Acquire) {
             return self.kernel_seek(fd, offset, whence);
         }
@@ -60,7 +63,7 @@ impl Process {
     }
 
     /// A position that depends on the file's size or content.
-    fn seek_in_file(
+    pub(crate) fn seek_in_file(
         &'static self,
         fd: RawFd,
         entry: &FileEntry,
@@ -143,6 +146,15 @@ impl Process {
         self.leave_if_limited(fd, entry, &mut file);
         let link = file.link.filter(|_| file.placeholder)?;
         let is_remote = file.is_remote;
+        let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
+        match self.is_beyond_limit(fd, entry, &mut file, end) {
+            Ok(false) => {}
+            Ok(true) => {
+                drop(file);
+                return Some(Err(exceeded()));
+            }
+            Err(errno) => return Some(Err(errno)),
+        }
         self.release_window(&mut file);
         drop(file);
         let request = Request::Allocate { file: link.slot, mode, at, len };
@@ -153,17 +165,14 @@ impl Process {
         }
     }
 
-    /// What the daemon would do to a file's size the kernel does, if that is limited.
-    fn leave_if_limited(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
-        if file.placeholder && !file.is_remote && has_size_limit() {
-            self.leave_file(fd, entry, file, Reason::Unsupported);
-        }
-    }
-
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some((entry, mut file)) = self.locked_fd(fd) {
             self.release_window(&mut file);
             self.leave_if_limited(fd, entry, &mut file);
+            if self.is_beyond_limit(fd, entry, &mut file, len)? {
+                drop(file);
+                return Err(exceeded());
+            }
             if let Some(link) = file.link.filter(|_| file.placeholder) {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {

@@ -87,6 +87,9 @@ impl Process {
             let position = entry.position.load(Ordering::Relaxed);
             return self.kernel_read(fd, buffers, at.or(Some(position)));
         };
+        if at.is_none() {
+            self.take_back(fd, entry, &mut file);
+        }
         if file.generation != id.generation || !entry.is_staged.load(Ordering::Acquire) {
             return self.kernel_read(fd, buffers, at);
         }

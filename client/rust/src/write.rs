@@ -1,12 +1,11 @@
 //! The way of a write, from the program's buffer to staging or, where that cannot be, the kernel.
 
-use core::sync::atomic::Ordering;
+use core::{slice::from_ref, sync::atomic::Ordering};
 
 use rustix::{
     fd::{AsFd, BorrowedFd, RawFd},
     fs::{self, Mode, OFlags, SeekFrom},
     io::{self, Errno, IoSlice},
-    process::{Resource, getrlimit},
 };
 use shm::staging::APPEND;
 use wire::{Counter, Reason};
@@ -14,6 +13,7 @@ use wire::{Counter, Reason};
 use crate::{
     clock::coarse_now,
     file::{AT_END, FileEntry, OpenFile},
+    limit::{exceeded, fitting, size_limit},
     process::Process,
     rules::link_of,
     staging::{self, LOG_MIN},
@@ -85,8 +85,9 @@ impl Process {
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
-        if let Some(errno) = file.owed.take() {
-            return Err(errno);
+        file.owed.take().map_or(Ok(()), Err)?;
+        if at.is_none() {
+            self.take_back(fd, entry, &mut file);
         }
         let len = total(data);
         if let (Some(reason), None) = (file.left, file.link) {
@@ -99,6 +100,10 @@ impl Process {
         if self.goes_directly(entry, &mut file, at, len) {
             self.settle_others(&mut file);
             return self.write_directly(fd, entry, data, at);
+        }
+        if let Some(room) = self.limited_room(fd, entry, &mut file, (at, len))? {
+            drop(file);
+            return self.write_fitting(fd, id, data, at, room);
         }
         if let Err(reason) = self.ready(fd, entry, &mut file) {
             if file.placeholder {
@@ -125,8 +130,7 @@ impl Process {
         }
         if !is_in_range {
             // The kernel knows the errors of what cannot be written.
-            let at = (!file.access.append).then_some(start);
-            return self.kernel_write(fd, data, at);
+            return self.kernel_write(fd, data, (!file.access.append).then_some(start));
         }
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;
@@ -143,6 +147,22 @@ impl Process {
             self.put_position(fd, entry, start + moved as u64)?;
         }
         staged
+    }
+
+    /// Writes no more than `room`, a limit of the file's size.
+    fn write_fitting(
+        &'static self,
+        fd: RawFd,
+        id: FileId,
+        data: &[&[u8]],
+        at: Option<u64>,
+        room: u64,
+    ) -> io::Result<usize> {
+        if room == 0 {
+            return Err(exceeded());
+        }
+        let (whole, part) = fitting(data, room);
+        self.write_file(fd, id, if whole.is_empty() { from_ref(&part) } else { whole }, at)
     }
 
     /// Whether a write is so large that it costs the program no less to copy it than to write it,
@@ -251,7 +271,7 @@ impl Process {
         if file.log.is_some() {
             return Ok(());
         }
-        if let Some(reason) = self.unfit(fd) {
+        if let Some(reason) = self.unfit(fd).filter(|_| !file.is_remote) {
             self.fall_back(file, reason);
             return Err(reason);
         }
@@ -273,23 +293,11 @@ impl Process {
 
     /// Why a file can never be staged to.
     fn unfit(&self, fd: RawFd) -> Option<Reason> {
-        if has_size_limit() {
+        if size_limit().is_some() {
             return Some(Reason::Unsupported);
         }
         let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);
         kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
-    }
-
-    /// The process may have got a limit of file sizes: what the daemon has goes back.
-    pub(crate) fn leave_limited(&'static self) {
-        if !has_size_limit() || self.active().is_none() {
-            return;
-        }
-        self.each_linked(|fd, entry, file| {
-            if !file.is_remote {
-                self.leave_file(fd, entry, file, Reason::Unsupported);
-            }
-        });
     }
 
     /// A signal handler writes to the file that the code beneath it is using.
@@ -446,10 +454,4 @@ mod tests {
             assert_eq!(found, expected, "{accepted} accepted");
         }
     }
-}
-
-/// Whether sizes of files are limited. The kernel holds the process to it that makes the system
-/// call: not the daemon.
-pub(crate) fn has_size_limit() -> bool {
-    getrlimit(Resource::Fsize).current.is_some()
 }

@@ -205,6 +205,24 @@ impl Server {
         }
     }
 
+    /// The pipe that stands for an open file.
+    fn pipe_into(&self, file: &Rc<RemoteFile<Dial>>) -> Option<Rc<Pipe>> {
+        let pipes = self.pipes.borrow();
+        let mut pipes = pipes.iter().filter_map(Weak::upgrade);
+        pipes.find(|pipe| pipe.is_into(file))
+    }
+
+    /// Where those who were handed an open file have left its position: `EBUSY` while there are
+    /// any, `EINVAL` when there were none.
+    async fn take_back(&self, file: &Rc<RemoteFile<Dial>>) -> io::Result<u64> {
+        self.settle().await;
+        if self.pipe_into(file).is_some() {
+            return Err(Errno::BUSY.into());
+        }
+        let left_at = file.take_left_at().filter(|at| i64::try_from(*at).is_ok());
+        Ok(left_at.ok_or(Errno::INVAL)?)
+    }
+
     /// A local folder with the names of a remote one.
     async fn mirror(
         &self,
@@ -350,7 +368,10 @@ impl Storage for Mounts {
     async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
         match file {
             Located::Here(file) => self.machine.seek(file, to).await,
-            Located::There(file) => file.seek(to).await,
+            Located::There(file) => match (to, &self.server) {
+                (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
+                _ => file.seek(to).await,
+            },
         }
     }
 
@@ -372,6 +393,10 @@ impl Storage for Mounts {
             return server.copy(&self.machine, remote, at).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
+        if let Some(pipe) = server.pipe_into(remote) {
+            return uring::File::new(pipe.another_end()?).map(Located::Here);
+        }
+        let at = remote.take_left_at().unwrap_or(at);
         let (pipe, end) = Pipe::start(handle, reactor, &server.stand_ins, (Rc::clone(remote), at))?;
         server.pipes.borrow_mut().push(pipe);
         uring::File::new(end).map(Located::Here)

@@ -17,7 +17,7 @@ use std::{
 
 use executor::{Class, Handle, Notify};
 use rustix::{
-    fs::fstat,
+    fs::{Mode, OFlags, fstat},
     io::Errno,
     pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
 };
@@ -28,6 +28,7 @@ use super::{file::RemoteFile, mounts::Dial};
 use crate::{
     mail::lock,
     names::Status,
+    place::link_to,
     reactor::{Reactor, Watch},
 };
 
@@ -112,6 +113,17 @@ impl Pipe {
         self.file.borrow().clone().filter(|_| self.identity == identity)
     }
 
+    /// Whether the pipe leads into this open file.
+    pub(crate) fn is_into(&self, file: &Rc<RemoteFile<Dial>>) -> bool {
+        self.file.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, file))
+    }
+
+    /// Another end to write to: what comes by either keeps its order.
+    pub(crate) fn another_end(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(link_to(&self.reading), flags, Mode::empty())?)
+    }
+
     /// Has everything that is in the pipe now in the file.
     pub(crate) async fn settle(&self) {
         self.asked.set(self.asked.get() + 1);
@@ -148,6 +160,7 @@ impl Pipe {
         lock(&self.all.0).open.remove(&self.identity);
         let file = self.file.borrow_mut().take();
         if let Some(file) = file {
+            file.leave_at(self.at.get());
             // With the last descriptor its locks are gone, before anybody else is told.
             RemoteFile::close(file).await;
         }

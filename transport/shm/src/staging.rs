@@ -72,6 +72,8 @@ struct ConsumerLine {
 struct ControlLine {
     mode: AtomicU32,
     error: AtomicU32,
+    /// Whether a child has got the file, and with it the position.
+    lent: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +139,7 @@ impl FileSlot {
         self.consumer.0.extent_tail.store(0, Ordering::Relaxed);
         self.control.0.mode.store(MODE_WRITE_BEHIND, Ordering::Relaxed);
         self.control.0.error.store(0, Ordering::Relaxed);
+        self.control.0.lent.store(0, Ordering::Relaxed);
         self.append.0.position.store(0, Ordering::Release);
     }
 
@@ -163,6 +166,19 @@ impl FileSlot {
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
         self.control.0.mode.load(Ordering::Relaxed) != MODE_WRITE_BEHIND
+    }
+
+    /// The file position is a child's from now on. The child is told by a message, and whoever it
+    /// tells sees this, too.
+    pub fn lend(&self) {
+        self.control.0.lent.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether a child has got the file since somebody last asked.
+    #[must_use]
+    pub fn take_lent(&self) -> bool {
+        let lent = &self.control.0.lent;
+        lent.load(Ordering::Relaxed) != 0 && lent.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Owes the client `errno`; the first error stays until it is taken.
