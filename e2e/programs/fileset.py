@@ -65,6 +65,7 @@ def copies(fd):
     tell("copy_file_range", lambda: os.copy_file_range(other, fd, 10, 0, 5))
     tell("sendfile", lambda: os.sendfile(pipe[1], other, 0, 5))
     tell("splice", lambda: os.splice(other, pipe[1], 5, offset_src=0))
+    tell("clone", lambda: fcntl.ioctl(fd, 0x40049409, other))
     tell("mmap to read", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED, mmap.PROT_READ)[:3])
     tell("mmap of one's own", lambda: mmap.mmap(fd, 30, mmap.MAP_PRIVATE)[:3])
     tell("mmap to write", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED)[:3])
@@ -116,6 +117,8 @@ def names(fd):
     tell("bind", lambda: socket.socket(socket.AF_UNIX).bind("socket"))
     tell("mkdir", lambda: os.mkdir("folder", 0o700))
     tell("rmdir", lambda: os.rmdir("folder"))
+    folder = os.open(".", os.O_RDONLY)
+    tell("listed late", lambda: (make("late"), "late" in os.listdir(folder))[1])
 
 
 def endings(fd):
@@ -234,6 +237,56 @@ def children(fd):
             os.lseek(file.fileno(), 2, os.SEEK_SET)
             return subprocess.run(["cat"], stdin=file, capture_output=True).stdout
 
+    def reopened():
+        for words in [["uniq", "-", "once"], ["uniq", "once", "twice"]]:
+            subprocess.run(words, input=b"x\nx\ny\n", check=True)
+        return open("once").read(), open("twice").read()
+
+    def synced():
+        words = ["dd", "if=/dev/zero", "of=synced", "bs=1k", "count=3", "conv=fsync"]
+        return subprocess.run(words, capture_output=True).returncode, os.stat("synced").st_size
+
+    def written_by_both():
+        with open("both", "w") as file:
+            print("parent", file=file, flush=True)
+            child = os.fork()
+            if child == 0:
+                print("child", file=file, flush=True)
+                os._exit(0)
+            code = os.waitpid(child, 0)[1]
+            print("again", file=file)
+        return code, open("both").read().split()
+
+    def read_by_both():
+        with open("both") as file:
+            child = os.fork()
+            if child == 0:
+                os._exit(len(file.read()))
+            return os.waitpid(child, 0)[1] >> 8
+
+    def sees_its_own(number):
+        for count in range(50):
+            name = f"own{number}.{count}"
+            os.close(make(name))
+            is_there = name in os.listdir(".")
+            os.unlink(name)
+            if not is_there or name in os.listdir("."):
+                return 1
+        return 0
+
+    def listed_by_several():
+        children = []
+        for number in range(4):
+            child = os.fork()
+            if child == 0:
+                code = 2
+                try:
+                    code = sees_its_own(number)
+                finally:
+                    os._exit(code)
+            children.append(child)
+        return [os.waitpid(child, 0)[1] for child in children]
+
     for name, way in ways.items():
         tell(f"output after {name}", lambda: written(name, way))
     tell("output read back", read_back)
@@ -242,6 +295,11 @@ def children(fd):
     tell("output appended", appended)
     tell("a number passed on", passed_on)
     tell("input", its_input)
+    tell("written by both", written_by_both)
+    tell("read by both", read_by_both)
+    tell("listed by several", listed_by_several)
+    tell("standard streams reopened", reopened)
+    tell("standard output synced", synced)
 
 
 def limits(fd):

@@ -124,7 +124,7 @@ pub(crate) struct Window {
 }
 
 impl OpenFile {
-    /// Whether a child has got the remote file, and with it the position, since this was last asked.
+    /// Whether a child has got the remote file, and with it the position, since last asked.
     pub(crate) fn take_lent(&self) -> bool {
         self.is_remote && self.link.is_some_and(|link| link.shared.take_lent())
     }

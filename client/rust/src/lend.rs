@@ -2,10 +2,10 @@
 //! standard output, or by clearing the flag.
 //!
 //! Before the fork nobody can know that the child will want the file, so it stays the parent's
-//! ([`stays_over_fork`](crate::process::Process::stays_over_fork)). The child then asks the parent's
-//! daemon over the parent's socket, with a socket of its own for the answer. From then on the
-//! position is the child's, until the parent next needs it: then it is taken back, if no child has
-//! the file any more, or the parent joins them.
+//! (`stays_over_fork`). The child then asks the parent's daemon over the parent's socket, with a
+//! socket of its own for the answer. From then on the position is the child's, until the parent
+//! next needs it: then it is taken back, if no child has the file any more, or the parent joins
+//! them.
 
 use core::{mem::MaybeUninit, sync::atomic::Ordering};
 
@@ -28,16 +28,18 @@ use crate::{
 
 impl Process {
     /// Before a number gets a duplicate, or stays open in another program: if its file is a
-    /// parent's, it is replaced by what stands for that.
-    pub(crate) fn borrow_file(&'static self, fd: RawFd) {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
-        let Some(lender) = file.lender.take() else { return };
+    /// parent's, it is replaced by what stands for that. Also when the kernel has refused a call on
+    /// the placeholder. Returns whether it was a parent's.
+    pub(crate) fn borrow_file(&'static self, fd: RawFd) -> bool {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return false };
+        let Some(lender) = file.lender.take() else { return false };
         let at = entry.position.load(Ordering::Relaxed);
         let loan = Loan { file: lender.slot, at, is_copy: !file.access.writable };
         match ask(lender.connection.socket(), loan) {
             Ok(real) => self.replace_numbers(fd, &real),
             Err(errno) => file.owed = Some(errno),
         }
+        true
     }
 
     /// The parent goes on with a file that it has lent.

@@ -29,7 +29,11 @@ impl Process {
         };
         self.take_back(fd, entry, &mut file);
         if !entry.is_staged.load(Ordering::Acquire) {
-            return self.kernel_seek(fd, offset, whence);
+            drop(file);
+            return match self.kernel_seek(fd, offset, whence) {
+                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_seek(fd, offset, whence),
+                sought => sought,
+            };
         }
         let position = match whence {
             SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
@@ -111,7 +115,9 @@ impl Process {
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
-        let Some(link) = file.link.filter(|_| file.log.is_some() || file.placeholder) else {
+        // A remote file is the daemon's also when a pipe stands for it.
+        let is_daemons = file.log.is_some() || file.placeholder || file.is_remote;
+        let Some(link) = file.link.filter(|_| is_daemons) else {
             drop(file);
             return self.kernel_sync(fd, data_only);
         };

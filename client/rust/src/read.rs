@@ -68,7 +68,10 @@ impl Process {
         let len = if entry.is_staged.load(Ordering::Acquire) {
             self.read_staged(fd, id, entry, buffers, at)?
         } else {
-            self.read_cached(fd, entry, buffers, at)?
+            match self.read_cached(fd, entry, buffers, at) {
+                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_read(fd, buffers, at)?,
+                read => read?,
+            }
         };
         entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
         Ok(len)

@@ -391,6 +391,17 @@ impl Client {
             && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
     }
 
+    /// Before an open folder is listed: its mirror gets the names that are there by now.
+    pub fn refresh_folder(&'static self, fd: RawFd) {
+        let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
+        if let Some(path) = self.0.path_of_mirror(fd, &mut path) {
+            match self.mirror(path, &mut mirror) {
+                // What cannot be asked for any more stays as it was.
+                Some(_) | None => {}
+            }
+        }
+    }
+
     /// As `fstat(2)` of an open folder that is a mirror.
     pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         let mut path = [0; PATH_MAX];

@@ -113,9 +113,11 @@ impl Pipe {
         self.file.borrow().clone().filter(|_| self.identity == identity)
     }
 
-    /// Whether the pipe leads into this open file.
-    pub(crate) fn is_into(&self, file: &Rc<RemoteFile<Dial>>) -> bool {
-        self.file.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, file))
+    /// The one of `pipes` that leads into an open file.
+    pub(crate) fn find(pipes: &[Weak<Self>], file: &Rc<RemoteFile<Dial>>) -> Option<Rc<Self>> {
+        let leads =
+            |pipe: &Rc<Self>| pipe.file.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, file));
+        pipes.iter().filter_map(Weak::upgrade).find(leads)
     }
 
     /// Another end to write to: what comes by either keeps its order.

@@ -30,6 +30,8 @@
 //! fences: the client stores `head` and then loads the flag, the daemon stores the flag and then
 //! loads `head`.
 
+mod lent;
+
 use core::{error, fmt, ops::Range};
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
@@ -72,7 +74,7 @@ struct ConsumerLine {
 struct ControlLine {
     mode: AtomicU32,
     error: AtomicU32,
-    /// Whether a child has got the file, and with it the position.
+    /// The position is a child's.
     lent: AtomicU32,
 }
 
@@ -166,19 +168,6 @@ impl FileSlot {
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
         self.control.0.mode.load(Ordering::Relaxed) != MODE_WRITE_BEHIND
-    }
-
-    /// The file position is a child's from now on. The child is told by a message, and whoever it
-    /// tells sees this, too.
-    pub fn lend(&self) {
-        self.control.0.lent.store(1, Ordering::Relaxed);
-    }
-
-    /// Whether a child has got the file since somebody last asked.
-    #[must_use]
-    pub fn take_lent(&self) -> bool {
-        let lent = &self.control.0.lent;
-        lent.load(Ordering::Relaxed) != 0 && lent.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Owes the client `errno`; the first error stays until it is taken.
