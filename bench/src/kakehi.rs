@@ -8,14 +8,14 @@ use std::{
     env,
     ffi::OsStr,
     fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::process::Signal;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -62,6 +62,10 @@ impl Daemon {
         if let Some(core) = core {
             command.arg("--cores").arg(core.to_string());
         }
+        // One that is stopped would stay behind when this program is killed.
+        let mortal = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+        // SAFETY: one system call, which may be made in the child of a fork.
+        unsafe { command.pre_exec(mortal) };
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().with_context(|| {
                 format!("{}: run 'make build' or 'make install'", program.display())

@@ -5,7 +5,7 @@
 
 mod calls;
 mod closure;
-mod image;
+pub(crate) mod image;
 mod instructions;
 mod judge;
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    check::image,
     config::{Config, Environment},
     failure::{Code, Failure},
 };
@@ -19,7 +20,7 @@ pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 ///
 /// # Errors
 ///
-/// `Failure` when it is not there, or the loader could not be told its path.
+/// `Failure` when it is not there, is no library, or the loader could not be told its path.
 pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     let candidates = match &config.preload {
@@ -42,6 +43,15 @@ pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
             path.display(),
             "the loader takes no path with a space or a colon",
             "install kakehi elsewhere, or set KAKEHI_PRELOAD to a link to it",
+        ));
+    }
+    // The loader would only say so, and run the program without it.
+    if !image::is_library(&path) {
+        return Err(Failure::new(
+            Code::Failure,
+            path.display(),
+            "not a library for this machine",
+            "run 'make build' or 'make install' again, or set KAKEHI_PRELOAD to another",
         ));
     }
     Ok(path)

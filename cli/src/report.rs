@@ -17,10 +17,16 @@ use crate::{
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
 
-/// Prints the summary on standard error.
-pub(crate) fn print(summary: &Summary) {
+/// Prints the summary on standard error, and what failed, unless that is the job's [failure].
+///
+/// [failure]: incomplete
+pub(crate) fn print(summary: &Summary, is_failure: bool) {
+    let mut text = text(summary);
+    if summary.drain_errors > 0 && !is_failure {
+        text += &format!("kakehi: {}\n", failed(summary));
+    }
     // Nobody is left to read it when standard error is gone.
-    io::stderr().write_all(text(summary).as_bytes()).ok();
+    io::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// Prints a failure that the exit code does not tell of.
@@ -57,10 +63,14 @@ fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {
 pub(crate) fn incomplete(summary: &Summary) -> Failure {
     Failure::new(
         Code::Ours,
-        format_args!("{} staged writes failed", summary.drain_errors),
+        failed(summary),
         "the file system refused them, as the programs were told at their next write or close",
         "look for full disks and quotas, and do not trust this job's output",
     )
+}
+
+fn failed(summary: &Summary) -> String {
+    count(summary.drain_errors, "staged write", "s") + " FAILED"
 }
 
 fn text(summary: &Summary) -> String {
@@ -90,9 +100,6 @@ fn text(summary: &Summary) -> String {
     }
     if let Some(list) = fallbacks(&summary.fallbacks) {
         text += &format!("kakehi: left to the kernel: {list}\n");
-    }
-    if summary.drain_errors > 0 {
-        text += &format!("kakehi: {} staged writes FAILED\n", summary.drain_errors);
     }
     text
 }
@@ -135,12 +142,11 @@ mod tests {
         let summary = Summary {
             bytes_undelegated: many(12),
             fallbacks: many(12),
-            drain_errors: 3,
             sessions: 1,
             ..Summary::default()
         };
         let text = text(&summary);
-        assert!(text.lines().count() <= 6, "{text}");
+        assert!(text.lines().count() <= 5, "{text}");
         assert!(text.contains("reason 11 11B"), "{text}");
     }
 

@@ -89,11 +89,11 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                     return Ok(ExitCode::from(code));
                 }
             };
-            report::print(&summary);
-            if let Some(stats) = stats {
-                stats.append(&summary)?;
-            }
-            if code == 0 && summary.drain_errors > 0 {
+            let appended = stats.map_or(Ok(()), |stats| stats.append(&summary));
+            let is_failure = code == 0 && summary.drain_errors > 0 && appended.is_ok();
+            report::print(&summary, is_failure);
+            appended?;
+            if is_failure {
                 return Err(report::incomplete(&summary));
             }
             Ok(ExitCode::from(code))

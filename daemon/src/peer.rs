@@ -6,7 +6,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
-use wire::{FileFlags, Message, Registration};
+use wire::{FileFlags, Loan, Message, Registration};
 
 use crate::{remote::Located, socket};
 
@@ -19,6 +19,8 @@ pub(crate) enum Incoming<F> {
     Doorbell,
     /// A file; `Err` when the descriptor cannot be used.
     File(Registration, io::Result<F>),
+    /// What a child of the client wants, and where.
+    Loan(Loan, OwnedFd),
     /// The other end is closed.
     Gone,
     /// What no client sends.
@@ -35,6 +37,9 @@ pub(crate) trait Peer<F> {
 
     /// Sends an open file, for slot `slot`. Never blocks.
     fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
+
+    /// Sends it to a child of the client instead. Never blocks.
+    fn lend_file(&self, socket: &OwnedFd, slot: u32, file: &F) -> io::Result<()>;
 }
 
 /// A client process: its socket, and its pidfd.
@@ -62,7 +67,8 @@ impl Peer<Located> for Process {
             (Ok(Message::Register(registration)), Some(fd)) => {
                 Incoming::File(registration, uring::File::new(fd).map(Located::Here))
             }
-            (Ok(Message::Register(_)), None) | (Err(_), _) => Incoming::Nonsense,
+            (Ok(Message::Lend(loan)), Some(socket)) => Incoming::Loan(loan, socket),
+            (Ok(Message::Register(_) | Message::Lend(_)), None) | (Err(_), _) => Incoming::Nonsense,
         }
     }
 
@@ -75,11 +81,15 @@ impl Peer<Located> for Process {
         poll(&mut ends, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// The message is a registration the other way round: `file` is the slot, the rest is zero.
     fn send_file(&self, slot: u32, file: &Located) -> io::Result<()> {
+        self.lend_file(&self.socket, slot, file)
+    }
+
+    /// The message is a registration the other way round: `file` is the slot, the rest is zero.
+    fn lend_file(&self, socket: &OwnedFd, slot: u32, file: &Located) -> io::Result<()> {
         let file = file.here().ok_or(Errno::NOTSUP)?;
         let flags = FileFlags::default();
         let message = Message::Register(Registration { file: slot, flags, log_at: 0, log_len: 0 });
-        socket::send(&self.socket, &message.encode(), &[file])
+        socket::send(socket, &message.encode(), &[file])
     }
 }

@@ -41,6 +41,7 @@ pub(crate) use {
     handshake::first,
     key::Key,
     ledger::Folder,
+    mirror::Listings,
     mounts::{Dial, Located, Mounts},
     pipe::StandIns,
     published::Published,

@@ -34,6 +34,7 @@ pub(crate) const SHORT_LEN: u32 = 8 << 10;
 const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
 const SEEK_SET: u32 = 0;
+const SEEK_CUR: u32 = 1;
 const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
@@ -381,6 +382,7 @@ async fn set_position<S: Storage>(
                 core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
             return status.size().checked_add_signed(offset).ok_or(Errno::INVAL);
         }
+        SEEK_CUR => SeekFrom::Current(0),
         SEEK_DATA => SeekFrom::Data(unsigned?),
         SEEK_HOLE => SeekFrom::Hole(unsigned?),
         _ => return Err(Errno::INVAL),

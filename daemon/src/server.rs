@@ -33,8 +33,8 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Carrier, Client, Dial, Folder, Group, Key, Member, Mounts, Published, Server, Service,
-        StandIns, Workers, first, mounts,
+        Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published, Server,
+        Service, StandIns, Workers, first, mounts,
     },
     seats::Seats,
     signals::Signals,
@@ -71,8 +71,9 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let node = Arc::new(Node::new(job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let (job_fd, stand_ins) = (Arc::new(job_fd), StandIns::default());
-    let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, config };
+    let (job_fd, stand_ins, listings) =
+        (Arc::new(job_fd), StandIns::default(), Listings::default());
+    let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, listings, config };
 
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
@@ -123,6 +124,7 @@ struct Hall {
     /// Of the server of remote files.
     key: Option<Key>,
     stand_ins: StandIns,
+    listings: Listings,
     config: Config,
 }
 
@@ -184,6 +186,7 @@ impl Hall {
             reactor: reactor.clone(),
             pipes: RefCell::default(),
             stand_ins: self.stand_ins.clone(),
+            listings: self.listings.clone(),
         })))
     }
 
@@ -195,6 +198,7 @@ impl Hall {
             job_fd: Arc::clone(&self.job_fd),
             key: self.key.clone(),
             stand_ins: self.stand_ins.clone(),
+            listings: self.listings.clone(),
             config: self.config.clone(),
         }
     }

@@ -7,8 +7,10 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 
@@ -63,6 +65,7 @@ def copies(fd):
     tell("copy_file_range", lambda: os.copy_file_range(other, fd, 10, 0, 5))
     tell("sendfile", lambda: os.sendfile(pipe[1], other, 0, 5))
     tell("splice", lambda: os.splice(other, pipe[1], 5, offset_src=0))
+    tell("clone", lambda: fcntl.ioctl(fd, 0x40049409, other))
     tell("mmap to read", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED, mmap.PROT_READ)[:3])
     tell("mmap of one's own", lambda: mmap.mmap(fd, 30, mmap.MAP_PRIVATE)[:3])
     tell("mmap to write", lambda: mmap.mmap(fd, 30, mmap.MAP_SHARED)[:3])
@@ -114,6 +117,8 @@ def names(fd):
     tell("bind", lambda: socket.socket(socket.AF_UNIX).bind("socket"))
     tell("mkdir", lambda: os.mkdir("folder", 0o700))
     tell("rmdir", lambda: os.rmdir("folder"))
+    folder = os.open(".", os.O_RDONLY)
+    tell("listed late", lambda: (make("late"), "late" in os.listdir(folder))[1])
 
 
 def endings(fd):
@@ -131,12 +136,16 @@ def endings(fd):
         "chmod": lambda path: os.chmod(path, 0o700),
         "stat": lambda path: stat.S_IFMT(os.stat(path).st_mode),
         "open to make": lambda path: os.open(path, os.O_CREAT | os.O_WRONLY),
+        "open to make anew": lambda path: os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR),
+        "open to write": lambda path: os.open(path, os.O_WRONLY),
+        "open as a folder to write": lambda path: os.open(path, os.O_RDWR | os.O_DIRECTORY),
     }
     paths = ["up/.", "up/..", "up/down/..", "to_up/", "a/", "none/", "none/.", ""]
     for name, change in changes.items():
-        for path in ["up/", *paths] if name in ("mkdir", "stat", "open to make") else paths:
+        for path in ["up/", *paths] if name.startswith(("mkdir", "stat", "open")) else paths:
             if not (name == "mkdir" and path == "none/"):
                 tell(f"{name} '{path}'", lambda: change(path))
+    tell("open to make where nothing is", lambda: os.open("none/x/", os.O_CREAT | os.O_WRONLY))
     tell("open of a folder to make", lambda: os.open("up", os.O_CREAT | os.O_RDONLY))
     tell("mkdir with a slash", lambda: os.mkdir("none/"))
     tell("rename with a slash", lambda: os.rename("none/", "some/"))
@@ -172,8 +181,151 @@ def flags(fd):
     tell("unlinked", lambda: (os.unlink("a"), os.fstat(fd).st_nlink, os.pread(fd, 3, 27)))
 
 
+def children(fd):
+    ways = {"vfork": {}, "fork": {"preexec_fn": int}, "spawn": {"close_fds": False}}
+
+    def written(name, way):
+        with open(name, "w") as file:
+            print("one", file=file, flush=True)
+            for word in ["two", "three"]:
+                subprocess.run(["/bin/echo", word], stdout=file, check=True, **way)
+            print("four", file=file)
+        return open(name).read().split()
+
+    def read_back():
+        with tempfile.TemporaryFile(dir=".") as file:
+            subprocess.run(["seq", "99999"], stdout=file, check=True)
+            place = file.tell(), file.seek(7), file.write(b"here")
+            subprocess.run(["echo", "on"], stdout=file, check=True)
+            return place, file.seek(0), file.read(14), len(file.read())
+
+    def together():
+        with open("together", "w") as file:
+            loop = "for i in 1 2 3; do echo $i; done"
+            several = [subprocess.Popen(["sh", "-c", loop], stdout=file) for _ in range(4)]
+            codes = [one.wait() for one in several]
+            file.write("end")
+        lines = open("together").read().split()
+        return codes, sorted(lines), lines[-1]
+
+    def in_between():
+        with open("between", "w") as file:
+            script = "echo early; read line; echo late"
+            child = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=file)
+            while os.stat("between").st_size == 0:
+                pass
+            print("parent", file=file, flush=True)
+            child.communicate(b"go\n")
+            print("last", file=file)
+        return open("between").read().split()
+
+    def appended():
+        with open("between", "a") as file:
+            subprocess.run(["echo", "more"], stdout=file, check=True)
+            print("end", file=file)
+        return open("between").read().split()[-2:]
+
+    def passed_on():
+        with open("passed", "w") as file:
+            script = f"import os; os.write({file.fileno()}, b'passed')"
+            command = [sys.executable, "-c", script]
+            subprocess.run(command, pass_fds=[file.fileno()], check=True)
+        return open("passed").read()
+
+    def its_input():
+        with open("passed") as file:
+            os.lseek(file.fileno(), 2, os.SEEK_SET)
+            return subprocess.run(["cat"], stdin=file, capture_output=True).stdout
+
+    def reopened():
+        for words in [["uniq", "-", "once"], ["uniq", "once", "twice"]]:
+            subprocess.run(words, input=b"x\nx\ny\n", check=True)
+        return open("once").read(), open("twice").read()
+
+    def synced():
+        words = ["dd", "if=/dev/zero", "of=synced", "bs=1k", "count=3", "conv=fsync"]
+        return subprocess.run(words, capture_output=True).returncode, os.stat("synced").st_size
+
+    def written_by_both():
+        with open("both", "w") as file:
+            print("parent", file=file, flush=True)
+            child = os.fork()
+            if child == 0:
+                print("child", file=file, flush=True)
+                os._exit(0)
+            code = os.waitpid(child, 0)[1]
+            print("again", file=file)
+        return code, open("both").read().split()
+
+    def read_by_both():
+        with open("both") as file:
+            child = os.fork()
+            if child == 0:
+                os._exit(len(file.read()))
+            return os.waitpid(child, 0)[1] >> 8
+
+    def sees_its_own(number):
+        for count in range(50):
+            name = f"own{number}.{count}"
+            os.close(make(name))
+            is_there = name in os.listdir(".")
+            os.unlink(name)
+            if not is_there or name in os.listdir("."):
+                return 1
+        return 0
+
+    def listed_by_several():
+        children = []
+        for number in range(4):
+            child = os.fork()
+            if child == 0:
+                code = 2
+                try:
+                    code = sees_its_own(number)
+                finally:
+                    os._exit(code)
+            children.append(child)
+        return [os.waitpid(child, 0)[1] for child in children]
+
+    for name, way in ways.items():
+        tell(f"output after {name}", lambda: written(name, way))
+    tell("output read back", read_back)
+    tell("output together", together)
+    tell("output in between", in_between)
+    tell("output appended", appended)
+    tell("a number passed on", passed_on)
+    tell("input", its_input)
+    tell("written by both", written_by_both)
+    tell("read by both", read_by_both)
+    tell("listed by several", listed_by_several)
+    tell("standard streams reopened", reopened)
+    tell("standard output synced", synced)
+
+
+def limits(fd):
+    data = b"x" * 4096
+    fd, end = make("limited", data[:500]), os.open("appended", os.O_CREAT | os.O_APPEND | os.O_RDWR)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    for name, write in {
+        "write": lambda: os.write(fd, data[:400]),
+        "writev": lambda: os.writev(fd, [data[:100], data]),
+        "pwrite": lambda: os.pwrite(fd, data, 990),
+        "append": lambda: os.write(end, data[:600]),
+        "ftruncate": lambda: os.ftruncate(fd, 1001),
+        "truncate": lambda: os.truncate("limited", 1001),
+        "posix_fallocate": lambda: os.posix_fallocate(fd, 900, 200),
+    }.items():
+        tell(f"{name} at a limit", write)
+        tell(f"{name} beyond a limit", write)
+    tell("smaller than a limit", lambda: (os.ftruncate(fd, 30), os.fstat(fd).st_size))
+    tell("anew below a limit", lambda: (os.write(make("new", data), data), os.stat("new").st_size))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    tell("write without a limit", lambda: os.pwrite(fd, data, 5000))
+    tell("limited", lambda: (os.stat("limited").st_size, os.stat("appended").st_size))
+
+
 os.makedirs(sys.argv[1], exist_ok=True)
 os.chdir(sys.argv[1])
 file = make("a")
-for part in [space, copies, attributes, names, endings, masks, flags]:
+for part in [space, copies, attributes, names, endings, masks, flags, children, limits]:
     part(file)

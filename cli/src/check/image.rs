@@ -8,10 +8,11 @@ use std::{
 };
 
 use object::{
-    Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind,
+    Endianness, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, ReadCache,
+    SectionKind,
     elf::{
         DF_1_PIE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, ELFMAG, EM_AARCH64, EM_X86_64,
-        ET_EXEC, FileHeader64,
+        ET_EXEC, FileHeader64, PT_INTERP,
     },
     read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _},
 };
@@ -147,6 +148,20 @@ pub(super) fn is_native(path: &Path) -> bool {
         file.take(len).read_to_end(&mut header)
     });
     head.is_ok() && header.starts_with(&ELFMAG) && native(&header)
+}
+
+/// Whether the file at `path` is a library that the loader takes on this machine: whole, and no
+/// program.
+pub(crate) fn is_library(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    let content = ReadCache::new(file);
+    let library = ElfFile64::<Endianness, _>::parse(&content);
+    is_native(path)
+        && library.is_ok_and(|library| {
+            let mut segments = library.elf_program_headers().iter();
+            library.kind() == ObjectKind::Dynamic
+                && segments.all(|segment| segment.p_type(library.endian()) != PT_INTERP)
+        })
 }
 
 fn native(header: &[u8]) -> bool {

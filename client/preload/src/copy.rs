@@ -35,6 +35,9 @@ interpose! {
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        if let Some(refused) = refusal(fd, request, argument) {
+            return answer(Err::<isize, _>(refused));
+        }
         before_ioctl(fd, request, argument);
         answer(blocking!(SYS_ioctl, fd, request, argument))
     }
@@ -71,9 +74,21 @@ pub(crate) fn by_kernel(
     Ok(moved)
 }
 
+/// Why a remote file does not become a clone, nor is one made of it: the error of file systems that
+/// have none, which programs know.
+fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
+    let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
+    let from = c_int::try_from(argument).ok().filter(|_| request == libc::FICLONE);
+    let is_remote = |fd| client.is_remote_file(fd);
+    (is_remote(fd) || from.is_some_and(is_remote)).then_some(Errno::OPNOTSUPP)
+}
+
 /// Before a device's own call, and those of file systems: the file has what was written.
 pub(crate) fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
+    if request == libc::FIONCLEX {
+        return client.borrow_file(fd);
+    }
     // What programs ask of every file, to know a terminal.
     if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
         return;

@@ -143,11 +143,6 @@ interpose! {
         child
     }
 
-    fn fdopendir(fd: c_int) -> *mut c_void {
-        forget(fd);
-        next!(fdopendir(fd => c_int) -> *mut c_void)
-    }
-
     fn closedir(dir: *mut c_void) -> c_int {
         forget(libc::dirfd(dir.cast()));
         next!(closedir(dir => *mut c_void) -> c_int)

@@ -72,6 +72,7 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
 
 /// As `dup(2)`.
 pub(crate) fn copy_number(old: c_int) -> Outcome<c_int> {
+    borrow(old);
     // SAFETY: no pointers.
     number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
 }
@@ -87,6 +88,7 @@ pub(crate) fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
 
 /// As `dup3(2)`.
 pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
+    borrow(old);
     if let Some(client) = client() {
         // SAFETY: no pointers.
         unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }?;
@@ -108,6 +110,13 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
 pub(crate) fn forget(fd: c_int) {
     if let Some(client) = client() {
         client.forget(fd);
+    }
+}
+
+/// Before a number gets a duplicate, or is to stay open in another program.
+pub(crate) fn borrow(fd: c_int) {
+    if let Some(client) = client() {
+        client.borrow_file(fd);
     }
 }
 
@@ -161,7 +170,14 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         return number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?);
     };
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => kernel().inspect(|new| duplicated(fd, *new)),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            borrow(fd);
+            kernel().inspect(|new| duplicated(fd, *new))
+        }
+        libc::F_SETFD if argument & libc::FD_CLOEXEC as usize == 0 => {
+            borrow(fd);
+            kernel()
+        }
         libc::F_GETFL => match client.flags(fd) {
             // 64-bit kernels set it on every file that is opened.
             Some(flags) => Ok(signed(flags) | LARGE_FILE),

@@ -9,6 +9,7 @@ use client::{Errno, Path};
 use libc::{AT_FDCWD, c_char, c_int, c_void, size_t};
 
 use crate::{
+    descriptor::forget,
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
@@ -26,6 +27,14 @@ interpose! {
                 core::ptr::null_mut()
             }
         }
+    }
+
+    fn fdopendir(fd: c_int) -> *mut c_void {
+        if let Some(client) = client() {
+            client.refresh_folder(fd);
+        }
+        forget(fd);
+        next!(fdopendir(fd => c_int) -> *mut c_void)
     }
 
     fn scandir|scandir64(

@@ -25,6 +25,7 @@ mod execl;
 mod folders;
 mod interpose;
 mod kernel;
+mod limit;
 mod lock;
 mod map;
 mod message;

@@ -10,7 +10,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome},
-    lock, open, position, process, start, sync, vector,
+    limit, lock, open, position, process, start, sync, vector,
 };
 
 interpose! {
@@ -77,6 +77,8 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
                 copy::before_ioctl(fd, b as c_ulong, c);
                 kernel::call(number, args)
             }
+            libc::SYS_setrlimit => limit::changed(a as c_uint, kernel::call(number, args)),
+            libc::SYS_prlimit64 => limit::changed(b as c_uint, kernel::call(number, args)),
             libc::SYS_execve => process::execute(pointer(a), pointer(b), pointer(c)),
             libc::SYS_exit_group => {
                 process::exiting();

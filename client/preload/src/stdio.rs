@@ -185,15 +185,53 @@ unsafe fn reopen(
         // SAFETY: as the caller promises; the stream is one of ours.
         return unsafe { reopen_ours(client, (path, mode), fd, stream) };
     }
-    if !path.is_null() {
+    // SAFETY: null or a C string.
+    let name = unsafe { text(path) };
+    if name.is_some() {
         // SAFETY: a C string.
         unsafe { settle_path(client, AT_FDCWD, path, 0) };
     }
     client.leave(fd, Reason::Unsupported);
     let owed = client.close(fd);
+    if name.is_some_and(|name| client.is_remote(AT_FDCWD, name)) {
+        // SAFETY: as the caller promises.
+        return unsafe { reopen_remote(client, path, mode, stream) };
+    }
     // SAFETY: as the caller promises.
     let stream = unsafe { plain_freopen(path, mode, stream) };
     owed.map(|()| stream)
+}
+
+/// Puts what stands for a remote file beneath a stream of libc's, which opens files by itself.
+///
+/// # Safety
+///
+/// As [`reopen`]; the stream is none of ours, and `path` is not null.
+unsafe fn reopen_remote(
+    client: &'static Client,
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> Outcome<*mut FILE> {
+    // SAFETY: as the caller promises.
+    let parsed = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL);
+    // SAFETY: a C string.
+    let opened = parsed.and_then(|mode| unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) });
+    let (name, mode) = match (opened, parsed.map_or(0, |mode| mode.flags) & libc::O_ACCMODE) {
+        (Ok(_), libc::O_RDONLY) => (None, c"r"),
+        (Ok(_), libc::O_WRONLY) => (None, c"w"),
+        (Ok(_), _) => (None, c"r+"),
+        // Nothing has this name, so that libc closes the stream, as ever when it cannot open.
+        (Err(_), _) => (Some(c""), c"r"),
+    };
+    let number = opened.unwrap_or(-1);
+    client.leave(number, Reason::StandardStream);
+    let link = name_of(number);
+    let name = name.map_or(link.as_ptr().cast(), |name| name.as_ptr());
+    // SAFETY: C strings; the stream is as the caller promises.
+    let stream = unsafe { plain_freopen(name, mode.as_ptr(), stream) };
+    close_number(opened?)?;
+    Ok(stream)
 }
 
 /// Puts another file beneath a stream of ours, under the same number, as libc does.
@@ -239,6 +277,14 @@ unsafe fn reopen_ours(
 ///
 /// `path` is null or a C string.
 unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_int> {
+    let name = name_of(fd);
+    let path = if path.is_null() { name.as_ptr().cast() } else { path };
+    // SAFETY: a C string.
+    unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) }
+}
+
+/// The name by which what `fd` refers to can be opened once more, a C string.
+fn name_of(fd: c_int) -> [u8; 32] {
     const FOLDER: usize = b"/proc/thread-self/fd/".len();
     let mut name = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let digits = core::iter::successors(Some(fd), |rest| Some(rest / 10).filter(|rest| *rest > 0));
@@ -246,9 +292,7 @@ unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_in
     for (place, rest) in name.iter_mut().skip(FOLDER).take(count).rev().zip(digits) {
         *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
     }
-    let path = if path.is_null() { name.as_ptr().cast() } else { path };
-    // SAFETY: a C string.
-    unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) }
+    name
 }
 
 /// As `fclose(3)`.

@@ -8,7 +8,13 @@ use rustix::{
 };
 use wire::{Reason, Request};
 
-use crate::{config::Config, file::OpenFile, process::Process, table::Entry};
+use crate::{
+    config::Config,
+    file::OpenFile,
+    limit::{exceeded, size_limit},
+    process::Process,
+    table::Entry,
+};
 
 /// What a process does with its own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
@@ -66,6 +72,7 @@ impl Client {
         match self.0.config.set(*config) {
             Ok(_) | Err(_) => {}
         }
+        self.0.leave_limited();
     }
 
     pub(crate) fn process(&'static self) -> &'static Process {
@@ -352,6 +359,17 @@ impl Client {
         self.0.exiting();
     }
 
+    /// The process may have changed its limit of file sizes.
+    pub fn limited(&'static self) {
+        self.0.leave_limited();
+    }
+
+    /// Before `fd` is duplicated, or stays open in the program that this process becomes: a remote
+    /// file that a parent has open is replaced by what stands for it.
+    pub fn borrow_file(&'static self, fd: RawFd) {
+        self.0.borrow_file(fd);
+    }
+
     // ---- attributes, under policy `delegate`; `None`: the caller makes the system call itself
 
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
@@ -372,6 +390,15 @@ impl Client {
     pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
         if let Err(errno) = self.0.check_folder((CURRENT_FOLDER, path)) {
             return Some(Err(errno));
+        }
+        if size_limit().is_some_and(|limit| len > limit) {
+            if !self.is_remote(CURRENT_FOLDER, path) {
+                return None;
+            }
+            let status = self.stat_path(CURRENT_FOLDER, path, true);
+            if status.and_then(Result::ok).is_some_and(|status| len > status.size) {
+                return Some(Err(exceeded()));
+            }
         }
         let request = |path_len| Request::Truncate { file: 0, path_len, len };
         self.0.about_path(CURRENT_FOLDER, path, request)

@@ -114,6 +114,10 @@ impl Connection {
         })
     }
 
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
     /// Number of the control socket, which the program must not close.
     pub(crate) fn socket_number(&self) -> RawFd {
         self.socket.as_raw_fd()

@@ -58,6 +58,9 @@ pub(crate) struct OpenFile {
     /// Files linked with the inode, anybody's, when it was last settled.
     pub(crate) settled_count: u32,
     pub(crate) link: Option<Link>,
+    /// The link that a parent has, from whom this process inherited the placeholder of a remote
+    /// file.
+    pub(crate) lender: Option<Link>,
     pub(crate) log: Option<Log>,
     /// The descriptor is an `O_PATH` placeholder: policy `delegate`.
     pub(crate) placeholder: bool,
@@ -121,6 +124,11 @@ pub(crate) struct Window {
 }
 
 impl OpenFile {
+    /// Whether a child has got the remote file, and with it the position, since last asked.
+    pub(crate) fn take_lent(&self) -> bool {
+        self.is_remote && self.link.is_some_and(|link| link.shared.take_lent())
+    }
+
     const FREE: Self = Self {
         generation: 0,
         number_count: 0,
@@ -131,6 +139,7 @@ impl OpenFile {
         left: None,
         settled_count: 0,
         link: None,
+        lender: None,
         log: None,
         placeholder: false,
         is_remote: false,

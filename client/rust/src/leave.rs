@@ -119,7 +119,7 @@ impl Process {
     }
 
     /// Makes every number of the file that `fd` stands for refer to `real`.
-    fn replace_numbers(&'static self, fd: RawFd, real: &OwnedFd) {
+    pub(crate) fn replace_numbers(&'static self, fd: RawFd, real: &OwnedFd) {
         let Entry::File(id) = self.table.get(fd) else { return };
         for (number, _) in self.table.files(0, u32::MAX).filter(|(_, other)| *other == id) {
             self.replace_number(number, real);
@@ -141,6 +141,7 @@ impl Process {
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some((entry, mut file)) = self.locked(id) else { continue };
+            self.take_back(fd, entry, &mut file);
             // The position is shared from now on, so the kernel has to keep it.
             if self.stays_over_fork(fd, &file) {
                 self.drain_file(fd, entry, &mut file);
@@ -156,6 +157,8 @@ impl Process {
             entry.lock.break_open();
             entry.is_staged.store(false, Ordering::Release);
             if let Ok(mut file) = entry.lock.lock() {
+                file.lender =
+                    file.link.filter(|_| file.placeholder && file.is_remote).or(file.lender);
                 // What the parent's other threads linked meanwhile is theirs.
                 file.link = None;
                 file.log = None;

@@ -20,6 +20,8 @@ mod connection;
 mod delegate;
 mod file;
 mod leave;
+mod lend;
+mod limit;
 mod lock;
 mod names;
 mod open;

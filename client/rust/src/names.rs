@@ -7,7 +7,7 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::RawFd,
-    fs::FileType,
+    fs::{FileType, OFlags},
     io::{self, Errno},
 };
 use wire::Request;
@@ -215,6 +215,29 @@ impl Process {
         let (absolute, is_remote) = self.delegated_path(name.0, name.1)?;
         let answer = self.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes());
         answer.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    /// Why what only a folder can be is not opened to be written or made.
+    pub(crate) fn why_unwritable(
+        &'static self,
+        (path, absolute): (&CStr, &AbsolutePath),
+        flags: OFlags,
+    ) -> Errno {
+        if flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
+            return Errno::INVAL;
+        }
+        // A name with a slash is not even looked for when a file is to be made.
+        let is_slash = Ending::of(path) == Ending::Slash && flags.contains(OFlags::CREATE);
+        let name = if is_slash { absolute.folder() } else { absolute.bytes() };
+        match self.status(|path_len| Request::Stat { path_len, follow: true }, name) {
+            None => Errno::IO,
+            Some(Err(errno)) => errno,
+            Some(Ok(status)) if !is_folder(&status) => Errno::NOTDIR,
+            Some(Ok(_)) if flags.contains(OFlags::CREATE | OFlags::EXCL) && !is_slash => {
+                Errno::EXIST
+            }
+            Some(Ok(_)) => Errno::ISDIR,
+        }
     }
 
     /// Whether `name` ends as only a folder's may, and is none: then the error to say so.

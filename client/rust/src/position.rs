@@ -11,6 +11,7 @@ use wire::{Reason, Request};
 
 use crate::{
     file::{AT_END, FileEntry, OpenFile},
+    limit::exceeded,
     process::Process,
     staging::take_error,
 };
@@ -18,14 +19,21 @@ use crate::{
 pub(crate) const SEEK_SET: u32 = 0;
 pub(crate) const SEEK_CUR: u32 = 1;
 pub(crate) const SEEK_END: u32 = 2;
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: u32 = 1;
 
 impl Process {
     pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let Some((entry, mut file)) = self.locked_fd(fd) else {
             return self.kernel_seek(fd, offset, whence);
         };
+        self.take_back(fd, entry, &mut file);
         if !entry.is_staged.load(Ordering::Acquire) {
-            return self.kernel_seek(fd, offset, whence);
+            drop(file);
+            return match self.kernel_seek(fd, offset, whence) {
+                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_seek(fd, offset, whence),
+                sought => sought,
+            };
         }
         let position = match whence {
             SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
@@ -59,7 +67,7 @@ impl Process {
     }
 
     /// A position that depends on the file's size or content.
-    fn seek_in_file(
+    pub(crate) fn seek_in_file(
         &'static self,
         fd: RawFd,
         entry: &FileEntry,
@@ -107,7 +115,9 @@ impl Process {
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
-        let Some(link) = file.link.filter(|_| file.log.is_some() || file.placeholder) else {
+        // A remote file is the daemon's also when a pipe stands for it.
+        let is_daemons = file.log.is_some() || file.placeholder || file.is_remote;
+        let Some(link) = file.link.filter(|_| is_daemons) else {
             drop(file);
             return self.kernel_sync(fd, data_only);
         };
@@ -138,9 +148,19 @@ impl Process {
         mode: u32,
         (at, len): (u64, u64),
     ) -> Option<io::Result<()>> {
-        let (_, mut file) = self.locked_fd(fd)?;
+        let (entry, mut file) = self.locked_fd(fd)?;
+        self.leave_if_limited(fd, entry, &mut file);
         let link = file.link.filter(|_| file.placeholder)?;
         let is_remote = file.is_remote;
+        let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
+        match self.is_beyond_limit(fd, entry, &mut file, end) {
+            Ok(false) => {}
+            Ok(true) => {
+                drop(file);
+                return Some(Err(exceeded()));
+            }
+            Err(errno) => return Some(Err(errno)),
+        }
         self.release_window(&mut file);
         drop(file);
         let request = Request::Allocate { file: link.slot, mode, at, len };
@@ -154,6 +174,11 @@ impl Process {
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some((entry, mut file)) = self.locked_fd(fd) {
             self.release_window(&mut file);
+            self.leave_if_limited(fd, entry, &mut file);
+            if self.is_beyond_limit(fd, entry, &mut file, len)? {
+                drop(file);
+                return Err(exceeded());
+            }
             if let Some(link) = file.link.filter(|_| file.placeholder) {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {

@@ -30,6 +30,8 @@ pub(crate) struct Process {
     pub(crate) exiting: AtomicBool,
     /// Whether it has asked for a lock on a remote file.
     pub(crate) has_locks: AtomicBool,
+    /// Whether the sizes of files were limited when the process last changed that.
+    pub(crate) is_limited: AtomicBool,
     /// Length of log that the last file came to need, bytes.
     pub(crate) log_len: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
@@ -57,6 +59,7 @@ impl Process {
             files: Files::new(),
             exiting: AtomicBool::new(false),
             has_locks: AtomicBool::new(false),
+            is_limited: AtomicBool::new(false),
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),

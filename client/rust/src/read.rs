@@ -68,7 +68,10 @@ impl Process {
         let len = if entry.is_staged.load(Ordering::Acquire) {
             self.read_staged(fd, id, entry, buffers, at)?
         } else {
-            self.read_cached(fd, entry, buffers, at)?
+            match self.read_cached(fd, entry, buffers, at) {
+                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_read(fd, buffers, at)?,
+                read => read?,
+            }
         };
         entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
         Ok(len)
@@ -87,6 +90,9 @@ impl Process {
             let position = entry.position.load(Ordering::Relaxed);
             return self.kernel_read(fd, buffers, at.or(Some(position)));
         };
+        if at.is_none() {
+            self.take_back(fd, entry, &mut file);
+        }
         if file.generation != id.generation || !entry.is_staged.load(Ordering::Acquire) {
             return self.kernel_read(fd, buffers, at);
         }

@@ -52,12 +52,15 @@ impl Process {
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
-        let is_plain = Ending::of(path) == Ending::Plain;
+        let (name, is_plain) = (path, Ending::of(path) == Ending::Plain);
         let path = self.remote_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
         if flags.contains(OFlags::TMPFILE) {
             return Err(Errno::OPNOTSUPP);
         }
         if flags.contains(OFlags::DIRECTORY) || !is_plain {
+            if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
+                return Err(self.why_unwritable((name, &path), flags));
+            }
             return self.open_folder(&path, flags);
         }
         if flags.contains(OFlags::PATH) {
@@ -386,6 +389,17 @@ impl Client {
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
         self.0.active().is_some_and(|config| config.has_remote())
             && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
+    }
+
+    /// Before an open folder is listed: its mirror gets the names that are there by now.
+    pub fn refresh_folder(&'static self, fd: RawFd) {
+        let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
+        if let Some(path) = self.0.path_of_mirror(fd, &mut path) {
+            match self.mirror(path, &mut mirror) {
+                // What cannot be asked for any more stays as it was.
+                Some(_) | None => {}
+            }
+        }
     }
 
     /// As `fstat(2)` of an open folder that is a mirror.

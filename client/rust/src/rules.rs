@@ -159,6 +159,13 @@ impl AbsolutePath {
         }
     }
 
+    /// The path of the folder that it is in.
+    pub(crate) fn folder(&self) -> &[u8] {
+        let slash = self.bytes().iter().rposition(|byte| *byte == b'/');
+        let above = slash.and_then(|slash| self.bytes().get(..slash));
+        above.filter(|above| !above.is_empty()).unwrap_or(b"/")
+    }
+
     pub(crate) fn is_mirrored(&self) -> bool {
         self.is_mirrored
     }

@@ -1,12 +1,11 @@
 //! The way of a write, from the program's buffer to staging or, where that cannot be, the kernel.
 
-use core::sync::atomic::Ordering;
+use core::{slice::from_ref, sync::atomic::Ordering};
 
 use rustix::{
     fd::{AsFd, BorrowedFd, RawFd},
     fs::{self, Mode, OFlags, SeekFrom},
     io::{self, Errno, IoSlice},
-    process::{Resource, getrlimit},
 };
 use shm::staging::APPEND;
 use wire::{Counter, Reason};
@@ -14,6 +13,7 @@ use wire::{Counter, Reason};
 use crate::{
     clock::coarse_now,
     file::{AT_END, FileEntry, OpenFile},
+    limit::{exceeded, fitting, size_limit},
     process::Process,
     rules::link_of,
     staging::{self, LOG_MIN},
@@ -55,6 +55,9 @@ impl Process {
             Entry::File(id) => {
                 let wrote = self.write_file(fd, id, data, at);
                 self.sweep();
+                if wrote == Err(Errno::BADF) && self.borrow_file(fd) {
+                    return self.write_file(fd, id, data, at);
+                }
                 wrote
             }
             Entry::Inherited => {
@@ -85,8 +88,9 @@ impl Process {
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
         }
-        if let Some(errno) = file.owed.take() {
-            return Err(errno);
+        file.owed.take().map_or(Ok(()), Err)?;
+        if at.is_none() {
+            self.take_back(fd, entry, &mut file);
         }
         let len = total(data);
         if let (Some(reason), None) = (file.left, file.link) {
@@ -99,6 +103,10 @@ impl Process {
         if self.goes_directly(entry, &mut file, at, len) {
             self.settle_others(&mut file);
             return self.write_directly(fd, entry, data, at);
+        }
+        if let Some(room) = self.limited_room(fd, entry, &mut file, (at, len))? {
+            drop(file);
+            return self.write_fitting(fd, id, data, at, room);
         }
         if let Err(reason) = self.ready(fd, entry, &mut file) {
             if file.placeholder {
@@ -125,8 +133,7 @@ impl Process {
         }
         if !is_in_range {
             // The kernel knows the errors of what cannot be written.
-            let at = (!file.access.append).then_some(start);
-            return self.kernel_write(fd, data, at);
+            return self.kernel_write(fd, data, (!file.access.append).then_some(start));
         }
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;
@@ -143,6 +150,22 @@ impl Process {
             self.put_position(fd, entry, start + moved as u64)?;
         }
         staged
+    }
+
+    /// Writes no more than `room`, a limit of the file's size.
+    fn write_fitting(
+        &'static self,
+        fd: RawFd,
+        id: FileId,
+        data: &[&[u8]],
+        at: Option<u64>,
+        room: u64,
+    ) -> io::Result<usize> {
+        if room == 0 {
+            return Err(exceeded());
+        }
+        let (whole, part) = fitting(data, room);
+        self.write_file(fd, id, if whole.is_empty() { from_ref(&part) } else { whole }, at)
     }
 
     /// Whether a write is so large that it costs the program no less to copy it than to write it,
@@ -251,7 +274,7 @@ impl Process {
         if file.log.is_some() {
             return Ok(());
         }
-        if let Some(reason) = self.unfit(fd) {
+        if let Some(reason) = self.unfit(fd).filter(|_| !file.is_remote) {
             self.fall_back(file, reason);
             return Err(reason);
         }
@@ -273,8 +296,7 @@ impl Process {
 
     /// Why a file can never be staged to.
     fn unfit(&self, fd: RawFd) -> Option<Reason> {
-        // A size limit is enforced on the process that makes the system call: not on the daemon.
-        if getrlimit(Resource::Fsize).current.is_some() {
+        if size_limit().is_some() {
             return Some(Reason::Unsupported);
         }
         let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);

@@ -29,6 +29,8 @@ pub(crate) struct RemoteFile<N: Network> {
     handle: u32,
     appends: bool,
     is_closed: Cell<bool>,
+    /// Where whoever was handed the file has left the position.
+    left_at: Cell<Option<u64>>,
 }
 
 impl<N: Network> Drop for RemoteFile<N> {
@@ -58,7 +60,18 @@ impl<N: Network> RemoteFile<N> {
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
         let is_closed = Cell::new(false);
-        Ok(Rc::new(Self { client: Rc::clone(client), handle, appends, is_closed }))
+        let (client, left_at) = (Rc::clone(client), Cell::default());
+        Ok(Rc::new(Self { client, handle, appends, is_closed, left_at }))
+    }
+
+    /// Whoever was handed the file is gone, and has left the position here.
+    pub(crate) fn leave_at(&self, at: u64) {
+        self.left_at.set(Some(at));
+    }
+
+    /// Where that was, if nobody has asked since.
+    pub(crate) fn take_left_at(&self) -> Option<u64> {
+        self.left_at.take()
     }
 
     /// Closes the file, unless somebody else has it too.

@@ -6,7 +6,7 @@
 //! nothing but the list of names is ever read from it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsStr,
     fs, io,
     os::unix::{
@@ -14,7 +14,10 @@ use std::{
         fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
     },
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
 };
+
+use crate::mail::lock;
 
 /// The folder of all mirrors, in the job's folder.
 pub(crate) const FOLDER: &str = "mirror";
@@ -35,14 +38,45 @@ pub(crate) fn path(job: &Path, folder: &[u8]) -> PathBuf {
     job.join(FOLDER).join(OsStr::from_bytes(relative))
 }
 
-/// Makes `mirror` have the names in `listing`, as a request for names gives them.
-///
+/// Which of several listings each mirror has, for all cores of the daemon. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listings(Arc<Mutex<Numbers>>);
+
+#[derive(Debug, Default)]
+struct Numbers {
+    last: u64,
+    /// Of what each mirror has; locked while it is changed.
+    shown: HashMap<PathBuf, Arc<Mutex<u64>>>,
+}
+
+impl Listings {
+    /// The number of a listing that is about to be asked for. It has everything that was there when
+    /// one with a smaller number was asked for, and is there still.
+    pub(crate) fn number(&self) -> u64 {
+        let mut numbers = lock(&self.0);
+        numbers.last += 1;
+        numbers.last
+    }
+
+    /// Makes `mirror` have the names in `listing`, as a request for names gives them, unless it has
+    /// those of a newer one.
+    ///
+    /// # Errors
+    ///
+    /// Those of making and removing files.
+    pub(crate) fn show(&self, mirror: &Path, listing: &[u8], number: u64) -> io::Result<()> {
+        let shown = Arc::clone(lock(&self.0).shown.entry(mirror.to_owned()).or_default());
+        let mut shown = lock(&shown);
+        if *shown < number {
+            refresh(mirror, listing)?;
+            *shown = number;
+        }
+        Ok(())
+    }
+}
+
 /// Names that stay are not touched, so whoever reads the folder meanwhile misses none of them.
-///
-/// # Errors
-///
-/// Those of making and removing files.
-pub(crate) fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
+fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
     make_folder(mirror)?;
     let mut wanted = names(listing);
     for entry in fs::read_dir(mirror)? {
@@ -182,6 +216,19 @@ mod tests {
         fs::write(mirror.join("sub/inner"), "").expect("file");
         refresh(&mirror, b"fsub\0da\0").expect("changed");
         assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
+    }
+
+    #[test]
+    fn an_older_listing_takes_no_name_away() {
+        let job = tempfile::tempdir().expect("folder");
+        let mirror = path(job.path(), b"/data");
+        let listings = Listings::default();
+        let (older, newer) = (listings.number(), listings.number());
+        listings.show(&mirror, b"fold\0fnew\0", newer).expect("made");
+        listings.show(&mirror, b"fold\0", older).expect("left as it is");
+        assert_eq!(found(&mirror), [("new".to_owned(), false), ("old".to_owned(), false)]);
+        listings.show(&mirror, b"", listings.number()).expect("changed");
+        assert_eq!(found(&mirror), []);
     }
 
     #[test]

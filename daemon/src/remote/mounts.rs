@@ -25,7 +25,7 @@ use super::{
     file::RemoteFile,
     group::Group,
     line::{self, Incoming, Outgoing},
-    mirror,
+    mirror::{self, Listings},
     pipe::{Pipe, StandIns},
     server::{SILENCE_MAX, WINDOW_LEN},
     ucx::Workers,
@@ -94,6 +94,7 @@ pub(crate) struct Server {
     pub(crate) reactor: Reactor,
     pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
     pub(crate) stand_ins: StandIns,
+    pub(crate) listings: Listings,
 }
 
 /// An open file.
@@ -205,6 +206,17 @@ impl Server {
         }
     }
 
+    /// Where those who were handed an open file have left its position: `EBUSY` while there are
+    /// any, `EINVAL` when there were none.
+    async fn take_back(&self, file: &Rc<RemoteFile<Dial>>) -> io::Result<u64> {
+        self.settle().await;
+        if Pipe::find(&self.pipes.borrow(), file).is_some() {
+            return Err(Errno::BUSY.into());
+        }
+        let left_at = file.take_left_at().filter(|at| i64::try_from(*at).is_ok());
+        Ok(left_at.ok_or(Errno::INVAL)?)
+    }
+
     /// A local folder with the names of a remote one.
     async fn mirror(
         &self,
@@ -213,6 +225,7 @@ impl Server {
         local: &CString,
         remote: CString,
     ) -> io::Result<Answer> {
+        let (listings, number) = (self.listings.clone(), self.listings.number());
         let mut listing = Vec::new();
         let mut skip = 0;
         loop {
@@ -227,7 +240,7 @@ impl Server {
         }
         let mirror = mirror::path(&self.folder, local.to_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();
-        machine.call(move || mirror::refresh(&mirror, &listing)).await?;
+        machine.call(move || listings.show(&mirror, &listing, number)).await?;
         Ok(Answer::counted(path))
     }
 
@@ -328,7 +341,10 @@ impl Storage for Mounts {
     async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.sync(file, data_only).await,
-            Located::There(file) => file.sync(data_only).await,
+            Located::There(file) => {
+                self.settle().await;
+                file.sync(data_only).await
+            }
         }
     }
 
@@ -357,7 +373,10 @@ impl Storage for Mounts {
     async fn seek(&self, file: &Located, to: SeekFrom) -> io::Result<u64> {
         match file {
             Located::Here(file) => self.machine.seek(file, to).await,
-            Located::There(file) => file.seek(to).await,
+            Located::There(file) => match (to, &self.server) {
+                (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
+                _ => file.seek(to).await,
+            },
         }
     }
 
@@ -379,6 +398,10 @@ impl Storage for Mounts {
             return server.copy(&self.machine, remote, at).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
+        if let Some(pipe) = Pipe::find(&server.pipes.borrow(), remote) {
+            return uring::File::new(pipe.another_end()?).map(Located::Here);
+        }
+        let at = remote.take_left_at().unwrap_or(at);
         let (pipe, end) = Pipe::start(handle, reactor, &server.stand_ins, (Rc::clone(remote), at))?;
         server.pipes.borrow_mut().push(pipe);
         uring::File::new(end).map(Located::Here)

@@ -17,7 +17,7 @@ use std::{
 
 use executor::{Class, Handle, Notify};
 use rustix::{
-    fs::fstat,
+    fs::{Mode, OFlags, fstat},
     io::Errno,
     pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
 };
@@ -28,6 +28,7 @@ use super::{file::RemoteFile, mounts::Dial};
 use crate::{
     mail::lock,
     names::Status,
+    place::link_to,
     reactor::{Reactor, Watch},
 };
 
@@ -112,6 +113,19 @@ impl Pipe {
         self.file.borrow().clone().filter(|_| self.identity == identity)
     }
 
+    /// The one of `pipes` that leads into an open file.
+    pub(crate) fn find(pipes: &[Weak<Self>], file: &Rc<RemoteFile<Dial>>) -> Option<Rc<Self>> {
+        let leads =
+            |pipe: &Rc<Self>| pipe.file.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, file));
+        pipes.iter().filter_map(Weak::upgrade).find(leads)
+    }
+
+    /// Another end to write to: what comes by either keeps its order.
+    pub(crate) fn another_end(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(link_to(&self.reading), flags, Mode::empty())?)
+    }
+
     /// Has everything that is in the pipe now in the file.
     pub(crate) async fn settle(&self) {
         self.asked.set(self.asked.get() + 1);
@@ -148,6 +162,7 @@ impl Pipe {
         lock(&self.all.0).open.remove(&self.identity);
         let file = self.file.borrow_mut().take();
         if let Some(file) = file {
+            file.leave_at(self.at.get());
             // With the last descriptor its locks are gone, before anybody else is told.
             RemoteFile::close(file).await;
         }

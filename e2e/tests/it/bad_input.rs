@@ -20,7 +20,9 @@ use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kakehi, library, program, run, skip, text, variables},
+    harness::{
+        Daemon, Folder, SOON, kakehi, kakehi_run, library, program, run, skip, text, variables,
+    },
 };
 
 /// An ordinary user.
@@ -234,6 +236,23 @@ fn a_daemon_of_another_version_is_not_used() {
         assert!(said.contains("version") && said.lines().count() == 1, "{name}: {said}");
         fs::remove_dir_all(&socket).expect("the folder");
         impostor.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_preload_library_that_is_none_is_told_before_the_program_runs() {
+    let folder = Folder::new();
+    let cut = folder.join("cut.so");
+    let whole = fs::read(library()).expect("the library");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("a file");
+    for what in [Path::new("/etc/passwd"), Path::new("/bin/true"), &cut] {
+        let mut command = kakehi_run(&folder, &[]);
+        command.env("KAKEHI_PRELOAD", what).arg("touch").arg(folder.join("ran"));
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains("not a library") && said.lines().count() == 1, "{said}");
+        assert!(!folder.join("ran").exists(), "{said}");
     }
 }
 

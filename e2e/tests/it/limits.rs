@@ -65,7 +65,10 @@ fn a_full_disk_of_a_server_is_reported_by_the_exit_code() {
     let script = "cd \"$0\"; head -c 1000000 /dev/zero >fill; echo little >file; exit 0";
     let output =
         run(server.run(&folder).args(["sh", "-c", script]).arg(folder.join("local")), SOON);
-    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    let told = said.lines().filter(|line| line.contains("staged write")).count();
+    assert_eq!(told, 1, "{said}");
     server.end();
 }
 

@@ -30,6 +30,8 @@
 //! fences: the client stores `head` and then loads the flag, the daemon stores the flag and then
 //! loads `head`.
 
+mod lent;
+
 use core::{error, fmt, ops::Range};
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
@@ -72,6 +74,8 @@ struct ConsumerLine {
 struct ControlLine {
     mode: AtomicU32,
     error: AtomicU32,
+    /// The position is a child's.
+    lent: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +141,7 @@ impl FileSlot {
         self.consumer.0.extent_tail.store(0, Ordering::Relaxed);
         self.control.0.mode.store(MODE_WRITE_BEHIND, Ordering::Relaxed);
         self.control.0.error.store(0, Ordering::Relaxed);
+        self.control.0.lent.store(0, Ordering::Relaxed);
         self.append.0.position.store(0, Ordering::Release);
     }
 

@@ -108,6 +108,18 @@ pub struct Registration {
     pub log_len: u64,
 }
 
+/// Asks for a descriptor that stands for a remote file, as a materialize request does, in the name
+/// of a child: it has the client's socket, but none of its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan {
+    /// The file's slot.
+    pub file: u32,
+    /// The file position.
+    pub at: u64,
+    /// Whether it is to be a copy to read.
+    pub is_copy: bool,
+}
+
 /// A message after the greetings, from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -115,6 +127,8 @@ pub enum Message {
     Doorbell,
     /// A file is handed over.
     Register(Registration),
+    /// A child wants a file, over the socket that travels with the message.
+    Lend(Loan),
 }
 
 impl Greeting {
@@ -230,6 +244,9 @@ impl Message {
             Self::Register(Registration { file, flags, log_at, log_len }) => {
                 pack([2, u64::from(file), u64::from(flags.0), log_at, log_len, 0])
             }
+            Self::Lend(Loan { file, at, is_copy }) => {
+                pack([3, u64::from(file), at, u64::from(is_copy), 0, 0])
+            }
         }
     }
 
@@ -246,6 +263,7 @@ impl Message {
                 let (file, flags) = (low(file), FileFlags(low(flags)));
                 Ok(Self::Register(Registration { file, flags, log_at, log_len }))
             }
+            3 => Ok(Self::Lend(Loan { file: low(file), at: flags, is_copy: log_at != 0 })),
             _ => Err(Invalid::Message(low(kind))),
         }
     }
@@ -299,7 +317,8 @@ mod tests {
         }
         let flags = FileFlags::APPEND.with(FileFlags::WRITABLE);
         let registration = Registration { file: 7, flags, log_at: 65536, log_len: 1 << 20 };
-        for message in [Message::Doorbell, Message::Register(registration)] {
+        let loan = Loan { file: 9, at: u64::MAX, is_copy: true };
+        for message in [Message::Doorbell, Message::Register(registration), Message::Lend(loan)] {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }

@@ -27,7 +27,7 @@ pub use frame::{
     NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
 };
 pub use greeting::{
-    Control, FileFlags, Greeting, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
+    Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
 pub use kind::Kind;
 pub use lock::{LockKind, LockOwner, LockTerms};

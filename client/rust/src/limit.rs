@@ -1,0 +1,118 @@
+//! A limit of file sizes (`ulimit -f`). The kernel holds the process to it that makes the system
+//! call, which is not to be the daemon: files of this node are left to the kernel. Remote ones
+//! cannot be, so whatever makes one longer is held to it here.
+
+use core::sync::atomic::Ordering;
+
+use rustix::{
+    fd::RawFd,
+    io::{self, Errno},
+    process::{Resource, Signal, getpid, getrlimit, kill_process},
+};
+use wire::Reason;
+
+use crate::{
+    file::{FileEntry, OpenFile},
+    position::SEEK_END,
+    process::Process,
+};
+
+impl Process {
+    /// The limit may have changed: if there is one, what the daemon has of this node goes back.
+    pub(crate) fn leave_limited(&'static self) {
+        let is_limited = size_limit().is_some();
+        self.is_limited.store(is_limited, Ordering::Relaxed);
+        if !is_limited || self.active().is_none() {
+            return;
+        }
+        self.each_linked(|fd, entry, file| {
+            if !file.is_remote {
+                self.leave_file(fd, entry, file, Reason::Unsupported);
+            }
+        });
+    }
+
+    /// What the daemon would do to a file's size the kernel does, if that is limited.
+    pub(crate) fn leave_if_limited(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+    ) {
+        if file.placeholder && !file.is_remote && size_limit().is_some() {
+            self.leave_file(fd, entry, file, Reason::Unsupported);
+        }
+    }
+
+    /// How much may be written of what a program wants to write to a remote file, at the position
+    /// when `at` is `None`; `None`: all of it.
+    pub(crate) fn limited_room(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        (at, len): (Option<u64>, usize),
+    ) -> io::Result<Option<u64>> {
+        if !file.is_remote || !file.placeholder || !self.is_limited.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let Some(limit) = size_limit() else { return Ok(None) };
+        let from = match at {
+            _ if file.access.append => self.seek_in_file(fd, entry, file, 0, SEEK_END)?,
+            Some(at) => at,
+            None => entry.position.load(Ordering::Relaxed),
+        };
+        Ok(Some(limit.saturating_sub(from)).filter(|room| *room < len as u64))
+    }
+
+    /// Whether a remote file would become longer than it may be.
+    pub(crate) fn is_beyond_limit(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        file: &mut OpenFile,
+        len: u64,
+    ) -> io::Result<bool> {
+        let exceeds = file.is_remote && size_limit().is_some_and(|limit| len > limit);
+        Ok(exceeds && len > self.seek_in_file(fd, entry, file, 0, SEEK_END)?)
+    }
+}
+
+pub(crate) fn size_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// What a program gets that exceeds the limit: the signal, which it may survive, and the error.
+/// Nothing is locked.
+pub(crate) fn exceeded() -> Errno {
+    match kill_process(getpid(), Signal::XFSZ) {
+        Ok(()) | Err(_) => Errno::FBIG,
+    }
+}
+
+/// The pieces of `data` that fit into `room` bytes, or else the part of the first that does.
+pub(crate) fn fitting<'a>(data: &'a [&'a [u8]], room: u64) -> (&'a [&'a [u8]], &'a [u8]) {
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    let mut len = 0_usize;
+    let fits = |piece: &&&[u8]| {
+        len = len.saturating_add(piece.len());
+        len <= room
+    };
+    let whole = data.iter().take_while(fits).count();
+    let part = data.first().and_then(|piece| piece.get(..room)).unwrap_or_default();
+    (data.get(..whole).unwrap_or_default(), part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_fit_whole_or_the_first_in_part() {
+        let data: [&[u8]; 3] = [b"one", b"", b"three"];
+        assert_eq!(fitting(&data, 2), (&data[..0], &b"on"[..]));
+        assert_eq!(fitting(&data, 3).0, &data[..2]);
+        assert_eq!(fitting(&data, 7).0, &data[..2]);
+        assert_eq!(fitting(&data, 8).0, &data[..]);
+    }
+}

@@ -1,0 +1,39 @@
+//! What a bench leaves behind that does not come to its end.
+
+use std::{fs, process::Command};
+
+use rustix::process::Signal;
+
+use crate::harness::{Folder, Running, SOON, kakehi, processes_of, wait_for};
+
+#[test]
+fn a_bench_that_is_killed_takes_its_stopped_daemons_along() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let folder = Folder::new();
+        let mut command = Command::new(kakehi().with_file_name("kakehi-bench"));
+        command.args(["idle", "--quick", "--dir"]).arg(folder.path());
+        let output = fs::File::create(folder.join("output")).expect("a file");
+        command.env("TMPDIR", folder.path()).stdout(output.try_clone().expect("a file"));
+        let mut bench = Running::start(command.stderr(output));
+        let is_stopped = |(pid, arguments): &(i32, String)| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            arguments.contains("serve") && status.contains("\nState:\tT")
+        };
+        assert!(
+            wait_for(SOON, || processes_of(folder.path()).iter().any(is_stopped)),
+            "{signal:?}"
+        );
+        bench.signal(signal);
+        bench.wait(SOON);
+        let mut left = Vec::new();
+        let are_gone = wait_for(SOON, || {
+            left = processes_of(folder.path());
+            left.is_empty()
+        });
+        for (pid, _) in &left {
+            let pid = rustix::process::Pid::from_raw(*pid).expect("a pid");
+            rustix::process::kill_process(pid, Signal::KILL).ok(); // It may have ended since.
+        }
+        assert!(are_gone, "{signal:?}: {left:?}");
+    }
+}
