@@ -22,6 +22,7 @@ use super::{
     computation::Computation,
     fleet::{Disk, Fleet},
     judge::{interval, interval_of_sums},
+    quiet::pause,
 };
 use crate::{report::Report, spread::Spread};
 
@@ -194,7 +195,7 @@ fn turn(
             daemon.pause();
         }
     }
-    thread::sleep(time);
+    pause(time)?;
     let speed = (computation.steps() - steps) as f64 / start.elapsed().as_secs_f64();
     let iops = match &mut daemon {
         Some(daemon) if is_asked => {
