@@ -21,6 +21,7 @@
 //! both times. See [`judge`] for both. `scaling/max_cell` is to be read beside `scaling/native`:
 //! see [`native`].
 
+mod computation;
 mod compute;
 mod daemons;
 mod fleet;
@@ -137,9 +138,11 @@ struct Effort {
     turn: Duration,
     /// Best cells of every policy that are measured once more.
     finalists: usize,
-    /// Rounds of the computation, and how long one is.
+    /// Rounds of the computation, and how long a turn of one is.
     computations: usize,
     computation: Duration,
+    /// Rounds of the computation after which fleets are started anew.
+    rounds_of_computation: usize,
     /// How long a quiet daemon's CPU time is watched.
     watch: Duration,
     /// Values that jobs and depth take.
@@ -169,8 +172,9 @@ impl Effort {
             rounds_of_fleets: 1,
             turn: Duration::from_millis(120),
             finalists: 3,
-            computations: 120,
-            computation: Duration::from_millis(80),
+            computations: 100,
+            computation: Duration::from_millis(40),
+            rounds_of_computation: 4,
             watch: Duration::from_secs(30),
             steps: [FULL_STEPS.into(), FULL_STEPS.into()],
             ends: None,
@@ -184,7 +188,8 @@ impl Effort {
             turn: Duration::from_millis(60),
             finalists: 1,
             computations: 15,
-            computation: Duration::from_millis(50),
+            computation: Duration::from_millis(25),
+            rounds_of_computation: 3,
             watch: Duration::from_secs(3),
             steps: [QUICK_STEPS.into(), QUICK_STEPS.into()],
             ends: Some([Duration::from_secs(32), Duration::from_secs(48)]),

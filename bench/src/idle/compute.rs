@@ -1,14 +1,17 @@
 //! The second experiment: what a computation on every core loses to the daemon, and the I/O to it.
 //!
-//! The computing threads are this program's own. A daemon that is `idle` has been asked for
-//! something just before, so that it polls, and does not become quiet while it is watched.
+//! The computing threads are this program's own, and compute from before the daemons start: one
+//! that polls would be found on a core of its own by a computation that begins, and long stay
+//! there. A daemon that is `idle` has been asked for something just before, so that it polls, and
+//! does not become quiet while it is watched.
 //!
-//! Turns are short and many, and a ratio is the median of those of the rounds, with its confidence
-//! interval: what else runs on the machine disturbs a single turn by more than the difference
-//! looked for.
+//! Turns are short and many: what else runs on the machine disturbs a single one by more than the
+//! difference looked for. An idle daemon's ratio is the median of those of the rounds. A loaded
+//! daemon's turn is fast or slow by which processes share a core, so its ratio is that of the sums,
+//! and a round has several such turns. Both come with their confidence interval. Daemons are
+//! started anew every few rounds, since every start has a speed of its own.
 
 use std::{
-    hint::black_box,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -16,10 +19,12 @@ use std::{
 
 use super::{
     Deadline, Effort, Target,
+    computation::Computation,
     fleet::{Disk, Fleet},
-    judge::interval,
+    judge::{interval, interval_of_sums},
+    quiet::pause,
 };
-use crate::{report::Report, worker};
+use crate::{report::Report, spread::Spread};
 
 /// Writes in flight of the one job that loads a daemon.
 const DEPTH: usize = 8;
@@ -57,6 +62,8 @@ const TURNS: [Beside; 6] = [
     Beside::Idle(PARK),
     Beside::Waiting(POLL_IDLE),
 ];
+/// The turns of a round, by their places in [`TURNS`].
+const ROUND: [usize; 12] = [0, 2, 3, 1, 3, 2, 4, 2, 3, 5, 3, 2];
 
 /// Reports the ratios.
 pub(super) fn measure(
@@ -66,28 +73,15 @@ pub(super) fn measure(
     target: Target,
     dir: &Path,
 ) {
-    let fleets = Disk::create(dir, 1).and_then(|disk| {
-        let start = |policy| Fleet::start(policy, target, &disk, 1);
-        Ok((start("park")?, start("poll-idle")?, disk))
-    });
-    let (park, poll_idle, _disk) = match fleets {
-        Ok(fleets) => fleets,
-        Err(why) => return skip(report, &format!("{why:#}")),
-    };
-    let mut fleets = [park, poll_idle];
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for (share, suffix) in SHARES {
-        let mut rounds = Vec::new();
-        for _ in 0..effort.computations {
-            if end.check().is_err() {
-                break; // The ratios are of fewer rounds, or say that there was none.
-            }
-            match round(effort, cores * share, rounds.len(), &mut fleets) {
-                Ok(turns) => rounds.push(turns),
-                Err(why) => return skip(report, &format!("{why:#}")),
-            }
+        let rounds = Computation::run_beside(cores * share, |computation| {
+            rounds(effort, end, target, dir, computation)
+        });
+        match rounds {
+            Ok(rounds) => report_share(report, suffix, &rounds),
+            Err(why) => return skip(report, &format!("{why:#}")),
         }
-        report_share(report, suffix, &rounds);
     }
 }
 
@@ -100,59 +94,100 @@ pub(super) fn skip(report: &mut Report, why: &str) {
     }
 }
 
-fn report_share(report: &mut Report, suffix: &str, rounds: &[Vec<Turn>]) {
-    let ratio = |ours: usize, other: usize, value: fn(&Turn) -> f64| {
-        let ratios = rounds.iter().filter_map(|turns| {
-            let (ours, other) = (turns.get(ours)?, turns.get(other)?);
-            Some(value(ours) / value(other))
-        });
-        interval(ratios.collect()).ok_or_else(|| "no round was run".to_owned())
+fn report_share(report: &mut Report, suffix: &str, rounds: &[[Turn; TURNS.len()]]) {
+    type Judge = fn(&[(f64, f64)]) -> Option<Spread>;
+    let ratio = |ours: usize, other: usize, value: fn(&Turn) -> f64, judge: Judge| {
+        let pairs: Vec<_> = rounds
+            .iter()
+            .filter_map(|turns| Some((value(turns.get(ours)?), value(turns.get(other)?))))
+            .collect();
+        judge(&pairs).ok_or_else(|| "too few rounds were run".to_owned())
     };
+    let median: Judge = |pairs| interval(pairs.iter().map(|(ours, other)| ours / other).collect());
     // By the places in `TURNS`.
     let [idle, loaded, iops, idle_park, waiting] = RATIOS.map(|name| format!("{name}{suffix}"));
-    report.ratio(idle, ratio(1, 0, |turn| turn.speed));
-    report.ratio(loaded, ratio(2, 3, |turn| turn.speed));
-    report.ratio(iops, ratio(2, 3, |turn| turn.iops));
-    report.ratio(idle_park, ratio(4, 0, |turn| turn.speed));
-    report.ratio(waiting, ratio(5, 0, |turn| turn.speed));
+    report.ratio(idle, ratio(1, 0, |turn| turn.speed, median));
+    report.ratio(loaded, ratio(2, 3, |turn| turn.speed, interval_of_sums));
+    report.ratio(iops, ratio(2, 3, |turn| turn.iops, interval_of_sums));
+    report.ratio(idle_park, ratio(4, 0, |turn| turn.speed, median));
+    report.ratio(waiting, ratio(5, 0, |turn| turn.speed, median));
 }
 
-/// Takes all turns once, each time beginning with another one; their results are in the order of
-/// [`TURNS`].
+/// All rounds beside this computation, with fleets that serve a few of them.
+fn rounds(
+    effort: &Effort,
+    end: Deadline,
+    target: Target,
+    dir: &Path,
+    computation: &Computation,
+) -> anyhow::Result<Vec<[Turn; TURNS.len()]>> {
+    let disk = Disk::create(dir, 1)?;
+    let start = |policy| Fleet::start(policy, target, &disk, 1);
+    let mut fleets = Vec::new();
+    let mut rounds = Vec::new();
+    for number in 0..effort.computations {
+        if end.check().is_err() {
+            break; // The ratios are of fewer rounds, or say that there was none.
+        }
+        if number % effort.rounds_of_computation == 0 {
+            fleets.clear();
+            // Either is as often the first to start.
+            if number / effort.rounds_of_computation % 2 == 0 {
+                fleets.push(start("park")?);
+                fleets.push(start("poll-idle")?);
+            } else {
+                fleets.push(start("poll-idle")?);
+                fleets.insert(PARK, start("park")?);
+            }
+        }
+        rounds.push(round(effort, computation, number, &mut fleets)?);
+    }
+    Ok(rounds)
+}
+
+/// Takes the turns of a round, each time beginning with another one, and every second time in the
+/// opposite order; their means are in the order of [`TURNS`].
 fn round(
     effort: &Effort,
-    thread_count: usize,
+    computation: &Computation,
     number: usize,
-    fleets: &mut [Fleet; 2],
-) -> anyhow::Result<Vec<Turn>> {
-    let mut turns: Vec<_> = TURNS.into_iter().enumerate().collect();
-    turns.rotate_left(number % TURNS.len());
-    let mut results = vec![Turn::default(); TURNS.len()];
-    for (index, beside) in turns {
-        let result = turn(effort, thread_count, beside, fleets)?;
-        if let Some(place) = results.get_mut(index) {
-            *place = result;
-        }
+    fleets: &mut [Fleet],
+) -> anyhow::Result<[Turn; TURNS.len()]> {
+    let mut order = ROUND;
+    order.rotate_left(number % ROUND.len());
+    if number % 2 == 1 {
+        order.reverse();
     }
-    Ok(results)
+    let mut means = [Turn::default(); TURNS.len()];
+    for index in order {
+        let (Some(beside), Some(mean)) = (TURNS.get(index), means.get_mut(index)) else { continue };
+        let count = ROUND.iter().filter(|other| **other == index).count() as f64;
+        let turn = turn(effort, computation, *beside, fleets)?;
+        mean.speed += turn.speed / count;
+        mean.iops += turn.iops / count;
+    }
+    Ok(means)
 }
 
 fn turn(
     effort: &Effort,
-    thread_count: usize,
+    computation: &Computation,
     beside: Beside,
-    fleets: &mut [Fleet; 2],
+    fleets: &mut [Fleet],
 ) -> anyhow::Result<Turn> {
     let time = effort.computation;
-    let (mut fleet, is_asked) = match beside {
+    let (fleet, is_asked) = match beside {
         Beside::Nobody => (None, false),
         Beside::Idle(index) => (fleets.get_mut(index), false),
         Beside::Loaded(index) | Beside::Waiting(index) => (fleets.get_mut(index), true),
     };
-    let mut daemon = fleet.as_mut().map(|fleet| fleet.turn());
+    let mut daemon = fleet.map(Fleet::turn);
     if let Some(daemon) = &mut daemon {
         // It has something to do, and is idle from then on.
         daemon.run(1, 1, Duration::from_millis(2))?;
+    }
+    let (start, steps) = (Instant::now(), computation.steps());
+    if let Some(daemon) = &mut daemon {
         if is_asked {
             daemon.begin(DEPTH, time)?;
         }
@@ -160,7 +195,8 @@ fn turn(
             daemon.pause();
         }
     }
-    let speed = compute(thread_count, time);
+    pause(time)?;
+    let speed = (computation.steps() - steps) as f64 / start.elapsed().as_secs_f64();
     let iops = match &mut daemon {
         Some(daemon) if is_asked => {
             daemon.resume();
@@ -169,33 +205,4 @@ fn turn(
         _ => 0.0,
     };
     Ok(Turn { speed, iops })
-}
-
-/// Computes on so many threads, as many on every core; returns their steps a second.
-fn compute(thread_count: usize, time: Duration) -> f64 {
-    let end = Instant::now() + time;
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let steps: u64 = thread::scope(|scope| {
-        let run = |index: usize| {
-            // Where it cannot be had, turns in which threads share a core are part of the noise.
-            worker::pin(Some(index % cores)).ok();
-            steps_until(end)
-        };
-        let threads: Vec<_> =
-            (0..thread_count).map(|index| scope.spawn(move || run(index))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
-    });
-    steps as f64 / time.as_secs_f64()
-}
-
-fn steps_until(end: Instant) -> u64 {
-    let (mut value, mut steps) = (1u64, 0);
-    while Instant::now() < end {
-        for _ in 0..2000 {
-            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        }
-        black_box(value);
-        steps += 1;
-    }
-    steps
 }

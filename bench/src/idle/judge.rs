@@ -30,6 +30,8 @@ use super::{
 use crate::{report::Report, spread::Spread};
 
 const CONFIDENCE: f64 = 0.95;
+/// So many standard deviations to either side hold a sum with that probability.
+const DEVIATIONS: f64 = 1.96;
 /// What `skip` and `report` say besides the cells.
 const RATIOS: [&str; 6] = [
     "iops/max_cell",
@@ -232,6 +234,18 @@ pub(super) fn interval(mut values: Vec<f64>) -> Option<Spread> {
     Spread::of(values).map(|Spread { median, .. }| Spread { median, min, max })
 }
 
+/// The sum of the first values by that of the second, between the ends of its confidence interval.
+/// `None` of fewer than two pairs. Where single values vary widely, it is surer than the median.
+pub(super) fn interval_of_sums(pairs: &[(f64, f64)]) -> Option<Spread> {
+    let (ours, other) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let ratio = ours / other;
+    let squares: f64 = pairs.iter().map(|(ours, other)| (ours - ratio * other).powi(2)).sum();
+    let count = pairs.len() as f64;
+    let deviation = (squares * count / (count - 1.0)).sqrt() / other;
+    let [min, max] = [-DEVIATIONS, DEVIATIONS].map(|deviations| ratio + deviations * deviation);
+    (pairs.len() > 1 && other > 0.0).then_some(Spread { median: ratio, min, max })
+}
+
 /// The largest n for which the n-th smallest and the n-th largest of `count` values enclose the
 /// median with [`CONFIDENCE`]; `None` when there are too few values for any.
 fn rank(count: usize) -> Option<usize> {
@@ -259,6 +273,18 @@ mod tests {
         for (count, expected) in table.into_iter().chain([(12, Some(3)), (20, Some(6))]) {
             assert_eq!(rank(count), expected, "{count}");
         }
+    }
+
+    #[test]
+    fn a_ratio_of_sums_is_as_sure_as_its_pairs_agree() {
+        let equal = interval_of_sums(&[(3.0, 2.0), (1.5, 1.0), (6.0, 4.0)]);
+        assert_eq!(equal, Some(Spread { median: 1.5, min: 1.5, max: 1.5 }));
+        let spread = interval_of_sums(&[(1.0, 2.0), (3.0, 2.0)].repeat(50)).expect("many pairs");
+        assert_eq!(spread.median, 1.0);
+        // The standard deviation of a hundred ratios that are 0.5 away, 0.05, for 1 % more.
+        assert!((spread.max - 1.0 - 1.96 * 0.05 * 1.005).abs() < 1e-3, "{spread:?}");
+        assert!((spread.max + spread.min - 2.0).abs() < 1e-9, "{spread:?}");
+        assert_eq!(interval_of_sums(&[(1.0, 1.0)]), None);
     }
 
     /// A cell of one job with these operations a second in its rounds, under every policy.

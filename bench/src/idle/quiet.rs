@@ -42,7 +42,8 @@ fn watch(time: Duration, target: Target, dir: &Path) -> anyhow::Result<f64> {
     Ok(100.0 * used.as_secs_f64() / time.as_secs_f64())
 }
 
-fn pause(time: Duration) -> anyhow::Result<()> {
+/// Waits so long.
+pub(super) fn pause(time: Duration) -> anyhow::Result<()> {
     poll(&mut [] as &mut [PollFd<'_>; 0], Some(&Timespec::try_from(time)?))?;
     Ok(())
 }
