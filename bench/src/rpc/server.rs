@@ -217,17 +217,20 @@ impl Intake {
             return;
         }
         let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
-        let halves = self.halves.clone();
-        self.server.handle.start(Class::Latency, async move {
-            let _served = match &halves {
-                Some(halves) => Some(halves.serve(len as u64).await),
-                None => None,
-            };
+        let store = async move {
             if server.store(chain).await {
                 server.count(len);
                 answers.served(len);
             }
-        });
+        };
+        let handle = &self.server.handle;
+        match self.halves.clone() {
+            Some(halves) => handle.start(Class::Latency, async move {
+                let _served = halves.serve(len as u64).await;
+                store.await;
+            }),
+            None => handle.start(Class::Latency, store),
+        }
     }
 }
 
