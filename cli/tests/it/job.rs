@@ -9,14 +9,12 @@ use std::{
 
 use tempfile::tempdir;
 
-use crate::{fails, json, kakehi, output};
+use crate::{fails, json, kakehi, library, output};
 
-/// A folder with a library that a loader would accept by name only: nothing here loads it.
+/// `kakehi env` with this runtime folder.
 fn env(folder: &Path) -> Command {
-    let library = folder.join("libkakehi_preload.so");
-    fs::write(&library, "").expect("file");
     let mut command = kakehi(folder);
-    command.arg("env").env("KAKEHI_PRELOAD", library).env("XDG_RUNTIME_DIR", folder);
+    command.arg("env").env("KAKEHI_PRELOAD", library(folder)).env("XDG_RUNTIME_DIR", folder);
     command
 }
 
@@ -98,7 +96,6 @@ fn the_library_is_added_once_behind_what_is_preloaded() {
     };
     let other = "/usr/lib/x86_64-linux-gnu/libm.so.6";
     assert_eq!(preload(""), library);
-    // The loader warns on standard error about what it cannot load; the result counts here.
     assert_eq!(preload(other), format!("{other}:{library}"));
 }
 
@@ -108,7 +105,7 @@ fn a_missing_library_or_one_the_loader_cannot_name_is_reported() {
     let mut missing = env(folder.path());
     fails(missing.env("KAKEHI_PRELOAD", "/nowhere.so"), 1, &["/nowhere.so", "KAKEHI_PRELOAD"]);
     let spaced = folder.path().join("a b.so");
-    fs::write(&spaced, "").expect("file");
+    fs::rename(library(folder.path()), &spaced).expect("renamed");
     fails(env(folder.path()).env("KAKEHI_PRELOAD", spaced), 1, &["space or a colon"]);
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use tempfile::tempdir;
 
-use crate::{fails, kakehi, output};
+use crate::{fails, kakehi, library, output};
 
 /// Longer than a daemon takes to start on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -86,12 +86,10 @@ fn what_a_server_cannot_use_is_named_with_what_to_do() {
     fails(cores.args(["--cores", NO_CORE]), 1, &["core 8191", "--cores"]);
 }
 
-/// `kakehi run` with a library that a loader would accept by name only: no program gets to run.
+/// `kakehi run`, of which no program gets to run.
 fn run(folder: &Path) -> Command {
-    let library = folder.join("libkakehi_preload.so");
-    fs::write(&library, "").expect("file");
     let mut command = kakehi(folder);
-    command.env("KAKEHI_PRELOAD", library).env("XDG_RUNTIME_DIR", folder).arg("run");
+    command.env("KAKEHI_PRELOAD", library(folder)).env("XDG_RUNTIME_DIR", folder).arg("run");
     command
 }
 
