@@ -88,7 +88,7 @@ impl Server {
         }))
     }
 
-    /// Serves clients until all packets are served.
+    /// Serves clients until all packets are served, and every client knows and has left.
     pub(crate) async fn serve(self: Rc<Self>, mut listener: Listener) -> anyhow::Result<Sample> {
         let share = self.run.depth / self.run.clients;
         let mut connections = Vec::new();
@@ -99,14 +99,21 @@ impl Server {
         }
         // Only now, so that all clients begin together.
         let stages = Stages::in_turns(&self.handle);
+        let connected = Rc::new(Cell::new(connections.len()));
         for (receiver, sender) in connections {
             let frames = Frames::new(receiver, self.pool.clone(), &stages);
             let answers = Answers::new(share, self.run.size);
-            self.handle
-                .spawn(Class::Latency, Rc::clone(&self).receive(frames, Rc::clone(&answers)));
+            let (server, own, connected) = (Rc::clone(&self), answers.clone(), connected.clone());
+            self.handle.spawn(Class::Latency, async move {
+                Rc::clone(&server).receive(frames, own).await;
+                connected.set(connected.get() - 1);
+                server.news.notify_all();
+            });
             self.handle.spawn(Class::Latency, async move { answers.send(sender).await });
         }
-        self.sample().await
+        let sample = self.sample().await;
+        self.news.until(|| connected.get() == 0).await;
+        sample
     }
 
     /// What the run took, once all packets are served.

@@ -68,7 +68,7 @@ impl Source for Woken {
     fn disarm(&mut self) {}
 }
 
-/// Serves the one client of a run until all packets are served.
+/// Serves the one client of a run until all packets are served, and it knows and has left.
 pub(super) async fn serve(
     server: Rc<Server>,
     worker: Worker,
@@ -80,7 +80,10 @@ pub(super) async fn serve(
     let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
     let answers = Answers::new(server.run.depth, server.run.size);
     server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
-    server.sample().await
+    let sample = server.sample().await;
+    // It says nothing more: this is its end, of whatever kind.
+    drop(stream.receive(&Buffers::from(Heap::buffer(NUMBER_LEN))).await);
+    sample
 }
 
 async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers>) {

@@ -80,7 +80,8 @@ fn every_packet_is_written_where_it_belongs() {
         let path = blocks(&folder, 20);
         let words = words(transport, 15, 8, clients, 20 * SIZE); // Fewer packets than blocks.
         let (mut child, address, mut lines) = server(program, part, &path, &words);
-        assert!(client(&address, &words).status.success());
+        let sent = client(&address, &words);
+        assert!(sent.status.success(), "{program}, {part}, over {transport}: {sent:?}");
         let mut line = String::new();
         lines.read_to_string(&mut line).expect("a sample");
         assert!(is_sample(&line), "{line}");
