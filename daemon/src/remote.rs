@@ -10,6 +10,7 @@
 mod address;
 mod channel;
 mod client;
+mod copy;
 mod deadlock;
 mod decode;
 mod doubts;

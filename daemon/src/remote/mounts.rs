@@ -14,14 +14,12 @@ use std::{
 };
 
 use executor::{Credits, Handle};
-use rustix::{
-    fs::{OFlags, SeekFrom},
-    io::Errno,
-};
+use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, RecordLock, Sockets};
 
 use super::{
     client::Network,
+    copy,
     file::RemoteFile,
     group::Group,
     line::{self, Incoming, Outgoing},
@@ -39,8 +37,6 @@ use crate::{
 
 /// One attempt to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a copy that are read at a time.
-const COPY_LEN: usize = 1 << 20;
 
 /// Connects to a server's address.
 #[derive(Clone)]
@@ -243,57 +239,6 @@ impl Server {
         machine.call(move || listings.show(&mirror, &listing, number)).await?;
         Ok(Answer::counted(path))
     }
-
-    /// A local copy of a remote file, opened to be read, its position at `at`.
-    async fn copy(
-        &self,
-        machine: &Machine,
-        remote: &RemoteFile<Dial>,
-        at: u64,
-    ) -> io::Result<uring::File> {
-        let folder = self.folder.clone();
-        let made = machine.call(move || uring::File::new(unnamed(&folder)?)).await?;
-        let buffer = uring::Heap::buffer(COPY_LEN);
-        let mut end = 0;
-        loop {
-            let len = remote.read(end, &buffer.clone().into()).await?;
-            if len == 0 {
-                break;
-            }
-            let mut done = 0;
-            while done < len {
-                let rest = buffer.prefix(len).suffix(done);
-                match machine.write(&made, end + done as u64, rest.into()).await? {
-                    0 => return Err(Errno::IO.into()),
-                    written => done += written,
-                }
-            }
-            end += len as u64;
-        }
-        let at = if at == u64::MAX { end } else { at };
-        machine.call(move || uring::File::new(reopened(&made, at)?)).await
-    }
-}
-
-/// A file without a name.
-fn unnamed(folder: &Path) -> io::Result<std::os::fd::OwnedFd> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    match rustix::fs::open(folder, flags, mode) {
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-            Ok(rustix::fs::memfd_create("kakehi", rustix::fs::MemfdFlags::CLOEXEC)?)
-        }
-        opened => Ok(opened?),
-    }
-}
-
-/// The same file, to be read from `at` on.
-fn reopened(file: &uring::File, at: u64) -> io::Result<std::os::fd::OwnedFd> {
-    let link = crate::place::link_to(file.fd());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(link, flags, rustix::fs::Mode::empty())?;
-    rustix::fs::seek(&fd, SeekFrom::Start(at))?;
-    Ok(fd)
 }
 
 impl Storage for Mounts {
@@ -395,7 +340,7 @@ impl Storage for Mounts {
             return Ok(file.clone());
         };
         if is_copy {
-            return server.copy(&self.machine, remote, at).await.map(Located::Here);
+            return copy::of(remote, at, &self.machine, &server.folder).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
         if let Some(pipe) = Pipe::find(&server.pipes.borrow(), remote) {
