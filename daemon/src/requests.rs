@@ -73,8 +73,14 @@ fn spawn<S: Storage>(
 ) {
     let handle = core.handle.clone();
     match work {
-        Work::File(file, request @ (Request::Read { .. } | Request::Write { .. })) => {
-            let transfer = Transfer { core, ticket, file, request };
+        Work::File(
+            file,
+            request @ (Request::Read { at, len, arena_at, .. }
+            | Request::Write { at, len, arena_at, .. }),
+        ) => {
+            let is_write = matches!(request, Request::Write { .. });
+            let piece = Piece { arena_at, len: u64::from(len) };
+            let transfer = Transfer { core, ticket, file, at, piece, is_write };
             match transfer.file.permit(permits) {
                 Ok(permit) => transfer.begin(permit),
                 Err(line) => intake::wait(line, transfer),
@@ -92,40 +98,34 @@ pub(crate) struct Transfer<S: Storage> {
     pub(crate) core: Rc<Core<S>>,
     pub(crate) ticket: Ticket<S>,
     pub(crate) file: Rc<OpenFile<S>>,
-    request: Request,
+    at: u64,
+    piece: Piece,
+    is_write: bool,
 }
 
 impl<S: Storage> Transfer<S> {
     /// Executes the transfer in a task that is small: it fits where the last one was. The permit
     /// is kept until it is over.
     pub(crate) fn begin(self, permit: Option<Credit>) {
-        let Self { core, ticket, file, request } = self;
-        let handle = core.handle.clone();
-        match request {
-            Request::Read { at, len, arena_at, .. } => {
-                let transfer = async move {
-                    let piece = Piece { arena_at, len: u64::from(len) };
-                    ticket.complete(read(&core, &file, at, piece).await);
-                    drop(permit);
-                };
-                begin(&handle, len, transfer);
-            }
-            Request::Write { at, len, arena_at, .. } => {
-                let transfer = async move {
-                    let piece = Piece { arena_at, len: u64::from(len) };
-                    ticket.complete(write(&core, &file, at, piece).await);
-                    drop(permit);
-                };
-                begin(&handle, len, transfer);
-            }
-            _ => ticket.complete(Err(Errno::NOSYS)),
+        let Self { core, ticket, file, at, piece, is_write } = self;
+        let (handle, len) = (core.handle.clone(), piece.len);
+        if is_write {
+            begin(&handle, len, async move {
+                ticket.complete(write(&core, &file, at, piece).await);
+                drop(permit);
+            });
+        } else {
+            begin(&handle, len, async move {
+                ticket.complete(read(&core, &file, at, piece).await);
+                drop(permit);
+            });
         }
     }
 }
 
 /// Begins a transfer of `len` bytes.
-fn begin(handle: &Handle, len: u32, transfer: impl Future<Output = ()> + 'static) {
-    if len <= SHORT_LEN {
+fn begin(handle: &Handle, len: u64, transfer: impl Future<Output = ()> + 'static) {
+    if len <= u64::from(SHORT_LEN) {
         handle.start(Class::Latency, transfer);
     } else {
         handle.spawn(Class::Latency, transfer);
