@@ -1,7 +1,8 @@
 //! `kakehi-bench delegate`: file I/O under delegation against the system calls it replaces.
 //!
 //! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
-//! `delegate`. They take turns, round by round, on one core; the daemon has another.
+//! `delegate`. They take turns, round by round, on one core; the daemon has another. Every other
+//! round is run with the cores the other way round, by processes of its own.
 //!
 //! Under `hybrid` the daemon parks when idle. Under `delegate` it spins, as
 //! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in
@@ -71,9 +72,9 @@ impl Effort {
     fn of(args: &Args) -> [Self; 2] {
         let start = Instant::now();
         if args.common.quick {
-            QUICK.map(|end| Self { rounds: 7, volume: 16 << 20, end: Some(start + end) })
+            QUICK.map(|end| Self { rounds: 8, volume: 16 << 20, end: Some(start + end) })
         } else {
-            [Self { rounds: 15, volume: 64 << 20, end: None }; 2]
+            [Self { rounds: 16, volume: 64 << 20, end: None }; 2]
         }
     }
 
@@ -93,6 +94,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(MEMORY))] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
     }
+    machine.pinning += ", and the other way round";
     let mut report = Report::new("delegate", machine, spin.rounds);
     let places = Places::create(&args.dir)?;
 

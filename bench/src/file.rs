@@ -8,6 +8,9 @@
 //! change places from round to round: who comes second finds the caches of the host filled. Other
 //! ways to do file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and
 //! blocking calls of fio's. (epoll does not apply: a file is always ready.)
+//!
+//! CPU time is that of our process and of fio's thread. For files in memory fio's is that of its
+//! process too, less its start: there kernel workers copy for its thread.
 
 pub(crate) mod side;
 
@@ -176,13 +179,13 @@ impl Cell {
             }
             let is_fio_first = round % 2 == 1;
             if is_fio_first {
-                push(&mut fio, || self.fio(FIO, effort, &path, core));
+                push(&mut fio, || self.fio(FIO, effort, place, core));
             }
             for ((engine, _), values) in compared.iter().zip(&mut ours) {
                 push(values, || self.ours(*engine, effort, &path, core));
             }
             if !is_fio_first {
-                push(&mut fio, || self.fio(FIO, effort, &path, core));
+                push(&mut fio, || self.fio(FIO, effort, place, core));
             }
             if round >= effort.others.0 || self.size > effort.others.1 {
                 continue;
@@ -194,7 +197,7 @@ impl Cell {
             }
             for (engine, values) in FIO_OTHERS.into_iter().zip(&mut fio_others) {
                 if self.makes_sense(engine == "psync") {
-                    push(values, || self.fio(engine, effort, &path, core));
+                    push(values, || self.fio(engine, effort, place, core));
                 }
             }
         }
@@ -242,7 +245,7 @@ impl Cell {
         &self,
         engine: &'static str,
         effort: &Effort,
-        path: &Path,
+        place: &Place,
         core: Option<usize>,
     ) -> Result<[f64; 2], String> {
         let pattern = match (self.is_write, self.random) {
@@ -253,8 +256,15 @@ impl Cell {
         };
         let (size, count, span) = (self.size, self.count(effort), effort.span);
         let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
-        let found = Fio { pattern, engine, size, count, depth, span, core }.run(path)?;
-        Ok([found.rate, found.rate / found.cpu.max(f64::MIN_POSITIVE)])
+        let fio = Fio { pattern, engine, size, count, depth, span, core };
+        let found = fio.run(&place.file())?;
+        let cpu = if place.is_memory() {
+            fio.cpu_with_workers(&found, &place.file())?
+        } else {
+            found.thread_cpu
+        };
+        let volume = (count * size as u64) as f64;
+        Ok([found.rate, volume / 1e6 / cpu.max(f64::MIN_POSITIVE)])
     }
 
     fn count(&self, effort: &Effort) -> u64 {

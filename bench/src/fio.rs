@@ -1,6 +1,6 @@
 //! fio, which knows nothing of this project, does the same to the same file.
 
-use std::{path::Path, process::Command};
+use std::{mem::MaybeUninit, path::Path, process::Command};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -26,8 +26,10 @@ pub(crate) struct Fio {
 pub(crate) struct Found {
     /// MB/s.
     pub(crate) rate: f64,
-    /// CPU seconds a second.
-    pub(crate) cpu: f64,
+    /// CPU seconds of its one thread.
+    pub(crate) thread_cpu: f64,
+    /// CPU seconds of the whole process, from its start to its end: of the kernel's workers too.
+    pub(crate) process_cpu: f64,
 }
 
 impl Fio {
@@ -38,6 +40,17 @@ impl Fio {
     /// A text that says why there is no result.
     pub(crate) fn run(&self, path: &Path) -> Result<Found, String> {
         self.find(path).map_err(|why| format!("fio: {why:#}"))
+    }
+
+    /// CPU seconds of a run, those of the kernel's workers with it: of the process, but for what one
+    /// takes that does a single call.
+    ///
+    /// # Errors
+    ///
+    /// A text that says why that is not known.
+    pub(crate) fn cpu_with_workers(&self, found: &Found, path: &Path) -> Result<f64, String> {
+        let single = Self { count: 1, ..*self }.run(path)?;
+        Ok((found.process_cpu - single.process_cpu).max(found.thread_cpu))
     }
 
     fn find(&self, path: &Path) -> anyhow::Result<Found> {
@@ -55,7 +68,9 @@ impl Fio {
         if let Some(core) = self.core {
             command.arg(format!("--cpus_allowed={core}"));
         }
+        let before = cpu_of_children();
         let output = command.output()?;
+        let process_cpu = cpu_of_children() - before;
         let why = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}", why.trim());
         let report: Value = serde_json::from_slice(&output.stdout)?;
@@ -65,7 +80,18 @@ impl Fio {
         // The rate that fio reports is rounded; its time is in milliseconds.
         let millis = number(&format!("{side}/runtime"))?.max(1.0);
         let rate = number(&format!("{side}/io_bytes"))? / millis / 1e3;
-        let cpu = (number("/usr_cpu")? + number("/sys_cpu")?) / 100.0;
-        Ok(Found { rate, cpu })
+        let thread_cpu = (number("/usr_cpu")? + number("/sys_cpu")?) / 100.0 * millis / 1e3;
+        Ok(Found { rate, thread_cpu, process_cpu })
     }
+}
+
+/// CPU seconds of all children that were waited for.
+fn cpu_of_children() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes to what is ours and as long as it expects.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    // SAFETY: all zeros are a valid value.
+    let usage = unsafe { usage.assume_init() };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

@@ -45,6 +45,11 @@ impl Cores {
         let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
         Some(Self { client: cores.next()?, daemon: cores.next()? })
     }
+
+    /// The other way round.
+    pub(crate) const fn swapped(self) -> Self {
+        Self { client: self.daemon, daemon: self.client }
+    }
 }
 
 impl Machine {

@@ -6,7 +6,7 @@ use super::{
         Where::{self, Disk, Memory},
         to_read, to_write,
     },
-    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, run, spread},
+    sides::{Bench, HYBRID, Idle, Players, Samples, per_call, ratio, spread},
 };
 use crate::{
     job::{
@@ -112,9 +112,7 @@ impl Bench<'_> {
     pub(super) fn burst(&mut self, report: &mut Report, effort: &Effort) {
         let job = self.job(effort, (Write, 4 * KIB, Disk)).map(|mut job| {
             // The log grows with what a file needs: the next file starts with it.
-            for side in &mut self.sides {
-                run(side, &job).ok();
-            }
+            self.prepare(&job);
             (job.verb, job.count) = (Burst, BURST / job.size);
             job
         });

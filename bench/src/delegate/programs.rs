@@ -45,15 +45,13 @@ impl Bench<'_> {
     }
 
     /// Time to start a program and wait for its end: as it is, with the library, the difference.
-    fn starts(&self, effort: &Effort) -> [Result<Spread, String>; 3] {
+    fn starts(&mut self, effort: &Effort) -> [Result<Spread, String>; 3] {
         let (mut native, mut preloaded) = (Vec::new(), Vec::new());
         let nothing = Environment::new();
+        let environment = self.first().and_then(|fleet| fleet.environment.clone());
         for _ in 0..effort.rounds * STARTS {
-            let times = self
-                .environment
-                .clone()
-                .and_then(|environment| Ok((start(&nothing)?, start(&environment)?)));
-            match times {
+            let environment = environment.as_ref().map_err(String::clone);
+            match environment.and_then(|with| Ok((start(&nothing)?, start(with)?))) {
                 Ok((without, with)) => {
                     native.push(without);
                     preloaded.push(with);

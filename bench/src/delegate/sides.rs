@@ -1,4 +1,6 @@
-//! The three sides of every comparison, under one daemon.
+//! The three sides of every comparison, under one daemon, and the same with the cores the other way
+//! round: where a host gives two cores different speeds, by what it runs beside them, a ratio would
+//! compare those.
 
 use std::time::Instant;
 
@@ -38,21 +40,120 @@ pub(super) const HYBRID: Players = Players { hybrid: true, delegate: false };
 /// Samples of one side, one a round, or why there are none.
 pub(super) type Samples = Result<Vec<Sample>, String>;
 
-/// The sides and their daemon. Workers end first.
+/// The sides, once for each way round of the cores.
 pub(super) struct Bench<'a> {
     pub(super) places: &'a Places,
+    fleets: Vec<Fleet>,
+    pub(super) idle: Idle,
+}
+
+/// The sides and their daemon. Workers end first.
+pub(super) struct Fleet {
     /// `native`, `hybrid`, `delegate`.
     pub(super) sides: [Side; 3],
     /// What a program needs to run under policy `hybrid`.
     pub(super) environment: Result<Environment, String>,
     daemon: Result<Daemon, String>,
-    pub(super) idle: Idle,
 }
 
 impl<'a> Bench<'a> {
-    /// Starts a daemon with this idle policy, and the workers. What fails is said by every case
+    /// Starts daemons with this idle policy, and the workers. What fails is said by every case
     /// that needs it.
     pub(super) fn start(idle: Idle, places: &'a Places, cores: Option<Cores>) -> Self {
+        let ways = match cores {
+            Some(cores) => vec![Some(cores), Some(cores.swapped())],
+            None => vec![None],
+        };
+        let fleets = ways.into_iter().map(|cores| {
+            let fleet = Fleet::start(idle, places, cores);
+            fleet.pause();
+            fleet
+        });
+        Self { places, fleets: fleets.collect(), idle }
+    }
+
+    /// The fleet whose turn it is. The daemons of the others are stopped.
+    fn turn(&mut self, round: usize) -> Result<&mut Fleet, String> {
+        let turn = round % self.fleets.len().max(1);
+        self.fleets.iter().for_each(Fleet::pause);
+        let fleet = self.fleets.get_mut(turn).ok_or("there is no daemon")?;
+        fleet.resume();
+        Ok(fleet)
+    }
+
+    /// That of the cores as they are named: programs on the first.
+    pub(super) fn first(&mut self) -> Result<&mut Fleet, String> {
+        self.turn(0)
+    }
+
+    /// Measures `job` on the sides in turn, so that whatever disturbs the machine disturbs all, and
+    /// every other round with the other way round of the cores. A side that does not take part has
+    /// no sample.
+    pub(super) fn measure(&mut self, effort: &Effort, job: &Job, players: Players) -> [Samples; 3] {
+        if let Some(why) = effort.is_used_up() {
+            return [(); 3].map(|()| Err(why.clone()));
+        }
+        let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
+        let start = Instant::now();
+        let warm_up = self.fleets.len();
+        for round in 0..warm_up + ROUNDS_MAX {
+            let is_even = round % warm_up.max(1) == 0;
+            let is_enough = round >= warm_up + effort.rounds && start.elapsed() >= CASE_TIME;
+            if is_even && is_enough {
+                break;
+            }
+            let fleet = match self.turn(round) {
+                Ok(fleet) => fleet,
+                Err(why) => return [(); 3].map(|()| Err(why.clone())),
+            };
+            let plays = [true, players.hybrid, players.delegate];
+            let turns = fleet.sides.iter_mut().zip(&mut samples).zip(plays);
+            for ((side, samples), _) in turns.filter(|(_, plays)| *plays) {
+                let Ok(list) = samples else { continue };
+                match run(side, job) {
+                    // The first rounds are to touch buffers and fill tables.
+                    Ok(_) if round < warm_up => {}
+                    Ok(sample) => list.push(sample),
+                    Err(why) => *samples = Err(why),
+                }
+            }
+        }
+        samples
+    }
+
+    /// Has all sides do a job that is not measured.
+    pub(super) fn prepare(&mut self, job: &Job) {
+        for round in 0..self.fleets.len() {
+            let Ok(fleet) = self.turn(round) else { continue };
+            for side in &mut fleet.sides {
+                // What goes wrong here is kept by the side, or met again when it is measured.
+                run(side, job).ok();
+            }
+        }
+    }
+
+    /// Time of a request without I/O, ns: of means of `count` in a row, many a round.
+    pub(super) fn round_trip(&mut self, effort: &Effort, count: usize) -> Result<Spread, String> {
+        let fleet = self.first()?;
+        let folder = fleet.daemon.as_ref().map_err(String::clone)?.folder().to_owned();
+        let job = Job { verb: Verb::Nothing, size: 0, count, path: folder };
+        let [native, ..] = &mut fleet.sides;
+        native.run(&job)?;
+        let samples: Result<Vec<_>, _> =
+            (0..effort.rounds * 20).map(|_| native.run(&job)).collect();
+        per_call(&samples, &job, |sample| sample.wall_ns)
+    }
+}
+
+impl Drop for Bench<'_> {
+    /// A worker that ends says so to its daemon.
+    fn drop(&mut self) {
+        self.fleets.iter().for_each(Fleet::resume);
+    }
+}
+
+impl Fleet {
+    fn start(idle: Idle, places: &Places, cores: Option<Cores>) -> Self {
         let name = match idle {
             Idle::Park => "park",
             Idle::Spin => "spin",
@@ -71,16 +172,16 @@ impl<'a> Bench<'a> {
             Side::start(environment(Some(EVERYTHING)), core),
         ];
         let environment = environment(None).map_err(|why| format!("{why:#}"));
-        let mut bench = Self { places, sides, environment, daemon, idle };
-        bench.check_delegation();
-        bench
+        let mut fleet = Self { sides, environment, daemon };
+        fleet.check_delegation(places);
+        fleet
     }
 
     /// Gives up a delegated side when nothing it writes reaches the daemon: its ratios would
     /// compare the kernel with itself.
-    fn check_delegation(&mut self) {
+    fn check_delegation(&mut self, places: &Places) {
         let Ok(daemon) = &self.daemon else { return };
-        let places = [Where::Disk, Where::Memory].map(|place| self.places.get(place));
+        let places = [Where::Disk, Where::Memory].map(|place| places.get(place));
         for side in self.sides.iter_mut().skip(1) {
             for place in places.iter().flatten() {
                 let job = Job { verb: Verb::Write, size: 4096, count: 16, path: to_write(place) };
@@ -94,42 +195,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Measures `job` on the sides in turn, so that whatever disturbs the machine disturbs all.
-    /// A side that does not take part has no sample.
-    pub(super) fn measure(&mut self, effort: &Effort, job: &Job, players: Players) -> [Samples; 3] {
-        if let Some(why) = effort.is_used_up() {
-            return [(); 3].map(|()| Err(why.clone()));
-        }
-        let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
-        let start = Instant::now();
-        // The first round is to touch buffers and fill tables.
-        for round in 0..=ROUNDS_MAX {
-            if round > effort.rounds && start.elapsed() >= CASE_TIME {
-                break;
-            }
-            let plays = [true, players.hybrid, players.delegate];
-            let turns = self.sides.iter_mut().zip(&mut samples).zip(plays);
-            for ((side, samples), _) in turns.filter(|(_, plays)| *plays) {
-                let Ok(list) = samples else { continue };
-                match run(side, job) {
-                    Ok(_) if round == 0 => {}
-                    Ok(sample) => list.push(sample),
-                    Err(why) => *samples = Err(why),
-                }
-            }
-        }
-        samples
+    fn pause(&self) {
+        self.daemon.iter().for_each(Daemon::pause);
     }
 
-    /// Time of a request without I/O, ns: of means of `count` in a row, many a round.
-    pub(super) fn round_trip(&mut self, effort: &Effort, count: usize) -> Result<Spread, String> {
-        let folder = self.daemon.as_ref().map_err(String::clone)?.folder().to_owned();
-        let job = Job { verb: Verb::Nothing, size: 0, count, path: folder };
-        let [native, ..] = &mut self.sides;
-        native.run(&job)?;
-        let samples: Result<Vec<_>, _> =
-            (0..effort.rounds * 20).map(|_| native.run(&job)).collect();
-        per_call(&samples, &job, |sample| sample.wall_ns)
+    fn resume(&self) {
+        self.daemon.iter().for_each(Daemon::resume);
     }
 }
 

@@ -62,6 +62,17 @@ pub(crate) enum Failure {
     Unreachable,
 }
 
+/// A request that was sent, to be waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Number of its entry.
+    seq: u32,
+    /// The daemon was asleep, and was woken for it.
+    woken: bool,
+    /// Bytes that the daemon moves itself before it answers.
+    moved_len: u64,
+}
+
 /// A session as its client sees it.
 pub(crate) struct Connection {
     pub(crate) session: Session,
@@ -295,28 +306,36 @@ impl Connection {
     }
 }
 
+impl Sent {
+    /// The daemon is to move `len` bytes itself before it answers.
+    pub(crate) const fn moving(self, len: u64) -> Self {
+        Self { moved_len: len, ..self }
+    }
+}
+
 impl Lane<'_> {
     /// The lane's buffer.
     pub(crate) fn buffer(&self) -> &[core::sync::atomic::AtomicU8] {
         self.connection.session.buffer(self.index)
     }
 
-    /// Publishes a request; its number is for [`wait`](Self::wait). `None`: wait for another first.
-    pub(crate) fn submit(&mut self, request: Request) -> Option<(u32, bool)> {
+    /// Publishes a request, for [`wait`](Self::wait). `None`: wait for another first.
+    pub(crate) fn submit(&mut self, request: Request) -> Option<Sent> {
         let lane = self.connection.session.shared().lane(self.index)?;
         let entry = request.encode(self.requester.next());
         let seq = self.requester.publish(lane, &entry.0)?;
-        Some((seq, self.connection.raise(self.index)))
+        Some(Sent { seq, woken: self.connection.raise(self.index), moved_len: 0 })
     }
 
     /// Sends one request and waits until it is completed.
     pub(crate) fn call(&mut self, request: Request) -> Result<io::Result<u64>, Lost> {
-        let (seq, woken) = self.submit(request).ok_or(Lost)?;
-        self.wait(seq, woken)
+        let sent = self.submit(request).ok_or(Lost)?;
+        self.wait(sent)
     }
 
-    /// Waits until entry `seq` is completed.
-    pub(crate) fn wait(&mut self, seq: u32, woken: bool) -> Result<io::Result<u64>, Lost> {
+    /// Waits until a request is completed.
+    pub(crate) fn wait(&mut self, sent: Sent) -> Result<io::Result<u64>, Lost> {
+        let Sent { seq, woken, moved_len } = sent;
         let connection = self.connection;
         let lane = connection.session.shared().lane(self.index).ok_or(Lost)?;
         let requester = &self.requester;
@@ -324,7 +343,7 @@ impl Lane<'_> {
         let done = || phase() == Some(Phase::Completed);
         if woken {
             look(SPINS_AFTER_DOORBELL, done);
-        } else if !connection.patience.wait(done) {
+        } else if !connection.patience.wait(moved_len, done) {
             connection.ring_late();
         }
         let mut silent = Duration::ZERO;

@@ -15,7 +15,7 @@ use wire::{Counter, PathPair, Request};
 use crate::{
     client::Status,
     clock::coarse_now,
-    connection::{Connection, Lane, Lost},
+    connection::{Connection, Lane, Lost, Sent},
     file::{self, FileEntry, Link, OpenFile, Window},
     names::Ending,
     process::Process,
@@ -171,13 +171,9 @@ impl Process {
         let len = if is_private && follows { window.len } else { rest.len() as u64 };
         window.from = at;
         window.filled = 0;
-        let answer = link.connection.call(Request::Read {
-            file: link.slot,
-            at,
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            arena_at: window.at,
-        })?;
-        window.filled = match answer {
+        let mut lane = link.connection.lane()?;
+        let sent = window.ask(link, &mut lane, (at, len), window.at)?;
+        window.filled = match lane.wait(sent)? {
             Ok(len) => len.min(window.len),
             Err(errno) => return Ok(partial(done, errno)),
         };
@@ -293,6 +289,20 @@ impl Window {
         let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
         copy_out(buffer, link.connection.session.arena().get(start..end).unwrap_or_default())
     }
+
+    /// Asks for `len` bytes of the file, into this place of the arena.
+    fn ask(
+        &self,
+        link: Link,
+        lane: &mut Lane<'_>,
+        (at, len): (u64, u64),
+        arena_at: u64,
+    ) -> Result<Sent, Lost> {
+        let short = u32::try_from(len).unwrap_or(u32::MAX);
+        let request = Request::Read { file: link.slot, at, len: short, arena_at };
+        let sent = lane.submit(request).ok_or(Lost)?;
+        Ok(if self.is_remote { sent } else { sent.moving(len) })
+    }
 }
 
 fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
@@ -300,7 +310,9 @@ fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
         let mut arena = link.connection.arena.lock().ok()?;
         let len = WINDOW.min(arena.len() / 8).max(64 << 10);
         let at = arena.take(len)?;
-        file.window = Some(Window { at, len, from: 0, filled: 0, filled_at: Duration::ZERO });
+        let is_remote = file.is_remote;
+        let (from, filled, filled_at) = (0, 0, Duration::ZERO);
+        file.window = Some(Window { at, len, from, filled, filled_at, is_remote });
     }
     file.window.as_mut()
 }
@@ -316,8 +328,7 @@ struct Pipeline<'a> {
 }
 
 struct Piece {
-    seq: u32,
-    woken: bool,
+    sent: Sent,
     len: u64,
     arena_at: u64,
 }
@@ -331,15 +342,9 @@ impl Pipeline<'_> {
             return Ok(None);
         }
         let arena_at = self.window.at + index % 2 * half;
-        let request = Request::Read {
-            file: self.link.slot,
-            at: self.next,
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            arena_at,
-        };
+        let sent = self.window.ask(self.link, &mut self.lane, (self.next, len), arena_at)?;
         self.next += len;
-        let (seq, woken) = self.lane.submit(request).ok_or(Lost)?;
-        Ok(Some(Piece { seq, woken, len, arena_at }))
+        Ok(Some(Piece { sent, len, arena_at }))
     }
 }
 
@@ -358,7 +363,7 @@ fn pipelined(
     for index in 0u64.. {
         let place = usize::from(index % 2 == 1);
         let Some(piece) = pending.get_mut(place).and_then(Option::take) else { break };
-        match pipeline.lane.wait(piece.seq, piece.woken)? {
+        match pipeline.lane.wait(piece.sent)? {
             // After an error or the end of the file, what was asked already is only waited for.
             _ if ended => continue,
             Err(errno) => (failure, ended) = (Some(errno), true),

@@ -121,6 +121,8 @@ pub(crate) struct Window {
     pub(crate) filled: u64,
     /// When, by the coarse clock.
     pub(crate) filled_at: Duration,
+    /// The daemon does not read by itself, but asks a server.
+    pub(crate) is_remote: bool,
 }
 
 impl OpenFile {

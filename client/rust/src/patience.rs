@@ -3,7 +3,8 @@
 //! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the
 //! better bet, the last answers tell: one that came doubles the bound, one that did not come halves
 //! it, and one that was there already says nothing. A bound that is larger than needed costs
-//! nothing. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
+//! nothing. An answer that moves bytes is worth looking for longer, in proportion, whatever the bound
+//! is: else a little more than it allows would make every such wait a sleep. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
 //! ends at once; where a core of the daemon polls, an answer comes within a microsecond or two.
 //!
 //! One bound for all threads of the process: they share its cores. It is a hint, so its updates
@@ -22,6 +23,9 @@ const LOOKS_MIN: u32 = 32;
 /// pays.
 const TRIAL_EVERY: u32 = 64;
 
+/// Bytes that the daemon moves in less time than the largest bound, on a slow core too.
+const MOVED_MEANWHILE: u64 = 64 << 10;
+
 /// The bound, as learnt so far.
 #[derive(Debug)]
 pub(crate) struct Patience {
@@ -35,15 +39,18 @@ impl Patience {
         Self { looks: AtomicU32::new(LOOKS_MAX), vain: AtomicU32::new(0) }
     }
 
-    /// Looks until `done()` holds or the bound is reached; returns whether it holds.
-    pub(crate) fn wait(&self, done: impl Fn() -> bool) -> bool {
+    /// Looks until `done()` holds or the bound is reached, once more for every 64 KiB of the `len`
+    /// bytes that the daemon moves before; returns whether it holds.
+    pub(crate) fn wait(&self, len: u64, done: impl Fn() -> bool) -> bool {
         if done() {
             return true;
         }
         let bound = self.looks.load(Ordering::Relaxed);
         let vain = self.vain.load(Ordering::Relaxed);
         let is_trial = vain >= TRIAL_EVERY;
-        if !look(if is_trial { LOOKS_MAX } else { bound }, done) {
+        let times = u32::try_from(1 + len / MOVED_MEANWHILE).unwrap_or(u32::MAX);
+        let looks = times.saturating_mul(if is_trial { LOOKS_MAX } else { bound });
+        if !look(looks, done) {
             self.looks.store((bound / 2).max(LOOKS_MIN), Ordering::Relaxed);
             let vain = if is_trial || bound > LOOKS_MIN { 0 } else { vain + 1 };
             self.vain.store(vain, Ordering::Relaxed);
@@ -80,7 +87,7 @@ mod tests {
     /// Waits for an answer that comes after `looks` looks; returns how often it looked.
     fn looks_for(patience: &Patience, looks: u32) -> u32 {
         let count = Cell::new(0);
-        patience.wait(|| {
+        patience.wait(0, || {
             count.set(count.get() + 1);
             count.get() > looks
         });
@@ -94,6 +101,18 @@ mod tests {
             looks_for(&patience, u32::MAX);
         }
         assert_eq!(looks_for(&patience, u32::MAX), 1 + LOOKS_MIN);
+    }
+
+    #[test]
+    fn an_answer_that_moves_bytes_is_worth_more_looks_of_the_same_bound() {
+        let patience = Patience::new();
+        let looks_for = |looks: u32| {
+            let left = Cell::new(looks);
+            patience.wait(1 << 20, || left.replace(left.get().saturating_sub(1)) == 0)
+        };
+        assert!(looks_for(17 * LOOKS_MAX));
+        assert!(!looks_for(17 * LOOKS_MAX + 1));
+        assert!(!looks_for(17 * LOOKS_MAX), "the bound was halved");
     }
 
     #[test]

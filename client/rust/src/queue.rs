@@ -14,7 +14,7 @@ use wire::Request;
 
 use crate::{
     client::Client,
-    connection::{Connection, Lane, Lost},
+    connection::{Connection, Lane, Lost, Sent},
 };
 
 /// Lanes a queue may hold: each has room for 32 requests.
@@ -31,8 +31,8 @@ pub struct WriteQueue {
     arena_at: u64,
     arena_len: u64,
     write_len: u32,
-    /// Entry number of each write in flight, and whether the daemon was asleep when it was started.
-    in_flight: [(u32, bool); DEPTH_MAX],
+    /// The writes in flight.
+    in_flight: [Sent; DEPTH_MAX],
     started: usize,
     finished: usize,
 }
@@ -75,7 +75,7 @@ impl Client {
             arena_at: arena_at.ok_or(Errno::NOMEM)?,
             arena_len,
             write_len,
-            in_flight: [(0, false); DEPTH_MAX],
+            in_flight: [Sent::default(); DEPTH_MAX],
             started: 0,
             finished: 0,
         };
@@ -109,9 +109,9 @@ impl WriteQueue {
         };
         let lane = self.started % self.lane_count;
         let lane = self.lanes.get_mut(lane).and_then(Option::as_mut).ok_or(Errno::NOTCONN)?;
-        let entry = lane.submit(request).ok_or(Errno::NOTCONN)?;
+        let sent = lane.submit(request).ok_or(Errno::NOTCONN)?;
         if let Some(place) = self.in_flight.get_mut(self.started % DEPTH_MAX) {
-            *place = entry;
+            *place = sent;
         }
         self.started += 1;
         Ok(())
@@ -128,11 +128,11 @@ impl WriteQueue {
         if self.started == self.finished {
             return Err(Errno::AGAIN);
         }
-        let (seq, woken) = *self.in_flight.get(self.finished % DEPTH_MAX).ok_or(Errno::NOTCONN)?;
+        let sent = *self.in_flight.get(self.finished % DEPTH_MAX).ok_or(Errno::NOTCONN)?;
         let lane = self.finished % self.lane_count;
         let lane = self.lanes.get_mut(lane).and_then(Option::as_mut).ok_or(Errno::NOTCONN)?;
         self.finished += 1;
-        lane.wait(seq, woken).map_err(|Lost| Errno::NOTCONN)?
+        lane.wait(sent).map_err(|Lost| Errno::NOTCONN)?
     }
 
     fn buffer(&self, index: usize) -> Option<&[AtomicU8]> {
