@@ -95,6 +95,11 @@ impl Buffer {
         unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
     }
 
+    /// Whether nobody else has a part of the memory.
+    pub(crate) fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.memory).is_some()
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
