@@ -189,8 +189,8 @@ pub(crate) fn moved(request: &Request) -> usize {
 
 /// A copy of what a buffer holds.
 pub(crate) fn bytes_of(buffer: &Buffer) -> Vec<u8> {
-    let mut bytes = vec![0; buffer.len()];
-    buffer.load(&mut bytes);
+    let mut bytes = Vec::new();
+    buffer.append_to(&mut bytes);
     bytes
 }
 
