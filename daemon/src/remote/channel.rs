@@ -1,8 +1,8 @@
 //! Frames over a stream: what is received, and what is to be sent.
 //!
 //! Payload is not copied on its way: a large one is received into a buffer of a pool, which is the
-//! permit to have it here, and sent from the buffer it was read into. Small frames have memory of
-//! their own, and are bounded by their number: requests and replies need credits.
+//! permit to have it here, and sent from the buffer it was read into. Small frames stay where they
+//! were received, and are bounded by their number: requests and replies need credits.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,7 +21,7 @@ use super::line::{Secrets, Speaks};
 pub(crate) const BATCH_LEN: usize = 256 << 10;
 /// Length of a buffer that holds any frame's body.
 const BODY_LEN_MAX: usize = FRAME_LEN_MAX - HEADER_LEN;
-/// Bodies up to this length have memory of their own.
+/// Bodies up to this length are no matter of the pool.
 const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
 
 /// The direction towards this process, as an input.
@@ -189,8 +189,8 @@ pub(crate) fn moved(request: &Request) -> usize {
 
 /// A copy of what a buffer holds.
 pub(crate) fn bytes_of(buffer: &Buffer) -> Vec<u8> {
-    let mut bytes = vec![0; buffer.len()];
-    buffer.load(&mut bytes);
+    let mut bytes = Vec::new();
+    buffer.append_to(&mut bytes);
     bytes
 }
 

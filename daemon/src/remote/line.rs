@@ -304,18 +304,12 @@ impl Parts {
 
 /// All bytes in one buffer.
 fn joined(mut parts: Vec<Buffer>) -> Buffer {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => {
-            let whole = Heap::buffer(parts.iter().map(Buffer::len).sum());
-            let mut rest = whole.clone();
-            for part in parts {
-                rest.copy_from(&part);
-                rest = rest.suffix(part.len());
-            }
-            whole
-        }
+    if parts.len() == 1 {
+        return parts.remove(0);
     }
+    let mut whole = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
+    parts.iter().for_each(|part| part.append_to(&mut whole));
+    whole.into()
 }
 
 /// A buffer to send.

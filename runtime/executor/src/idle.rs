@@ -12,12 +12,10 @@
 //! Before it yields it looks whether more threads want to run than the machine has cores. Such a
 //! *crowd* may be other daemons and clients that wait for each other: then every one of them soon
 //! yields or sleeps, and passing a core round by yields costs a tenth of wake-ups. Or it computes.
-//! What it is, yields tell: after a late one a crowd is distrusted for [`DISTRUST`] times as long
-//! as it kept the core, however it behaves meanwhile, and as long as it is, the executor blocks
-//! instead, from the second look in a row on: one alone may meet a thread that is just going to
-//! sleep. So a client that worked on for a moment is soon forgiven. A computation keeps the core
-//! until the kernel's next tick; one that is met again when it is asked again is distrusted for
-//! [`GROWTH`] times as long, so that the questions to one that lasts take nearly nothing.
+//! What it is, a yield tells: a computation keeps the core until the kernel's next tick. It is not
+//! asked again before a look finds no crowd, or [`DISTRUST`] has passed. Meanwhile the executor
+//! blocks instead, from the second look in a row on: one alone may meet a thread that is just going
+//! to sleep.
 
 use std::time::Duration;
 
@@ -58,13 +56,10 @@ const CROWD_PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(256);
 const PAUSE_GROWTH: u32 = 4;
-/// So many times as long as a crowd kept the core it is not yielded to again.
-const DISTRUST: u32 = 32;
 /// A crowd that keeps the core for so long computes.
 const COMPUTES: Duration = Duration::from_millis(1);
-/// How the distrust of a computation grows while it lasts, and to what.
-const GROWTH: u32 = 4;
-const DISTRUST_MAX: Duration = Duration::from_secs(1);
+/// For so long it is not yielded to again, unless it goes away.
+const DISTRUST: Duration = Duration::from_secs(10);
 /// A core that was polled for so long undisturbed is not wanted any more.
 const UNDISTURBED: Duration = Duration::from_millis(1);
 
@@ -98,9 +93,6 @@ pub(crate) struct Pace {
     pause: Duration,
     /// A crowd is yielded to from then on.
     distrusts_until: Instant,
-    /// For how long the last computation was distrusted; it is the same one if met before then.
-    distrust: Duration,
-    remembers_until: Instant,
     /// When it was last looked whether there is a crowd.
     looked_at: Instant,
     /// At the last offer more threads wanted to run than there are cores.
@@ -120,8 +112,6 @@ impl Pace {
             blocks_until: None,
             pause: PAUSE_MIN,
             distrusts_until: Instant::default(),
-            distrust: Duration::ZERO,
-            remembers_until: Instant::default(),
             looked_at: Instant::default(),
             was_crowded: false,
             is_relieved: false,
@@ -168,7 +158,7 @@ impl Pace {
         let had_crowd = self.was_crowded;
         if !had_crowd || now.saturating_since(self.looked_at) >= OFFER_EVERY {
             self.looked_at = now;
-            self.was_crowded = is_crowded();
+            self.look(is_crowded);
         }
         if !self.was_crowded || now >= self.distrusts_until {
             return Offer::Yield;
@@ -187,7 +177,9 @@ impl Pace {
         match (is_wanted, self.was_crowded) {
             (true, true) if away < STOPPED => {
                 self.blocks_until = Some(to + CROWD_PAUSE);
-                self.distrusts_until = to + self.distrust(from, to);
+                if away >= COMPUTES {
+                    self.distrusts_until = to + DISTRUST;
+                }
             }
             (true, _) => {
                 self.blocks_until = Some(to + self.pause);
@@ -198,30 +190,24 @@ impl Pace {
         is_wanted
     }
 
-    /// For how long a crowd is distrusted that kept the core between these times.
-    fn distrust(&mut self, from: Instant, to: Instant) -> Duration {
-        let away = to.saturating_since(from);
-        let mut distrust = away * DISTRUST;
-        if away >= COMPUTES {
-            if from < self.remembers_until {
-                distrust = distrust.max((self.distrust * GROWTH).min(DISTRUST_MAX));
-            }
-            self.distrust = distrust;
-            self.remembers_until = to + 2 * distrust;
-        }
-        distrust
-    }
-
     /// Whether it is too early to try again after the core was wanted.
     fn pauses(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> bool {
         let Some(until) = self.blocks_until else { return false };
         if now < until {
             return true;
         }
-        self.was_crowded = is_crowded();
+        self.look(is_crowded);
         let prolongs = self.was_crowded && now < self.distrusts_until;
         self.blocks_until = prolongs.then(|| now + CROWD_PAUSE);
         prolongs
+    }
+
+    /// Looks for a crowd. One that is gone is forgiven: the next is another.
+    fn look(&mut self, is_crowded: impl FnOnce() -> bool) {
+        self.was_crowded = is_crowded();
+        if !self.was_crowded {
+            self.distrusts_until = Instant::default();
+        }
     }
 
     /// Another core was woken, and polls from now on.
@@ -302,40 +288,30 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_kept_the_core_is_not_asked_again_for_a_time() {
-        let mut pace = Pace::new(Duration::from_secs(1));
+    fn a_computation_is_not_asked_again_for_a_time_and_a_client_is() {
+        let mut pace = Pace::new(Duration::from_secs(100));
         let mut now = 1_000_000;
-        for kept in [100, 3_000, 100] {
-            let distrust = 32 * kept;
+        for (kept, distrust) in [(999, 0), (1_000, 10_000_000), (4_000, 10_000_000)] {
             assert_eq!(pace.offer(at(now), || true), Offer::Yield);
             assert!(pace.yielded(at(now), at(now + kept)));
             now += kept;
-            assert_eq!(pace.rested(at(now + 199), || true, || true), Rest::Block);
-            assert_ne!(pace.rested(at(now + 200), || true, || false), Rest::Block, "it is gone");
-            assert_eq!(pace.offer(at(now + 220), || true), Offer::Nothing, "it is back");
-            assert_eq!(pace.offer(at(now + 240), || true), Offer::Block);
-            assert_eq!(pace.rested(at(now + distrust - 1), || true, || true), Rest::Block);
-            now += distrust + 199;
-            assert_ne!(pace.rested(at(now), || true, || true), Rest::Block);
+            let until = distrust.max(200);
+            assert_eq!(pace.rested(at(now + until - 1), || true, || true), Rest::Block);
+            assert_ne!(pace.rested(at(now + until + 199), || true, || true), Rest::Block);
+            now += until + 219;
         }
     }
 
     #[test]
-    fn a_computation_that_lasts_is_asked_ever_more_rarely_and_a_new_one_is_not() {
+    fn a_computation_that_is_gone_is_forgotten() {
         let mut pace = Pace::new(Duration::from_secs(100));
-        let mut now = 10_000_000;
-        for distrust in [128_000, 512_000, 1_000_000, 1_000_000] {
+        for now in [1_000_000, 2_000_000] {
             assert_eq!(pace.offer(at(now), || true), Offer::Yield);
             assert!(pace.yielded(at(now), at(now + 4_000)));
-            now += 4_000 + distrust;
-            assert_eq!(pace.rested(at(now - 1), || true, || true), Rest::Block);
-            assert_ne!(pace.rested(at(now + 199), || true, || true), Rest::Block);
-            assert!(pace.yielded(at(now + 199), at(now + 299)), "a client says nothing of it");
-            now += 299 + 3_200;
+            assert_eq!(pace.rested(at(now + 4_199), || true, || true), Rest::Block);
+            assert_eq!(pace.rested(at(now + 4_200), || true, || true), Rest::Block, "still there");
+            assert_ne!(pace.rested(at(now + 4_400), || true, || false), Rest::Block);
         }
-        now += 2_000_000;
-        assert!(pace.yielded(at(now), at(now + 4_000)));
-        assert_eq!(pace.offer(at(now + 4_000 + 128_000), || true), Offer::Yield);
     }
 
     #[test]
@@ -360,8 +336,7 @@ mod tests {
         assert_eq!(pace.rested(at(300), || true, || true), Rest::Block);
         assert_eq!(pace.rested(at(499), || true, || panic!("asked too often")), Rest::Block);
         assert_ne!(pace.rested(at(500), || true, || false), Rest::Block);
-        assert_eq!(pace.offer(at(520), || false), Offer::Yield);
-        assert_eq!(pace.offer(at(540), || true), Offer::Nothing, "not the one of before");
+        assert_eq!(pace.offer(at(520), || true), Offer::Yield, "not the one of before");
     }
 
     #[test]

@@ -95,6 +95,22 @@ impl Buffer {
         unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
     }
 
+    /// Copies the bytes to the end of `bytes`.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        let from = self.bytes();
+        bytes.reserve(from.len());
+        let to = bytes.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: there is room for as many bytes, and the vector is borrowed alone.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len()) };
+        // SAFETY: so many have just been written.
+        unsafe { bytes.set_len(bytes.len() + from.len()) };
+    }
+
+    /// Whether nobody else has a part of the memory.
+    pub(crate) fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.memory).is_some()
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -24,12 +24,14 @@ mod halves;
 mod options;
 mod readiness;
 mod sockets;
+mod stages;
 mod stream;
 mod turns;
 
 pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;
-pub use frames::{Frame, FrameError, Frames, Grants, Inlet, Stages};
+pub use frames::{Frame, FrameError, Frames, Grants, Inlet};
 pub use halves::Halves;
 pub use sockets::{Listener, Sockets};
+pub use stages::Stages;
 pub use stream::{Receiver, Sender, Stream};

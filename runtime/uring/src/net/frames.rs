@@ -5,36 +5,27 @@
 //! and one frame more cuts it off. Bodies are received into buffers of a pool, for which they wait;
 //! so what a peer can make this side hold is bounded.
 //!
-//! Small bodies are copied out of what one call brought; a large one is received in its place, and
-//! one longer than a buffer in parts, so that what is done with a part finds it in the cache.
-//!
-//! What a call brings lands on a *stage*. A stage is held only while something lies on it that has
-//! not been taken, so many streams share few, and these stay in the cache. With
-//! [`Stages::in_turns`] what has been taken does too: then who receives takes a
+//! What a call brings lands on a *stage*. Small bodies are copied from there, or stay there when
+//! they need no buffer of the pool; a large one is received in its place, and one longer than a
+//! buffer in parts, so that what is done with a part finds it in the cache. With
+//! [`Stages::in_turns`] what has been taken stays in the cache, too: then who receives takes a
 //! [share](Frames::share) of its turn for every frame, and gives it back when that is served.
 
-use std::{
-    cell::{Cell, RefCell},
-    error, fmt, io,
-    rc::Rc,
+use std::{cell::Cell, error, fmt, io, rc::Rc};
+
+use executor::Credit;
+
+use super::{
+    stages::{STAGE_LEN, Stages},
+    turns,
 };
-
-use executor::{Credit, Handle};
-
-use super::turns::{self, Turns};
 use crate::{
-    memory::{Buffer, Buffers, Heap},
+    memory::{Buffer, Buffers},
     pool::Pool,
 };
 
-/// Most bytes received ahead of their place: 64 KiB in small frames, and their heads.
-const STAGE_LEN: usize = 68 * 1024;
-
 /// A body up to this long is cheaper to copy than to receive by a call of its own.
 const COPIED_LEN_MAX: usize = 16 * 1024;
-
-/// Stages that are kept for later.
-const FREE_STAGES_MAX: usize = 4;
 
 /// Where a [`Frames`] receives from.
 pub trait Inlet {
@@ -50,14 +41,6 @@ pub trait Inlet {
 
     /// Ends the connection, if it can, in both directions.
     fn cut(&mut self);
-}
-
-/// Where streams of one executor receive ahead. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Stages {
-    free: Rc<RefCell<Vec<Buffer>>>,
-    /// Whose turn it is to receive; `None`: anybody's.
-    turns: Option<Turns>,
 }
 
 /// Receives frames with heads of `HEAD` bytes.
@@ -97,8 +80,8 @@ pub struct Grants(Rc<Cell<u32>>);
 pub struct Frame<const HEAD: usize> {
     /// As it was sent; with every part.
     pub head: [u8; HEAD],
-    /// In a buffer of the pool, and as long as that but for the last part, or in one of its own;
-    /// `None` when the body's length is 0.
+    /// In a buffer of the pool, and as long as that but for the last part, or in memory that is no
+    /// matter of it; `None` when the body's length is 0.
     pub body: Option<Buffer>,
     /// Where in the whole body it begins, bytes.
     pub at: usize,
@@ -128,8 +111,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         Self { inlet, pool, own_len_max, stages, stage, start, end, expected_len, rest, turn }
     }
 
-    /// The same, with bodies up to `len` bytes in memory of their own: for peers whose small frames
-    /// are bounded by their number.
+    /// The same, with bodies up to `len` bytes where they were received, or in memory of their own:
+    /// for peers whose small frames are bounded by their number.
     #[must_use]
     pub fn with_own_up_to(self, len: usize) -> Self {
         Self { own_len_max: len.min(COPIED_LEN_MAX), ..self }
@@ -180,8 +163,9 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     ) -> Result<Option<Frame<HEAD>>, FrameError> {
         let Rest { head, at, len } = match self.rest.take() {
             Some(rest) => rest,
-            None if self.stage_head().await? => self.begin(admit)?,
-            None => return Ok(None),
+            None if self.stage_up_to(HEAD).await? => self.begin(admit)?,
+            None if self.stage.is_none() => return Ok(None),
+            None => return Err(ended()),
         };
         let is_own = len <= self.own_len_max;
         let buffer_len = if is_own { len } else { self.pool.buffer_len() };
@@ -189,6 +173,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         let is_last = end == len;
         let body = match end - at {
             0 => None,
+            len if is_own && self.stages.has_room() => Some(self.staged_body(len).await?),
             len if is_own => Some(self.body(vec![0; len].into(), is_last).await?),
             len => {
                 let buffer = turns::wait(&mut self.turn, self.pool.take()).await;
@@ -225,25 +210,37 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         }
     }
 
-    /// Receives until a head is staged; `false` at the end of the stream.
-    async fn stage_head(&mut self) -> Result<bool, FrameError> {
-        while self.end - self.start < HEAD {
+    /// Receives until `len` bytes are staged; `false` when the stream ends before.
+    async fn stage_up_to(&mut self, len: usize) -> Result<bool, FrameError> {
+        while self.end - self.start < len {
             self.ready().await;
-            let stage = self.stage.take().unwrap_or_else(|| self.stages.take());
-            let staged = stage.suffix(self.start).prefix(self.end - self.start);
-            stage.copy_from(&staged);
-            (self.start, self.end) = (0, staged.len());
+            let stage = match self.stage.take() {
+                Some(stage) => self.stages.renew(stage, self.start..self.end),
+                None => self.stages.take(),
+            };
+            (self.start, self.end) = (0, self.end - self.start);
             let room = stage.suffix(self.end).prefix(self.ahead_len());
             let received = received(self.inlet.receive_now(&room.into()))?;
             self.end += received.unwrap_or(0);
             self.hold(stage);
-            match received {
-                Some(0) if self.end == 0 => return Ok(false),
-                Some(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                _ => {}
+            if received == Some(0) {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Receives a whole body, which stays on the stage.
+    async fn staged_body(&mut self, len: usize) -> Result<Buffer, FrameError> {
+        if !self.stage_up_to(len).await? {
+            return Err(ended());
+        }
+        let mut body = None;
+        self.take_staged(|staged| {
+            body = Some(staged.prefix(len));
+            len
+        });
+        body.ok_or_else(ended)
     }
 
     /// Receives a part of a body: what is staged of it, then the rest in its place.
@@ -263,7 +260,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             let into = into.unwrap_or_else(|| body.suffix(done).into());
             let received = received(self.inlet.receive_now(&into))?;
             if received == Some(0) {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                return Err(ended());
             }
             let received = received.unwrap_or(0);
             let in_place = received.min(body.len() - done);
@@ -298,32 +295,17 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     }
 }
 
+/// The stream ended within a frame.
+fn ended() -> FrameError {
+    io::Error::from(io::ErrorKind::UnexpectedEof).into()
+}
+
 /// `None` when nothing has come.
 fn received(result: io::Result<usize>) -> Result<Option<usize>, FrameError> {
     match result {
         Ok(len) => Ok(Some(len)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Stages {
-    /// Stages of streams that receive in turns, on the executor of `handle`: of all together about
-    /// 1 MiB has been received and is not yet served, of each up to 128 KiB that follow each other.
-    #[must_use]
-    pub fn in_turns(handle: &Handle) -> Self {
-        Self { turns: Some(Turns::new(handle)), ..Self::default() }
-    }
-
-    fn take(&self) -> Buffer {
-        self.free.borrow_mut().pop().unwrap_or_else(|| Heap::buffer(STAGE_LEN))
-    }
-
-    fn give_back(&self, stage: Buffer) {
-        let mut free = self.free.borrow_mut();
-        if free.len() < FREE_STAGES_MAX {
-            free.push(stage);
-        }
     }
 }
 

@@ -68,7 +68,8 @@ fn frames_of_every_length_arrive_whole_however_they_are_cut() {
     for round in 0..20 {
         // With the shorter buffers, longer bodies come in parts.
         let pool = Pool::new([300_000, 35_000][round % 2], 2);
-        let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
+        let (mut peer, frames, _sender) = frames(&mut net, &pool);
+        let mut frames = frames.with_own_up_to([0, 5000][round / 2 % 2]);
         let lens = [0, 1, 100, 4096, 16_384, 16_385, 70_000, 300_000];
         let sent: Vec<_> = (0..rng.usize(1..30)).map(|_| pattern(lens[rng.usize(..8)])).collect();
         let stream: Vec<u8> =
@@ -152,10 +153,13 @@ fn a_senseless_head_ends_the_stream() {
 #[test]
 fn a_stream_that_ends_within_a_frame_is_broken() {
     let mut net = Net::new();
-    let whole: Vec<u8> = frame(&[1; 20_000]).iter().flat_map(content).collect();
-    for len in [1, HEAD - 1, HEAD, HEAD + 1, 19_000] {
+    let lens = [1, HEAD - 1, HEAD, HEAD + 1, 9_000];
+    for (len, own) in lens.into_iter().flat_map(|len| [(len, 0), (len, 10_000)]) {
+        let whole = frame(&vec![1; 20_000 - own]);
+        let whole: Vec<u8> = whole.iter().flat_map(content).collect();
         let pool = Pool::new(20_000, 1);
-        let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
+        let (mut peer, frames, _sender) = frames(&mut net, &pool);
+        let mut frames = frames.with_own_up_to(own);
         let error = net.core.run(async {
             peer.send_all(vec![buffer(&whole[..len])]).await.expect("sent");
             drop(peer);
@@ -207,6 +211,36 @@ fn a_small_body_can_have_memory_of_its_own() {
     });
     assert_eq!(parts, [&b"abcd"[..], b"abcde"]);
     assert_eq!(pool.available(), 1);
+}
+
+/// Small bodies stay where they were received, or have memory of their own when many are held:
+/// nothing else comes there as long as somebody has them.
+#[test]
+fn small_bodies_that_are_held_are_not_overwritten() {
+    const LEN: usize = 8000;
+    let mut net = Net::new();
+    let pool = Pool::new(16, 1);
+    let (mut peer, frames, _sender) = frames(&mut net, &pool);
+    let mut frames = frames.with_own_up_to(LEN);
+    let sent: Vec<_> = (0..250).map(|number| [number; LEN]).collect();
+    let parts = sent.iter().flat_map(|body| frame(body)).collect();
+    net.core.executor.handle().spawn(Class::Latency, async move {
+        peer.send_all(parts).await.expect("no error");
+    });
+    let mut rng = Rng::with_seed(7);
+    let mut held: Vec<(u8, Buffer)> = Vec::new();
+    net.core.run(async {
+        for number in 0..250 {
+            let frame = frames.next(body_len).await.expect("no error").expect("a frame");
+            held.push((number, frame.body.expect("a body")));
+            if held.len() > [3, 200][usize::from(number > 50)] {
+                held.swap_remove(rng.usize(..held.len()));
+            }
+        }
+    });
+    for (number, body) in held {
+        assert!(content(&body) == [number; LEN], "{number}");
+    }
 }
 
 /// What is received and not served is bounded, and all that was sent is received in the end.
