@@ -3,6 +3,7 @@
 
 mod fileset;
 mod locks;
+mod patient;
 mod quiet;
 pub(crate) mod server;
 mod ucx_only;
