@@ -13,6 +13,7 @@ use crate::{
     file::OpenFile,
     limit::{exceeded, size_limit},
     process::Process,
+    rules::CURRENT_FOLDER,
     table::Entry,
 };
 
@@ -401,8 +402,11 @@ impl Client {
             }
         }
         let request = |path_len| Request::Truncate { file: 0, path_len, len };
-        self.0.about_path(CURRENT_FOLDER, path, request)
+        let done = self.0.about_path(CURRENT_FOLDER, path, request);
+        if done.is_some() {
+            // Which of the open files it is only the daemon knows.
+            self.0.forget_read_ahead(|_| true);
+        }
+        done
     }
 }
-
-const CURRENT_FOLDER: RawFd = -100;

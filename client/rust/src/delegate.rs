@@ -195,6 +195,18 @@ impl Process {
         }
     }
 
+    /// What was read ahead of these files counts no more, by whichever descriptor.
+    pub(crate) fn forget_read_ahead(&'static self, is_it: impl Fn(u64) -> bool) {
+        let files = self.files.all();
+        for entry in files.filter(|entry| is_it(entry.identity.load(Ordering::Acquire))) {
+            if let Ok(mut file) = entry.lock.lock() {
+                if let Some(window) = file.window.as_mut() {
+                    window.filled = 0;
+                }
+            }
+        }
+    }
+
     // ---- names
 
     /// Sends a request about one path, if a rule delegates it.
