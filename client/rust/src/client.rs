@@ -368,7 +368,9 @@ impl Client {
     /// Before `fd` is duplicated, or stays open in the program that this process becomes: a remote
     /// file that a parent has open is replaced by what stands for it.
     pub fn borrow_file(&'static self, fd: RawFd) {
-        self.0.borrow_file(fd);
+        match self.0.borrow_file(fd) {
+            Ok(_) | Err(_) => {}
+        }
     }
 
     // ---- attributes, under policy `delegate`; `None`: the caller makes the system call itself

@@ -31,7 +31,7 @@ impl Process {
         if !entry.is_staged.load(Ordering::Acquire) {
             drop(file);
             return match self.kernel_seek(fd, offset, whence) {
-                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_seek(fd, offset, whence),
+                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_seek(fd, offset, whence),
                 sought => sought,
             };
         }
@@ -115,6 +115,9 @@ impl Process {
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
+        if file.is_gone() {
+            return Err(Errno::IO);
+        }
         // A remote file is the daemon's also when a pipe stands for it.
         let is_daemons = file.log.is_some() || file.placeholder || file.is_remote;
         let Some(link) = file.link.filter(|_| is_daemons) else {
@@ -184,6 +187,9 @@ impl Process {
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
+            }
+            if file.is_gone() {
+                return Err(Errno::IO);
             }
             self.drain_file(fd, entry, &mut file);
             self.settle_others(&mut file);

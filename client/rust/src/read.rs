@@ -69,7 +69,7 @@ impl Process {
             self.read_staged(fd, id, entry, buffers, at)?
         } else {
             match self.read_cached(fd, entry, buffers, at) {
-                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_read(fd, buffers, at)?,
+                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_read(fd, buffers, at)?,
                 read => read?,
             }
         };

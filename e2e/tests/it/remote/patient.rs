@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{LONG, local};
 use crate::{
-    harness::{Folder, Running, pause, python},
+    harness::{Folder, Running, pause, processes_of, python},
     remote::server::{Scheme, Server},
 };
 
@@ -53,6 +53,16 @@ impl Patient {
     }
 }
 
+/// The job's daemon, to which the program belongs.
+fn daemon(folder: &Folder) -> Pid {
+    let found = processes_of(folder.path());
+    let is_daemon = |(_, arguments): &&(i32, String)| {
+        arguments.contains(" serve ") && arguments.contains("--remote")
+    };
+    let (pid, _) = found.iter().find(is_daemon).unwrap_or_else(|| panic!("{found:?}"));
+    Pid::from_raw(*pid).expect("a pid")
+}
+
 /// There are fewer lanes than threads, and every lane's thread wants to know whether the daemon
 /// lives.
 #[test]
@@ -73,5 +83,22 @@ fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
         let found = fs::read(server.job().join(number.to_string())).expect("written");
         assert_eq!(found, b"first secondthird", "file {number}");
     }
+    server.end();
+}
+
+/// Nobody but the daemon knew the server: what was accepted and not sent is lost, and said so.
+#[test]
+fn what_was_staged_for_a_server_is_an_error_when_the_daemon_is_killed() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let Some(mut patient) = Patient::start(&server, &folder, 3) else { return server.end() };
+    patient.reach("begun");
+    let daemon = daemon(&folder);
+    kill_process(daemon, Signal::STOP).expect("it lives");
+    patient.go_on();
+    patient.reach("staged");
+    kill_process(daemon, Signal::KILL).expect("it lives");
+    patient.go_on();
+    assert_eq!(patient.end(), "EIO\nEIO\nok\nSome(0)");
     server.end();
 }
