@@ -156,7 +156,8 @@ impl Process {
     ) -> Result<io::Result<usize>, Lost> {
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
         let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
-        let is_private = !link.shared.is_synchronous();
+        // A child writes past everybody.
+        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent();
         let mut done = if is_private { window.serve(link, buffer, from) } else { 0 };
         let rest = buffer.get_mut(done..).unwrap_or_default();
         if rest.is_empty() {

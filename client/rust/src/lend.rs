@@ -52,6 +52,9 @@ impl Process {
     /// The parent goes on with a file that it has lent.
     pub(crate) fn take_back(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
         let Some(link) = file.link.filter(|_| file.take_lent()) else { return };
+        if let Some(window) = file.window.as_mut() {
+            window.filled = 0;
+        }
         let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_CUR };
         match link.connection.call(request) {
             Ok(Ok(at)) => entry.position.store(at, Ordering::Relaxed),

@@ -122,6 +122,12 @@ impl Mounts {
         }
     }
 
+    /// A remote file with everything in it that programs have written to pipes.
+    async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
+        self.settle().await;
+        file
+    }
+
     /// The server that has a path, and the path from its root.
     fn find(&self, path: &CString) -> Option<(&Rc<Server>, CString)> {
         let server = self.server.as_ref()?;
@@ -254,10 +260,7 @@ impl Storage for Mounts {
     async fn status(&self, file: &Located) -> io::Result<Status> {
         match file {
             Located::Here(file) => self.machine.status(file).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.status().await
-            }
+            Located::There(file) => self.settled(file).await.status().await,
         }
     }
 
@@ -272,24 +275,25 @@ impl Storage for Mounts {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
             // On the heap: the future of a local file stays small.
-            Located::There(file) => Box::pin(file.read(at, &into)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.read(at, &into).await }).await
+            }
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => Box::pin(file.write(at, &from)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.write(at, &from).await }).await
+            }
         }
     }
 
     async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.sync(file, data_only).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.sync(data_only).await
-            }
+            Located::There(file) => self.settled(file).await.sync(data_only).await,
         }
     }
 
@@ -304,14 +308,14 @@ impl Storage for Mounts {
     async fn truncate(&self, file: &Located, len: u64) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.truncate(file, len).await,
-            Located::There(file) => file.truncate(len).await,
+            Located::There(file) => self.settled(file).await.truncate(len).await,
         }
     }
 
     async fn allocate(&self, file: &Located, mode: u32, at: u64, len: u64) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.allocate(file, mode, at, len).await,
-            Located::There(file) => file.allocate(mode, at, len).await,
+            Located::There(file) => self.settled(file).await.allocate(mode, at, len).await,
         }
     }
 
@@ -320,7 +324,7 @@ impl Storage for Mounts {
             Located::Here(file) => self.machine.seek(file, to).await,
             Located::There(file) => match (to, &self.server) {
                 (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
-                _ => file.seek(to).await,
+                _ => self.settled(file).await.seek(to).await,
             },
         }
     }
@@ -328,10 +332,7 @@ impl Storage for Mounts {
     async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.set(file, what).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.set(what).await
-            }
+            Located::There(file) => self.settled(file).await.set(what).await,
         }
     }
 
@@ -340,6 +341,7 @@ impl Storage for Mounts {
             return Ok(file.clone());
         };
         if is_copy {
+            server.settle().await;
             return copy::of(remote, at, &self.machine, &server.folder).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
@@ -370,20 +372,14 @@ impl Storage for Mounts {
     async fn lock(&self, file: &Located, call: LockCall) -> io::Result<()> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => {
-                self.settle().await;
-                file.lock(call).await
-            }
+            Located::There(file) => self.settled(file).await.lock(call).await,
         }
     }
 
     async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => {
-                self.settle().await;
-                file.find_lock(call).await
-            }
+            Located::There(file) => self.settled(file).await.find_lock(call).await,
         }
     }
 

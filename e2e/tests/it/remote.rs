@@ -2,6 +2,7 @@
 //! happen to any of the three.
 
 mod fileset;
+mod handed;
 mod locks;
 mod patient;
 mod quiet;
