@@ -32,6 +32,7 @@ use crate::{
     locks::{LockCall, process_of},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     reactor::Reactor,
+    requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
 };
 
@@ -219,6 +220,30 @@ impl Server {
         Ok(left_at.ok_or(Errno::INVAL)?)
     }
 
+    /// Moves the position of those who were handed an open file to write it.
+    async fn seek_pipe(
+        &self,
+        file: &Rc<RemoteFile<Dial>>,
+        offset: i64,
+        whence: u32,
+    ) -> io::Result<u64> {
+        self.settle().await;
+        let pipe = Pipe::find(&self.pipes.borrow(), file).ok_or(Errno::SPIPE)?;
+        let from = |at: u64| at.checked_add_signed(offset).ok_or(Errno::INVAL);
+        let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
+        let at = match whence {
+            SEEK_SET => from(0)?,
+            SEEK_CUR if pipe.position() != u64::MAX => from(pipe.position())?,
+            SEEK_CUR | SEEK_END => from(file.status().await?.size())?,
+            SEEK_DATA => file.seek(SeekFrom::Data(unsigned?)).await?,
+            SEEK_HOLE => file.seek(SeekFrom::Hole(unsigned?)).await?,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        i64::try_from(at).map_err(|_| Errno::INVAL)?;
+        pipe.set_position(at);
+        Ok(at)
+    }
+
     /// A local folder with the names of a remote one.
     async fn mirror(
         &self,
@@ -326,6 +351,13 @@ impl Storage for Mounts {
                 (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
                 _ => self.settled(file).await.seek(to).await,
             },
+        }
+    }
+
+    async fn seek_stand_in(&self, file: &Located, offset: i64, whence: u32) -> io::Result<u64> {
+        match (file, &self.server) {
+            (Located::There(file), Some(server)) => server.seek_pipe(file, offset, whence).await,
+            _ => Err(Errno::SPIPE.into()),
         }
     }
 
