@@ -394,7 +394,7 @@ fn pipelined(
 }
 
 /// What a call returns that fails after `done` bytes: those, if there are any.
-fn partial(done: usize, errno: Errno) -> io::Result<usize> {
+pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }
 
