@@ -382,7 +382,10 @@ fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
 
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
+    // To connect and to send, too, may take for ever: a daemon that stands still takes nothing.
+    for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        sockopt::set_socket_timeout(&socket, way, Some(timeout))?;
+    }
     let daemon = SocketAddrUnix::new(path)?;
     io::retry_on_intr(|| connect(&socket, &daemon))?;
     if sockopt::socket_peercred(&socket)?.uid != getuid() {
