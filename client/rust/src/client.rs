@@ -339,8 +339,8 @@ impl Client {
 
     // ---- the process
 
-    /// Before `fork`: every open file is left to the kernel, position and all, in both processes; but
-    /// for remote ones with close-on-exec, which stay the parent's until a child wants them.
+    /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
+    /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
     pub fn before_fork(&'static self) {
         self.0.before_fork();
     }

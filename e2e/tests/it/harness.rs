@@ -64,8 +64,8 @@ pub(crate) fn program(name: &str) -> PathBuf {
     path
 }
 
-/// Python, and its program of this name in `programs/`; says loudly that `what` was not tested where
-/// there is no Python.
+/// Python, and its program of this name in `programs/`; says loudly that `what` was not tested
+/// where there is no Python.
 pub(crate) fn python(what: &str, name: &str) -> Option<[PathBuf; 2]> {
     // What a user has on the path may be a script that looks for it.
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();

@@ -14,7 +14,7 @@ pub struct PathPair {
     pub to_len: u32,
 }
 
-/// Added to a `whence`: the position meant, and moved, is that of the pipe that stands for the file.
+/// Added to a `whence`: the position meant, and moved, is that of the pipe that is the stand-in.
 pub const STAND_IN: u32 = 1 << 8;
 
 /// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
