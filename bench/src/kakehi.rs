@@ -7,19 +7,21 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsStr,
-    fs::{self, Permissions},
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    fs,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::{
+    io::Errno,
+    process::{Signal, getpid, getppid, set_parent_process_death_signal},
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::process::Process;
+use crate::{process::Process, scratch::Scratch};
 
 /// Longest start of a daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ pub(crate) type Environment = BTreeMap<String, String>;
 pub(crate) struct Daemon {
     program: PathBuf,
     process: Process,
-    folder: TempDir,
+    folder: Scratch,
 }
 
 impl Daemon {
@@ -49,10 +51,7 @@ impl Daemon {
         flags: &[(&str, &OsStr)],
     ) -> anyhow::Result<Self> {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
-        let folder = tempfile::Builder::new()
-            .prefix("kakehi-bench-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()?;
+        let folder = Scratch::create()?;
         let mut command = command(&program, &folder);
         command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
         command.envs(variables.iter().copied());
@@ -63,8 +62,13 @@ impl Daemon {
             command.arg("--cores").arg(core.to_string());
         }
         // One that is stopped would stay behind when this program is killed.
-        let mortal = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-        // SAFETY: one system call, which may be made in the child of a fork.
+        let parent = getpid();
+        let mortal = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // It may have been killed already.
+            if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+        };
+        // SAFETY: two system calls, which may be made in the child of a fork.
         unsafe { command.pre_exec(mortal) };
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().with_context(|| {
@@ -139,7 +143,7 @@ impl Drop for Daemon {
     }
 }
 
-fn command(program: &Path, folder: &TempDir) -> Command {
+fn command(program: &Path, folder: &Scratch) -> Command {
     let mut command = Command::new(program);
     command.env_clear().current_dir(folder.path());
     command

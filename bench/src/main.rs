@@ -17,6 +17,7 @@ mod places;
 mod process;
 mod report;
 mod rpc;
+mod scratch;
 mod side;
 mod speaker;
 mod spread;

@@ -8,9 +8,8 @@ use std::{
 
 use anyhow::Context as _;
 use rustix::fs::syncfs;
-use tempfile::TempDir;
 
-use crate::machine;
+use crate::{machine, scratch::Scratch};
 
 /// Where Linux keeps a tmpfs for everybody.
 pub(crate) const MEMORY: &str = "/dev/shm";
@@ -27,7 +26,7 @@ pub(crate) struct Places {
 pub(crate) struct Place {
     /// Its file system, as in the cases.
     pub(crate) name: String,
-    folder: TempDir,
+    folder: Scratch,
 }
 
 impl Places {
@@ -67,7 +66,7 @@ impl Places {
 impl Place {
     fn create(dir: &Path) -> anyhow::Result<Self> {
         let failed = || format!("a folder in {}", dir.display());
-        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
+        let folder = Scratch::create_in(dir).with_context(failed)?;
         Ok(Self { name: machine::file_system(dir), folder })
     }
 

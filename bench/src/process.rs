@@ -1,9 +1,15 @@
 //! Child processes that do not outlive their handle.
 
-use std::{process::Child, time::Duration};
+use std::{
+    io,
+    os::fd::AsFd,
+    process::Child,
+    time::{Duration, Instant},
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
@@ -34,9 +40,7 @@ impl Process {
         let Ok(process) = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty()) else {
             return false;
         };
-        let mut fds = [PollFd::new(&process, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).ok();
-        poll(&mut fds, patience.as_ref()).is_ok_and(|count| count > 0)
+        is_ready(process, PATIENCE).unwrap_or(false)
     }
 }
 
@@ -46,5 +50,68 @@ impl Drop for Process {
             self.kill();
         }
         self.0.wait().ok();
+    }
+}
+
+/// Waits until something can be read or has ended, for `time` at the most; returns whether it can.
+pub(crate) fn is_ready(fd: impl AsFd, time: Duration) -> io::Result<bool> {
+    wait(&mut [PollFd::new(&fd, PollFlags::IN)], time)
+}
+
+/// Waits for `time`.
+pub(crate) fn pause(time: Duration) -> io::Result<()> {
+    wait(&mut [], time).map(drop)
+}
+
+/// Waits for one of `fds`, for `time` at the most. A signal does not end the wait.
+fn wait(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match poll(fds, Timespec::try_from(left).ok().as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write as _,
+        os::unix::net::UnixStream,
+        sync::atomic::{AtomicU32, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn interrupt(_: libc::c_int) {
+        INTERRUPTED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_signal_does_not_end_a_wait() {
+        let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the handler does what handlers may, and this signal means nothing else here.
+        unsafe { libc::signal(libc::SIGUSR1, handler) };
+        let (reading, mut writing) = UnixStream::pair().expect("a pair");
+        // SAFETY: no arguments.
+        let waiting = unsafe { libc::pthread_self() };
+        let (begun, ends) = (INTERRUPTED.load(Ordering::SeqCst), Duration::from_secs(120));
+        let ready = thread::scope(|scope| {
+            scope.spawn(move || {
+                while INTERRUPTED.load(Ordering::SeqCst) < begun + 3 {
+                    // SAFETY: the thread waits for this scope.
+                    unsafe { libc::pthread_kill(waiting, libc::SIGUSR1) };
+                    thread::yield_now();
+                }
+                writing.write_all(b"x").expect("room");
+            });
+            is_ready(&reading, ends)
+        });
+        assert!(ready.expect("a socket can be waited for"));
     }
 }

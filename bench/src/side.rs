@@ -8,12 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     job::{Answer, Job, Sample},
     kakehi::Environment,
-    process::Process,
+    process::{Process, is_ready},
 };
 
 /// Longest answer to one job. A worker that takes longer is given up.
@@ -81,12 +80,11 @@ impl Worker {
 
     fn run(&mut self, job: &Job) -> anyhow::Result<Answer> {
         writeln!(self.jobs, "{job}").context("the worker has ended")?;
-        let mut fds = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-        let answered = poll(&mut fds, Timespec::try_from(PATIENCE).ok().as_ref())?;
-        if answered == 0 {
+        let has_answered = is_ready(self.answers.get_ref(), PATIENCE)?;
+        if !has_answered {
             self.process.kill();
         }
-        ensure!(answered > 0, "no answer within {PATIENCE:?}");
+        ensure!(has_answered, "no answer within {PATIENCE:?}");
         let mut line = String::new();
         ensure!(self.answers.read_line(&mut line)? > 0, "the worker has ended");
         line.trim_end().parse()

@@ -8,9 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{meter::Sample, process::Process};
+use crate::{
+    meter::Sample,
+    process::{Process, is_ready},
+};
 
 /// The slowest that is waited for, bytes a second, after a while that starting may take.
 const RATE_MIN: u64 = 8 << 20;
@@ -44,8 +46,7 @@ impl Speaker {
     /// The next line; when it does not come in time, the process is killed.
     pub(crate) fn line(&mut self) -> anyhow::Result<String> {
         let left = self.end.saturating_duration_since(Instant::now());
-        let mut fds = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
-        if poll(&mut fds, Timespec::try_from(left).ok().as_ref())? == 0 {
+        if !is_ready(self.lines.get_ref(), left)? {
             self.kill();
         }
         let mut line = String::new();

@@ -168,7 +168,8 @@ impl Attributes {
         match self {
             Self::Mode(mode) => rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?,
             Self::Owner(user, group) => {
-                rustix::fs::fchown(fd, owner(user, Uid::from_raw), owner(group, Gid::from_raw))?;
+                let (user, group) = owners(user, group);
+                rustix::fs::fchown(fd, user, group)?;
             }
             Self::Times(times) => rustix::fs::futimens(fd, &timestamps(times))?,
         }
@@ -300,7 +301,7 @@ fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result
         match what {
             Attributes::Mode(_) => return Err(Errno::NOTSUP.into()),
             Attributes::Owner(user, group) => {
-                let (user, group) = (owner(user, Uid::from_raw), owner(group, Gid::from_raw));
+                let (user, group) = owners(user, group);
                 chownat(folder, name, user, group, flags)?;
             }
             Attributes::Times(times) => utimensat(folder, name, &timestamps(times), flags)?,
@@ -313,7 +314,7 @@ fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result
             chmodat(CWD, link_to(&found), Mode::from_raw_mode(mode), AtFlags::empty())?;
         }
         Attributes::Owner(user, group) => {
-            let (user, group) = (owner(user, Uid::from_raw), owner(group, Gid::from_raw));
+            let (user, group) = owners(user, group);
             chownat(&found, c"", user, group, AtFlags::EMPTY_PATH)?;
         }
         Attributes::Times(times) => {
@@ -323,8 +324,10 @@ fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result
     Ok(())
 }
 
-fn owner<T>(id: u32, from_raw: impl Fn(u32) -> T) -> Option<T> {
-    (id != u32::MAX).then(|| from_raw(id))
+/// User and group, but for those that are to stay.
+fn owners(user: u32, group: u32) -> (Option<Uid>, Option<Gid>) {
+    let is_set = |id: &u32| *id != u32::MAX;
+    (Some(user).filter(is_set).map(Uid::from_raw), Some(group).filter(is_set).map(Gid::from_raw))
 }
 
 const fn timestamps([accessed, accessed_nsec, modified, modified_nsec]: [i64; 4]) -> Timestamps {

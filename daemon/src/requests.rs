@@ -11,7 +11,7 @@ use std::rc::Rc;
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
-use wire::{Entry, Request};
+use wire::{Entry, Request, STAND_IN};
 
 use crate::{
     core::{Core, Departure},
@@ -33,11 +33,11 @@ use crate::{
 pub(crate) const SHORT_LEN: u32 = 8 << 10;
 const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
 
-const SEEK_SET: u32 = 0;
-const SEEK_CUR: u32 = 1;
-const SEEK_END: u32 = 2;
-const SEEK_DATA: u32 = 3;
-const SEEK_HOLE: u32 = 4;
+pub(crate) const SEEK_SET: u32 = 0;
+pub(crate) const SEEK_CUR: u32 = 1;
+pub(crate) const SEEK_END: u32 = 2;
+pub(crate) const SEEK_DATA: u32 = 3;
+pub(crate) const SEEK_HOLE: u32 = 4;
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
 pub(crate) fn take<S: Storage>(
@@ -374,6 +374,10 @@ async fn set_position<S: Storage>(
 ) -> Verdict {
     drain::drain_to(core, file, file.head()).await;
     let descriptor = file.descriptor()?;
+    if whence & STAND_IN != 0 {
+        let moved = core.storage.seek_stand_in(&descriptor.file, offset, whence & !STAND_IN).await;
+        return moved.map_err(|error| errno(&error));
+    }
     let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
     let to = match whence {
         SEEK_SET => return u64::try_from(offset).map_err(|_| Errno::INVAL),

@@ -64,6 +64,11 @@ pub(crate) trait Storage: Clone + 'static {
     /// Resolves a position as `lseek(2)` does.
     async fn seek(&self, file: &Self::File, to: SeekFrom) -> io::Result<u64>;
 
+    /// Moves the position of what stands for the file at a client, as `lseek(2)` does.
+    async fn seek_stand_in(&self, _: &Self::File, _offset: i64, _whence: u32) -> io::Result<u64> {
+        Err(Errno::SPIPE.into())
+    }
+
     /// Opens a regular file by name.
     async fn open(&self, call: OpenCall) -> io::Result<Self::File>;
 

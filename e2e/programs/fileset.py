@@ -53,6 +53,10 @@ def space(fd):
     tell("posix_fallocate", lambda: (os.posix_fallocate(fd, 0, 200), os.fstat(fd).st_size))
     tell("posix_fadvise", lambda: os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED))
     tell("truncate", lambda: (os.truncate("a", 3), os.stat("a").st_size))
+    os.close(make("cut", b"x" * 8192))
+    cut = os.open("cut", os.O_RDONLY)
+    tell("read", lambda: len(os.read(cut, 10)))
+    tell("read of what was cut", lambda: (os.truncate("cut", 15), os.read(cut, 10)))
     tell("ftruncate", lambda: (os.ftruncate(fd, 30), os.stat("a").st_size))
     tell("sync_file_range", lambda: call("sync_file_range", fd, long(0), long(0), 2))
     tell("syncfs", lambda: call("syncfs", fd))
@@ -246,6 +250,36 @@ def children(fd):
         words = ["dd", "if=/dev/zero", "of=synced", "bs=1k", "count=3", "conv=fsync"]
         return subprocess.run(words, capture_output=True).returncode, os.stat("synced").st_size
 
+    def copied(*words):
+        os.close(make("copied"))
+        subprocess.run(["dd", "of=copied", "bs=2", "status=none", *words], input=b"abc", check=True)
+        return open("copied").read()
+
+    def sought():
+        script = """if 1:
+            import os
+            os.dup2(os.open("sought", os.O_RDWR | os.O_CREAT), 1)
+            places = [os.write(1, b"0123456789"), os.lseek(1, -4, 1), os.write(1, b"x")]
+            places += [os.lseek(1, 0, 1), os.lseek(1, 2, 2), os.write(1, b"end")]
+            places += [os.lseek(1, 3, 0), os.ftruncate(1, 14), os.write(1, b"y"), os.lseek(1, 0, 4)]
+            try:
+                os.lseek(1, -1, 0)
+            except OSError as error:
+                places.append(error.errno)
+            os.write(2, repr(places).encode())
+        """
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+        return ended.stderr, ended.returncode, open("sought").read()
+
+    def spawned(source):
+        target = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        actions = [(os.POSIX_SPAWN_OPEN, 1, "spawned", target, 0o640)]
+        actions += [(os.POSIX_SPAWN_OPEN, 0, source, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)]
+        words = ["sh", "-c", "cat; echo done >&2"]
+        child = os.posix_spawn("/bin/sh", words, os.environ, file_actions=actions)
+        code = os.waitpid(child, 0)[1]
+        return code, open("spawned").read(), os.stat("spawned").st_mode
+
     def written_by_both():
         with open("both", "w") as file:
             print("parent", file=file, flush=True)
@@ -300,6 +334,12 @@ def children(fd):
     tell("listed by several", listed_by_several)
     tell("standard streams reopened", reopened)
     tell("standard output synced", synced)
+    tell("standard output sought", sought)
+    tell("copied behind", lambda: copied("seek=2"))
+    tell("copied over", lambda: copied("seek=2", "conv=notrunc"))
+    tell("copied to the end", lambda: copied("oflag=append", "conv=notrunc"))
+    tell("spawned", lambda: spawned("copied"))
+    tell("spawned without input", lambda: spawned("none"))
 
 
 def limits(fd):

@@ -22,9 +22,8 @@ use super::{
     computation::Computation,
     fleet::{Disk, Fleet},
     judge::{interval, interval_of_sums},
-    quiet::pause,
 };
-use crate::{report::Report, spread::Spread};
+use crate::{process::pause, report::Report, spread::Spread};
 
 /// Writes in flight of the one job that loads a daemon.
 const DEPTH: usize = 8;

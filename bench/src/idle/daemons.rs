@@ -9,10 +9,9 @@ use std::{
 };
 
 use anyhow::ensure;
-use tempfile::TempDir;
 
 use super::{Target, fleet::Disk};
-use crate::kakehi::Daemon;
+use crate::{kakehi::Daemon, scratch::Scratch};
 
 /// Longest time until a server has said where it listens.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +22,7 @@ pub(super) struct Daemons {
     far: Option<Daemon>,
     /// Where jobs find the files.
     folder: PathBuf,
-    _keys: Option<TempDir>,
+    _keys: Option<Scratch>,
 }
 
 impl Daemons {
@@ -41,7 +40,7 @@ impl Daemons {
         };
         // Every server has a root of its own, in which it keeps a record of what it does.
         let root = disk.share(policy)?;
-        let keys = tempfile::Builder::new().prefix("kakehi-bench-").tempdir()?;
+        let keys = Scratch::create()?;
         let key = keys.path().join("key");
         let far = start(&[
             ("--listen", listen.as_ref()),

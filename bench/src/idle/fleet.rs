@@ -9,23 +9,24 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tempfile::TempDir;
 
 use super::{Target, daemons::Daemons, histogram::Histogram, storm::FILE_LEN};
-use crate::process::Process;
+use crate::{
+    process::{Process, is_ready},
+    scratch::Scratch,
+};
 
 /// Longest wait for an answer beyond the time the job was given.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The files of the RAM disk, one a job: every policy's jobs write the same ones.
-pub(super) struct Disk(TempDir, usize);
+pub(super) struct Disk(Scratch, usize);
 
 impl Disk {
     /// Files for `count` jobs, with memory behind them.
     pub(super) fn create(dir: &Path, count: usize) -> anyhow::Result<Self> {
         let failed = || format!("files in {}", dir.display());
-        let folder = TempDir::with_prefix_in("kakehi-bench-", dir).with_context(failed)?;
+        let folder = Scratch::create_in(dir).with_context(failed)?;
         let disk = Self(folder, count);
         let bytes = vec![0x5a; usize::try_from(FILE_LEN)?];
         for index in 0..count {
@@ -176,13 +177,11 @@ impl Job {
     }
 
     fn answer(&mut self, time: Duration) -> anyhow::Result<Histogram> {
-        let patience = Timespec::try_from(PATIENCE + time).ok();
-        let mut fds = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-        let answered = poll(&mut fds, patience.as_ref())?;
-        if answered == 0 {
+        let has_answered = is_ready(self.answers.get_ref(), PATIENCE + time)?;
+        if !has_answered {
             self.process.kill();
         }
-        ensure!(answered > 0, "no answer within {PATIENCE:?}");
+        ensure!(has_answered, "no answer within {PATIENCE:?}");
         let mut line = String::new();
         ensure!(self.answers.read_line(&mut line)? > 0, "a job has ended");
         match line.trim_end().split_once(' ') {

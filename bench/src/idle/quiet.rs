@@ -2,10 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use rustix::event::{PollFd, Timespec, poll};
-
 use super::{Effort, Target, daemons::Daemons, fleet::Disk};
-use crate::{report::Report, spread::Spread};
+use crate::{process::pause, report::Report, spread::Spread};
 
 const ROW: &str = "idle_cpu/quiet";
 /// For how long the daemons were watched.
@@ -40,10 +38,4 @@ fn watch(time: Duration, target: Target, dir: &Path) -> anyhow::Result<f64> {
     pause(time)?;
     let used = daemons.cpu_time()?.saturating_sub(before);
     Ok(100.0 * used.as_secs_f64() / time.as_secs_f64())
-}
-
-/// Waits so long.
-pub(super) fn pause(time: Duration) -> anyhow::Result<()> {
-    poll(&mut [] as &mut [PollFd<'_>; 0], Some(&Timespec::try_from(time)?))?;
-    Ok(())
 }

@@ -19,10 +19,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use tempfile::TempDir;
 
 use super::{Effort, Place, Places};
-use crate::{report::Report, spread::Spread};
+use crate::{report::Report, scratch::Scratch, spread::Spread};
 
 /// Numbers of ranks that create; there are more than processors.
 const RANKS: [u32; 3] = [4, 16, 64];
@@ -60,7 +59,7 @@ const ARCHIVES: [&str; 2] = ["libsion.a", "../lib/libsion.a"];
 
 /// The compiled program.
 struct Program {
-    folder: TempDir,
+    folder: Scratch,
 }
 
 /// One kind of job.
@@ -193,7 +192,7 @@ fn pair(
 impl Program {
     fn compile() -> anyhow::Result<Self> {
         let archive = archive()?;
-        let folder = TempDir::with_prefix("kakehi-bench-mpi-")?;
+        let folder = Scratch::create()?;
         for (name, text) in SOURCES {
             fs::write(folder.path().join(name), text)?;
         }

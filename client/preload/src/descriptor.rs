@@ -124,15 +124,6 @@ fn duplicated(old: c_int, new: c_int) {
     if let Some(client) = client() {
         client.forget(new);
         client.duplicated(old, new);
-        leave_to_stream(client, new);
-    }
-}
-
-/// libc's standard streams write where nobody sees it, so what has one of their numbers is left to
-/// the kernel.
-pub(crate) fn leave_to_stream(client: &'static Client, fd: c_int) {
-    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&fd) {
-        client.leave(fd, Reason::Unsupported);
     }
 }
 

@@ -37,6 +37,7 @@ mod print;
 mod process;
 mod raw;
 mod signals;
+mod spawn;
 mod start;
 mod stat;
 mod stdio;

@@ -5,7 +5,6 @@ use libc::{AT_FDCWD, c_char, c_int, c_uint};
 
 use crate::{
     bits::unsigned,
-    descriptor::leave_to_stream,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
@@ -69,7 +68,7 @@ unsafe fn open_at_named(
     };
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
-    client.open(dir, path, unsigned(flags), mode).inspect(|fd| leave_to_stream(client, *fd))
+    client.open(dir, path, unsigned(flags), mode)
 }
 
 /// A descriptor that the kernel returned.

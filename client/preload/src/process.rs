@@ -2,7 +2,6 @@
 
 use core::ffi::c_void;
 
-use client::Reason;
 use libc::{c_char, c_int, pid_t};
 
 use crate::{
@@ -85,18 +84,6 @@ interpose! {
             posix_spawnp(
                 process => *mut pid_t, file => *const c_char, actions => *const c_void,
                 attributes => *const c_void, arguments => Strings, variables => Strings,
-            ) -> c_int
-        )
-    }
-
-    // The actions are libc's own, so what they hand on has to be real already.
-    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
-        if let Some(client) = client().filter(|client| client.is_remote_file(fd)) {
-            client.leave(fd, Reason::PassedOn);
-        }
-        next!(
-            posix_spawn_file_actions_adddup2(
-                actions => *mut c_void, fd => c_int, new => c_int,
             ) -> c_int
         )
     }

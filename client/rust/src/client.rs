@@ -13,6 +13,7 @@ use crate::{
     file::OpenFile,
     limit::{exceeded, size_limit},
     process::Process,
+    rules::CURRENT_FOLDER,
     table::Entry,
 };
 
@@ -338,7 +339,8 @@ impl Client {
 
     // ---- the process
 
-    /// Before `fork`: every open file is left to the kernel, position and all, in both processes.
+    /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
+    /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
     pub fn before_fork(&'static self) {
         self.0.before_fork();
     }
@@ -367,7 +369,9 @@ impl Client {
     /// Before `fd` is duplicated, or stays open in the program that this process becomes: a remote
     /// file that a parent has open is replaced by what stands for it.
     pub fn borrow_file(&'static self, fd: RawFd) {
-        self.0.borrow_file(fd);
+        match self.0.borrow_file(fd) {
+            Ok(_) | Err(_) => {}
+        }
     }
 
     // ---- attributes, under policy `delegate`; `None`: the caller makes the system call itself
@@ -401,8 +405,11 @@ impl Client {
             }
         }
         let request = |path_len| Request::Truncate { file: 0, path_len, len };
-        self.0.about_path(CURRENT_FOLDER, path, request)
+        let done = self.0.about_path(CURRENT_FOLDER, path, request);
+        if done.is_some() {
+            // Which of the open files it is only the daemon knows.
+            self.0.forget_read_ahead(|_| true);
+        }
+        done
     }
 }
-
-const CURRENT_FOLDER: RawFd = -100;

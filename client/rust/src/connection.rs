@@ -255,6 +255,11 @@ impl Connection {
         must_ring
     }
 
+    /// Whether the daemon has not looked at a lane since its bit was raised.
+    fn is_raised(&self, lane: usize) -> bool {
+        self.job.shared().ready.get(self.number).is_some_and(|ready| ready.is_raised(lane))
+    }
+
     /// Wakes an executor that sleeps while another one polls for it, and has not come round.
     fn ring_late(&self) {
         let board = self.job.shared().boards.get(self.executor);
@@ -346,7 +351,7 @@ impl Lane<'_> {
         } else if !connection.patience.wait(moved_len, done) {
             connection.ring_late();
         }
-        let mut silent = Duration::ZERO;
+        let (mut silent, mut is_asked) = (Duration::ZERO, false);
         while !done() {
             let before = now();
             lane.bell.sleep(LOOK, done);
@@ -362,13 +367,15 @@ impl Lane<'_> {
             if silent < connection.fence_timeout {
                 continue;
             }
-            if phase().is_none() {
+            if phase().is_none() || is_asked && connection.is_raised(self.index) {
                 return Err(connection.fence());
             }
-            // What was acknowledged may take its time, but a daemon that runs answers.
-            match connection.call(Request::Nothing)? {
-                Ok(_) | Err(_) => silent = Duration::ZERO,
+            // What was acknowledged may take its time, but a daemon that runs looks at its lanes.
+            // It is not asked anything: every lane may be held by a thread that waits as this one.
+            if !connection.raise(self.index) {
+                connection.ring_late();
             }
+            (silent, is_asked) = (Duration::ZERO, true);
         }
         let value = self.requester.take(lane, seq);
         Ok(result(value))
@@ -394,7 +401,10 @@ fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
 
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
+    // To connect and to send, too, may take for ever: a daemon that stands still takes nothing.
+    for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        sockopt::set_socket_timeout(&socket, way, Some(timeout))?;
+    }
     let daemon = SocketAddrUnix::new(path)?;
     io::retry_on_intr(|| connect(&socket, &daemon))?;
     if sockopt::socket_peercred(&socket)?.uid != getuid() {

@@ -156,7 +156,8 @@ impl Process {
     ) -> Result<io::Result<usize>, Lost> {
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
         let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
-        let is_private = !link.shared.is_synchronous();
+        // A child writes past everybody.
+        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent();
         let mut done = if is_private { window.serve(link, buffer, from) } else { 0 };
         let rest = buffer.get_mut(done..).unwrap_or_default();
         if rest.is_empty() {
@@ -187,6 +188,18 @@ impl Process {
         if let (Some(link), Some(window)) = (file.link, file.window.take()) {
             if let Ok(mut arena) = link.connection.arena.lock() {
                 arena.give(window.at, window.len);
+            }
+        }
+    }
+
+    /// What was read ahead of these files counts no more, by whichever descriptor.
+    pub(crate) fn forget_read_ahead(&'static self, is_it: impl Fn(u64) -> bool) {
+        let files = self.files.all();
+        for entry in files.filter(|entry| is_it(entry.identity.load(Ordering::Acquire))) {
+            if let Ok(mut file) = entry.lock.lock() {
+                if let Some(window) = file.window.as_mut() {
+                    window.filled = 0;
+                }
             }
         }
     }
@@ -386,7 +399,7 @@ fn pipelined(
 }
 
 /// What a call returns that fails after `done` bytes: those, if there are any.
-fn partial(done: usize, errno: Errno) -> io::Result<usize> {
+pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }
 

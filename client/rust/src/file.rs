@@ -131,6 +131,16 @@ impl OpenFile {
         self.is_remote && self.link.is_some_and(|link| link.shared.take_lent())
     }
 
+    /// Whether a pipe stands for the file, which is a server's.
+    pub(crate) fn is_piped(&self) -> bool {
+        self.is_remote && !self.placeholder && self.access.writable
+    }
+
+    /// Whether it is a server's, and nobody knows the way there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_remote && self.left == Some(Reason::DaemonLost)
+    }
+
     const FREE: Self = Self {
         generation: 0,
         number_count: 0,

@@ -71,8 +71,8 @@ impl Process {
     ) {
         self.release_window(file);
         if let Some(link) = file.link.filter(|_| file.placeholder) {
+            // Either way the daemon drains it first.
             let real = if file.is_remote {
-                self.drain_file(fd, entry, file);
                 self.stand_in(entry, link, !file.access.writable)
             } else {
                 self.materialize(fd, file, link)

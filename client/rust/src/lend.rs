@@ -30,21 +30,31 @@ impl Process {
     /// Before a number gets a duplicate, or stays open in another program: if its file is a
     /// parent's, it is replaced by what stands for that. Also when the kernel has refused a call on
     /// the placeholder. Returns whether it was a parent's.
-    pub(crate) fn borrow_file(&'static self, fd: RawFd) -> bool {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return false };
-        let Some(lender) = file.lender.take() else { return false };
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: it is remote, and its daemon is lost.
+    pub(crate) fn borrow_file(&'static self, fd: RawFd) -> io::Result<bool> {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(false) };
+        if file.is_gone() {
+            return Err(Errno::IO);
+        }
+        let Some(lender) = file.lender.take() else { return Ok(false) };
         let at = entry.position.load(Ordering::Relaxed);
         let loan = Loan { file: lender.slot, at, is_copy: !file.access.writable };
         match ask(lender.connection.socket(), loan) {
             Ok(real) => self.replace_numbers(fd, &real),
             Err(errno) => file.owed = Some(errno),
         }
-        true
+        Ok(true)
     }
 
     /// The parent goes on with a file that it has lent.
     pub(crate) fn take_back(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
         let Some(link) = file.link.filter(|_| file.take_lent()) else { return };
+        if let Some(window) = file.window.as_mut() {
+            window.filled = 0;
+        }
         let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_CUR };
         match link.connection.call(request) {
             Ok(Ok(at)) => entry.position.store(at, Ordering::Relaxed),

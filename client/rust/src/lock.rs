@@ -83,7 +83,9 @@ impl Client {
         let request = Request::Lock { file: place.slot.number, terms, start, len };
         let done = place.slot.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
-            self.0.forget_read_ahead(place.device, place.inode);
+            // It may have been changed by whoever had the lock before.
+            let its = identity(place.device, place.inode);
+            self.0.forget_read_ahead(|identity| identity == its);
         }
         Some(done)
     }
@@ -233,19 +235,6 @@ impl Process {
         };
         let base = i64::try_from(base).map_err(|_| Errno::OVERFLOW)?;
         resolve(base, range)
-    }
-
-    /// What was read ahead of a file may have been changed by whoever had the lock before.
-    fn forget_read_ahead(&'static self, device: u64, inode: u64) {
-        let is_it = |word: u64| word == identity(device, inode);
-        let files = self.files.all();
-        for entry in files.filter(|entry| is_it(entry.identity.load(Ordering::Acquire))) {
-            if let Ok(mut file) = entry.lock.lock() {
-                if let Some(window) = file.window.as_mut() {
-                    window.filled = 0;
-                }
-            }
-        }
     }
 
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,

@@ -33,20 +33,16 @@ impl Process {
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
         }
-        if policy == Some(Policy::Remote) {
-            let opened = self.open_remote(dir, path, flags, mode);
+        let opened = match policy {
+            Some(Policy::Remote) => Some(self.open_remote(dir, path, flags, mode)),
+            Some(Policy::Delegate) => self.open_delegated(dir, path, flags, mode),
+            _ => None,
+        };
+        if let Some(opened) = opened {
             if let Ok(fd @ ..=STREAMS_MAX) = opened {
                 self.leave(fd, Reason::StandardStream);
             }
             return opened;
-        }
-        if policy == Some(Policy::Delegate) {
-            if let Some(opened) = self.open_delegated(dir, path, flags, mode) {
-                if let Ok(fd @ ..=STREAMS_MAX) = opened {
-                    self.leave(fd, Reason::StandardStream);
-                }
-                return opened;
-            }
         }
         let fd = fs::openat(self.host.borrow(dir), path, flags, mode)?.into_raw_fd();
         self.table.take(fd);

@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
-use wire::{Reason, Request};
+use wire::{Reason, Request, STAND_IN};
 
 use crate::{
     file::{AT_END, FileEntry, OpenFile},
@@ -19,6 +19,8 @@ use crate::{
 pub(crate) const SEEK_SET: u32 = 0;
 pub(crate) const SEEK_CUR: u32 = 1;
 pub(crate) const SEEK_END: u32 = 2;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
@@ -28,10 +30,15 @@ impl Process {
             return self.kernel_seek(fd, offset, whence);
         };
         self.take_back(fd, entry, &mut file);
+        if let Some(link) = file.link.filter(|_| file.is_piped()) {
+            let whence = whence.saturating_add(STAND_IN);
+            let request = Request::SetPosition { file: link.slot, offset, whence };
+            return link.connection.call(request).unwrap_or(Err(Errno::IO));
+        }
         if !entry.is_staged.load(Ordering::Acquire) {
             drop(file);
             return match self.kernel_seek(fd, offset, whence) {
-                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_seek(fd, offset, whence),
+                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_seek(fd, offset, whence),
                 sought => sought,
             };
         }
@@ -75,7 +82,7 @@ impl Process {
         offset: i64,
         whence: u32,
     ) -> io::Result<u64> {
-        if let Some(link) = file.link.filter(|_| file.placeholder) {
+        if let Some(link) = file.link.filter(|_| file.placeholder || file.is_piped()) {
             let request = Request::SetPosition { file: link.slot, offset, whence };
             if let Ok(answer) = link.connection.call(request) {
                 return answer;
@@ -101,8 +108,8 @@ impl Process {
             SEEK_SET => SeekFrom::Start(start(Errno::INVAL)?),
             SEEK_CUR => SeekFrom::Current(offset),
             SEEK_END => SeekFrom::End(offset),
-            3 => SeekFrom::Data(start(Errno::NXIO)?),
-            4 => SeekFrom::Hole(start(Errno::NXIO)?),
+            SEEK_DATA => SeekFrom::Data(start(Errno::NXIO)?),
+            SEEK_HOLE => SeekFrom::Hole(start(Errno::NXIO)?),
             _ => return Err(Errno::INVAL),
         };
         fs::seek(self.borrow(fd), to)
@@ -114,6 +121,9 @@ impl Process {
         };
         if let Some(errno) = file.owed.take() {
             return Err(errno);
+        }
+        if file.is_gone() {
+            return Err(Errno::IO);
         }
         // A remote file is the daemon's also when a pipe stands for it.
         let is_daemons = file.log.is_some() || file.placeholder || file.is_remote;
@@ -179,11 +189,14 @@ impl Process {
                 drop(file);
                 return Err(exceeded());
             }
-            if let Some(link) = file.link.filter(|_| file.placeholder) {
+            if let Some(link) = file.link.filter(|_| file.placeholder || file.is_piped()) {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
+            }
+            if file.is_gone() {
+                return Err(Errno::IO);
             }
             self.drain_file(fd, entry, &mut file);
             self.settle_others(&mut file);

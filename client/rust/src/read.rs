@@ -10,6 +10,7 @@ use rustix::{
 use wire::{Counter, Request};
 
 use crate::{
+    delegate::partial,
     file::FileEntry,
     process::Process,
     staging,
@@ -69,7 +70,7 @@ impl Process {
             self.read_staged(fd, id, entry, buffers, at)?
         } else {
             match self.read_cached(fd, entry, buffers, at) {
-                Err(Errno::BADF) if self.borrow_file(fd) => self.kernel_read(fd, buffers, at)?,
+                Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_read(fd, buffers, at)?,
                 read => read?,
             }
         };
@@ -163,7 +164,7 @@ impl Process {
                     return Ok(len);
                 }
                 let more = self.kernel_read(fd, &mut [rest], at);
-                Ok(len + more.unwrap_or(0))
+                more.map(|more| len + more).or_else(|errno| partial(len, errno))
             }
             Err(Errno::AGAIN) => {
                 entry.streak.store(0, Ordering::Relaxed);

@@ -23,11 +23,10 @@ use crate::{
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     process::Process,
-    rules::{AbsolutePath, MIRROR, Policy, link_of, policy_of},
+    rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, Policy, link_of, policy_of},
     table::Entry,
 };
 
-const PATH_MAX: usize = 4096;
 /// Words that describe a file system.
 const FILE_SYSTEM_WORDS: usize = 8;
 
@@ -473,8 +472,6 @@ fn status_in(lane: &Lane<'_>) -> Status {
     copy_out(&mut bytes, lane.buffer());
     decode_status(&bytes)
 }
-
-const CURRENT_FOLDER: RawFd = -100;
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,10 @@ use rustix::{fd::RawFd, fs};
 
 use crate::{client::Host, config::Config, remote::without_mirror};
 
-const PATH_MAX: usize = 4096;
-const CURRENT_FOLDER: RawFd = -100;
+/// Bytes of a path, with its NUL.
+pub(crate) const PATH_MAX: usize = 4096;
+/// The folder that relative names start at, in the words of the kernel.
+pub(crate) const CURRENT_FOLDER: RawFd = -100;
 /// Where the daemon keeps mirrors, in the job's folder.
 pub(crate) const MIRROR: &[u8] = b"/mirror";
 

@@ -213,7 +213,7 @@ fn grow(link: Link, log: &mut Log, used: u64) -> Result<(), Lost> {
     if used < len || len >= share {
         return Ok(());
     }
-    let Some(larger) = new_log(link.connection, (len * 4).min(share)) else { return Ok(()) };
+    let Some(larger) = log_of(link.connection, (len * 4).min(share)) else { return Ok(()) };
     // Positions count on, but in an empty log.
     flush(link, log, log.producer.head())?;
     let (arena_at, len) = (larger.at, larger.producer.capacity());
@@ -370,12 +370,14 @@ fn appended(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u
     Ok(same.min(grown))
 }
 
+/// A log of about `len` bytes: a small one is better than none.
 fn new_log(connection: &Connection, len: u64) -> Option<Log> {
+    log_of(connection, len).or_else(|| log_of(connection, LOG_MIN))
+}
+
+fn log_of(connection: &Connection, len: u64) -> Option<Log> {
     let mut arena = connection.arena.lock().ok()?;
-    let (at, len) = arena.take(len).map(|at| (at, len)).or_else(|| {
-        // A small log is better than none.
-        arena.take(LOG_MIN).map(|at| (at, LOG_MIN))
-    })?;
+    let at = arena.take(len)?;
     if let Some((from, len)) = arena.untouched(at, len) {
         let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
         connection.session.populate(from, len);

@@ -55,7 +55,7 @@ impl Process {
             Entry::File(id) => {
                 let wrote = self.write_file(fd, id, data, at);
                 self.sweep();
-                if wrote == Err(Errno::BADF) && self.borrow_file(fd) {
+                if wrote == Err(Errno::BADF) && self.borrow_file(fd)? {
                     return self.write_file(fd, id, data, at);
                 }
                 wrote

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     locks::{LockCall, from_words},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
+    requests::{SEEK_DATA, SEEK_HOLE},
     verdict::errno,
 };
 
@@ -178,8 +179,8 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
         let (offset, whence) = match to {
-            SeekFrom::Data(offset) => (offset, 3),
-            SeekFrom::Hole(offset) => (offset, 4),
+            SeekFrom::Data(offset) => (offset, SEEK_DATA),
+            SeekFrom::Hole(offset) => (offset, SEEK_HOLE),
             _ => return Err(Errno::INVAL.into()),
         };
         let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;

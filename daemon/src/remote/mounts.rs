@@ -32,6 +32,7 @@ use crate::{
     locks::{LockCall, process_of},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     reactor::Reactor,
+    requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
 };
 
@@ -120,6 +121,12 @@ impl Mounts {
         if let Some(server) = &self.server {
             server.settle().await;
         }
+    }
+
+    /// A remote file with everything in it that programs have written to pipes.
+    async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
+        self.settle().await;
+        file
     }
 
     /// The server that has a path, and the path from its root.
@@ -213,6 +220,30 @@ impl Server {
         Ok(left_at.ok_or(Errno::INVAL)?)
     }
 
+    /// Moves the position of those who were handed an open file to write it.
+    async fn seek_pipe(
+        &self,
+        file: &Rc<RemoteFile<Dial>>,
+        offset: i64,
+        whence: u32,
+    ) -> io::Result<u64> {
+        self.settle().await;
+        let pipe = Pipe::find(&self.pipes.borrow(), file).ok_or(Errno::SPIPE)?;
+        let from = |at: u64| at.checked_add_signed(offset).ok_or(Errno::INVAL);
+        let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
+        let at = match whence {
+            SEEK_SET => from(0)?,
+            SEEK_CUR if pipe.position() != u64::MAX => from(pipe.position())?,
+            SEEK_CUR | SEEK_END => from(file.status().await?.size())?,
+            SEEK_DATA => file.seek(SeekFrom::Data(unsigned?)).await?,
+            SEEK_HOLE => file.seek(SeekFrom::Hole(unsigned?)).await?,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        i64::try_from(at).map_err(|_| Errno::INVAL)?;
+        pipe.set_position(at);
+        Ok(at)
+    }
+
     /// A local folder with the names of a remote one.
     async fn mirror(
         &self,
@@ -254,10 +285,7 @@ impl Storage for Mounts {
     async fn status(&self, file: &Located) -> io::Result<Status> {
         match file {
             Located::Here(file) => self.machine.status(file).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.status().await
-            }
+            Located::There(file) => self.settled(file).await.status().await,
         }
     }
 
@@ -272,24 +300,25 @@ impl Storage for Mounts {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
             // On the heap: the future of a local file stays small.
-            Located::There(file) => Box::pin(file.read(at, &into)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.read(at, &into).await }).await
+            }
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => Box::pin(file.write(at, &from)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.write(at, &from).await }).await
+            }
         }
     }
 
     async fn sync(&self, file: &Located, data_only: bool) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.sync(file, data_only).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.sync(data_only).await
-            }
+            Located::There(file) => self.settled(file).await.sync(data_only).await,
         }
     }
 
@@ -304,14 +333,14 @@ impl Storage for Mounts {
     async fn truncate(&self, file: &Located, len: u64) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.truncate(file, len).await,
-            Located::There(file) => file.truncate(len).await,
+            Located::There(file) => self.settled(file).await.truncate(len).await,
         }
     }
 
     async fn allocate(&self, file: &Located, mode: u32, at: u64, len: u64) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.allocate(file, mode, at, len).await,
-            Located::There(file) => file.allocate(mode, at, len).await,
+            Located::There(file) => self.settled(file).await.allocate(mode, at, len).await,
         }
     }
 
@@ -320,18 +349,22 @@ impl Storage for Mounts {
             Located::Here(file) => self.machine.seek(file, to).await,
             Located::There(file) => match (to, &self.server) {
                 (SeekFrom::Current(_), Some(server)) => server.take_back(file).await,
-                _ => file.seek(to).await,
+                _ => self.settled(file).await.seek(to).await,
             },
+        }
+    }
+
+    async fn seek_stand_in(&self, file: &Located, offset: i64, whence: u32) -> io::Result<u64> {
+        match (file, &self.server) {
+            (Located::There(file), Some(server)) => server.seek_pipe(file, offset, whence).await,
+            _ => Err(Errno::SPIPE.into()),
         }
     }
 
     async fn set(&self, file: &Located, what: Attributes) -> io::Result<()> {
         match file {
             Located::Here(file) => self.machine.set(file, what).await,
-            Located::There(file) => {
-                self.settle().await;
-                file.set(what).await
-            }
+            Located::There(file) => self.settled(file).await.set(what).await,
         }
     }
 
@@ -340,6 +373,7 @@ impl Storage for Mounts {
             return Ok(file.clone());
         };
         if is_copy {
+            server.settle().await;
             return copy::of(remote, at, &self.machine, &server.folder).await.map(Located::Here);
         }
         let (handle, reactor) = (&server.handle, &server.reactor);
@@ -370,20 +404,14 @@ impl Storage for Mounts {
     async fn lock(&self, file: &Located, call: LockCall) -> io::Result<()> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => {
-                self.settle().await;
-                file.lock(call).await
-            }
+            Located::There(file) => self.settled(file).await.lock(call).await,
         }
     }
 
     async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
-            Located::There(file) => {
-                self.settle().await;
-                file.find_lock(call).await
-            }
+            Located::There(file) => self.settled(file).await.find_lock(call).await,
         }
     }
 

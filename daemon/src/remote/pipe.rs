@@ -17,8 +17,9 @@ use std::{
 
 use executor::{Class, Handle, Notify};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags, fstat},
-    io::Errno,
+    io::{Errno, ioctl_fionread},
     pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
 };
 use shm::copy::copy_in;
@@ -71,9 +72,12 @@ pub(crate) struct Pipe {
     all: StandIns,
     file: RefCell<Option<Rc<RemoteFile<Dial>>>>,
     at: Cell<u64>,
-    /// Times somebody asked that the pipe be emptied, and which of them have been answered.
-    asked: Cell<u64>,
-    emptied: Cell<u64>,
+    /// Bytes that came, of those the ones that are in the file, and as many as somebody waits for.
+    read_len: Cell<u64>,
+    written_len: Cell<u64>,
+    wanted_len: Cell<u64>,
+    /// Nothing more comes.
+    is_over: Cell<bool>,
     news: Notify,
     progress: Notify,
 }
@@ -97,8 +101,10 @@ impl Pipe {
             all: all.clone(),
             file: RefCell::new(Some(file)),
             at: Cell::new(at),
-            asked: Cell::new(0),
-            emptied: Cell::new(0),
+            read_len: Cell::new(0),
+            written_len: Cell::new(0),
+            wanted_len: Cell::new(0),
+            is_over: Cell::new(false),
             news: Notify::new(),
             progress: Notify::new(),
         });
@@ -126,34 +132,62 @@ impl Pipe {
         Ok(rustix::fs::open(link_to(&self.reading), flags, Mode::empty())?)
     }
 
-    /// Has everything that is in the pipe now in the file.
+    /// Where the next byte goes.
+    pub(crate) fn position(&self) -> u64 {
+        self.at.get()
+    }
+
+    /// Has the next byte go elsewhere. Of a file that is appended to, that is nowhere but its end.
+    pub(crate) fn set_position(&self, at: u64) {
+        if self.at.get() != u64::MAX {
+            self.at.set(at);
+        }
+    }
+
+    /// Has everything that is in the pipe now in the file, and the pipe closed if nobody has its
+    /// other end any more.
     pub(crate) async fn settle(&self) {
-        self.asked.set(self.asked.get() + 1);
-        let asked = self.asked.get();
+        let waiting = ioctl_fionread(&*self.reading).unwrap_or(0);
+        let len = self.read_len.get() + waiting;
+        let is_settled =
+            || self.is_over.get() || self.written_len.get() >= len && !self.is_deserted();
+        if is_settled() {
+            return;
+        }
+        self.wanted_len.set(self.wanted_len.get().max(len));
         self.news.notify_all();
-        self.progress.until(|| self.emptied.get() >= asked).await;
+        self.progress.until(is_settled).await;
+    }
+
+    /// Whether nobody has the other end.
+    fn is_deserted(&self) -> bool {
+        let mut ends = [PollFd::new(&*self.reading, PollFlags::IN)];
+        poll(&mut ends, Some(&Timespec::default())).is_ok()
+            && ends.iter().any(|end| end.revents().contains(PollFlags::HUP))
     }
 
     /// Writes what comes, until the last writer is gone.
     async fn run(self: Rc<Self>, watch: Watch) {
         let mut bytes = vec![0; READ_LEN];
         loop {
-            let asked = self.asked.get();
             match rustix::io::read(&*self.reading, &mut bytes) {
                 Ok(0) => break,
                 Ok(len) => {
+                    self.read_len.set(self.read_len.get() + len as u64);
                     if let Err(error) = self.write(bytes.get(..len).unwrap_or_default()).await {
                         // The writers learn it by the pipe being closed, if they write again.
                         lock(&self.all.0).failed += 1;
                         tracing::error!("what a program wrote to a pipe is lost: {error}");
                         break;
                     }
+                    self.written_len.set(self.read_len.get());
+                    self.progress.notify_all();
                 }
                 Err(Errno::AGAIN) => {
-                    self.emptied.set(asked);
+                    // Somebody may have got another end.
                     self.progress.notify_all();
-                    let is_asked = || self.asked.get() > asked;
-                    self.news.until(|| watch.take_ready() || is_asked()).await;
+                    let is_wanted = || self.wanted_len.get() > self.read_len.get();
+                    self.news.until(|| watch.take_ready() || is_wanted()).await;
                 }
                 Err(Errno::INTR) => {}
                 Err(_) => break,
@@ -166,7 +200,7 @@ impl Pipe {
             // With the last descriptor its locks are gone, before anybody else is told.
             RemoteFile::close(file).await;
         }
-        self.emptied.set(u64::MAX);
+        self.is_over.set(true);
         self.progress.notify_all();
     }
 

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     names::{Attributes, NameCall, OpenCall},
     namespace::times,
-    requests::SHORT_LEN,
+    requests::{SEEK_DATA, SEEK_HOLE, SHORT_LEN},
     storage::Storage,
     verdict::errno,
 };
@@ -330,8 +330,8 @@ impl<S: Storage> Service<S> {
             Request::SetPosition { offset, whence, .. } => {
                 let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
                 let to = match whence {
-                    3 => SeekFrom::Data(offset),
-                    4 => SeekFrom::Hole(offset),
+                    SEEK_DATA => SeekFrom::Data(offset),
+                    SEEK_HOLE => SeekFrom::Hole(offset),
                     _ => return Err(Errno::INVAL.into()),
                 };
                 return Ok((storage.seek(file, to).await?, Vec::new()));

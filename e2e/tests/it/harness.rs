@@ -64,6 +64,19 @@ pub(crate) fn program(name: &str) -> PathBuf {
     path
 }
 
+/// Python, and its program of this name in `programs/`; says loudly that `what` was not tested
+/// where there is no Python.
+pub(crate) fn python(what: &str, name: &str) -> Option<[PathBuf; 2]> {
+    // What a user has on the path may be a script that looks for it.
+    let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let Some(python) = found.ok().and_then(|found| String::from_utf8(found.stdout).ok()) else {
+        skip(what, "no python3");
+        return None;
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    Some([python.trim().into(), folder.join(name).with_extension("py")])
+}
+
 // ---- folders, and turns
 //
 // Every test that starts a process holds a turn, by its folder, until its processes are gone; so

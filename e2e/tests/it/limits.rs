@@ -8,7 +8,9 @@ use std::{
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kakehi, program, run, skip, succeed, text},
+    harness::{
+        Daemon, Folder, SOON, kakehi, kakehi_run, program, run, skip, stats, succeed, sum, text,
+    },
     records::{KINDS, Writer},
     remote::server::{Scheme, Server},
 };
@@ -176,6 +178,19 @@ fn a_program_that_finds_no_memory_says_so_and_does_not_count_as_one_that_lost_it
     let summary = daemon.status()["summary"].clone();
     assert_eq!(summary["bytes_undelegated"], serde_json::json!({ "credit": 6 }), "{summary:#}");
     daemon.end();
+}
+
+/// A log grows, or it stays: one that is replaced by its like is drained for nothing.
+#[test]
+fn files_that_share_little_memory_keep_their_logs() {
+    let folder = Folder::new();
+    let stats_file = folder.join("stats");
+    let mut command = kakehi_run(&folder, &["--stats", stats_file.to_str().expect("UTF-8")]);
+    let script = "cd \"$0\"; head -c 33554432 /dev/zero | tee 1 2 3 4 5 6 7 >8";
+    command.env("KAKEHI_STAGING", "1MiB").args(["bash", "-c", script]).arg(folder.path());
+    succeed(&mut command, SOON);
+    let attached = sum(&stats(&stats_file), "/requests/attach");
+    assert!(attached <= 8, "{attached} logs attached by 7 files that may have grown once each");
 }
 
 #[test]

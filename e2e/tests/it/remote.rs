@@ -2,7 +2,9 @@
 //! happen to any of the three.
 
 mod fileset;
+mod handed;
 mod locks;
+mod patient;
 mod quiet;
 pub(crate) mod server;
 mod ucx_only;

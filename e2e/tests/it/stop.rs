@@ -3,15 +3,18 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    mem,
+    iter, mem,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
+use rustix::{
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+    process::Signal,
+};
 
 use crate::{
-    harness::{Daemon, Folder, Running, SOON, note, pause, wait_for},
+    harness::{Daemon, Folder, Running, SOON, note, pause, succeed, wait_for},
     records::{KINDS, Kind, Writer},
 };
 
@@ -119,6 +122,29 @@ fn a_client_that_is_interrupted_goes_on_waiting_for_its_welcome() {
     assert_eq!(fs::read(out).expect("there"), b"x\n");
     let summary = daemon.status()["summary"].clone();
     assert_eq!(summary["sessions"], 1, "{summary:#}");
+    daemon.end();
+}
+
+#[test]
+fn a_client_that_is_not_even_let_knock_goes_on_without_the_daemon() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    daemon.set("KAKEHI_FENCE_TIMEOUT", "1s");
+    daemon.running.signal(Signal::STOP);
+    let address = SocketAddrUnix::new(daemon.socket.join("socket")).expect("a short path");
+    let knock = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let socket = socket.expect("a socket");
+        connect(&socket, &address).map(|()| socket)
+    };
+    let guests: Vec<_> = iter::from_fn(|| knock().ok()).collect();
+    assert!(!guests.is_empty(), "nobody comes in");
+    let out = folder.join("out");
+    succeed(daemon.wrap("bash").args(["-c", "seq 1000 | tee \"$0\""]).arg(&out), SOON);
+    assert_eq!(fs::read_to_string(out).expect("written").lines().count(), 1000);
+    daemon.running.signal(Signal::CONT);
+    drop(guests);
     daemon.end();
 }
 

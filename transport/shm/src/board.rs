@@ -64,6 +64,11 @@ impl Ready {
         board.parked.must_ring()
     }
 
+    /// Whether lane `lane` was raised and has not been taken since.
+    pub fn is_raised(&self, lane: usize) -> bool {
+        self.0.load(Ordering::Relaxed) & 1 << (lane % 64) != 0
+    }
+
     /// Takes the ready lanes, as bits.
     pub fn take(&self) -> u64 {
         if self.0.load(Ordering::Relaxed) == 0 {
@@ -113,7 +118,9 @@ mod tests {
         board.take(|session| taken.push(session));
         assert_eq!(taken, [0, 63, 64, 1023]);
         assert!(!board.is_ready());
+        assert!(ready.is_raised(5) && !ready.is_raised(4));
         assert_eq!(ready.take(), 1 << 5);
+        assert!(!ready.is_raised(5));
         assert_eq!(ready.take(), 0);
     }
 

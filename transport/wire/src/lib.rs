@@ -32,7 +32,7 @@ pub use greeting::{
 pub use kind::Kind;
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use phase::{Phase, Reply};
-pub use request::{PathPair, Request};
+pub use request::{PathPair, Request, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one.
 pub const VERSION: u32 = 1;

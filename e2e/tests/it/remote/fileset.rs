@@ -1,10 +1,10 @@
 //! What calls on remote files come to, one by one, beside what they come to natively.
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{collections::BTreeMap, process::Command};
 
 use super::local;
 use crate::{
-    harness::{Folder, SOON, kakehi_run, skip, succeed},
+    harness::{Folder, SOON, kakehi_run, python, succeed},
     remote::server::{Scheme, Server},
 };
 
@@ -33,22 +33,18 @@ const DIFFERENT: [(&str, &str); 19] = [
 
 #[test]
 fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/fileset.py");
-    let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    let Some(python) = found.ok().and_then(|found| String::from_utf8(found.stdout).ok()) else {
-        return skip("remote file calls", "no python3");
-    };
+    let Some(program) = python("remote file calls", "fileset") else { return };
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
-    let mut native = Command::new(python.trim());
-    let native = succeed(native.arg(&script).arg(folder.join("native")), SOON);
+    let [python, script] = &program;
+    let native = succeed(Command::new(python).arg(script).arg(folder.join("native")), SOON);
     // No rule is about the folder itself.
     let rule = format!("{}/**=delegate", folder.join("delegated").display());
     let mut delegated = kakehi_run(&folder, &["--rule", &rule]);
-    let delegated = delegated.arg(python.trim()).arg(&script).arg(folder.join("delegated"));
+    let delegated = delegated.args(&program).arg(folder.join("delegated"));
     assert_eq!(succeed(delegated, SOON), native);
     let mut remote = server.run(&folder);
-    remote.arg(python.trim()).arg(&script).arg(local(&folder).join("remote"));
+    remote.args(&program).arg(local(&folder).join("remote"));
     let remote = succeed(&mut remote, SOON);
     let (native, mut remote) = (by_name(&native), by_name(&remote));
     assert!(native.len() > 60 && native.keys().eq(remote.keys()), "{native:?} {remote:?}");

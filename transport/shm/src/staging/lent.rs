@@ -12,11 +12,16 @@ impl FileSlot {
         self.control.0.lent.store(1, Ordering::Relaxed);
     }
 
+    /// Whether it became a child's, and nobody has taken that in yet.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.control.0.lent.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether it became a child's since somebody last asked.
     #[must_use]
     pub fn take_lent(&self) -> bool {
-        let lent = &self.control.0.lent;
-        lent.load(Ordering::Relaxed) != 0 && lent.swap(0, Ordering::Relaxed) != 0
+        self.is_lent() && self.control.0.lent.swap(0, Ordering::Relaxed) != 0
     }
 }
 

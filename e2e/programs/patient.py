@@ -1,0 +1,41 @@
+"""Writes files, waits for a line between the steps, and says what the last ones come to.
+
+    patient.py FOLDER FILES
+"""
+import errno
+import os
+import sys
+import threading
+
+
+def step(name):
+    print(name, flush=True)
+    sys.stdin.readline()
+
+
+def outcome(call, *arguments):
+    try:
+        call(*arguments)
+        return "ok"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+os.chdir(sys.argv[1])
+fds = [os.open(str(number), os.O_WRONLY | os.O_CREAT) for number in range(int(sys.argv[2]))]
+for fd in fds:
+    os.write(fd, b"first ")
+    os.fsync(fd)
+step("begun")
+for fd in fds:
+    os.write(fd, b"second")
+step("staged")
+synced = {}
+threads = [threading.Thread(target=lambda fd=fd: synced.update({fd: outcome(os.fsync, fd)})) for fd in fds]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*sorted(set(synced.values())))
+print(*sorted({outcome(os.write, fd, b"third") for fd in fds}))
+print(*sorted({outcome(os.close, fd) for fd in fds}))

@@ -1,0 +1,104 @@
+//! Programs that wait for their daemon, or for a server, for as long as it takes.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{ChildStdin, ChildStdout, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{LONG, local};
+use crate::{
+    harness::{Folder, Running, pause, processes_of, python},
+    remote::server::{Scheme, Server},
+};
+
+/// The program, between two of its steps.
+struct Patient {
+    running: Running,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Patient {
+    fn start(server: &Server, folder: &Folder, files: u32) -> Option<Self> {
+        let program = python("programs that wait", "patient")?;
+        let mut command = server.run(folder);
+        command.args(program).arg(local(folder)).arg(files.to_string());
+        command.env("KAKEHI_FENCE_TIMEOUT", "1s").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = Running::start(&mut command);
+        let input = running.child.stdin.take().expect("piped");
+        let output = BufReader::new(running.child.stdout.take().expect("piped"));
+        Some(Self { running, input, output })
+    }
+
+    fn reach(&mut self, step: &str) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a pipe");
+        assert_eq!(line.trim_end(), step);
+    }
+
+    fn go_on(&mut self) {
+        self.input.write_all(b"\n").expect("it waits");
+    }
+
+    /// What the last steps came to.
+    fn end(mut self) -> String {
+        let status = self.running.wait(LONG);
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).expect("a pipe");
+        format!("{said}{:?}", status.code())
+    }
+}
+
+/// The job's daemon, to which the program belongs.
+fn daemon(folder: &Folder) -> Pid {
+    let found = processes_of(folder.path());
+    let is_daemon = |(_, arguments): &&(i32, String)| {
+        arguments.contains(" serve ") && arguments.contains("--remote")
+    };
+    let (pid, _) = found.iter().find(is_daemon).unwrap_or_else(|| panic!("{found:?}"));
+    Pid::from_raw(*pid).expect("a pid")
+}
+
+/// There are fewer lanes than threads, and every lane's thread wants to know whether the daemon
+/// lives.
+#[test]
+fn more_threads_than_lanes_wait_for_a_server_and_go_on() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let Some(mut patient) = Patient::start(&server, &folder, 80) else { return server.end() };
+    patient.reach("begun");
+    patient.go_on();
+    patient.reach("staged");
+    server.running.signal(Signal::STOP);
+    patient.go_on();
+    // Longer than the time after which a daemon is asked whether it is there.
+    pause(Duration::from_secs(3));
+    server.running.signal(Signal::CONT);
+    assert_eq!(patient.end(), "ok\nok\nok\nSome(0)");
+    for number in 0..80 {
+        let found = fs::read(server.job().join(number.to_string())).expect("written");
+        assert_eq!(found, b"first secondthird", "file {number}");
+    }
+    server.end();
+}
+
+/// Nobody but the daemon knew the server: what was accepted and not sent is lost, and said so.
+#[test]
+fn what_was_staged_for_a_server_is_an_error_when_the_daemon_is_killed() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let Some(mut patient) = Patient::start(&server, &folder, 3) else { return server.end() };
+    patient.reach("begun");
+    let daemon = daemon(&folder);
+    kill_process(daemon, Signal::STOP).expect("it lives");
+    patient.go_on();
+    patient.reach("staged");
+    kill_process(daemon, Signal::KILL).expect("it lives");
+    patient.go_on();
+    assert_eq!(patient.end(), "EIO\nEIO\nok\nSome(0)");
+    server.end();
+}
