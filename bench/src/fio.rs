@@ -42,8 +42,8 @@ impl Fio {
         self.find(path).map_err(|why| format!("fio: {why:#}"))
     }
 
-    /// CPU seconds of a run, those of the kernel's workers with it: of the process, but for what one
-    /// takes that does a single call.
+    /// CPU seconds of a run, those of the kernel's workers with it: of the process, but for what
+    /// one takes that does a single call.
     ///
     /// # Errors
     ///

@@ -3,9 +3,10 @@
 //! Looking costs the core that somebody else may want, sleeping costs a wake-up. Which is the
 //! better bet, the last answers tell: one that came doubles the bound, one that did not come halves
 //! it, and one that was there already says nothing. A bound that is larger than needed costs
-//! nothing. An answer that moves bytes is worth looking for longer, in proportion, whatever the bound
-//! is: else a little more than it allows would make every such wait a sleep. On a core that is wanted, above all by the daemon itself, looking is in vain, and soon
-//! ends at once; where a core of the daemon polls, an answer comes within a microsecond or two.
+//! nothing. An answer that moves bytes is worth looking for longer, in proportion, whatever the
+//! bound is: else a little more than it allows would make every such wait a sleep. On a core that
+//! is wanted, above all by the daemon itself, looking is in vain, and soon ends at once; where a
+//! core of the daemon polls, an answer comes within a microsecond or two.
 //!
 //! One bound for all threads of the process: they share its cores. It is a hint, so its updates
 //! need no order.
