@@ -15,7 +15,7 @@
 pub(crate) mod side;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -32,6 +32,9 @@ use crate::{
 /// Bytes of a call, in KiB, and calls at a time.
 const SIZES: [usize; 6] = [1, 4, 16, 64, 256, 1024];
 const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Bytes and calls of a run in memory, by `--quick` too: fewer take less time than fio can tell, and
+/// less CPU time than its start.
+const IN_MEMORY: (u64, u64) = (2 << 30, 128 << 10);
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
 /// The engines of ours that are compared with fio's io_uring, with their names in the cases.
@@ -167,7 +170,6 @@ type Values = Result<Vec<[f64; 2]>, String>;
 impl Cell {
     /// Measures our engines and fio's in turn.
     fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
-        let path = place.file();
         let compared = OURS.get(..effort.ours_count).unwrap_or(&OURS);
         let mut ours = vec![Values::Ok(Vec::new()); compared.len()];
         let mut others = OTHERS.map(|_| Values::Ok(Vec::new()));
@@ -182,7 +184,7 @@ impl Cell {
                 push(&mut fio, || self.fio(FIO, effort, place, core));
             }
             for ((engine, _), values) in compared.iter().zip(&mut ours) {
-                push(values, || self.ours(*engine, effort, &path, core));
+                push(values, || self.ours(*engine, effort, place, core));
             }
             if !is_fio_first {
                 push(&mut fio, || self.fio(FIO, effort, place, core));
@@ -192,7 +194,7 @@ impl Cell {
             }
             for ((engine, _), values) in OTHERS.into_iter().zip(&mut others) {
                 if self.makes_sense(engine == Engine::Psync) {
-                    push(values, || self.ours(engine, effort, &path, core));
+                    push(values, || self.ours(engine, effort, place, core));
                 }
             }
             for (engine, values) in FIO_OTHERS.into_iter().zip(&mut fio_others) {
@@ -227,11 +229,11 @@ impl Cell {
         &self,
         engine: Engine,
         effort: &Effort,
-        path: &Path,
+        place: &Place,
         core: Option<usize>,
     ) -> Result<[f64; 2], String> {
         let Self { is_write: write, random, size, depth } = *self;
-        let (count, span, path) = (self.count(effort), effort.span, path.to_owned());
+        let (count, span, path) = (self.count(effort, place), effort.span, place.file());
         let args = side::Args { engine, write, random, size, count, depth, span, path, core };
         let sample = args.run()?;
         let volume = (count * size as u64) as f64;
@@ -254,7 +256,7 @@ impl Cell {
             (false, false) => "read",
             (false, true) => "randread",
         };
-        let (size, count, span) = (self.size, self.count(effort), effort.span);
+        let (size, count, span) = (self.size, self.count(effort, place), effort.span);
         let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
         let fio = Fio { pattern, engine, size, count, depth, span, core };
         let found = fio.run(&place.file())?;
@@ -267,8 +269,10 @@ impl Cell {
         Ok([found.rate, volume / 1e6 / cpu.max(f64::MIN_POSITIVE)])
     }
 
-    fn count(&self, effort: &Effort) -> u64 {
-        (effort.volume / self.size as u64).min(effort.count_max)
+    fn count(&self, effort: &Effort, place: &Place) -> u64 {
+        let of_disk = (effort.volume, effort.count_max);
+        let (volume, count_max) = if place.is_memory() { IN_MEMORY } else { of_disk };
+        (volume / self.size as u64).min(count_max)
     }
 
     fn name(&self) -> String {

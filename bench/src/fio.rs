@@ -57,6 +57,8 @@ impl Fio {
         let mut command = Command::new("fio");
         command.args(["--name=bench", "--direct=1", "--thread=1", "--output-format=json"]);
         command.args(["--overwrite=1", "--norandommap=1", "--randrepeat=1"]);
+        // Nothing that ours does not do either: no marks in what is written, no latencies.
+        command.args(["--scramble_buffers=0", "--gtod_reduce=1"]);
         command.arg(format!("--rw={}", self.pattern)).arg(format!("--ioengine={}", self.engine));
         command.arg(format!("--filename={}", path.display()));
         command.arg(format!("--bs={}", self.size)).arg(format!("--size={}", self.span));
@@ -77,10 +79,13 @@ impl Fio {
         let job = report.pointer("/jobs/0").context("a job")?;
         let number = |path: &str| job.pointer(path).and_then(Value::as_f64).context("a number");
         let side = if self.pattern.ends_with("read") { "/read" } else { "/write" };
-        // The rate that fio reports is rounded; its time is in milliseconds.
-        let millis = number(&format!("{side}/runtime"))?.max(1.0);
+        // The rate that fio reports is rounded; its time is in milliseconds, begun ones counted.
+        let millis = (number(&format!("{side}/runtime"))? - 0.5).max(0.5);
         let rate = number(&format!("{side}/io_bytes"))? / millis / 1e3;
-        let thread_cpu = (number("/usr_cpu")? + number("/sys_cpu")?) / 100.0 * millis / 1e3;
+        // Parts of a time of its own. Of both it counts whole milliseconds alone: half of one is
+        // missing on average.
+        let parts = (number("/usr_cpu")? + number("/sys_cpu")?) / 100.0;
+        let thread_cpu = (parts * number("/job_runtime")? + 1.0) / 1e3;
         Ok(Found { rate, thread_cpu, process_cpu })
     }
 }
