@@ -32,8 +32,8 @@ use crate::{
 /// Bytes of a call, in KiB, and calls at a time.
 const SIZES: [usize; 6] = [1, 4, 16, 64, 256, 1024];
 const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// Bytes and calls of a run in memory, by `--quick` too: fewer take less time than fio can tell, and
-/// less CPU time than its start.
+/// Bytes and calls of a run in memory, by `--quick` too: fewer take less time than fio can tell,
+/// and less CPU time than its start varies by.
 const IN_MEMORY: (u64, u64) = (2 << 30, 128 << 10);
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
