@@ -46,8 +46,8 @@ struct Cell {
     stored: Vec<Stored>,
 }
 
-/// What was measured of one size beside one place. Rates are in MB/s. A machine's network is not the
-/// same from one second to the next, so it is measured anew beside each place.
+/// What was measured of one size beside one place. Rates are in MB/s. A machine's network is not
+/// the same from one second to the next, so it is measured anew beside each place.
 struct Stored {
     suffix: String,
     /// Of the packets of a run, one in so many is left to blocking calls.
