@@ -396,3 +396,22 @@ fn size_name(size: usize) -> String {
         format!("{}KiB", size / KIB)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_is_what_limits_in_most_turns_not_the_unluckiest_of_each() {
+        let ours = Ok(vec![3.0; 3]);
+        let others = [Ok(vec![4.0, 4.0, 1.0]), Ok(vec![1.0, 6.0, 6.0])];
+        assert_eq!(by_least(&ours, &others).map(|spread| spread.median), Ok(0.75));
+        assert_eq!(by_least(&ours, &[Ok(vec![4.0]), Err("no disk".to_owned())]).ok(), None);
+    }
+
+    #[test]
+    fn a_round_is_as_its_middle_turn() {
+        let turns = Ok(vec![1.0, 9.0, 2.0, 4.0, 4.0, 5.0]);
+        assert_eq!(by_round(&turns, 3), Ok(vec![2.0, 4.0]));
+    }
+}
