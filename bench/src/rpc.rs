@@ -28,10 +28,15 @@
 //! The file is there before, in its whole length, and is written over and over from its start,
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every
 //! program once, each in processes of its own, client and server on a core each, and the next round
-//! in the opposite order: a ratio is the median over rounds of what was measured side by side, and
-//! fio's best depth the one whose median is. Where programs wait, they sleep: CPU times are of work
-//! alone, and the rates need a machine with nothing else to do. Whether memory grows is measured in
-//! one long run.
+//! in the opposite order. No two runs of a network or a disk on a shared machine are the same, so
+//! `request`, `integrated`, and `file` have several turns in a round: `limit` is compared turn by
+//! turn, everything else with the median of the round's turns. Fio's best depth is the one whose
+//! median is. Where programs wait, they sleep: CPU times are of work alone, and the rates need a
+//! machine with nothing else to do. Whether memory grows is measured in one long run.
+//!
+//! A ratio is the median of what was measured side by side, between the ends of the interval that
+//! holds it with 95 %, of fewer than six values between their ends. The ratio by the least of
+//! several is the largest of the ratios by each.
 //!
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
@@ -91,6 +96,8 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: usize,
+    /// Runs of request, integrated, and file in a round.
+    turns: usize,
     /// Bytes a run moves: in packets of less than 32 KiB, and in others.
     volumes: [u64; 2],
     /// Bytes of the one long run in which memory might grow.
@@ -104,18 +111,20 @@ struct Effort {
 }
 
 impl Effort {
-    /// The whole bench moves a thirty-second of what the thesis did, at each point: 1 and 4 GiB. It
-    /// does so in many short rounds, since the machine is not the same from one second to the next.
+    /// The whole bench moves an eighth of what the thesis did, at each point: 4 and 16 GiB; through
+    /// what is run once a round a thirty-second. It does so in many short rounds, since the machine
+    /// is not the same from one second to the next.
     fn of(args: &Args) -> Self {
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volumes, span) = ([64 << 20, 128 << 20], 256 << 20);
             let depths: [&[u32]; 2] = [&[64], &[16]];
-            Self { rounds: 3, volumes, long_volumes: volumes, span, depths, end }
+            Self { rounds: 3, turns: 3, volumes, long_volumes: volumes, span, depths, end }
         } else {
             let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
             let (volumes, long_volumes) = ([64 << 20, 256 << 20], [1 << 30, 4 << 30]);
-            Self { rounds: 16, volumes, long_volumes, span: 256 << 20, depths, end: None }
+            let (rounds, turns, span) = (16, 4, 256 << 20);
+            Self { rounds, turns, volumes, long_volumes, span, depths, end: None }
         }
     }
 

@@ -21,9 +21,13 @@ use super::{
     Deadline, Effort, Target,
     computation::Computation,
     fleet::{Disk, Fleet},
-    judge::{interval, interval_of_sums},
+    judge::interval_of_sums,
 };
-use crate::{process::pause, report::Report, spread::Spread};
+use crate::{
+    process::pause,
+    report::Report,
+    spread::{Spread, interval},
+};
 
 /// Writes in flight of the one job that loads a daemon.
 const DEPTH: usize = 8;

@@ -27,10 +27,12 @@ use super::{
     grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, places},
     native,
 };
-use crate::{report::Report, spread::Spread};
+use crate::{
+    report::Report,
+    spread::{Spread, interval, rank},
+};
 
-const CONFIDENCE: f64 = 0.95;
-/// So many standard deviations to either side hold a sum with that probability.
+/// So many standard deviations to either side hold a sum with a probability of 95 %.
 const DEVIATIONS: f64 = 1.96;
 /// What `skip` and `report` say besides the cells.
 const RATIOS: [&str; 6] = [
@@ -225,15 +227,6 @@ fn is_below(cell: &Cell, other: usize) -> Result<bool, String> {
     Ok(is_judged && interval(ratios).is_some_and(|ratio| ratio.max < 1.0))
 }
 
-/// The median, between the ends of its confidence interval; of too few values, between the ends of
-/// all. `None` of nothing.
-pub(super) fn interval(mut values: Vec<f64>) -> Option<Spread> {
-    values.sort_by(f64::total_cmp);
-    let rank = rank(values.len()).unwrap_or(1);
-    let (min, max) = (*values.get(rank - 1)?, *values.get(values.len() - rank)?);
-    Spread::of(values).map(|Spread { median, .. }| Spread { median, min, max })
-}
-
 /// The sum of the first values by that of the second, between the ends of its confidence interval.
 /// `None` of fewer than two pairs. Where single values vary widely, it is surer than the median.
 pub(super) fn interval_of_sums(pairs: &[(f64, f64)]) -> Option<Spread> {
@@ -246,34 +239,9 @@ pub(super) fn interval_of_sums(pairs: &[(f64, f64)]) -> Option<Spread> {
     (pairs.len() > 1 && other > 0.0).then_some(Spread { median: ratio, min, max })
 }
 
-/// The largest n for which the n-th smallest and the n-th largest of `count` values enclose the
-/// median with [`CONFIDENCE`]; `None` when there are too few values for any.
-fn rank(count: usize) -> Option<usize> {
-    let mut outside = 0.0;
-    let mut ways = 1.0;
-    let mut rank = None;
-    for below in 0..count {
-        outside += 2.0 * ways / 2f64.powi(i32::try_from(count).ok()?);
-        if 1.0 - outside < CONFIDENCE {
-            break;
-        }
-        rank = Some(below + 1);
-        ways *= (count - below) as f64 / (below + 1) as f64;
-    }
-    rank
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranks_are_those_of_the_sign_test() {
-        let table = [(5, None), (6, Some(1)), (8, Some(1)), (9, Some(2)), (10, Some(2))];
-        for (count, expected) in table.into_iter().chain([(12, Some(3)), (20, Some(6))]) {
-            assert_eq!(rank(count), expected, "{count}");
-        }
-    }
 
     #[test]
     fn a_ratio_of_sums_is_as_sure_as_its_pairs_agree() {

@@ -17,10 +17,9 @@ use super::{
     Effort,
     fleet::Disk,
     grid::Place,
-    judge::interval,
     storm::{FILE_LEN, WRITE_LEN},
 };
-use crate::spread::Spread;
+use crate::spread::{Spread, interval};
 
 /// Writes to one file before the next one has its turn: what a lane holds.
 const BATCH: usize = 32;

@@ -18,7 +18,7 @@ use crate::{
     machine::Cores,
     meter::Sample,
     report::Report,
-    spread::Spread,
+    spread::{Spread, interval},
 };
 
 const KIB: usize = 1 << 10;
@@ -46,17 +46,19 @@ struct Cell {
     stored: Vec<Stored>,
 }
 
-/// What was measured of one size beside one place: the same index is the same round. Rates are in
-/// MB/s. A machine's network is not the same from one second to the next, so it is measured anew
-/// beside each place.
+/// What was measured of one size beside one place. Rates are in MB/s. A machine's network is not
+/// the same from one second to the next, so it is measured anew beside each place.
 struct Stored {
     suffix: String,
     /// Of the packets of a run, one in so many is left to blocking calls.
     psync_part: u64,
+    /// Turns of a round. Of these three the same index is the same turn, of all others the same
+    /// round.
+    turns: usize,
     request: Values<Sample>,
-    network: Values<f64>,
-    file: Values<Sample>,
     integrated: Values<Sample>,
+    file: Values<Sample>,
+    network: Values<f64>,
     /// Of packets short enough; else of no run.
     chained: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
@@ -73,9 +75,9 @@ struct Stored {
 enum Step {
     Request,
     Integrated,
-    Chained,
     File,
     Network,
+    Chained,
     /// By its index in [`PEERS`].
     Peer(usize),
     /// By the index of its depth.
@@ -124,9 +126,7 @@ impl Cell {
         let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume(size) / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
-        let depth_count = effort.depths(size).len();
-        let stored = places.0.iter().map(|place| Stored::new(place, transport, depth_count));
-        let stored = stored.collect();
+        let stored = places.0.iter().map(|place| Stored::new(place, &run, effort)).collect();
         Self { run, stored }
     }
 
@@ -159,42 +159,36 @@ impl Cell {
         let transport = name(self.run.transport);
         let name = |what: &str| format!("{what}/{size}/{transport}{end}");
         let ours = rates(&self.run, &stored.integrated);
-        let ratio =
-            |other: &Values<f64>| spread(&combine(&ours, other, |ours, other| ours / other));
+        let by_round = by_round(&ours, stored.turns);
         report.row(name("integrated"), "MB/s", spread(&ours));
         report.row(name("integrated") + "/cpu", "us", self.cpu(&stored.integrated));
         report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
-        report.ratio(name("integrated") + ":limit", ratio(&self.limit(stored)));
-        report.ratio(name("integrated") + ":bound", ratio(&self.bound(stored)));
+        report.ratio(name("integrated") + ":limit", by_least(&ours, &self.limits(stored)));
+        report.ratio(name("integrated") + ":bound", by_least(&by_round, &self.bounds(stored)));
         if self.run.size <= SHORT_LEN_MAX {
             let chained = rates(&self.run, &stored.chained);
             report.row(name("chained"), "MB/s", spread(&chained));
-            let gain = combine(&chained, &ours, |chained, ours| chained / ours);
-            report.ratio(name("chained") + ":integrated", spread(&gain));
+            report.ratio(name("chained") + ":integrated", ratio(&chained, &by_round));
         }
         for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
             report.row(name(peer), "MB/s", spread(theirs));
-            report.ratio(name("integrated") + ":" + peer, ratio(theirs));
+            report.ratio(name("integrated") + ":" + peer, ratio(&by_round, theirs));
         }
     }
 
-    /// What one core can reach with this network, this storage, and this CPU time.
-    fn limit(&self, stored: &Stored) -> Values<f64> {
-        let (request, file) = (rates(&self.run, &stored.request), rates(&self.run, &stored.file));
+    /// What one core can reach at most, with this network, this storage, and this CPU time.
+    fn limits(&self, stored: &Stored) -> [Values<f64>; 3] {
         let cpu = combine(&stored.request, &stored.file, |request, file| {
             rate_of(&self.run, request.core_ns + file.core_ns)
         });
-        combine(&combine(&request, &file, f64::min), &cpu, f64::min)
+        [rates(&self.run, &stored.request), rates(&self.run, &stored.file), cpu]
     }
 
     /// What others reach with the storage and with the network.
-    fn bound(&self, stored: &Stored) -> Values<f64> {
-        let request = rates(&self.run, &stored.request);
-        let network = match self.run.transport {
-            Transport::Tcp => combine(&request, &stored.network, f64::min),
-            Transport::Ucx => request,
-        };
-        combine(&network, stored.best_fio(), f64::min)
+    fn bounds(&self, stored: &Stored) -> Vec<Values<f64>> {
+        let request = by_round(&rates(&self.run, &stored.request), stored.turns);
+        let network = (self.run.transport == Transport::Tcp).then(|| stored.network.clone());
+        [request, stored.best_fio().clone()].into_iter().chain(network).collect()
     }
 
     /// Microseconds of its core a packet.
@@ -204,17 +198,18 @@ impl Cell {
 }
 
 impl Stored {
-    fn new(place: &Place, transport: Transport, depth_count: usize) -> Self {
+    fn new(place: &Place, &Run { size, transport, .. }: &Run, effort: &Effort) -> Self {
         Self {
             suffix: place.suffix.clone(),
             psync_part: if place.is_memory() { 1 } else { PSYNC_PART },
+            turns: effort.turns,
             request: Ok(Vec::new()),
-            network: only_over_tcp(transport),
-            file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
+            file: Ok(Vec::new()),
+            network: only_over_tcp(transport),
             chained: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
-            fio: vec![Ok(Vec::new()); depth_count],
+            fio: vec![Ok(Vec::new()); effort.depths(size).len()],
             fio_psync: Ok(Vec::new()),
             growth: Ok(Vec::new()),
         }
@@ -229,7 +224,12 @@ impl Stored {
         cores: Option<Cores>,
     ) {
         // What a ratio is made of is measured side by side, and nothing always before another.
-        let mut steps = vec![Step::Request, Step::Integrated, Step::File, Step::Network];
+        let turn = |index| match [Step::Request, Step::Integrated, Step::File] {
+            there if index % 2 == 0 => there,
+            [request, integrated, file] => [file, integrated, request],
+        };
+        let mut steps: Vec<_> = (0..self.turns).flat_map(turn).collect();
+        steps.push(Step::Network);
         if all.size <= SHORT_LEN_MAX {
             steps.push(Step::Chained);
         }
@@ -359,9 +359,33 @@ pub(super) fn combine<T: Copy, U: Copy, V>(
     Ok(one.iter().zip(other).map(|(one, other)| value(*one, *other)).collect())
 }
 
+/// The median of each round's turns.
+fn by_round(values: &Values<f64>, turns: usize) -> Values<f64> {
+    let median = |turns: &[f64]| Spread::of(turns.iter().copied()).map(|spread| spread.median);
+    let rounds = |values: &Vec<f64>| values.chunks(turns).filter_map(median).collect();
+    values.as_ref().map(rounds).map_err(String::clone)
+}
+
+/// The median ratio, between the ends of its confidence interval.
+pub(super) fn ratio(ours: &Values<f64>, other: &Values<f64>) -> Result<Spread, String> {
+    interval(combine(ours, other, |ours, other| ours / other)?).ok_or_else(too_late)
+}
+
+/// The ratio by the one of `others` that leaves the largest. The least of each turn would be the
+/// unluckiest, and often less than any of them.
+fn by_least(ours: &Values<f64>, others: &[Values<f64>]) -> Result<Spread, String> {
+    let ratios: Result<Vec<_>, _> = others.iter().map(|other| ratio(ours, other)).collect();
+    let largest = ratios?.into_iter().max_by(|one, other| one.median.total_cmp(&other.median));
+    largest.ok_or_else(too_late)
+}
+
 pub(super) fn spread(values: &Values<f64>) -> Result<Spread, String> {
     let values = values.as_ref().map_err(String::clone)?;
-    Spread::of(values.iter().copied()).ok_or_else(|| "the time of --quick was used up".to_owned())
+    Spread::of(values.iter().copied()).ok_or_else(too_late)
+}
+
+fn too_late() -> String {
+    "the time of --quick was used up".to_owned()
 }
 
 /// A size as in the cases: whole KiB or MiB.
@@ -370,5 +394,24 @@ fn size_name(size: usize) -> String {
         format!("{}MiB", size / (KIB * KIB))
     } else {
         format!("{}KiB", size / KIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_is_what_limits_in_most_turns_not_the_unluckiest_of_each() {
+        let ours = Ok(vec![3.0; 3]);
+        let others = [Ok(vec![4.0, 4.0, 1.0]), Ok(vec![1.0, 6.0, 6.0])];
+        assert_eq!(by_least(&ours, &others).map(|spread| spread.median), Ok(0.75));
+        assert_eq!(by_least(&ours, &[Ok(vec![4.0]), Err("no disk".to_owned())]).ok(), None);
+    }
+
+    #[test]
+    fn a_round_is_as_its_middle_turn() {
+        let turns = Ok(vec![1.0, 9.0, 2.0, 4.0, 4.0, 5.0]);
+        assert_eq!(by_round(&turns, 3), Ok(vec![2.0, 4.0]));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Effort,
-    cells::{Values, best, combine, map, push, rate, spread},
+    cells::{Values, best, combine, map, push, rate, ratio, spread},
     packet::{Run, Transport},
     run::run,
     server::Part,
@@ -60,7 +60,6 @@ impl Crowds {
         });
         report.row("connections/4KiB/tcp/memory", "B a client", spread(&memory));
         let [.., last] = &rates;
-        let ratios = combine(last, best(&rates), |last, best| last / best);
-        report.ratio("connections/256/4KiB/tcp:best", spread(&ratios));
+        report.ratio("connections/256/4KiB/tcp:best", ratio(last, best(&rates)));
     }
 }
