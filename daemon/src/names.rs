@@ -31,6 +31,7 @@ const DEVICE: usize = 0;
 const INODE: usize = 1;
 const MODE: usize = 2;
 const SIZE: usize = 7;
+const CHANGED: usize = 14;
 
 /// What `stat(2)` says, in the daemon's own layout (`docs/protocol.md`, section 5): device, inode,
 /// mode, links, user, group, special device, size, block size, blocks, then seconds and
@@ -49,6 +50,11 @@ impl Status {
 
     pub(crate) fn size(&self) -> u64 {
         self.word(SIZE)
+    }
+
+    /// When anything of it was changed last, in nanoseconds.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.word(CHANGED).wrapping_mul(1_000_000_000).wrapping_add(self.word(CHANGED + 1))
     }
 
     /// The words, little-endian.
