@@ -78,8 +78,8 @@ impl Job {
             Request::Unlink { .. } => NameCall::Unlink { path: one()? },
             Request::MakeDir { mode, .. } => NameCall::MakeDir { path: one()?, mode },
             Request::RemoveDir { .. } => NameCall::RemoveDir { path: one()? },
-            Request::ReadDir { skip, .. } => {
-                NameCall::ReadDir { path: one()?, skip, room: PIECE_LEN_MAX }
+            Request::ReadDir { from, .. } => {
+                NameCall::ReadDir { path: one()?, from, room: PIECE_LEN_MAX }
             }
             Request::Rename { paths, flags } => {
                 let (from, to) = two(payload, paths)?;

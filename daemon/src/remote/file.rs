@@ -247,9 +247,9 @@ fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
             let (path_len, payload) = one(path)?;
             (Request::RemoveDir { path_len }, payload)
         }
-        NameCall::ReadDir { path, skip, .. } => {
+        NameCall::ReadDir { path, from, .. } => {
             let (path_len, payload) = one(path)?;
-            (Request::ReadDir { path_len, skip: *skip }, payload)
+            (Request::ReadDir { path_len, from: *from }, payload)
         }
         NameCall::ReadLink { path } => {
             let (path_len, payload) = one(path)?;
