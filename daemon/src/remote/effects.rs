@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | append | size | the file has grown by just these bytes | the size is the same |
 //! | collapse, insert | size | the size has changed by just that | the size is the same |
-//! | truncate, open that truncates | last change | | nothing has changed, or none is cut off again |
+//! | truncate, open that truncates | last change | | nothing has changed, or nothing is cut |
 //! | unlink, rmdir | inode of the name | the name is gone or another's | the inode is there |
 //! | rename | inode of the source | the target is that inode | the source is still |
 //! | link | whether the name is taken | the name is the source's inode | the name is free |
