@@ -11,8 +11,9 @@
 //! | link | whether the name is taken | the name is the source's inode | the name is free |
 //! | mkdir, symlink, exclusive open | whether the name is taken | | the name is free |
 //!
-//! Whatever is neither has an unknown outcome: somebody else may have made that name. The size that
-//! tells of an append is the one it had before anybody else appended (see `doubts`).
+//! Whatever is neither has an unknown outcome: somebody else may have made that name, or written to
+//! that file. The size that tells of an append is the one it had before anybody else appended (see
+//! `doubts`).
 
 use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 

@@ -282,22 +282,22 @@ fn what_others_write_into_a_file_that_was_cut_stays() {
 
 #[test]
 fn bytes_are_moved_once_where_the_file_system_can() {
-    const LEN: u64 = 1 << 16;
+    const LEN: usize = 1 << 16;
     let (collapse, insert) = (FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE);
     for (flags, len) in [(collapse, LEN), (insert, 3 * LEN)] {
-        let request = Request::Allocate { file: LOG, mode: flags.bits(), at: 0, len: LEN };
+        let request = Request::Allocate { file: LOG, mode: flags.bits(), at: 0, len: LEN as u64 };
         let happened: fn(&Path) -> bool = |_| true;
         let case = Case { what: "", request, payload: b"", data: b"", tells: true, happened };
         for death in [Death::Before, Death::Behind, Death::Answered] {
             let mut world = World::new();
             let log = world.folder.path().join("log");
-            fs::write(&log, vec![7; 2 * LEN as usize]).expect("file");
+            fs::write(&log, vec![7; 2 * LEN]).expect("file");
             if let Err(error) = world.come_to(death, &case) {
                 assert_eq!(error, Errno::OPNOTSUPP);
                 return eprintln!("1 SKIPPED: moving bytes: not in this file system");
             }
             assert_eq!(world.ask(SESSION, &case), Ok(0), "{flags:?} {death:?}");
-            assert_eq!(fs::metadata(&log).expect("there").len(), len, "{flags:?} {death:?}");
+            assert_eq!(fs::metadata(&log).expect("there").len(), len as u64, "{flags:?} {death:?}");
         }
     }
 }
