@@ -145,7 +145,12 @@ impl FromStr for Maps {
             }
             Ok((PathBuf::from(local), PathBuf::from(remote)))
         };
-        parts.map(map).collect::<Result<_, _>>().map(Self)
+        let maps = parts.map(map).collect::<Result<Vec<_>, _>>()?;
+        let mut locals = BTreeSet::new();
+        match maps.iter().find(|(local, _)| !locals.insert(local)) {
+            Some((local, _)) => Err(format!("'{}' is mapped twice", local.display())),
+            None => Ok(Self(maps)),
+        }
     }
 }
 
@@ -247,7 +252,7 @@ mod tests {
         for text in ["out=/run1", "/a/b=c;d=e"] {
             assert_eq!(text.parse::<Maps>().expect("maps").to_string(), text);
         }
-        for text in ["out", "=a", "a=", "a*=b", "a=b=c", "a=/b/../.."] {
+        for text in ["out", "=a", "a=", "a*=b", "a=b=c", "a=/b/../..", "a=b;c=d;a/=b"] {
             assert!(text.parse::<Maps>().is_err(), "{text}");
         }
     }

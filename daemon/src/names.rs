@@ -31,6 +31,7 @@ const DEVICE: usize = 0;
 const INODE: usize = 1;
 const MODE: usize = 2;
 const SIZE: usize = 7;
+const CHANGED: usize = 14;
 
 /// What `stat(2)` says, in the daemon's own layout (`docs/protocol.md`, section 5): device, inode,
 /// mode, links, user, group, special device, size, block size, blocks, then seconds and
@@ -49,6 +50,11 @@ impl Status {
 
     pub(crate) fn size(&self) -> u64 {
         self.word(SIZE)
+    }
+
+    /// When anything of it was changed last, in nanoseconds.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.word(CHANGED).wrapping_mul(1_000_000_000).wrapping_add(self.word(CHANGED + 1))
     }
 
     /// The words, little-endian.
@@ -120,7 +126,7 @@ pub(crate) enum NameCall {
     Rename { from: CString, to: CString, flags: u32 },
     MakeDir { path: CString, mode: u32 },
     RemoveDir { path: CString },
-    ReadDir { path: CString, skip: u64, room: usize },
+    ReadDir { path: CString, from: u64, room: usize },
     Link { from: CString, to: CString },
     Symlink { text: CString, name: CString },
     ReadLink { path: CString },
@@ -248,7 +254,7 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
             let bytes = Status::from(&status(place, path, *follow)?).bytes();
             return Ok(Answer { value: 0, bytes });
         }
-        NameCall::ReadDir { path, skip, room } => return read_dir(place, path, *skip, *room),
+        NameCall::ReadDir { path, from, room } => return read_dir(place, path, *from, *room),
         NameCall::ReadLink { path } => {
             let at = place.anchor(path)?;
             let text = readlinkat(at.folder(), &at.name, Vec::new())?;
@@ -361,28 +367,36 @@ fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
 
 /// The names of a folder from the `skip`-th on, as many as fit into `room` bytes: a letter for the
 /// type (`f` file, `d` folder, `l` link, `o` other), the name, and a NUL each.
-fn read_dir(place: &Place, path: &CStr, skip: u64, room: usize) -> io::Result<Answer> {
+/// Names, and before them the folder's own word for where it goes on: others may have removed names
+/// by then, so their number says nothing.
+fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
     let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
     let hides = place.is_root(path);
+    let mut dir = Dir::new(fd)?;
+    if from > 0 {
+        dir.seek(i64::from_le_bytes(from.to_le_bytes()))?;
+    }
     let mut bytes = Vec::new();
-    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-    for entry in Dir::new(fd)?.skip(skip) {
+    for entry in dir {
         let entry = entry?;
         let name = entry.file_name();
+        bytes.resize(bytes.len().max(size_of::<u64>()), 0);
         if bytes.len() + 1 + name.to_bytes_with_nul().len() > room {
             break;
         }
-        // A hidden name is counted like the others, by its end alone.
-        if !hides || name.to_bytes() != OWN_FOLDER.as_bytes() {
-            bytes.push(match entry.file_type() {
-                FileType::RegularFile => b'f',
-                FileType::Directory => b'd',
-                FileType::Symlink => b'l',
-                _ => b'o',
-            });
-            bytes.extend_from_slice(name.to_bytes());
+        if let Some(next) = bytes.first_chunk_mut() {
+            *next = entry.offset().to_le_bytes();
         }
-        bytes.push(0);
+        if hides && name.to_bytes() == OWN_FOLDER.as_bytes() {
+            continue;
+        }
+        bytes.push(match entry.file_type() {
+            FileType::RegularFile => b'f',
+            FileType::Directory => b'd',
+            FileType::Symlink => b'l',
+            _ => b'o',
+        });
+        bytes.extend_from_slice(name.to_bytes_with_nul());
     }
     Ok(Answer::counted(bytes))
 }
@@ -411,5 +425,34 @@ impl<T> Shared<T> {
 
     pub(crate) fn take(&self) -> io::Result<T> {
         lock(&self.0).take().ok_or_else(|| Errno::IO.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, os::unix::ffi::OsStrExt as _};
+
+    use super::*;
+
+    #[test]
+    fn names_that_are_removed_between_two_parts_of_a_listing_hide_no_other() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = CString::new(folder.path().as_os_str().as_bytes()).expect("no NUL");
+        let all: BTreeSet<_> = (0..100).map(|number| format!("name-{number}")).collect();
+        for name in &all {
+            fs::write(folder.path().join(name), "").expect("file");
+        }
+        let (mut found, mut from) = (BTreeSet::new(), 0);
+        loop {
+            let part = read_dir(&Place::Machine, &path, from, 200).expect("a folder").bytes;
+            let Some((next, names)) = part.split_first_chunk() else { break };
+            from = u64::from_le_bytes(*next);
+            let names = std::str::from_utf8(names).expect("ASCII");
+            for name in names.split_terminator('\0').filter_map(|name| name.strip_prefix('f')) {
+                fs::remove_file(folder.path().join(name)).expect("once");
+                found.insert(name.to_owned());
+            }
+        }
+        assert_eq!(found, all);
     }
 }

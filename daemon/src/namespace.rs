@@ -70,8 +70,8 @@ pub(crate) fn check<S: Storage>(
         }
         Request::MakeDir { path_len, mode } => NameCall::MakeDir { path: path(path_len)?, mode },
         Request::RemoveDir { path_len } => NameCall::RemoveDir { path: path(path_len)? },
-        Request::ReadDir { path_len, skip } => {
-            NameCall::ReadDir { path: path(path_len)?, skip, room: LANE_BUFFER_LEN }
+        Request::ReadDir { path_len, from } => {
+            NameCall::ReadDir { path: path(path_len)?, from, room: LANE_BUFFER_LEN }
         }
         Request::Link { paths } => {
             let (from, to) = pair(paths)?;

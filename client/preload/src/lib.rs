@@ -20,6 +20,7 @@ mod copy;
 mod create;
 mod data;
 mod descriptor;
+mod environment;
 mod errno;
 mod execl;
 mod folders;

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use libc::{c_char, c_int, pid_t};
 
 use crate::{
+    environment::with_ours,
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
@@ -52,14 +53,18 @@ interpose! {
 
     fn fexecve(fd: c_int, arguments: Strings, variables: Strings) -> c_int {
         before_exec(true);
-        next!(fexecve(fd => c_int, arguments => Strings, variables => Strings) -> c_int)
+        with_ours(variables, |variables| {
+            next!(fexecve(fd => c_int, arguments => Strings, variables => Strings) -> c_int)
+        })
     }
 
     fn execveat(
         dir: c_int, path: *const c_char, arguments: Strings, variables: Strings, flags: c_int,
     ) -> c_int {
         before_exec(true);
-        answer(kernel!(SYS_execveat, dir, path, arguments, variables, flags))
+        answer(with_ours(variables, |variables| {
+            kernel!(SYS_execveat, dir, path, arguments, variables, flags)
+        }))
     }
 
     fn posix_spawn(
@@ -67,12 +72,14 @@ interpose! {
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
         before_spawn(actions);
-        next!(
-            posix_spawn(
-                process => *mut pid_t, path => *const c_char, actions => *const c_void,
-                attributes => *const c_void, arguments => Strings, variables => Strings,
-            ) -> c_int
-        )
+        with_ours(variables, |variables| {
+            next!(
+                posix_spawn(
+                    process => *mut pid_t, path => *const c_char, actions => *const c_void,
+                    attributes => *const c_void, arguments => Strings, variables => Strings,
+                ) -> c_int
+            )
+        })
     }
 
     fn posix_spawnp(
@@ -80,12 +87,14 @@ interpose! {
         attributes: *const c_void, arguments: Strings, variables: Strings,
     ) -> c_int {
         before_spawn(actions);
-        next!(
-            posix_spawnp(
-                process => *mut pid_t, file => *const c_char, actions => *const c_void,
-                attributes => *const c_void, arguments => Strings, variables => Strings,
-            ) -> c_int
-        )
+        with_ours(variables, |variables| {
+            next!(
+                posix_spawnp(
+                    process => *mut pid_t, file => *const c_char, actions => *const c_void,
+                    attributes => *const c_void, arguments => Strings, variables => Strings,
+                ) -> c_int
+            )
+        })
     }
 
     fn system(command: *const c_char) -> c_int {
@@ -181,7 +190,9 @@ pub(crate) unsafe fn execute(
 ) -> Outcome {
     before_exec(true);
     // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_execve, path, arguments, variables) }
+    let start = |variables| unsafe { kernel!(SYS_execve, path, arguments, variables) };
+    // SAFETY: as the caller promises.
+    unsafe { with_ours(variables, start) }
 }
 
 /// As `execvpe(3)`: libc looks for the file in the folders of `PATH`.
@@ -196,7 +207,9 @@ pub(crate) unsafe fn execute_found(
 ) -> c_int {
     before_exec(true);
     // SAFETY: the program's own call.
-    unsafe {
+    let start = |variables| unsafe {
         next!(execvpe(file => *const c_char, arguments => Strings, variables => Strings) -> c_int)
-    }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with_ours(variables, start) }
 }

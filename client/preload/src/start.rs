@@ -13,7 +13,11 @@ use client::{Client, Config, Errno, Host, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::kernel::{ignore, kernel};
+use crate::{
+    environment::{self, lines},
+    kernel::{ignore, kernel},
+    process::environ,
+};
 
 static CLIENT: Client = Client::new(&Program);
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -89,6 +93,7 @@ extern "C" fn start() {
         }
     }
     if has_daemon && !is_disabled {
+        environment::keep();
         CLIENT.start(&config);
         IS_ACTIVE.store(true, Ordering::Relaxed);
     }
@@ -105,26 +110,9 @@ extern "C" fn end() {
 
 /// A variable's value.
 fn variable(name: &str) -> Option<&'static [u8]> {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
     // SAFETY: libc's; read before the program runs, so nobody changes it meanwhile.
-    let mut entry = unsafe { environ };
-    if entry.is_null() {
-        return None;
-    }
-    loop {
-        // SAFETY: `environ` is an array that ends with a null pointer, which was not reached yet.
-        let line = unsafe { entry.read() };
-        // SAFETY: the array's elements are C strings.
-        let line = unsafe { text(line) }?.to_bytes();
-        // SAFETY: the element just read was not the last.
-        entry = unsafe { entry.add(1) };
-        let value = line.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        if value.is_some() {
-            return value;
-        }
-    }
+    let mut lines = unsafe { lines(environ) }.map(CStr::to_bytes);
+    lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 #[used]

@@ -2,7 +2,7 @@
 //!
 //! A request takes whichever lane is free, starting with the one the thread used last, so a thread
 //! that is alone never waits and a signal handler that interrupts a waiting thread finds another
-//! lane.
+//! lane. Where none is free it waits for the one it prefers.
 //!
 //! # Waiting
 //!
@@ -205,20 +205,21 @@ impl Connection {
         self.lane()?.call(request)
     }
 
-    /// Takes a free lane.
+    /// Takes a free lane, or waits for one.
     pub(crate) fn lane(&self) -> Result<Lane<'_>, Lost> {
         // Thread control blocks are pages apart; neighbours in memory get neighbouring lanes.
         let first = (thread() >> 12) % LANES;
-        loop {
-            if self.is_lost() {
-                return Err(Lost);
+        let order = || (first..LANES).chain(0..first);
+        let lanes = || order().filter_map(|index| Some((index, self.lanes.get(index)?)));
+        // A handler does not wait for what its own thread holds.
+        let taken = lanes()
+            .find_map(|(index, lane)| Some((index, lane.try_lock()?)))
+            .or_else(|| lanes().find_map(|(index, lane)| Some((index, lane.lock().ok()?))));
+        match taken {
+            Some((index, requester)) if !self.is_lost() => {
+                Ok(Lane { connection: self, index, requester })
             }
-            for index in (first..LANES).chain(0..first) {
-                if let Some(requester) = self.lanes.get(index).and_then(Lock::try_lock) {
-                    return Ok(Lane { connection: self, index, requester });
-                }
-            }
-            rustix::thread::sched_yield();
+            _ => Err(Lost),
         }
     }
 

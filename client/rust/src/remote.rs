@@ -358,7 +358,7 @@ impl Client {
     #[must_use]
     pub fn may_lead_out(&'static self, path: &CStr) -> bool {
         let path = path.to_bytes();
-        self.0.active().is_some_and(|config| config.has_remote())
+        self.has_remote()
             && !path.starts_with(b"/")
             && path.split(|byte| *byte == b'/').any(|part| part == b"..")
     }
@@ -377,6 +377,12 @@ impl Client {
         terminated(&self.0.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
     }
 
+    /// Whether any folder is remote.
+    #[must_use]
+    pub fn has_remote(&'static self) -> bool {
+        self.0.active().is_some_and(|config| config.has_remote())
+    }
+
     /// Whether a path is remote.
     #[must_use]
     pub fn is_remote(&'static self, dir: RawFd, path: &CStr) -> bool {
@@ -386,8 +392,7 @@ impl Client {
     /// Whether an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.0.active().is_some_and(|config| config.has_remote())
-            && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
+        self.has_remote() && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
     }
 
     /// Before an open folder is listed: its mirror gets the names that are there by now.

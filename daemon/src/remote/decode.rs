@@ -2,11 +2,13 @@
 
 use std::{ffi::CString, rc::Rc};
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{FallocateFlags, OFlags},
+    io::Errno,
+};
 use uring::Buffer;
 use wire::{PIECE_LEN_MAX, PathPair, Request};
 
-use super::effects::Effect;
 use crate::{
     locks::LockCall,
     names::{Attributes, NameCall, OpenCall},
@@ -76,8 +78,8 @@ impl Job {
             Request::Unlink { .. } => NameCall::Unlink { path: one()? },
             Request::MakeDir { mode, .. } => NameCall::MakeDir { path: one()?, mode },
             Request::RemoveDir { .. } => NameCall::RemoveDir { path: one()? },
-            Request::ReadDir { skip, .. } => {
-                NameCall::ReadDir { path: one()?, skip, room: PIECE_LEN_MAX }
+            Request::ReadDir { from, .. } => {
+                NameCall::ReadDir { path: one()?, from, room: PIECE_LEN_MAX }
             }
             Request::Rename { paths, flags } => {
                 let (from, to) = two(payload, paths)?;
@@ -111,27 +113,29 @@ impl Job {
     }
 }
 
-impl Asked {
-    /// The effect that must not happen twice, if it has one.
-    pub(crate) fn effect<F>(&self) -> Option<Effect<F>> {
-        match self {
-            Self::Open(_, call) if is_exclusive(call) => Some(Effect::Create(call.clone())),
-            Self::Name(call) if has_effect(call) => Some(Effect::Name(call.clone())),
-            _ => None,
-        }
-    }
-}
-
 /// Whether opening makes a file that must not be there.
 pub(crate) fn is_exclusive(call: &OpenCall) -> bool {
     OFlags::from_bits_retain(call.flags).contains(OFlags::CREATE | OFlags::EXCL)
+}
+
+/// Whether opening a file may not happen twice: it makes one that must not be there, or cuts one
+/// that others may write to as soon as it is cut.
+pub(crate) fn is_once(call: &OpenCall) -> bool {
+    is_exclusive(call) || OFlags::from_bits_retain(call.flags).contains(OFlags::TRUNC)
+}
+
+/// Whether `fallocate` of this mode moves bytes, which it would do twice.
+pub(crate) const fn shifts(mode: u32) -> bool {
+    let shifting = FallocateFlags::COLLAPSE_RANGE.union(FallocateFlags::INSERT_RANGE);
+    mode & shifting.bits() != 0
 }
 
 /// Whether a call may not be executed twice.
 pub(crate) const fn has_effect(call: &NameCall) -> bool {
     matches!(
         call,
-        NameCall::Unlink { .. }
+        NameCall::Truncate { .. }
+            | NameCall::Unlink { .. }
             | NameCall::Rename { .. }
             | NameCall::MakeDir { .. }
             | NameCall::RemoveDir { .. }

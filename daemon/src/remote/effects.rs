@@ -4,21 +4,24 @@
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
 //! | append | size | the file has grown by just these bytes | the size is the same |
+//! | collapse, insert | size | the size has changed by just that | the size is the same |
+//! | truncate, open that truncates | last change | | nothing has changed, or nothing is cut |
 //! | unlink, rmdir | inode of the name | the name is gone or another's | the inode is there |
 //! | rename | inode of the source | the target is that inode | the source is still |
 //! | link | whether the name is taken | the name is the source's inode | the name is free |
 //! | mkdir, symlink, exclusive open | whether the name is taken | | the name is free |
 //!
-//! Whatever is neither has an unknown outcome: somebody else may have made that name. The size that
-//! tells of an append is the one it had before anybody else appended (see `doubts`).
+//! Whatever is neither has an unknown outcome: somebody else may have made that name, or written to
+//! that file. The size that tells of an append is the one it had before anybody else appended (see
+//! `doubts`).
 
 use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 
-use rustix::io::Errno;
+use rustix::{fs::FallocateFlags, io::Errno};
 use shm::copy::copy_out;
 use uring::Heap;
 
-use super::ledger::Before;
+use super::{decode::is_exclusive, ledger::Before};
 use crate::{
     names::{NameCall, OpenCall, Status},
     storage::Storage,
@@ -33,7 +36,19 @@ pub(crate) enum Effect<F> {
         identity: (u64, u64),
         data: Rc<[u8]>,
     },
-    Create(OpenCall),
+    /// `fallocate` that moves the bytes behind a range.
+    Shift {
+        file: F,
+        mode: u32,
+        at: u64,
+        len: u64,
+    },
+    Truncate {
+        file: F,
+        len: u64,
+    },
+    /// Makes a file that must not be there, or cuts what is; the handle is the file's from then on.
+    Open(u32, OpenCall),
     Name(NameCall),
 }
 
@@ -42,7 +57,7 @@ impl<F> Effect<F> {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Append { data, .. } => data.len() as u64,
-            Self::Create(_) | Self::Name(_) => 0,
+            _ => 0,
         }
     }
 }
@@ -51,7 +66,11 @@ impl<F> fmt::Display for Effect<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append { data, .. } => write!(f, "append of {} bytes", data.len()),
-            Self::Create(call) => write!(f, "creation of {:?}", call.path),
+            Self::Shift { mode, at, len, .. } => {
+                write!(f, "fallocate of {len} bytes at {at}, mode {mode:#x}")
+            }
+            Self::Truncate { len, .. } => write!(f, "truncation to {len} bytes"),
+            Self::Open(_, call) => write!(f, "creation or truncation of {:?}", call.path),
             Self::Name(call) => write!(f, "{call:?}"),
         }
     }
@@ -74,15 +93,13 @@ pub(crate) async fn observe<S: Storage>(
     storage: &S,
     effect: &Effect<S::File>,
 ) -> io::Result<Before> {
-    if let Effect::Append { file, identity, .. } = effect {
-        let size = storage.status(file).await?.size();
-        return Ok(Before { size, identity: *identity, is_append: true });
-    }
-    let identity = match subject(effect) {
-        Some(path) => identity(storage, path).await?,
-        None => (0, 0),
+    let Some(status) = look(storage, effect).await? else { return Ok(Before::default()) };
+    let mark = match effect {
+        Effect::Append { .. } | Effect::Shift { .. } => status.size(),
+        _ => status.changed_at(),
     };
-    Ok(Before { size: 0, identity, is_append: false })
+    let is_append = matches!(effect, Effect::Append { .. });
+    Ok(Before { mark, identity: status.identity(), is_append })
 }
 
 /// Finds out what has become of a request that was begun by a server that has died; `seen` is the
@@ -93,24 +110,27 @@ pub(crate) async fn resolve<S: Storage>(
     before: Before,
     seen: Option<u64>,
 ) -> io::Result<Outcome> {
+    let now = look(storage, effect).await?;
+    let size = now.as_ref().map_or(0, Status::size);
     let call = match effect {
         Effect::Append { file, data, .. } => {
-            let size = storage.status(file).await?.size();
             let end = seen.unwrap_or(size);
-            return match appended(storage, file, data, before.size..end).await? {
+            return match appended(storage, file, data, before.mark..end).await? {
                 // Others have appended since: what is missing can no longer follow.
                 Outcome::Partly(len) if size != end => Ok(Outcome::Short(len)),
                 outcome => Ok(outcome),
             };
         }
-        Effect::Create(_) => None,
+        Effect::Shift { mode, len, .. } => return Ok(shifted(before.mark, *mode, *len, size)),
+        Effect::Truncate { len, .. } | Effect::Name(NameCall::Truncate { len, .. }) => {
+            return Ok(cut(before, now.as_ref(), *len));
+        }
+        Effect::Open(_, call) if !is_exclusive(call) => return Ok(cut(before, now.as_ref(), 0)),
+        Effect::Open(..) => None,
         Effect::Name(call) => Some(call),
     };
     let was_there = before.identity != (0, 0);
-    let now = match subject(effect) {
-        Some(path) => identity(storage, path).await?,
-        None => return Ok(Outcome::Unknown),
-    };
+    let now = now.map_or((0, 0), |status| status.identity());
     Ok(match call {
         Some(NameCall::Unlink { .. } | NameCall::RemoveDir { .. }) => match was_there {
             // It found nothing to remove, and will again.
@@ -133,32 +153,60 @@ pub(crate) async fn resolve<S: Storage>(
     })
 }
 
-/// The name that tells whether the request was done.
-fn subject<F>(effect: &Effect<F>) -> Option<&CString> {
-    match effect {
-        Effect::Append { .. } => None,
-        Effect::Create(call) => Some(&call.path),
+/// The file or the name that tells whether the request was done; `None`: there is none.
+async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<Option<Status>> {
+    let (path, follow) = match effect {
+        Effect::Append { file, .. }
+        | Effect::Shift { file, .. }
+        | Effect::Truncate { file, .. } => return storage.status(file).await.map(Some),
+        Effect::Open(_, call) => (&call.path, !is_exclusive(call)),
         Effect::Name(call) => match call {
+            NameCall::Truncate { path, .. } => (path, true),
             NameCall::Unlink { path }
             | NameCall::RemoveDir { path }
             | NameCall::MakeDir { path, .. }
             | NameCall::Rename { from: path, .. }
             | NameCall::Link { to: path, .. }
-            | NameCall::Symlink { name: path, .. } => Some(path),
-            _ => None,
+            | NameCall::Symlink { name: path, .. } => (path, false),
+            _ => return Ok(None),
         },
+    };
+    stat(storage, path, follow).await
+}
+
+/// What a name stands for, if it is there.
+async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Result<Option<Status>> {
+    match storage.name(NameCall::Stat { path: path.clone(), follow }).await {
+        Ok(answer) => Ok(Status::from_bytes(&answer.bytes)),
+        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 /// Device and inode of a name; zeros when there is none.
 async fn identity<S: Storage>(storage: &S, path: &CString) -> io::Result<(u64, u64)> {
-    let call = NameCall::Stat { path: path.clone(), follow: false };
-    match storage.name(call).await {
-        Ok(answer) => {
-            Ok(Status::from_bytes(&answer.bytes).map_or((0, 0), |status| status.identity()))
-        }
-        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok((0, 0)),
-        Err(error) => Err(error),
+    let status = stat(storage, path, false).await?;
+    Ok(status.map_or((0, 0), |status| status.identity()))
+}
+
+/// Whether a file had its bytes moved that had so many before.
+fn shifted(before: u64, mode: u32, len: u64, size: u64) -> Outcome {
+    let is_collapse = mode & FallocateFlags::COLLAPSE_RANGE.bits() != 0;
+    let after = if is_collapse { before.checked_sub(len) } else { before.checked_add(len) };
+    match size {
+        _ if size == before => Outcome::NotDone,
+        _ if Some(size) == after => Outcome::Done,
+        _ => Outcome::Unknown,
+    }
+}
+
+/// Whether a file may be cut (again). What is longer and was changed may have been written since.
+fn cut(before: Before, now: Option<&Status>, len: u64) -> Outcome {
+    let is_same =
+        |now: &Status| (now.identity(), now.changed_at()) == (before.identity, before.mark);
+    match now {
+        Some(now) if now.size() > len && !is_same(now) => Outcome::Unknown,
+        _ => Outcome::NotDone,
     }
 }
 

@@ -12,7 +12,7 @@ use wire::{PIECE_LEN_MAX, PathPair, Request};
 
 use super::{
     client::{Client, Network},
-    decode::{has_effect, is_exclusive},
+    decode::{has_effect, is_once, shifts},
 };
 use crate::{
     locks::{LockCall, from_words},
@@ -56,7 +56,7 @@ impl<N: Network> RemoteFile<N> {
             mode: call.mode,
             path_len: len_of(path)?,
         };
-        let answered = client.call(request, path.to_vec(), is_exclusive(&call)).await?;
+        let answered = client.call(request, path.to_vec(), is_once(&call)).await?;
         Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
@@ -169,12 +169,12 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
         let request = Request::Truncate { file: self.handle, path_len: 0, len };
-        self.call(request, Vec::new()).await.map(drop)
+        self.change(request, true).await
     }
 
     pub(crate) async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
         let request = Request::Allocate { file: self.handle, mode, at, len };
-        self.call(request, Vec::new()).await.map(drop)
+        self.change(request, shifts(mode)).await
     }
 
     pub(crate) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
@@ -195,6 +195,11 @@ impl<N: Network> RemoteFile<N> {
 
     async fn call(&self, request: Request, payload: Vec<u8>) -> io::Result<(u64, Vec<u8>)> {
         self.client.call(request, payload, false).await.map_err(|error| self.stale(error))
+    }
+
+    async fn change(&self, request: Request, is_once: bool) -> io::Result<()> {
+        let done = self.client.call(request, Vec::new(), is_once).await;
+        done.map(drop).map_err(|error| self.stale(error))
     }
 
     /// The error of a handle that the server does not know because the file, or a lock on it, could
@@ -242,9 +247,9 @@ fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
             let (path_len, payload) = one(path)?;
             (Request::RemoveDir { path_len }, payload)
         }
-        NameCall::ReadDir { path, skip, .. } => {
+        NameCall::ReadDir { path, from, .. } => {
             let (path_len, payload) = one(path)?;
-            (Request::ReadDir { path_len, skip: *skip }, payload)
+            (Request::ReadDir { path_len, from: *from }, payload)
         }
         NameCall::ReadLink { path } => {
             let (path_len, payload) = one(path)?;

@@ -55,9 +55,10 @@ pub(crate) enum State {
 /// What stood there before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// Size of a file that is appended to.
-    pub(crate) size: u64,
-    /// Device and inode of that file, or of the name; zeros when there was none.
+    /// Size of a file that is appended to or has bytes moved; else when it was changed last.
+    pub(crate) mark: u64,
+    /// Device and inode of that file, or of the name; zeros when there was none. Once a file is
+    /// opened, its own.
     pub(crate) identity: (u64, u64),
     pub(crate) is_append: bool,
 }
@@ -74,8 +75,8 @@ impl Record {
             State::Seen(size) => (SEEN, size),
             State::Done(value) => (DONE, value),
         };
-        let Before { size, identity: (device, inode), is_append } = self.before;
-        let words = [self.id, state, value, size, device, inode, u64::from(is_append)];
+        let Before { mark, identity: (device, inode), is_append } = self.before;
+        let words = [self.id, state, value, mark, device, inode, u64::from(is_append)];
         let seal = words.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word);
         let mut bytes = [0; RECORD_LEN];
         let chunks = bytes.chunks_exact_mut(size_of::<u64>());
@@ -90,8 +91,8 @@ impl Record {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
             *word = u64::from_le_bytes(*chunk.first_chunk()?);
         }
-        let [id, state, value, size, device, inode, append, seal] = words;
-        let summed = [id, state, value, size, device, inode, append];
+        let [id, state, value, mark, device, inode, append, seal] = words;
+        let summed = [id, state, value, mark, device, inode, append];
         if seal != summed.iter().fold(SEAL, |sum, word| sum.rotate_left(7) ^ word) {
             return None;
         }
@@ -101,7 +102,7 @@ impl Record {
             DONE => State::Done(value),
             _ => return None,
         };
-        let before = Before { size, identity: (device, inode), is_append: append == 1 };
+        let before = Before { mark, identity: (device, inode), is_append: append == 1 };
         Some(Self { id, state, before })
     }
 }
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn records_are_found_again_by_the_next_server() {
         let root = tempfile::tempdir().expect("folder");
-        let before = Before { size: 1 << 40, identity: (8, 42), is_append: true };
+        let before = Before { mark: 1 << 40, identity: (8, 42), is_append: true };
         let begun = Record { id: 7, state: State::Begun, before };
         let done = Record { id: 9, state: State::Done(u64::MAX - 16), before };
         let folder = Folder::create(root.path()).expect("made");

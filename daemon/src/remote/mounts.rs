@@ -175,7 +175,7 @@ impl Server {
         // What is there already may be no folder; and a server that was killed in the middle may
         // have made one, and not know.
         let path = CString::new(path.as_os_str().as_bytes())?;
-        let listed = self.group.name(None, NameCall::ReadDir { path, skip: 0, room: 0 }).await;
+        let listed = self.group.name(None, NameCall::ReadDir { path, from: 0, room: 0 }).await;
         listed.map(drop).map_err(|error| why.unwrap_or(error))
     }
 
@@ -254,16 +254,13 @@ impl Server {
     ) -> io::Result<Answer> {
         let (listings, number) = (self.listings.clone(), self.listings.number());
         let mut listing = Vec::new();
-        let mut skip = 0;
+        let mut from = 0;
         loop {
-            let path = remote.clone();
-            let call = NameCall::ReadDir { path, skip, room: 0 };
+            let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
             let part = self.group.name(rank, call).await?.bytes;
-            if part.is_empty() {
-                break;
-            }
-            skip += part.iter().filter(|byte| **byte == 0).count() as u64;
-            listing.extend(part);
+            let Some((next, names)) = part.split_first_chunk() else { break };
+            from = u64::from_le_bytes(*next);
+            listing.extend(names);
         }
         let mirror = mirror::path(&self.folder, local.to_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();

@@ -18,7 +18,7 @@ use std::{
 
 use executor::{Class, Handle, Instant, Notify};
 use rustix::{
-    fs::{FallocateFlags, OFlags, SeekFrom},
+    fs::{OFlags, SeekFrom},
     io::Errno,
 };
 use uring::{Buffer, Halves};
@@ -27,10 +27,10 @@ use wire::{Request, SESSION_LEN};
 use super::{
     channel::bytes_of,
     deadlock::Waits,
-    decode::{Asked, Job},
+    decode::{Asked, Job, has_effect, is_once, shifts},
     doubts::Doubts,
     effects::Effect,
-    ledger::{Ledger, RECORDS, Record, Shelf},
+    ledger::{Ledger, Record, Shelf},
     locks::{Grace, Locks, Unlocks},
     server::BUFFERS,
 };
@@ -112,6 +112,22 @@ impl<S: Storage> Open<S> {
     /// Device and inode.
     pub(super) fn identity(&self) -> (u64, u64) {
         self.identity
+    }
+
+    /// What a request does to the file that must not happen twice.
+    fn effect(&self, job: &Job) -> Option<Effect<S::File>> {
+        let file = || self.file.clone();
+        match job.request {
+            Request::Write { .. } if self.appends => {
+                let data = bytes_of(&job.data).into();
+                Some(Effect::Append { file: file(), identity: self.identity, data })
+            }
+            Request::Allocate { mode, at, len, .. } if shifts(mode) => {
+                Some(Effect::Shift { file: file(), mode, at, len })
+            }
+            Request::Truncate { len, .. } => Some(Effect::Truncate { file: file(), len }),
+            _ => None,
+        }
     }
 }
 
@@ -242,32 +258,23 @@ impl<S: Storage> Service<S> {
     }
 
     async fn execute(&self, session: &Session<S>, job: Job) -> Answer {
-        let asked = job.asked()?;
-        let mut effect = asked.effect();
-        if let (Asked::OnFile(handle), Request::Write { .. }) = (&asked, job.request) {
-            let open = session.file(*handle)?;
-            if open.appends {
-                let data = bytes_of(&job.data).into();
-                effect = Some(Effect::Append { file: open.file, identity: open.identity, data });
+        match job.asked()? {
+            Asked::OnFile(handle) => {
+                let open = session.file(handle)?;
+                match open.effect(&job) {
+                    Some(effect) => self.once(session, &job, effect).await,
+                    None => self.on_file(&open, &job).await.map_err(|error| errno(&error)),
+                }
             }
-        }
-        let handle = match asked {
-            Asked::Open(handle, _) => handle,
-            _ => 0,
-        };
-        if let Some(effect) = effect {
-            // Without a record it might happen twice.
-            let slot = job.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
-            return self.once(session, (slot, job.id), effect, handle).await;
-        }
-        match asked {
+            Asked::Open(handle, call) if is_once(&call) => {
+                self.once(session, &job, Effect::Open(handle, call)).await
+            }
             Asked::Open(handle, call) => self.open(session, handle, call).await,
             Asked::Close(handle) => self.close(session, handle).await,
             Asked::Lock(handle, call) => self.lock(session, handle, call).await,
             Asked::FindLock(handle, call) => self.find_lock(session, handle, call).await,
-            Asked::OnFile(handle) => {
-                let open = session.file(handle)?;
-                self.on_file(&open, &job).await.map_err(|error| errno(&error))
+            Asked::Name(call) if has_effect(&call) => {
+                self.once(session, &job, Effect::Name(call)).await
             }
             Asked::Name(call) => self.name(call).await,
             Asked::Nothing => {
@@ -337,14 +344,8 @@ impl<S: Storage> Service<S> {
                 return Ok((storage.seek(file, to).await?, Vec::new()));
             }
             Request::FileStat { .. } => return Ok((0, storage.status(file).await?.bytes())),
-            Request::Truncate { len, .. } => storage.truncate(file, len).await?,
             Request::Allocate { mode, at, len, .. } => {
-                // What moves bytes would move them twice.
-                let once = FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE;
-                if mode & once.bits() != 0 {
-                    return Err(Errno::OPNOTSUPP.into());
-                }
-                storage.allocate(file, mode, at, len).await?;
+                storage.allocate(file, mode, at, len).await?
             }
             Request::SetMode { mode, .. } => storage.set(file, Attributes::Mode(mode)).await?,
             Request::SetOwner { user, group, .. } => {

@@ -47,13 +47,15 @@ fn names_are_made_found_and_removed() {
     assert_eq!((word(7), word(3), word(2) & 0o170_000), (3, 2, 0o100_000));
 
     let len = path(&daemon, &client, "dir");
-    let used = client.ask(Request::ReadDir { path_len: len, skip: 0 }).expect("a folder");
-    let names = client.buffer(LANE, usize::try_from(used).unwrap());
+    let used = client.ask(Request::ReadDir { path_len: len, from: 0 }).expect("a folder");
+    let part = client.buffer(LANE, usize::try_from(used).unwrap());
+    let (next, names) = part.split_first_chunk().expect("where to go on");
+    let from = u64::from_le_bytes(*next);
     let mut names: Vec<&[u8]> = names.split(|byte| *byte == 0).filter(|n| n.len() == 2).collect();
     names.sort_unstable();
     assert_eq!(names, [b"d.", b"fb", b"fc"]);
     path(&daemon, &client, "dir");
-    assert_eq!(client.ask(Request::ReadDir { path_len: len, skip: 4 }), Ok(0));
+    assert_eq!(client.ask(Request::ReadDir { path_len: len, from }), Ok(0));
 
     for name in ["dir/b", "dir/c"] {
         let len = path(&daemon, &client, name);

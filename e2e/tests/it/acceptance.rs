@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::{
     harness::{self, Folder, note, run, skip, stats, succeed, sum, text},
     remote::server::{Scheme, Server},
+    remote_network::Nodes,
     strace::Trace,
 };
 
@@ -85,6 +86,13 @@ fn remote_programs_write_the_same_bytes_over_ucx() {
     [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_remote(Scheme::Ucx));
 }
 
+#[test]
+fn remote_programs_write_the_same_bytes_between_two_nodes() {
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        [LAMMPS, QE, TAR].iter().for_each(|workload| workload.compare_apart(scheme));
+    }
+}
+
 /// With the engines and idle policies that are not the default.
 #[test]
 #[ignore = "minutes: for `make soak`"]
@@ -110,7 +118,7 @@ impl Workload {
         let Some(written) = self.run_natively(&folder, &native) else { return };
         for (index, flags) in flags.iter().enumerate() {
             let wrapped = folder.join(format!("wrapped{index}"));
-            let documents = self.run_wrapped(&folder, &wrapped, flags);
+            let documents = self.run_wrapped(&folder, &wrapped, flags, Command::new("bash"));
             self.assert_equal(&native, &wrapped);
             self.assert_delegated(flags, &written, &documents);
             fs::remove_dir_all(&wrapped).expect("a folder");
@@ -127,10 +135,32 @@ impl Workload {
         let server = Server::start(&folder, scheme);
         let wrapped = folder.join("wrapped");
         let flags = server.flags(&wrapped);
-        self.run_wrapped(&folder, &wrapped, &flags.each_ref().map(String::as_str));
+        let flags = flags.each_ref().map(String::as_str);
+        self.run_wrapped(&folder, &wrapped, &flags, Command::new("bash"));
         self.assert_equal(&native, &server.job());
         assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the server", self.name);
         server.end();
+    }
+
+    /// The same with the server on another node.
+    fn compare_apart(&self, scheme: Scheme) {
+        let folder = Folder::new();
+        let native = folder.join("native");
+        if !scheme.is_here(self.name) || self.run_natively(&folder, &native).is_none() {
+            return;
+        }
+        let nodes = match Nodes::start(&folder, scheme) {
+            Ok(nodes) => nodes,
+            Err(why) => return skip("programs between two nodes", why),
+        };
+        let wrapped = folder.join("wrapped");
+        let flags = nodes.flags(&wrapped);
+        let (flags, mut command) = (flags.each_ref().map(String::as_str), nodes.on_client());
+        command.arg("bash");
+        self.run_wrapped(&folder, &wrapped, &flags, command);
+        self.assert_equal(&native, &nodes.job());
+        assert_eq!(self.files(&wrapped).len(), 0, "{} wrote past the server", self.name);
+        nodes.end();
     }
 
     /// Runs without kakehi; bytes written by each system call. `None`: it cannot be run here.
@@ -152,12 +182,17 @@ impl Workload {
         Some(written)
     }
 
-    /// Runs under `kakehi run`, and returns what that says of each job.
-    fn run_wrapped(&self, folder: &Folder, wrapped: &Path, flags: &[&str]) -> Vec<Value> {
+    /// Runs under `kakehi run`, by this shell, and returns what that says of each job.
+    fn run_wrapped(
+        &self,
+        folder: &Folder,
+        wrapped: &Path,
+        flags: &[&str],
+        mut command: Command,
+    ) -> Vec<Value> {
         let stats_file = wrapped.with_extension("stats");
         let (kakehi, flags) = (harness::kakehi(), flags.join(" "));
         let wrap = format!("{} run --stats {} {flags} --", kakehi.display(), stats_file.display());
-        let mut command = Command::new("bash");
         command.args(self.arguments(wrapped)).env("WRAP", wrap);
         command.env("XDG_RUNTIME_DIR", folder.path());
         let output = run(&mut command, TIME_MAX);

@@ -1,9 +1,18 @@
 //! `fsx`: random operations on one file, every read compared with a model in memory.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use crate::{
-    harness::{self, Daemon, Folder, note, random, skip, succeed},
+    harness::{self, Daemon, Folder, Running, note, pause, random, skip, succeed},
+    remote::{
+        local,
+        server::{Scheme, Server},
+    },
     strace::Trace,
 };
 
@@ -90,6 +99,32 @@ fn many_seeds_read_right() {
     exercise("hybrid", HYBRID, PLAIN, 100_000, 40);
     exercise("delegate", DELEGATE, PLAIN, 100_000, 20);
     exercise("mapped", HYBRID, ALL, 20_000, 40);
+}
+
+#[test]
+fn remote_reads_are_right_though_the_server_is_killed() {
+    if !is_there() {
+        return skip("fsx on a remote file", "not found; 'cargo install fsx' installs it");
+    }
+    let folder = Folder::new();
+    let mut rng = random("fsx and a killed server");
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    let (config, file) = (configure(&folder, PLAIN), local(&folder).join("file"));
+    let log = fs::File::create(folder.join("log")).expect("log");
+    let mut command = server.run(&folder);
+    command.arg("fsx").args(arguments(&config, 20_000, rng.u32(..), &file)).stdin(Stdio::null());
+    command.stdout(log.try_clone().expect("log")).stderr(log);
+    let mut program = Running::start(&mut command);
+    let mut kills = 0;
+    while program.child.try_wait().expect("a child").is_none() && kills < 100 {
+        pause(Duration::from_millis(rng.u64(20..400)));
+        server.kill_and_restart();
+        kills += 1;
+    }
+    let status = program.wait(TIME_MAX);
+    let said = fs::read_to_string(folder.join("log")).expect("log");
+    assert!(status.success(), "{status} after {kills} kills: {said}");
+    server.end();
 }
 
 /// The program itself writes nothing to a delegated file: the daemon does.

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -52,43 +53,84 @@ fn packets_that_are_lost_cost_time_only() {
 #[track_caller]
 fn survives(what: &str, scheme: Scheme, rounds: u32, fault: Fault) {
     let folder = Folder::new();
-    let namespaces = match Namespaces::create() {
-        Ok(namespaces) => namespaces,
+    let nodes = match Nodes::start(&folder, scheme) {
+        Ok(nodes) => nodes,
         Err(why) => return skip(what, why),
     };
-    fs::create_dir(folder.join("root")).expect("folder");
-    let within = |name: &str| {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", name]).arg(kakehi()).current_dir(folder.path());
-        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
-        // They share this machine's memory, which two nodes do not.
-        command.env("UCX_TLS", "tcp");
-        command
-    };
-    let url = scheme.url(Namespaces::SERVER, 7777);
-    let mut command = within(&namespaces.server);
-    command.args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
-    let mut server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));
-    let suffix = format!(".{}", server.child.id());
-    let is_up = || {
-        let entries = fs::read_dir(folder.path()).expect("folder").flatten();
-        entries.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(&suffix))
-    };
-    assert!(wait_for(SOON, is_up), "the server did not start");
-    let mut command = within(&namespaces.client);
+    let mut command = nodes.on_client();
     // No loss, however unlucky, is to be taken for a server that stays away.
-    command.env("KAKEHI_REMOTE_TIMEOUT", "10min");
-    command.args(["run", "--remote", &url, "--key", "key", "--map", "local=/job", "--"]);
+    command.env("KAKEHI_REMOTE_TIMEOUT", "10min").arg(kakehi()).arg("run");
+    command.args(nodes.flags(&folder.join("local"))).arg("--");
     let mut program = start_rounds(&folder, &mut command, rounds);
     assert!(wait_for(SOON, || progress(&folder) > 2), "no progress");
-    if let Err(why) = fault(&namespaces) {
+    if let Err(why) = fault(&nodes.namespaces) {
         return skip(what, why);
     }
     assert_eq!(program.wait(LONG).code(), Some(0));
     let count = usize::try_from(rounds).expect("a count");
-    check_rounds(&folder.join("root/job"), count);
-    server.signal(Signal::TERM);
-    server.wait(SOON);
+    check_rounds(&nodes.job(), count);
+    nodes.end();
+}
+
+/// A server on a node of its own, and a node for its client.
+pub(crate) struct Nodes {
+    namespaces: Namespaces,
+    server: Running,
+    url: String,
+    folder: PathBuf,
+}
+
+impl Nodes {
+    /// Starts the server; `Err`: why there can be no nodes here.
+    #[track_caller]
+    pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Result<Self, String> {
+        let (namespaces, folder) = (Namespaces::create()?, folder.path().to_owned());
+        fs::create_dir_all(folder.join("root")).expect("folder");
+        let url = scheme.url(Namespaces::SERVER, 7777);
+        let mut command = within(&namespaces.server, &folder);
+        command.arg(kakehi()).args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
+        let server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));
+        let suffix = format!(".{}", server.child.id());
+        let is_up = || {
+            let entries = fs::read_dir(&folder).expect("folder").flatten();
+            entries.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(&suffix))
+        };
+        assert!(wait_for(SOON, is_up), "the server did not start");
+        Ok(Self { namespaces, server, url, folder })
+    }
+
+    /// What runs the program that is appended on the client's node.
+    pub(crate) fn on_client(&self) -> Command {
+        within(&self.namespaces.client, &self.folder)
+    }
+
+    /// What makes `local` the server's `/job`.
+    pub(crate) fn flags(&self, local: &Path) -> [String; 6] {
+        let (key, map) = (self.folder.join("key"), format!("{}=/job", local.display()));
+        ["--remote", &self.url, "--key", key.to_str().expect("UTF-8"), "--map", &map]
+            .map(str::to_owned)
+    }
+
+    /// What the server has of the job.
+    pub(crate) fn job(&self) -> PathBuf {
+        self.folder.join("root/job")
+    }
+
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        self.server.signal(Signal::TERM);
+        assert!(self.server.wait(SOON).success());
+    }
+}
+
+/// What runs a program in a namespace.
+fn within(namespace: &str, folder: &Path) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).current_dir(folder);
+    command.env("XDG_RUNTIME_DIR", folder).env_remove("KAKEHI_JOB");
+    // They share this machine's memory, which two nodes do not.
+    command.env("UCX_TLS", "tcp");
+    command
 }
 
 /// Two namespaces joined by a pair of interfaces. They go with the test, rules and all.
@@ -119,7 +161,9 @@ impl Namespaces {
             [(server, Self::SERVER, "kve0"), (client, Self::CLIENT, "kve1")]
         {
             execute("ip", &["-n", name, "address", "add", &format!("{address}/24"), "dev", link])?;
-            execute("ip", &["-n", name, "link", "set", link, "up"])?;
+            for link in [link, "lo"] {
+                execute("ip", &["-n", name, "link", "set", link, "up"])?;
+            }
         }
         Ok(this)
     }

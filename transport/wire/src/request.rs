@@ -174,13 +174,13 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
-    /// Fills the lane's buffer with the folder's names, NUL after each, from the `skip`-th on;
-    /// completes with the bytes used, zero after the last name.
+    /// Fills the lane's buffer with the place where the next such request goes on, and the folder's
+    /// names, NUL after each; completes with the bytes used, zero after the last name.
     ReadDir {
         /// Length of the path.
         path_len: u32,
-        /// Names already read.
-        skip: u64,
+        /// Zero, or where the last request has ended.
+        from: u64,
     },
     /// Makes a hard link.
     Link {
@@ -403,7 +403,7 @@ impl Request {
                 entry.set_pair(paths.from_len, paths.to_len).set_len(flags)
             }
             Self::MakeDir { path_len, mode } => entry.set_len(path_len).set_pair(mode, 0),
-            Self::ReadDir { path_len, skip } => entry.set_len(path_len).set_a(skip),
+            Self::ReadDir { path_len, from } => entry.set_len(path_len).set_a(from),
             Self::Link { paths } | Self::Symlink { paths } => {
                 entry.set_pair(paths.from_len, paths.to_len)
             }
@@ -443,7 +443,7 @@ impl Request {
             Kind::Rename => Self::Rename { paths, flags: len },
             Kind::MakeDir => Self::MakeDir { path_len: len, mode: first },
             Kind::RemoveDir => Self::RemoveDir { path_len: len },
-            Kind::ReadDir => Self::ReadDir { path_len: len, skip: entry.a() },
+            Kind::ReadDir => Self::ReadDir { path_len: len, from: entry.a() },
             Kind::Link => Self::Link { paths },
             Kind::Symlink => Self::Symlink { paths },
             Kind::Nothing => Self::Nothing,

@@ -26,7 +26,7 @@ fn every_request_survives_its_entry() {
         Request::Rename { paths, flags: 1 },
         Request::MakeDir { path_len: 20, mode: 0o755 },
         Request::RemoveDir { path_len: 21 },
-        Request::ReadDir { path_len: 22, skip: 23 },
+        Request::ReadDir { path_len: 22, from: 23 },
         Request::Link { paths },
         Request::Symlink { paths },
         Request::Nothing,

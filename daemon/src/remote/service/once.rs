@@ -10,8 +10,9 @@ use uring::Heap;
 use super::{Answer, Service, Session};
 use crate::{
     remote::{
+        decode::Job,
         effects::{self, Effect, Outcome},
-        ledger::{Record, State},
+        ledger::{RECORDS, Record, State},
     },
     storage::Storage,
     verdict::{self, errno},
@@ -22,17 +23,19 @@ impl<S: Storage> Service<S> {
     pub(super) async fn once(
         &self,
         session: &Session<S>,
-        (slot, id): (u32, u64),
+        job: &Job,
         effect: Effect<S::File>,
-        handle: u32,
     ) -> Answer {
         let io = |error: io::Error| errno(&error);
+        // Without a record it might happen twice.
+        let slot = job.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
+        let id = job.id;
         let _turn = self.turn(&effect).await;
         let record = session.record(slot).filter(|record| record.id == id);
         let mut there = 0;
         if let Some(mut record) = record {
             let seen = match record.state {
-                State::Done(value) => return self.again(session, value, effect, handle).await,
+                State::Done(value) => return self.again(session, value, &record, effect).await,
                 State::Seen(size) => Some(size),
                 State::Begun => None,
             };
@@ -53,7 +56,7 @@ impl<S: Storage> Service<S> {
             if let Some(value) = value {
                 record.state = State::Done(value);
                 session.keep(slot, record).map_err(io)?;
-                return self.again(session, value, effect, handle).await;
+                return self.again(session, value, &record, effect).await;
             }
         }
         self.settle(&effect, (session, slot)).await.map_err(io)?;
@@ -64,12 +67,19 @@ impl<S: Storage> Service<S> {
         let mut record = Record { id, state: State::Begun, before };
         session.keep(slot, record).map_err(io)?;
         let answer = match &effect {
-            Effect::Append { file, data, .. } => self.append(file, data, before.size, there).await,
-            Effect::Create(call) => self.open(session, handle, call.clone()).await,
+            Effect::Append { file, data, .. } => self.append(file, data, before.mark, there).await,
+            Effect::Shift { file, mode, at, len } => {
+                nothing(self.storage.allocate(file, *mode, *at, *len).await)
+            }
+            Effect::Truncate { file, len } => nothing(self.storage.truncate(file, *len).await),
+            Effect::Open(handle, call) => self.open(session, *handle, call.clone()).await,
             Effect::Name(call) => self.name(call.clone()).await,
         };
         let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
         record.state = State::Done(value);
+        if let Effect::Open(handle, _) = effect {
+            record.before.identity = session.file(handle).map_or((0, 0), |open| open.identity());
+        }
         session.keep(slot, record).map_err(io)?;
         answer
     }
@@ -106,16 +116,20 @@ impl<S: Storage> Service<S> {
         &self,
         session: &Session<S>,
         value: u64,
+        record: &Record,
         effect: Effect<S::File>,
-        handle: u32,
     ) -> Answer {
         let value = verdict::verdict(value)?;
-        if let Effect::Create(mut call) = effect {
-            let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
-            call.flags &= !once.bits();
-            return self.open(session, handle, call).await;
+        let Effect::Open(handle, mut call) = effect else { return Ok((value, Vec::new())) };
+        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+        call.flags &= !once.bits();
+        let opened = self.open(session, handle, call).await;
+        if session.file(handle).is_ok_and(|open| open.identity() == record.before.identity) {
+            return opened;
         }
-        Ok((value, Vec::new()))
+        // As for any open file whose name is another's by now, or nobody's.
+        self.close(session, handle).await?;
+        Err(opened.err().filter(|error| *error != Errno::NOENT).unwrap_or(Errno::STALE))
     }
 
     /// The right to append to a file; others wait, so that its size tells what was done.
@@ -142,6 +156,11 @@ impl<S: Storage> Service<S> {
         }
         Ok((done as u64, Vec::new()))
     }
+}
+
+/// The answer to a request that has no value.
+fn nothing(done: io::Result<()>) -> Answer {
+    done.map(|()| (0, Vec::new())).map_err(|error| errno(&error))
 }
 
 struct Turn<'a> {

@@ -26,13 +26,25 @@ fn a_program_whose_first_thread_has_ended_writes_its_files() {
 fn what_a_program_without_the_library_writes_in_a_remote_folder_is_told_of() {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
-    let script = "cd \"$0\" && env -i /bin/sh -c 'echo x >unseen'";
+    let script = "cd \"$0\" && env -u LD_PRELOAD /bin/sh -c 'echo x >unseen'";
     let mut command = server.run(&folder);
     let output = run(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     let path = local(&folder).join("unseen").display().to_string();
     let told = |line: &str| line.contains(&path) && line.contains("did not reach the server");
     assert!(output.status.success() && said.lines().any(told), "{said}");
+    server.end();
+}
+
+#[test]
+fn a_program_that_is_given_an_environment_of_its_own_is_served() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\" && env -i A=1 /bin/sh -c 'echo $A >seen; env -i /bin/cat seen'";
+    let mut command = server.run(&folder);
+    let said = succeed(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(said, "1\n");
+    assert_eq!(fs::read_to_string(server.job().join("seen")).expect("written"), "1\n");
     server.end();
 }
 
