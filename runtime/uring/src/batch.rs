@@ -2,7 +2,7 @@
 //!
 //! As soon as they are as many as the device has left to do (at least 2, at most 32), so that it
 //! never waits while a long batch is prepared. A short transfer that continues the one before it
-//! waits for a batch of 32: the kernel makes one request of them.
+//! waits for a batch of 64: they go as one (`run`).
 
 use std::{
     mem,
@@ -14,21 +14,21 @@ use executor::Instant;
 
 use crate::operation::Operation;
 
-/// So many queued entries are worth a system call at once, whatever the device has to do,
+/// So many queued operations are worth a system call at once, whatever the device has to do,
 pub(crate) const BATCH_LEN: usize = 32;
-/// and so many when it has nothing.
+/// so many when it has nothing,
 pub(crate) const BATCH_LEN_MIN: usize = 2;
+
+/// and so many when they continue each other and so become one request.
+pub(crate) const JOINED_LEN: usize = 64;
 
 /// The longest an entry stays queued while others are in flight.
 pub(crate) const HELD_MAX: Duration = Duration::from_micros(20);
 
 /// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
-const SHORT_LEN_MAX: usize = 16 * 1024;
+pub(crate) const SHORT_LEN_MAX: usize = 16 * 1024;
 
-/// So few entries the kernel passes on one by one; of more it makes one request if it can.
-const UNMERGED_MAX: usize = 2;
-
-/// Entries pushed to the submission queue, not yet given to the kernel.
+/// Operations not yet given to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) len: usize,
@@ -57,8 +57,8 @@ impl Batch {
 
     /// Whether it is worth a system call while the device has `left` operations to do.
     pub(crate) fn is_full(&self, left: usize) -> bool {
-        let left = if self.continues { BATCH_LEN } else { left };
-        self.len >= left.clamp(BATCH_LEN_MIN, BATCH_LEN)
+        let worth = if self.continues { JOINED_LEN } else { left.clamp(BATCH_LEN_MIN, BATCH_LEN) };
+        self.len >= worth
     }
 
     /// Whether its first entry has waited for long enough.
@@ -66,19 +66,10 @@ impl Batch {
         self.len > 0 && now.saturating_since(self.oldest) >= HELD_MAX
     }
 
-    /// Whether it can become one request, but is so short that the kernel would not make it one.
-    pub(crate) fn needs_padding(&self) -> bool {
-        self.continues && self.len == UNMERGED_MAX
-    }
-
     /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
     /// together becomes one request to the device.
     fn continues_last(&mut self, operation: &Operation) -> bool {
-        let (file, at, buffers) = match operation {
-            Operation::Read { file, at, into: buffers } => (file, *at, buffers),
-            Operation::Write { file, at, from: buffers } => (file, *at, buffers),
-            _ => return false,
-        };
+        let Some((file, at, buffers)) = operation.transfer() else { return false };
         let (fd, len) = (file.as_raw_fd(), buffers.len());
         let is_short = len <= SHORT_LEN_MAX;
         let last =

@@ -10,22 +10,25 @@ use io_uring::{
 use crate::{
     memory::{Buffer, Memory},
     operation::{Operation, Vectors},
+    run::Run,
 };
 
 /// Most bytes of one transfer, as in the kernel.
 const LEN_MAX: usize = 0x7fff_f000;
 
-/// The submission entry of `operation`, with the list of addresses it points to.
+/// The submission entry of what is to be executed of `run`, with the list of addresses it points to.
 ///
 /// `None` when a ring does not execute it.
 pub(crate) fn entry(
-    operation: &Operation,
+    run: &Run,
     sink: &Buffer,
     registered: Option<&dyn Memory>,
 ) -> Option<(squeue::Entry, Box<[libc::iovec]>)> {
+    let operation = run.operations().next()?;
     let vectors = match operation {
-        Operation::Read { into: buffers, .. } | Operation::Write { from: buffers, .. } => {
-            Vectors::of(buffers, LEN_MAX)
+        Operation::Read { .. } | Operation::Write { .. } => {
+            let transfers = run.operations().filter_map(Operation::transfer);
+            Vectors::collect(transfers.flat_map(|(.., buffers)| buffers.as_slice()), LEN_MAX)
         }
         Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
         Operation::Sync { file, data_only } => {

@@ -32,12 +32,13 @@ use rustix::event::PollFlags;
 use slab::Slab;
 
 use crate::{
-    batch::{BATCH_LEN, Batch},
+    batch::Batch,
     engine::{Engine, Refusal, Refused, Token},
     entry::entry,
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
     parker::Events,
+    run::Run,
     set_up::set_up,
 };
 
@@ -58,6 +59,8 @@ pub struct Ring {
     /// First, so that it is closed before `in_flight` is freed.
     ring: IoUring,
     in_flight: Slab<InFlight>,
+    /// The run begun last, as long as its entry is not queued: more may join it.
+    open: Option<usize>,
     batch: Batch,
     handle: Handle,
     sink: Buffer,
@@ -70,8 +73,7 @@ pub struct Ring {
 }
 
 struct InFlight {
-    token: Token,
-    operation: Operation,
+    run: Run,
     /// Read by the kernel at submission, which may be later than the push. Empty for one buffer.
     vectors: Box<[libc::iovec]>,
 }
@@ -90,6 +92,7 @@ impl Ring {
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
+            open: None,
             batch: Batch::default(),
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
@@ -130,6 +133,7 @@ impl Ring {
         if self.in_flight.is_empty() {
             return false;
         }
+        self.close_run();
         if !self.is_watching {
             if self.ring.submission().is_full() {
                 self.enter();
@@ -140,7 +144,6 @@ impl Ring {
             self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
             self.is_watching = true;
         }
-        self.pad_pair();
         let timeout = timeout.map(Timespec::from);
         let mut bounds = SubmitArgs::new();
         if let Some(timeout) = &timeout {
@@ -154,19 +157,37 @@ impl Ring {
 
     /// Gives queued entries to the kernel, and lets it post deferred completions.
     fn enter(&mut self) {
-        self.pad_pair();
+        self.close_run();
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
         drop(self.ring.submit());
         self.batch.len = self.ring.submission().len();
     }
 
-    /// Adds an empty entry to a pair that can become one request.
-    fn pad_pair(&mut self) {
-        let is_silent = self.ring.params().is_feature_skip_cqe_on_success();
-        if is_silent && self.batch.needs_padding() {
-            let empty = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
-            self.push(&empty.user_data(NOTHING));
+    /// Takes a run in flight, to be queued.
+    fn begin(&mut self, run: Run) -> usize {
+        self.batch.len += 1;
+        self.in_flight.insert(InFlight { run, vectors: Box::default() })
+    }
+
+    /// Queues the run that more might join.
+    fn close_run(&mut self) {
+        if let Some(key) = self.open.take() {
+            self.queue(key);
         }
+    }
+
+    /// Queues the entry of a run.
+    fn queue(&mut self, key: usize) {
+        let Some(InFlight { run, vectors }) = self.in_flight.get_mut(key) else { return };
+        let made = entry(run, &self.sink, self.registered.as_deref());
+        let (entry, list) = made.expect("a run has operations that a ring executes");
+        *vectors = list;
+        self.push(&entry.user_data(key as u64));
+    }
+
+    /// Runs that the kernel has not been given.
+    fn queued(&mut self) -> usize {
+        self.ring.submission().len() + usize::from(self.open.is_some())
     }
 
     /// How many operations the device has left to do, or 0 when nobody knows.
@@ -175,13 +196,14 @@ impl Ring {
             return 0; // Some completions wait to be posted.
         }
         let done = self.ring.completion().len();
-        self.in_flight.len().saturating_sub(self.batch.len + done)
+        let queued = self.queued();
+        self.in_flight.len().saturating_sub(queued + done)
     }
 
-    fn submission_is_due(&self) -> bool {
-        let alone = self.in_flight.len() == self.batch.len;
+    fn submission_is_due(&mut self) -> bool {
+        let alone = self.in_flight.len() == self.queued();
         self.batch.len > 0
-            && (alone || self.batch.len >= BATCH_LEN || self.batch.is_old(self.handle.now()))
+            && (alone || self.batch.is_full(usize::MAX) || self.batch.is_old(self.handle.now()))
     }
 
     /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
@@ -196,7 +218,6 @@ impl Ring {
         // buffers and vectors, none of which moves, until the completion is reaped.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the queue has room for as many entries as may be in flight");
-        self.batch.len += 1;
     }
 
     /// Asks the kernel to give back what is in flight.
@@ -217,13 +238,21 @@ impl Engine for Ring {
         if self.in_flight.len() == IN_FLIGHT_MAX as usize {
             return Err(Refused { operation, refusal: Refusal::Full });
         }
-        let made = entry(&operation, &self.sink, self.registered.as_deref());
-        let Some((entry, vectors)) = made else {
+        if matches!(operation, Operation::Call(_)) {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
-        };
+        }
         self.batch.note(&operation, || self.handle.now());
-        let key = self.in_flight.insert(InFlight { token, operation, vectors });
-        self.push(&entry.user_data(key as u64));
+        let joined = match self.open.and_then(|key| self.in_flight.get_mut(key)) {
+            Some(InFlight { run, .. }) => run.join(operation, token),
+            None => Err(operation),
+        };
+        match joined {
+            Ok(()) => self.batch.len += 1,
+            Err(operation) => {
+                self.close_run();
+                self.open = Some(self.begin(Run::new(operation, token)));
+            }
+        }
         let left = self.left();
         if self.batch.is_full(left) {
             self.enter();
@@ -247,14 +276,18 @@ impl Engine for Ring {
                 continue;
             }
             let key = usize::try_from(completion.user_data()).ok();
-            let Some(InFlight { token, operation, vectors }) =
-                key.and_then(|key| self.in_flight.try_remove(key))
+            let Some(InFlight { run, .. }) = key.and_then(|key| self.in_flight.try_remove(key))
             else {
                 continue; // A cancellation.
             };
-            drop((operation, vectors));
-            done(token, result(completion.result()));
-            count += 1;
+            let mut counted = |token, result| {
+                count += 1;
+                done(token, result);
+            };
+            if let Some(run) = run.finish(result(completion.result()), &mut counted) {
+                let key = self.begin(run);
+                self.queue(key);
+            }
         }
         count
     }
@@ -314,7 +347,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        batch::{BATCH_LEN_MIN, HELD_MAX},
+        batch::{BATCH_LEN, BATCH_LEN_MIN, HELD_MAX, JOINED_LEN},
         parker::Interest,
     };
 
@@ -426,7 +459,7 @@ mod tests {
     #[test]
     fn short_transfers_that_continue_each_other_wait_for_a_full_batch() {
         let Some(mut bench) = Bench::new() else { return };
-        for at in 0..BATCH_LEN as u64 {
+        for at in 0..JOINED_LEN as u64 {
             assert_eq!(bench.ring.batch.len as u64, at);
             bench.submit_at(at).unwrap();
         }
@@ -434,17 +467,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_continues_each_other_goes_with_an_empty_entry() {
+    fn short_transfers_that_continue_each_other_are_one_entry() {
         let Some(mut bench) = Bench::new() else { return };
-        let is_silent = bench.ring.ring.params().is_feature_skip_cqe_on_success();
-        bench.submit_at(0).unwrap();
-        bench.submit_at(1).unwrap();
-        bench.ring.pad_pair();
-        assert_eq!(bench.ring.batch.len, if is_silent { 3 } else { 2 });
+        for at in 0..4 {
+            bench.submit_at(at).unwrap();
+        }
+        bench.ring.close_run();
 
-        bench.ring.enter();
-
-        assert!(bench.ring.ring.completion().is_empty(), "the empty entry ends no wait");
+        assert_eq!((bench.ring.batch.len, bench.ring.queued()), (4, 1));
     }
 
     #[test]
