@@ -16,7 +16,7 @@ use crate::{
 /// Most bytes of one transfer, as in the kernel.
 const LEN_MAX: usize = 0x7fff_f000;
 
-/// The submission entry of what is to be executed of `run`, with the list of addresses it points to.
+/// The submission entry of what is to be executed of `run`, with the addresses that it points to.
 ///
 /// `None` when a ring does not execute it.
 pub(crate) fn entry(
