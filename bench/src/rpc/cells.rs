@@ -4,11 +4,10 @@ use std::path::Path;
 
 use super::{
     Effort,
-    chain::SHORT_LEN_MAX,
     crowds::Crowds,
     packet::{Run, Transport},
     run::{name, run},
-    server::Part,
+    server::{Part, SHORT_LEN_MAX},
     side::{Program, WITHOUT_PEERS},
 };
 use crate::{
@@ -26,7 +25,7 @@ const KIB: usize = 1 << 10;
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
 /// Bytes that `file` has under way, unless these are too few or too many packets.
 const AT_DEVICE: usize = 4 << 20;
-const DEPTHS: [usize; 2] = [8, 256];
+const DEPTHS: [usize; 2] = [8, 1024];
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
@@ -57,8 +56,6 @@ struct Stored {
     network: Values<f64>,
     file: Values<Sample>,
     integrated: Values<Sample>,
-    /// Of packets short enough; else of no run.
-    chained: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
     /// With io_uring, at each depth.
     fio: Vec<Values<f64>>,
@@ -73,7 +70,6 @@ struct Stored {
 enum Step {
     Request,
     Integrated,
-    Chained,
     File,
     Network,
     /// By its index in [`PEERS`].
@@ -166,12 +162,6 @@ impl Cell {
         report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
         report.ratio(name("integrated") + ":limit", ratio(&self.limit(stored)));
         report.ratio(name("integrated") + ":bound", ratio(&self.bound(stored)));
-        if self.run.size <= SHORT_LEN_MAX {
-            let chained = rates(&self.run, &stored.chained);
-            report.row(name("chained"), "MB/s", spread(&chained));
-            let gain = combine(&chained, &ours, |chained, ours| chained / ours);
-            report.ratio(name("chained") + ":integrated", spread(&gain));
-        }
         for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
             report.row(name(peer), "MB/s", spread(theirs));
             report.ratio(name("integrated") + ":" + peer, ratio(theirs));
@@ -212,7 +202,6 @@ impl Stored {
             network: only_over_tcp(transport),
             file: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
-            chained: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
             fio: vec![Ok(Vec::new()); depth_count],
             fio_psync: Ok(Vec::new()),
@@ -230,9 +219,6 @@ impl Stored {
     ) {
         // What a ratio is made of is measured side by side, and nothing always before another.
         let mut steps = vec![Step::Request, Step::Integrated, Step::File, Step::Network];
-        if all.size <= SHORT_LEN_MAX {
-            steps.push(Step::Chained);
-        }
         steps.extend((0..self.fio.len()).map(Step::Fio));
         steps.extend((0..PEERS.len()).map(Step::Peer));
         steps.push(Step::FioPsync);
@@ -264,7 +250,6 @@ impl Stored {
         match step {
             Step::Request => push(&mut self.request, || ours(Part::Request)),
             Step::Integrated => push(&mut self.integrated, || ours(Part::Integrated)),
-            Step::Chained => push(&mut self.chained, || ours(Part::Chained)),
             Step::File => push(&mut self.file, || {
                 let (engine, write, random) = (Engine::Auto, true, false);
                 let (depth, path) = (depth(AT_DEVICE, size), path.to_owned());

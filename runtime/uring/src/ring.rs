@@ -34,12 +34,12 @@ use slab::Slab;
 use crate::{
     batch::Batch,
     engine::{Engine, Refusal, Refused, Token},
-    entry::entry,
+    entry::{Registered, entry},
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
     parker::Events,
     run::Run,
-    set_up::set_up,
+    set_up::{Features, set_up},
 };
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
@@ -66,7 +66,7 @@ pub struct Ring {
     sink: Buffer,
     /// Pinned by the kernel: it need not look the pages up for every operation.
     registered: Option<Arc<dyn Memory>>,
-    features: &'static str,
+    features: Features,
     events: Events,
     /// An operation that ends when `events` has something is with the kernel, or reported.
     is_watching: bool,
@@ -103,8 +103,8 @@ impl Ring {
         })
     }
 
-    /// Has the kernel pin `memory`, which must be resident for this to be fast. Operations on one
-    /// buffer in it are cheaper from now on.
+    /// Has the kernel pin `memory`, which must be resident for this to be fast. Operations on
+    /// buffers in it are cheaper from now on.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Ring {
     /// The set-up that the kernel allowed, for people.
     #[must_use]
     pub fn features(&self) -> &'static str {
-        self.features
+        self.features.name
     }
 
     /// Gives queued entries to the kernel and blocks until an operation is complete, `events` has
@@ -165,7 +165,6 @@ impl Ring {
 
     /// Takes a run in flight, to be queued.
     fn begin(&mut self, run: Run) -> usize {
-        self.batch.len += 1;
         self.in_flight.insert(InFlight { run, vectors: Box::default() })
     }
 
@@ -179,7 +178,8 @@ impl Ring {
     /// Queues the entry of a run.
     fn queue(&mut self, key: usize) {
         let Some(InFlight { run, vectors }) = self.in_flight.get_mut(key) else { return };
-        let made = entry(run, &self.sink, self.registered.as_deref());
+        let (memory, lists) = (self.registered.as_deref(), self.features.registered_lists);
+        let made = entry(run, &self.sink, &Registered { memory, lists });
         let (entry, list) = made.expect("a run has operations that a ring executes");
         *vectors = list;
         self.push(&entry.user_data(key as u64));
@@ -201,9 +201,8 @@ impl Ring {
     }
 
     fn submission_is_due(&mut self) -> bool {
-        let alone = self.in_flight.len() == self.queued();
-        self.batch.len > 0
-            && (alone || self.batch.is_full(usize::MAX) || self.batch.is_old(self.handle.now()))
+        let is_alone = self.in_flight.len() == self.queued();
+        self.batch.is_due(is_alone, || self.handle.now())
     }
 
     /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
@@ -246,12 +245,9 @@ impl Engine for Ring {
             Some(InFlight { run, .. }) => run.join(operation, token),
             None => Err(operation),
         };
-        match joined {
-            Ok(()) => self.batch.len += 1,
-            Err(operation) => {
-                self.close_run();
-                self.open = Some(self.begin(Run::new(operation, token)));
-            }
+        if let Err(operation) = joined {
+            self.close_run();
+            self.open = Some(self.begin(Run::new(operation, token)));
         }
         let left = self.left();
         if self.batch.is_full(left) {
@@ -285,6 +281,7 @@ impl Engine for Ring {
                 done(token, result);
             };
             if let Some(run) = run.finish(result(completion.result()), &mut counted) {
+                run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));
                 let key = self.begin(run);
                 self.queue(key);
             }
@@ -326,7 +323,7 @@ impl Drop for Ring {
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
-            .field("features", &self.features)
+            .field("features", &self.features.name)
             .field("in_flight", &self.in_flight.len())
             .field("queued", &self.batch.len)
             .finish_non_exhaustive()

@@ -7,7 +7,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::*;
 use crate::{
-    batch::{BATCH_LEN, BATCH_LEN_MIN, HELD_MAX, JOINED_LEN},
+    batch::{BATCH_LEN, BATCH_LEN_MIN, GATHERED_LEN, GATHERING_MAX, HELD_MAX},
     parker::Interest,
 };
 
@@ -38,7 +38,12 @@ impl Bench {
 
     /// Submits a read of one byte.
     fn submit_at(&mut self, at: u64) -> Result<(), Refused> {
-        let (file, into) = (self.read.clone(), Heap::buffer(1).into());
+        self.submit_of(1, at)
+    }
+
+    /// Submits a read of `len` bytes.
+    fn submit_of(&mut self, len: usize, at: u64) -> Result<(), Refused> {
+        let (file, into) = (self.read.clone(), Heap::buffer(len).into());
         self.ring.submit(Operation::Read { file, at, into }, Token(0))
     }
 
@@ -117,13 +122,56 @@ fn transfers_that_continue_each_other_gather_all_that_is_complete() {
 }
 
 #[test]
-fn short_transfers_that_continue_each_other_wait_for_a_full_batch() {
+fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
     let Some(mut bench) = Bench::new() else { return };
-    for at in 0..JOINED_LEN as u64 {
-        assert_eq!(bench.ring.batch.len as u64, at);
-        bench.submit_at(at).unwrap();
+    const LEN: usize = 4096;
+    for number in 0..GATHERED_LEN / LEN {
+        assert_eq!(bench.ring.batch.len, number);
+        bench.submit_of(LEN, (number * LEN) as u64).unwrap();
     }
     assert_eq!(bench.ring.batch.len, 0);
+}
+
+#[test]
+fn transfers_that_continue_each_other_wait_as_long_as_more_of_them_come() {
+    let Some(mut bench) = Bench::new() else { return };
+    for at in 0..4 {
+        bench.submit_at(2 * at).unwrap();
+        bench.submit_at(2 * at + 1).unwrap();
+        assert_eq!(bench.queued_after_reap() as u64, 2 * at + 2);
+    }
+    assert_eq!(bench.queued_after_reap(), 0, "no more has come");
+}
+
+#[test]
+fn transfers_that_continue_each_other_wait_no_longer_than_gathering_takes() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit_at(0).unwrap();
+    bench.submit_at(1).unwrap();
+    assert_eq!(bench.queued_after_reap(), 2);
+    bench.submit_at(2).unwrap();
+
+    bench.clock.advance(GATHERING_MAX);
+
+    assert_eq!(bench.queued_after_reap(), 0);
+}
+
+#[test]
+fn who_continues_nothing_does_not_wait_for_those_that_do() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit_at(7).unwrap();
+    for at in 20..28 {
+        bench.submit_at(at).unwrap();
+    }
+    assert_eq!(bench.queued_after_reap(), 0);
+
+    for at in 28..36 {
+        bench.submit_at(at).unwrap();
+    }
+    assert_eq!(bench.queued_after_reap(), 8);
+    bench.submit_at(7).unwrap();
+    bench.clock.advance(HELD_MAX);
+    assert_eq!(bench.queued_after_reap(), 0);
 }
 
 #[test]
