@@ -96,7 +96,7 @@ impl Batch {
     }
 
     /// Whether it is short transfers that continue each other.
-    fn is_gathered(&self) -> bool {
+    pub(crate) fn is_gathered(&self) -> bool {
         self.continues && !self.has_lone && self.len > 1
     }
 
