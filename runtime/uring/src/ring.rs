@@ -1,8 +1,9 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when they
-//! are worth a system call (`batch`), when nothing else is in flight, when the oldest has waited 20
-//! us, when the kernel is to post completions, or when the executor blocks.
+//! are worth a system call (`batch`), or when the executor blocks. Until then transfers that gather
+//! wait for more of their kind; others go when nothing else is in flight, when the oldest has waited
+//! 20 us, or when the kernel is to post completions.
 //!
 //! # Blocking
 //!
