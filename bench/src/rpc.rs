@@ -12,12 +12,9 @@
 //! `integrated` one core does it all. Where no core is kept, CPU time is the process's. Without
 //! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
 //!
-//! `file` has 4 MiB under way, and as much may be on the way to `integrated`; from 64 KiB on 8 MiB,
+//! `file` has 4 MiB under way, and as much may be on the way to `integrated`; from 16 KiB on 8 MiB,
 //! of which half is being written at a time, while the rest is received. Each is at least 8 packets
-//! and at most 256.
-//!
-//! `integrated` writes each packet by itself, as `file` does. `chained` writes as one what has come
-//! together and lies together in the file, so it may exceed the limit.
+//! and at most 1,024.
 //!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
@@ -46,7 +43,6 @@
 //! received ahead is in stages that all clients share, and they take turns to be received from.
 
 mod cells;
-mod chain;
 mod client;
 mod crowds;
 mod packet;

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use super::{
     Effort,
-    chain::SHORT_LEN_MAX,
     crowds::Crowds,
     packet::{Run, Transport},
     run::{name, run},
-    server::Part,
+    server::{Part, SHORT_LEN_MAX},
     side::{Program, WITHOUT_PEERS},
 };
 use crate::{
@@ -26,7 +25,7 @@ const KIB: usize = 1 << 10;
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
 /// Bytes that `file` has under way, unless these are too few or too many packets.
 const AT_DEVICE: usize = 4 << 20;
-const DEPTHS: [usize; 2] = [8, 256];
+const DEPTHS: [usize; 2] = [8, 1024];
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
@@ -59,8 +58,6 @@ struct Stored {
     integrated: Values<Sample>,
     file: Values<Sample>,
     network: Values<f64>,
-    /// Of packets short enough; else of no run.
-    chained: Values<Sample>,
     peers: [Values<f64>; PEERS.len()],
     /// With io_uring, at each depth.
     fio: Vec<Values<f64>>,
@@ -165,11 +162,6 @@ impl Cell {
         report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
         report.ratio(name("integrated") + ":limit", by_least(&ours, &self.limits(stored)));
         report.ratio(name("integrated") + ":bound", by_least(&by_round, &self.bounds(stored)));
-        if self.run.size <= SHORT_LEN_MAX {
-            let chained = rates(&self.run, &stored.chained);
-            report.row(name("chained"), "MB/s", spread(&chained));
-            report.ratio(name("chained") + ":integrated", ratio(&chained, &by_round));
-        }
         for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
             report.row(name(peer), "MB/s", spread(theirs));
             report.ratio(name("integrated") + ":" + peer, ratio(&by_round, theirs));
@@ -207,7 +199,6 @@ impl Stored {
             integrated: Ok(Vec::new()),
             file: Ok(Vec::new()),
             network: only_over_tcp(transport),
-            chained: Ok(Vec::new()),
             peers: PEERS.map(|_| only_over_tcp(transport)),
             fio: vec![Ok(Vec::new()); effort.depths(size).len()],
             fio_psync: Ok(Vec::new()),
@@ -230,9 +221,6 @@ impl Stored {
         };
         let mut steps: Vec<_> = (0..self.turns).flat_map(turn).collect();
         steps.push(Step::Network);
-        if all.size <= SHORT_LEN_MAX {
-            steps.push(Step::Chained);
-        }
         steps.extend((0..self.fio.len()).map(Step::Fio));
         steps.extend((0..PEERS.len()).map(Step::Peer));
         steps.push(Step::FioPsync);
@@ -264,7 +252,6 @@ impl Stored {
         match step {
             Step::Request => push(&mut self.request, || ours(Part::Request)),
             Step::Integrated => push(&mut self.integrated, || ours(Part::Integrated)),
-            Step::Chained => push(&mut self.chained, || ours(Part::Chained)),
             Step::File => push(&mut self.file, || {
                 let (engine, write, random) = (Engine::Auto, true, false);
                 let (depth, path) = (depth(AT_DEVICE, size), path.to_owned());

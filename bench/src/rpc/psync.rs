@@ -33,7 +33,7 @@ pub(crate) fn serve(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample
     match part {
         Part::Network => receive_all(&mut stream, run),
         Part::Integrated => serve_packets(&mut stream, &open(path, true)?, run),
-        Part::Request | Part::Chained => bail!("not by this program"),
+        Part::Request => bail!("not by this program"),
     }
 }
 

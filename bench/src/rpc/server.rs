@@ -5,9 +5,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    future::poll_fn,
-    mem,
-    pin::pin,
     rc::Rc,
 };
 
@@ -18,12 +15,12 @@ use uring::{
     Sender, Stages,
 };
 
-use super::{
-    chain::{Chain, SHORT_LEN_MAX},
-    packet::{NUMBER_LEN, Run},
-};
+use super::packet::{NUMBER_LEN, Run};
 use crate::meter::{Meter, Sample};
 
+/// Longer packets are written by halves of what a client may send; of shorter ones as much as stays
+/// in the cache. As in the daemon.
+pub(super) const SHORT_LEN_MAX: usize = 8 << 10;
 /// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
 /// or in fewer, of packets with so many bytes: a turn's, which then lie together in the file.
@@ -34,10 +31,8 @@ const BATCH_LEN: usize = 128 << 10;
 pub(crate) enum Part {
     /// Receives them, and writes nothing.
     Request,
-    /// Writes them too, each by itself.
+    /// Writes them too.
     Integrated,
-    /// Writes as one what has come together and lies together in the file.
-    Chained,
     /// Receives bytes, whatever they are.
     Network,
 }
@@ -50,7 +45,6 @@ pub(crate) struct Server {
     /// `None`: packets are dropped.
     pub(crate) file: Option<File>,
     pub(crate) run: Run,
-    is_chaining: bool,
     /// Bytes written, or dropped as told.
     stored_len: Cell<u64>,
     /// Packets of each connection.
@@ -65,7 +59,6 @@ impl Server {
         engines: &Engines,
         file: Option<File>,
         run: Run,
-        part: Part,
     ) -> anyhow::Result<Rc<Self>> {
         let part_len = run.size.min(SOCKET_LEN_MAX);
         let pool = Pool::new(part_len, run.depth as usize * run.size.div_ceil(part_len));
@@ -73,19 +66,7 @@ impl Server {
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
-        let is_chaining = part == Part::Chained;
-        Ok(Rc::new(Self {
-            handle,
-            engines,
-            pool,
-            file,
-            run,
-            is_chaining,
-            stored_len,
-            shares,
-            news,
-            meter,
-        }))
+        Ok(Rc::new(Self { handle, engines, pool, file, run, stored_len, shares, news, meter }))
     }
 
     /// Serves clients until all packets are served, and every client knows and has left.
@@ -132,8 +113,8 @@ impl Server {
         self.shares.borrow_mut().push(Rc::clone(&share));
         let size = self.run.size;
         let admit = |_: &_| answers.grants.spend().map(|()| size);
-        let mut intake = Intake::new(self, Rc::clone(&answers));
-        while let Ok(Some(frame)) = intake.next(frames.next(admit)).await {
+        let intake = Intake::new(self, Rc::clone(&answers));
+        while let Ok(Some(frame)) = frames.next(admit).await {
             let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
@@ -146,11 +127,11 @@ impl Server {
 
     /// Returns whether all bytes are where they belong. If not, the run never ends, and is given up
     /// by who started it.
-    async fn store(&self, mut chain: Chain) -> bool {
+    async fn store(&self, mut at: u64, mut body: Buffer) -> bool {
         let Some(file) = &self.file else { return true };
-        while let Some((at, rest)) = chain.rest() {
-            match self.engines.write(file, at, rest).await {
-                Ok(len @ 1..) => chain.cut(len),
+        while !body.is_empty() {
+            match self.engines.write(file, at, body.clone().into()).await {
+                Ok(len @ 1..) => (at, body) = (at + len as u64, body.suffix(len)),
                 _ => return false,
             }
         }
@@ -174,13 +155,12 @@ impl Server {
     }
 }
 
-/// What one client has sent, until it is being written.
+/// What one client has sent.
 pub(crate) struct Intake {
     server: Rc<Server>,
     answers: Rc<Answers>,
-    /// Of what the client may send; `None` for short packets, which are merged on their way.
+    /// Of what the client may send; `None` for short packets.
     halves: Option<Halves>,
-    chain: Chain,
 }
 
 impl Intake {
@@ -188,44 +168,18 @@ impl Intake {
         let Run { size, depth, clients, .. } = server.run;
         let share = u64::from(depth / clients) * size as u64;
         let halves = (size > SHORT_LEN_MAX).then(|| Halves::of(share));
-        Self { server, answers, halves, chain: Chain::default() }
+        Self { server, answers, halves }
     }
 
-    /// Waits for what comes next, and lets nothing that has come wait for it.
-    pub(crate) async fn next<T>(&mut self, next: impl Future<Output = T>) -> T {
-        let mut next = pin!(next);
-        poll_fn(|context| {
-            let polled = next.as_mut().poll(context);
-            if polled.is_pending() {
-                self.write();
-            }
-            polled
-        })
-        .await
-    }
-
-    /// Serves a packet, or a part of one.
-    pub(crate) fn take(&mut self, at: u64, body: Buffer, share: Option<Credit>) {
+    /// Serves a packet, or a part of one, and keeps its share of the client's turn until then.
+    pub(crate) fn take(&self, at: u64, body: Buffer, share: Option<Credit>) {
         self.server.meter.start();
-        if !self.chain.ends_at(at) {
-            self.write();
-        }
-        let len = body.len();
-        self.chain.add(at, body, share);
-        if !self.server.is_chaining || self.chain.is_full_for(len) {
-            self.write();
-        }
-    }
-
-    fn write(&mut self) {
-        let chain = mem::take(&mut self.chain);
-        let len = chain.len();
-        if len == 0 {
-            return;
-        }
         let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
+        let len = body.len();
         let store = async move {
-            if server.store(chain).await {
+            let is_stored = server.store(at, body).await;
+            drop(share);
+            if is_stored {
                 server.count(len);
                 answers.served(len);
             }

@@ -139,10 +139,10 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
     let (mut executor, events, engines, sockets) = set_up()?;
     let file = match part {
         Part::Request | Part::Network => None,
-        Part::Integrated | Part::Chained => Some(File::new(OwnedFd::from(open(path, true)?))?),
+        Part::Integrated => Some(File::new(OwnedFd::from(open(path, true)?))?),
     };
     let handle = executor.handle();
-    let server = Server::new(&handle, &engines, file, run.clone(), part)?;
+    let server = Server::new(&handle, &engines, file, run.clone())?;
     let landing = (server.pool.memory(), run.size);
     let worker = match run.transport {
         Transport::Tcp => None,

@@ -92,8 +92,8 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
         // The client tells why, when it is gone.
         while from.send(&owed.due().await.to_le_bytes(), NoPayload).await.is_ok() {}
     });
-    let mut intake = Intake::new(server, Rc::clone(&answers));
-    while let Ok(message) = intake.next(endpoint.receive()).await {
+    let intake = Intake::new(server, Rc::clone(&answers));
+    while let Ok(message) = endpoint.receive().await {
         let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };

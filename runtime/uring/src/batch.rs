@@ -1,8 +1,11 @@
 //! When the entries that are queued for the kernel are worth a system call.
 //!
 //! As soon as they are as many as the device has left to do (at least 2, at most 32), so that it
-//! never waits while a long batch is prepared. A short transfer that continues the one before it
-//! waits for a batch of 32: the kernel makes one request of them.
+//! never waits while a long batch is prepared.
+//!
+//! Short transfers that continue each other go as one (`run`), and each call for them costs as much
+//! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for
+//! 1 MiB of them, also when the device has nothing to do, as long as more of them come.
 
 use std::{
     mem,
@@ -14,39 +17,53 @@ use executor::Instant;
 
 use crate::operation::Operation;
 
-/// So many queued entries are worth a system call at once, whatever the device has to do,
+/// So many queued operations are worth a system call at once, whatever the device has to do,
 pub(crate) const BATCH_LEN: usize = 32;
 /// and so many when it has nothing.
 pub(crate) const BATCH_LEN_MIN: usize = 2;
 
-/// The longest an entry stays queued while others are in flight.
+/// So many bytes of short transfers that continue each other are worth one,
+pub(crate) const GATHERED_LEN: usize = 1 << 20;
+/// for which they stay queued so long at most.
+pub(crate) const GATHERING_MAX: Duration = Duration::from_micros(400);
+
+/// The longest any other stays queued while some are in flight.
 pub(crate) const HELD_MAX: Duration = Duration::from_micros(20);
 
 /// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
-const SHORT_LEN_MAX: usize = 16 * 1024;
+pub(crate) const SHORT_LEN_MAX: usize = 16 * 1024;
 
-/// So few entries the kernel passes on one by one; of more it makes one request if it can.
-const UNMERGED_MAX: usize = 2;
-
-/// Entries pushed to the submission queue, not yet given to the kernel.
+/// Operations not yet given to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) len: usize,
+    /// Of the transfers among them.
+    byte_len: usize,
     /// When the first of them was pushed.
     oldest: Instant,
     /// File and end of the transfer pushed last, if it is short.
     last: Option<(RawFd, u64)>,
     /// The transfer pushed last continues the one before it.
     continues: bool,
+    /// One of them neither continues another nor is continued.
+    has_lone: bool,
+    /// Operations that there were when it was last asked whether they are due.
+    len_before: usize,
 }
 
 impl Batch {
     /// Notes an operation whose entry is pushed next.
     pub(crate) fn note(&mut self, operation: &Operation, now: impl FnOnce() -> Instant) {
+        let continued = mem::replace(&mut self.continues, false);
         self.continues = self.continues_last(operation);
         if self.len == 0 {
+            (self.byte_len, self.has_lone, self.len_before) = (0, false, 0);
             self.oldest = now();
+        } else if !self.continues && !continued {
+            self.has_lone = true;
         }
+        self.byte_len += operation.transfer().map_or(0, |(.., buffers)| buffers.len());
+        self.len += 1;
     }
 
     /// Whether the last transfer is short and does not continue another: the time until the device
@@ -57,28 +74,36 @@ impl Batch {
 
     /// Whether it is worth a system call while the device has `left` operations to do.
     pub(crate) fn is_full(&self, left: usize) -> bool {
-        let left = if self.continues { BATCH_LEN } else { left };
-        self.len >= left.clamp(BATCH_LEN_MIN, BATCH_LEN)
+        if self.is_gathered() {
+            self.byte_len >= GATHERED_LEN
+        } else {
+            self.len >= left.clamp(BATCH_LEN_MIN, BATCH_LEN)
+        }
     }
 
-    /// Whether its first entry has waited for long enough.
-    pub(crate) fn is_old(&self, now: Instant) -> bool {
-        self.len > 0 && now.saturating_since(self.oldest) >= HELD_MAX
+    /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
+    /// `is_alone`.
+    pub(crate) fn is_due(&mut self, is_alone: bool, now: impl FnOnce() -> Instant) -> bool {
+        let grows = mem::replace(&mut self.len_before, self.len) < self.len;
+        if self.len == 0 {
+            return false;
+        }
+        let gathers = self.is_gathered() && grows;
+        let held_max = if gathers { GATHERING_MAX } else { HELD_MAX };
+        is_alone && !gathers
+            || self.is_full(usize::MAX)
+            || now().saturating_since(self.oldest) >= held_max
     }
 
-    /// Whether it can become one request, but is so short that the kernel would not make it one.
-    pub(crate) fn needs_padding(&self) -> bool {
-        self.continues && self.len == UNMERGED_MAX
+    /// Whether it is short transfers that continue each other.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.continues && !self.has_lone && self.len > 1
     }
 
     /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
     /// together becomes one request to the device.
     fn continues_last(&mut self, operation: &Operation) -> bool {
-        let (file, at, buffers) = match operation {
-            Operation::Read { file, at, into: buffers } => (file, *at, buffers),
-            Operation::Write { file, at, from: buffers } => (file, *at, buffers),
-            _ => return false,
-        };
+        let Some((file, at, buffers)) = operation.transfer() else { return false };
         let (fd, len) = (file.as_raw_fd(), buffers.len());
         let is_short = len <= SHORT_LEN_MAX;
         let last =

@@ -19,7 +19,8 @@ pub trait Engine {
     /// [`Refused`] hands the operation back untouched.
     fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused>;
 
-    /// Passes up to `budget` completions to `done`, oldest first, and returns how many.
+    /// Passes about `budget` completions to `done`, oldest first, and returns how many: those that
+    /// come together with the last are not held back.
     ///
     /// Also gives the kernel what is due. The operation is freed before `done` hears of it.
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize;

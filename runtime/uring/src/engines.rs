@@ -377,7 +377,7 @@ impl State {
         engines.rotate_left(first);
         let mut count = 0;
         for engine in engines.into_iter().flatten() {
-            count += engine.reap(budget - count, done);
+            count += engine.reap(budget.saturating_sub(count), done);
         }
         count
     }

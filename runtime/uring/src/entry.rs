@@ -10,22 +10,32 @@ use io_uring::{
 use crate::{
     memory::{Buffer, Memory},
     operation::{Operation, Vectors},
+    run::Run,
 };
 
 /// Most bytes of one transfer, as in the kernel.
 const LEN_MAX: usize = 0x7fff_f000;
 
-/// The submission entry of `operation`, with the list of addresses it points to.
+/// What the kernel has pinned.
+pub(crate) struct Registered<'a> {
+    pub(crate) memory: Option<&'a dyn Memory>,
+    /// Whether an entry may name several places in it.
+    pub(crate) lists: bool,
+}
+
+/// The submission entry of what is to be executed of `run`, with the addresses that it points to.
 ///
 /// `None` when a ring does not execute it.
 pub(crate) fn entry(
-    operation: &Operation,
+    run: &Run,
     sink: &Buffer,
-    registered: Option<&dyn Memory>,
+    registered: &Registered<'_>,
 ) -> Option<(squeue::Entry, Box<[libc::iovec]>)> {
+    let operation = run.operations().next()?;
     let vectors = match operation {
-        Operation::Read { into: buffers, .. } | Operation::Write { from: buffers, .. } => {
-            Vectors::of(buffers, LEN_MAX)
+        Operation::Read { .. } | Operation::Write { .. } => {
+            let transfers = run.operations().filter_map(Operation::transfer);
+            Vectors::collect(transfers.flat_map(|(.., buffers)| buffers.as_slice()), LEN_MAX)
         }
         Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
         Operation::Sync { file, data_only } => {
@@ -40,40 +50,57 @@ pub(crate) fn entry(
         several => several.into(),
     };
     let count = u32::try_from(list.len()).ok()?;
-    let entry = match (operation, vectors.as_slice()) {
-        (Operation::Write { file, at, .. }, &[one]) => {
-            let (fd, len) = (Fd(file.as_raw_fd()), u32::try_from(one.iov_len).ok()?);
-            match registered {
-                Some(memory) if is_within(one, memory) => {
-                    opcode::WriteFixed::new(fd, one.iov_base.cast(), len, 0).offset(*at).build()
+    let is_fixed = registered.holds(vectors.as_slice());
+    let entry = match operation {
+        Operation::Write { file, at, .. } => {
+            let (fd, at) = (Fd(file.as_raw_fd()), *at);
+            match (vectors.as_slice(), is_fixed) {
+                (&[one], is_fixed) => {
+                    let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
+                    if is_fixed {
+                        opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build()
+                    } else {
+                        opcode::Write::new(fd, bytes, len).offset(at).build()
+                    }
                 }
-                _ => opcode::Write::new(fd, one.iov_base.cast(), len).offset(*at).build(),
+                (_, true) => {
+                    opcode::WritevFixed::new(fd, list.as_ptr(), count, 0).offset(at).build()
+                }
+                (_, false) => opcode::Writev::new(fd, list.as_ptr(), count).offset(at).build(),
             }
         }
-        (Operation::Write { file, at, .. }, _) => {
-            opcode::Writev::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
-        }
-        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, &[one]) => {
-            let (fd, len) = (Fd(file.as_raw_fd()), u32::try_from(one.iov_len).ok()?);
-            match registered {
-                Some(memory) if is_within(one, memory) => {
-                    opcode::ReadFixed::new(fd, one.iov_base.cast(), len, 0).offset(*at).build()
+        Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. } => {
+            let (fd, at) = (Fd(file.as_raw_fd()), *at);
+            match (vectors.as_slice(), is_fixed) {
+                (&[one], is_fixed) => {
+                    let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
+                    if is_fixed {
+                        opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build()
+                    } else {
+                        opcode::Read::new(fd, bytes, len).offset(at).build()
+                    }
                 }
-                _ => opcode::Read::new(fd, one.iov_base.cast(), len).offset(*at).build(),
+                (_, true) => {
+                    opcode::ReadvFixed::new(fd, list.as_ptr(), count, 0).offset(at).build()
+                }
+                (_, false) => opcode::Readv::new(fd, list.as_ptr(), count).offset(at).build(),
             }
         }
-        (Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. }, _) => {
-            opcode::Readv::new(Fd(file.as_raw_fd()), list.as_ptr(), count).offset(*at).build()
-        }
-        (Operation::Sync { .. } | Operation::Call(_), _) => return None,
+        Operation::Sync { .. } | Operation::Call(_) => return None,
     };
     Some((entry, list))
 }
 
-/// Whether all bytes of `vector` are in `memory`.
-fn is_within(vector: libc::iovec, memory: &dyn Memory) -> bool {
-    let all = memory.bytes().as_ptr_range();
-    let start = vector.iov_base.cast_const().cast::<AtomicU8>();
-    let end = start.wrapping_add(vector.iov_len);
-    all.start <= start && start <= end && end <= all.end
+impl Registered<'_> {
+    /// Whether an entry may name these places as places in it.
+    fn holds(&self, vectors: &[libc::iovec]) -> bool {
+        let Some(memory) = self.memory else { return false };
+        let all = memory.bytes().as_ptr_range();
+        let is_within = |vector: &libc::iovec| {
+            let start = vector.iov_base.cast_const().cast::<AtomicU8>();
+            let end = start.wrapping_add(vector.iov_len);
+            all.start <= start && start <= end && end <= all.end
+        };
+        (self.lists || vectors.len() == 1) && vectors.iter().all(is_within)
+    }
 }

@@ -24,6 +24,7 @@ mod parker;
 mod plain;
 mod pool;
 mod ring;
+mod run;
 mod set_up;
 mod slice;
 mod slow;

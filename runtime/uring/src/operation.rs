@@ -50,6 +50,18 @@ pub enum Operation {
     Call(Call),
 }
 
+impl Operation {
+    /// File, place, and buffers of a read or a write.
+    pub(crate) fn transfer(&self) -> Option<(&Arc<OwnedFd>, u64, &Buffers)> {
+        match self {
+            Self::Read { file, at, into: buffers } | Self::Write { file, at, from: buffers } => {
+                Some((file, *at, buffers))
+            }
+            Self::Sync { .. } | Self::Fetch { .. } | Self::Call(_) => None,
+        }
+    }
+}
+
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,7 +104,8 @@ impl Vectors {
         self.list.get(..self.count).unwrap_or_default()
     }
 
-    fn collect<'a>(buffers: impl Iterator<Item = &'a Buffer>, limit: usize) -> Self {
+    /// The first `limit` bytes of all these buffers.
+    pub(crate) fn collect<'a>(buffers: impl Iterator<Item = &'a Buffer>, limit: usize) -> Self {
         let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut vectors = Self { list: [empty; BUFFER_COUNT_MAX], count: 0 };
         let mut left = limit;

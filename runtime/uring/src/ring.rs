@@ -1,8 +1,9 @@
 //! The engine that hands operations to the kernel through io_uring.
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when they
-//! are worth a system call (`batch`), when nothing else is in flight, when the oldest has waited 20
-//! us, when the kernel is to post completions, or when the executor blocks.
+//! are worth a system call (`batch`), or when the executor blocks. Until then transfers that gather
+//! wait for more of their kind; others go when nothing else is in flight, when the oldest has waited
+//! 20 us, or when the kernel is to post completions.
 //!
 //! # Blocking
 //!
@@ -25,20 +26,21 @@ use std::{
 
 use executor::{Armed, Handle};
 use io_uring::{
-    IoUring, opcode, squeue,
+    EnterFlags, IoUring, opcode, squeue,
     types::{Fd, SubmitArgs, Timespec},
 };
 use rustix::event::PollFlags;
 use slab::Slab;
 
 use crate::{
-    batch::{BATCH_LEN, Batch},
+    batch::Batch,
     engine::{Engine, Refusal, Refused, Token},
-    entry::entry,
+    entry::{Registered, entry},
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
     parker::Events,
-    set_up::set_up,
+    run::Run,
+    set_up::{Features, set_up},
 };
 
 /// Most operations in flight; the completion queue holds twice as many and cannot overflow.
@@ -58,20 +60,21 @@ pub struct Ring {
     /// First, so that it is closed before `in_flight` is freed.
     ring: IoUring,
     in_flight: Slab<InFlight>,
+    /// The run begun last, as long as its entry is not queued: more may join it.
+    open: Option<usize>,
     batch: Batch,
     handle: Handle,
     sink: Buffer,
     /// Pinned by the kernel: it need not look the pages up for every operation.
     registered: Option<Arc<dyn Memory>>,
-    features: &'static str,
+    features: Features,
     events: Events,
     /// An operation that ends when `events` has something is with the kernel, or reported.
     is_watching: bool,
 }
 
 struct InFlight {
-    token: Token,
-    operation: Operation,
+    run: Run,
     /// Read by the kernel at submission, which may be later than the push. Empty for one buffer.
     vectors: Box<[libc::iovec]>,
 }
@@ -90,6 +93,7 @@ impl Ring {
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
+            open: None,
             batch: Batch::default(),
             handle: handle.clone(),
             sink: Heap::buffer(SINK_LEN),
@@ -100,8 +104,8 @@ impl Ring {
         })
     }
 
-    /// Has the kernel pin `memory`, which must be resident for this to be fast. Operations on one
-    /// buffer in it are cheaper from now on.
+    /// Has the kernel pin `memory`, which must be resident for this to be fast. Operations on
+    /// buffers in it are cheaper from now on.
     ///
     /// # Errors
     ///
@@ -121,7 +125,7 @@ impl Ring {
     /// The set-up that the kernel allowed, for people.
     #[must_use]
     pub fn features(&self) -> &'static str {
-        self.features
+        self.features.name
     }
 
     /// Gives queued entries to the kernel and blocks until an operation is complete, `events` has
@@ -130,6 +134,7 @@ impl Ring {
         if self.in_flight.is_empty() {
             return false;
         }
+        self.close_run();
         if !self.is_watching {
             if self.ring.submission().is_full() {
                 self.enter();
@@ -140,7 +145,6 @@ impl Ring {
             self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
             self.is_watching = true;
         }
-        self.pad_pair();
         let timeout = timeout.map(Timespec::from);
         let mut bounds = SubmitArgs::new();
         if let Some(timeout) = &timeout {
@@ -154,19 +158,45 @@ impl Ring {
 
     /// Gives queued entries to the kernel, and lets it post deferred completions.
     fn enter(&mut self) {
-        self.pad_pair();
+        self.close_run();
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
         drop(self.ring.submit());
         self.batch.len = self.ring.submission().len();
     }
 
-    /// Adds an empty entry to a pair that can become one request.
-    fn pad_pair(&mut self) {
-        let is_silent = self.ring.params().is_feature_skip_cqe_on_success();
-        if is_silent && self.batch.needs_padding() {
-            let empty = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
-            self.push(&empty.user_data(NOTHING));
+    /// Has the kernel post deferred completions, and gives it nothing.
+    fn fetch(&mut self) {
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: nothing is submitted, and no argument is passed.
+        let fetched = unsafe { self.ring.submitter().enter::<()>(0, 0, flags, None) };
+        drop(fetched); // As in `enter`.
+    }
+
+    /// Takes a run in flight, to be queued.
+    fn begin(&mut self, run: Run) -> usize {
+        self.in_flight.insert(InFlight { run, vectors: Box::default() })
+    }
+
+    /// Queues the run that more might join.
+    fn close_run(&mut self) {
+        if let Some(key) = self.open.take() {
+            self.queue(key);
         }
+    }
+
+    /// Queues the entry of a run.
+    fn queue(&mut self, key: usize) {
+        let Some(InFlight { run, vectors }) = self.in_flight.get_mut(key) else { return };
+        let (memory, lists) = (self.registered.as_deref(), self.features.registered_lists);
+        let made = entry(run, &self.sink, &Registered { memory, lists });
+        let (entry, list) = made.expect("a run has operations that a ring executes");
+        *vectors = list;
+        self.push(&entry.user_data(key as u64));
+    }
+
+    /// Runs that the kernel has not been given.
+    fn queued(&mut self) -> usize {
+        self.ring.submission().len() + usize::from(self.open.is_some())
     }
 
     /// How many operations the device has left to do, or 0 when nobody knows.
@@ -175,13 +205,13 @@ impl Ring {
             return 0; // Some completions wait to be posted.
         }
         let done = self.ring.completion().len();
-        self.in_flight.len().saturating_sub(self.batch.len + done)
+        let queued = self.queued();
+        self.in_flight.len().saturating_sub(queued + done)
     }
 
-    fn submission_is_due(&self) -> bool {
-        let alone = self.in_flight.len() == self.batch.len;
-        self.batch.len > 0
-            && (alone || self.batch.len >= BATCH_LEN || self.batch.is_old(self.handle.now()))
+    fn submission_is_due(&mut self) -> bool {
+        let is_alone = self.in_flight.len() == self.queued();
+        self.batch.is_due(is_alone, || self.handle.now())
     }
 
     /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
@@ -196,7 +226,6 @@ impl Ring {
         // buffers and vectors, none of which moves, until the completion is reaped.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the queue has room for as many entries as may be in flight");
-        self.batch.len += 1;
     }
 
     /// Asks the kernel to give back what is in flight.
@@ -217,13 +246,18 @@ impl Engine for Ring {
         if self.in_flight.len() == IN_FLIGHT_MAX as usize {
             return Err(Refused { operation, refusal: Refusal::Full });
         }
-        let made = entry(&operation, &self.sink, self.registered.as_deref());
-        let Some((entry, vectors)) = made else {
+        if matches!(operation, Operation::Call(_)) {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
-        };
+        }
         self.batch.note(&operation, || self.handle.now());
-        let key = self.in_flight.insert(InFlight { token, operation, vectors });
-        self.push(&entry.user_data(key as u64));
+        let joined = match self.open.and_then(|key| self.in_flight.get_mut(key)) {
+            Some(InFlight { run, .. }) => run.join(operation, token),
+            None => Err(operation),
+        };
+        if let Err(operation) = joined {
+            self.close_run();
+            self.open = Some(self.begin(Run::new(operation, token)));
+        }
         let left = self.left();
         if self.batch.is_full(left) {
             self.enter();
@@ -235,8 +269,10 @@ impl Engine for Ring {
         if self.in_flight.is_empty() {
             return 0;
         }
-        if self.submission_is_due() || self.fetch_is_due() {
-            self.enter();
+        match (self.submission_is_due(), self.fetch_is_due()) {
+            (false, true) if self.batch.is_gathered() => self.fetch(),
+            (false, false) => {}
+            _ => self.enter(),
         }
         let mut count = 0;
         while count < budget {
@@ -247,14 +283,19 @@ impl Engine for Ring {
                 continue;
             }
             let key = usize::try_from(completion.user_data()).ok();
-            let Some(InFlight { token, operation, vectors }) =
-                key.and_then(|key| self.in_flight.try_remove(key))
+            let Some(InFlight { run, .. }) = key.and_then(|key| self.in_flight.try_remove(key))
             else {
                 continue; // A cancellation.
             };
-            drop((operation, vectors));
-            done(token, result(completion.result()));
-            count += 1;
+            let mut counted = |token, result| {
+                count += 1;
+                done(token, result);
+            };
+            if let Some(run) = run.finish(result(completion.result()), &mut counted) {
+                run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));
+                let key = self.begin(run);
+                self.queue(key);
+            }
         }
         count
     }
@@ -293,7 +334,7 @@ impl Drop for Ring {
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
-            .field("features", &self.features)
+            .field("features", &self.features.name)
             .field("in_flight", &self.in_flight.len())
             .field("queued", &self.batch.len)
             .finish_non_exhaustive()
@@ -306,194 +347,4 @@ fn result(value: i32) -> io::Result<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{os::fd::OwnedFd, rc::Rc};
-
-    use executor::{Config, Executor, ManualClock};
-    use rustix::pipe::{PipeFlags, pipe_with};
-
-    use super::*;
-    use crate::{
-        batch::{BATCH_LEN_MIN, HELD_MAX},
-        parker::Interest,
-    };
-
-    struct Bench {
-        ring: Ring,
-        events: Events,
-        clock: Rc<ManualClock>,
-        read: Arc<OwnedFd>,
-        write: OwnedFd,
-        _executor: Executor,
-    }
-
-    impl Bench {
-        /// A ring, and a pipe whose reads stay in flight; `None` where io_uring is forbidden.
-        fn new() -> Option<Self> {
-            let (events, clock) = (Events::new().unwrap(), Rc::new(ManualClock::new()));
-            let parker = Box::new(events.parker());
-            let executor = Executor::new(clock.clone(), parker, Config::default());
-            let ring = Ring::new(&executor.handle(), &events).ok()?;
-            let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-            let read = Arc::new(read);
-            Some(Self { ring, events, clock, read, write, _executor: executor })
-        }
-
-        fn submit(&mut self) -> Result<(), Refused> {
-            self.submit_at(0)
-        }
-
-        /// Submits a read of one byte.
-        fn submit_at(&mut self, at: u64) -> Result<(), Refused> {
-            let (file, into) = (self.read.clone(), Heap::buffer(1).into());
-            self.ring.submit(Operation::Read { file, at, into }, Token(0))
-        }
-
-        /// Has two operations complete, of which a new kernel posts one and holds the other back;
-        /// returns whether it does.
-        fn complete_two(&mut self) -> bool {
-            self.submit().unwrap();
-            self.submit().unwrap();
-            self.queued_after_reap();
-            rustix::io::write(&self.write, b"xy").unwrap();
-            assert!(self.ring.wait(Some(Duration::from_secs(60))));
-            self.ring.ring.submission().taskrun()
-        }
-
-        fn queued_after_reap(&mut self) -> usize {
-            assert_eq!(self.ring.reap(16, &mut |_, _| {}), 0);
-            self.ring.batch.len
-        }
-    }
-
-    #[test]
-    fn a_lone_entry_is_submitted_at_the_next_visit() {
-        let Some(mut bench) = Bench::new() else { return };
-        bench.submit().unwrap();
-        assert_eq!(bench.queued_after_reap(), 0);
-    }
-
-    #[test]
-    fn an_entry_is_held_for_20_us_while_others_are_in_flight() {
-        let Some(mut bench) = Bench::new() else { return };
-        bench.submit().unwrap();
-        bench.queued_after_reap();
-        bench.submit().unwrap();
-        assert_eq!(bench.queued_after_reap(), 1);
-
-        bench.clock.advance(HELD_MAX);
-
-        assert_eq!(bench.queued_after_reap(), 0);
-    }
-
-    #[test]
-    fn a_device_with_little_to_do_gets_short_batches() {
-        let Some(mut bench) = Bench::new() else { return };
-        for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
-            for queued in 1..batch_len {
-                bench.submit().unwrap();
-                assert_eq!(bench.ring.batch.len, queued);
-            }
-            bench.submit().unwrap();
-            assert_eq!(bench.ring.batch.len, 0);
-        }
-    }
-
-    #[test]
-    fn completions_are_served_before_more_are_fetched() {
-        let Some(mut bench) = Bench::new() else { return };
-        bench.complete_two();
-        bench.submit().unwrap();
-
-        assert!(bench.ring.reap(16, &mut |_, _| {}) > 0);
-
-        assert_eq!(bench.ring.batch.len, 1, "no call was made");
-    }
-
-    #[test]
-    fn transfers_that_continue_each_other_gather_all_that_is_complete() {
-        let Some(mut bench) = Bench::new() else { return };
-        let is_more_held_back = bench.complete_two();
-        bench.submit_at(7).unwrap();
-        bench.submit_at(8).unwrap();
-        let queued = if is_more_held_back { 0 } else { 2 };
-
-        assert_eq!(bench.ring.reap(16, &mut |_, _| {}), 2);
-
-        assert_eq!(bench.ring.batch.len, queued);
-    }
-
-    #[test]
-    fn short_transfers_that_continue_each_other_wait_for_a_full_batch() {
-        let Some(mut bench) = Bench::new() else { return };
-        for at in 0..BATCH_LEN as u64 {
-            assert_eq!(bench.ring.batch.len as u64, at);
-            bench.submit_at(at).unwrap();
-        }
-        assert_eq!(bench.ring.batch.len, 0);
-    }
-
-    #[test]
-    fn a_pair_that_continues_each_other_goes_with_an_empty_entry() {
-        let Some(mut bench) = Bench::new() else { return };
-        let is_silent = bench.ring.ring.params().is_feature_skip_cqe_on_success();
-        bench.submit_at(0).unwrap();
-        bench.submit_at(1).unwrap();
-        bench.ring.pad_pair();
-        assert_eq!(bench.ring.batch.len, if is_silent { 3 } else { 2 });
-
-        bench.ring.enter();
-
-        assert!(bench.ring.ring.completion().is_empty(), "the empty entry ends no wait");
-    }
-
-    #[test]
-    fn blocking_submits_everything() {
-        let Some(mut bench) = Bench::new() else { return };
-        bench.submit().unwrap();
-        bench.queued_after_reap();
-        bench.submit().unwrap();
-
-        assert_eq!(bench.ring.arm(), Armed::Waits);
-
-        assert!(bench.ring.wait(Some(Duration::ZERO)));
-
-        assert_eq!(bench.ring.batch.len, 0);
-    }
-
-    #[test]
-    fn a_ready_descriptor_ends_a_wait_for_operations_and_is_found() {
-        let Some(mut bench) = Bench::new() else { return };
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        bench.events.add_fd(&read, 7, Interest::Read).unwrap();
-        bench.submit().unwrap();
-        for _ in 0..3 {
-            rustix::io::write(&write, b"x").unwrap();
-
-            assert!(bench.ring.wait(Some(Duration::from_secs(60))));
-
-            bench.queued_after_reap();
-            assert_eq!(bench.events.pop().map(|ready| ready.key), Some(7));
-            rustix::io::read(&read, &mut [0; 1]).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_full_ring_refuses_and_hands_the_operation_back() {
-        let Some(mut bench) = Bench::new() else { return };
-        for _ in 0..IN_FLIGHT_MAX {
-            bench.submit().unwrap();
-        }
-        let refused = bench.submit().expect_err("full");
-        assert_eq!(refused.refusal, Refusal::Full);
-        assert!(matches!(refused.operation, Operation::Read { .. }));
-    }
-
-    #[test]
-    fn a_call_is_not_for_a_ring() {
-        let call = Operation::Call(Box::new(|| Ok(0)));
-        let Some(mut bench) = Bench::new() else { return };
-        let refused = bench.ring.submit(call, Token(0)).expect_err("a ring cannot");
-        assert_eq!(refused.refusal, Refusal::Unsupported);
-    }
-}
+mod tests;

@@ -4,15 +4,24 @@ use std::io;
 
 use io_uring::{IoUring, Probe, opcode};
 
-/// Sets up a ring with room for so many entries, and says in words which flags it has.
+/// What a ring has that not every kernel gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    /// Its flags, in words.
+    pub(crate) name: &'static str,
+    /// Entries may name several places in registered memory, as from Linux 6.15 on.
+    pub(crate) registered_lists: bool,
+}
+
+/// Sets up a ring with room for so many entries, and says what it has.
 ///
 /// # Errors
 ///
 /// Those of `io_uring_setup`; `Unsupported` when the kernel lacks something needed here.
-pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
-    let (ring, features) = build(entries)?;
-    check(&ring)?;
-    Ok((ring, features))
+pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, Features)> {
+    let (ring, name) = build(entries)?;
+    let registered_lists = check(&ring)?;
+    Ok((ring, Features { name, registered_lists }))
 }
 
 fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
@@ -29,7 +38,8 @@ fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
     Ok((IoUring::new(entries)?, "plain set-up"))
 }
 
-fn check(ring: &IoUring) -> io::Result<()> {
+/// Whether there are lists of registered buffers, if there is all that is needed.
+fn check(ring: &IoUring) -> io::Result<bool> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     let needed = [
@@ -44,8 +54,9 @@ fn check(ring: &IoUring) -> io::Result<()> {
         opcode::PollAdd::CODE,
     ];
     let has_timeouts = ring.params().is_feature_ext_arg(); // Of waits.
-    if has_timeouts && needed.into_iter().all(|code| probe.is_supported(code)) {
-        Ok(())
+    let has = |code| probe.is_supported(code);
+    if has_timeouts && needed.into_iter().all(has) {
+        Ok(has(opcode::ReadvFixed::CODE) && has(opcode::WritevFixed::CODE))
     } else {
         Err(io::ErrorKind::Unsupported.into())
     }

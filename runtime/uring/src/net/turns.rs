@@ -19,9 +19,11 @@ use std::{
 
 use executor::{Credit, Credits, Handle};
 
-/// Bytes being served: as much as a core's own cache holds.
-const BUDGET: u64 = 1 << 20;
-/// Bytes of a turn: as many short transfers as a ring hands over at once.
+use crate::batch::GATHERED_LEN;
+
+/// Bytes being served: as much as a core's own cache holds, and as much again that a device has.
+const BUDGET: u64 = 2 * GATHERED_LEN as u64;
+/// Bytes of a turn: a part of what a ring hands over at once.
 const TURN_LEN: u64 = 128 << 10;
 /// The longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -246,7 +246,8 @@ fn small_bodies_that_are_held_are_not_overwritten() {
 /// What is received and not served is bounded, and all that was sent is received in the end.
 #[test]
 fn streams_in_turns_hold_together_what_a_cache_does() {
-    const STREAMS: usize = 16;
+    const BUDGET: u64 = 2 << 20;
+    const STREAMS: usize = 32;
     const FRAMES: usize = 16;
     const LEN: usize = 8192;
     let mut net = Net::new();
@@ -273,9 +274,9 @@ fn streams_in_turns_hold_together_what_a_cache_does() {
     }
     let sum = || held.borrow().iter().map(Credit::amount).sum::<u64>();
     // All but a part of a turn.
-    net.core.turn_until(|| sum() > (1 << 20) - (128 << 10));
+    net.core.turn_until(|| sum() > BUDGET - (128 << 10));
     net.core.turn_a_while();
-    assert!(sum() <= 1 << 20, "{}", sum());
+    assert!(sum() <= BUDGET, "{}", sum());
 
     is_serving.set(true);
     held.take();

@@ -6,6 +6,7 @@ mod errors;
 mod forbidden;
 mod frames;
 mod memory;
+mod neighbours;
 mod parker;
 mod sockets;
 mod support;

@@ -1,0 +1,237 @@
+//! When a ring enters the kernel, what ends its waits, and what it refuses.
+
+use std::{os::fd::OwnedFd, rc::Rc};
+
+use executor::{Config, Executor, ManualClock};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::*;
+use crate::{
+    batch::{BATCH_LEN, BATCH_LEN_MIN, GATHERED_LEN, GATHERING_MAX, HELD_MAX},
+    parker::Interest,
+};
+
+struct Bench {
+    ring: Ring,
+    events: Events,
+    clock: Rc<ManualClock>,
+    read: Arc<OwnedFd>,
+    write: OwnedFd,
+    _executor: Executor,
+}
+
+impl Bench {
+    /// A ring, and a pipe whose reads stay in flight; `None` where io_uring is forbidden.
+    fn new() -> Option<Self> {
+        let (events, clock) = (Events::new().unwrap(), Rc::new(ManualClock::new()));
+        let parker = Box::new(events.parker());
+        let executor = Executor::new(clock.clone(), parker, Config::default());
+        let ring = Ring::new(&executor.handle(), &events).ok()?;
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let read = Arc::new(read);
+        Some(Self { ring, events, clock, read, write, _executor: executor })
+    }
+
+    fn submit(&mut self) -> Result<(), Refused> {
+        self.submit_at(0)
+    }
+
+    /// Submits a read of one byte.
+    fn submit_at(&mut self, at: u64) -> Result<(), Refused> {
+        self.submit_of(1, at)
+    }
+
+    /// Submits a read of `len` bytes.
+    fn submit_of(&mut self, len: usize, at: u64) -> Result<(), Refused> {
+        let (file, into) = (self.read.clone(), Heap::buffer(len).into());
+        self.ring.submit(Operation::Read { file, at, into }, Token(0))
+    }
+
+    /// Has two operations complete, of which a new kernel posts one and holds the other back.
+    fn complete_two(&mut self) {
+        self.submit().unwrap();
+        self.submit().unwrap();
+        self.queued_after_reap();
+        rustix::io::write(&self.write, b"xy").unwrap();
+        assert!(self.ring.wait(Some(Duration::from_secs(60))));
+    }
+
+    fn queued_after_reap(&mut self) -> usize {
+        assert_eq!(self.ring.reap(16, &mut |_, _| {}), 0);
+        self.ring.batch.len
+    }
+}
+
+#[test]
+fn a_lone_entry_is_submitted_at_the_next_visit() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit().unwrap();
+    assert_eq!(bench.queued_after_reap(), 0);
+}
+
+#[test]
+fn an_entry_is_held_for_20_us_while_others_are_in_flight() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit().unwrap();
+    bench.queued_after_reap();
+    bench.submit().unwrap();
+    assert_eq!(bench.queued_after_reap(), 1);
+
+    bench.clock.advance(HELD_MAX);
+
+    assert_eq!(bench.queued_after_reap(), 0);
+}
+
+#[test]
+fn a_device_with_little_to_do_gets_short_batches() {
+    let Some(mut bench) = Bench::new() else { return };
+    for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
+        for queued in 1..batch_len {
+            bench.submit().unwrap();
+            assert_eq!(bench.ring.batch.len, queued);
+        }
+        bench.submit().unwrap();
+        assert_eq!(bench.ring.batch.len, 0);
+    }
+}
+
+#[test]
+fn completions_are_served_before_more_are_fetched() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.complete_two();
+    bench.submit().unwrap();
+
+    assert!(bench.ring.reap(16, &mut |_, _| {}) > 0);
+
+    assert_eq!(bench.ring.batch.len, 1, "no call was made");
+}
+
+#[test]
+fn transfers_that_continue_each_other_gather_while_all_that_is_complete_is_fetched() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.complete_two();
+    bench.submit_at(7).unwrap();
+    bench.submit_at(8).unwrap();
+
+    assert_eq!(bench.ring.reap(16, &mut |_, _| {}), 2);
+
+    assert_eq!(bench.ring.batch.len, 2, "nothing was submitted");
+}
+
+#[test]
+fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
+    let Some(mut bench) = Bench::new() else { return };
+    const LEN: usize = 4096;
+    for number in 0..GATHERED_LEN / LEN {
+        assert_eq!(bench.ring.batch.len, number);
+        bench.submit_of(LEN, (number * LEN) as u64).unwrap();
+    }
+    assert_eq!(bench.ring.batch.len, 0);
+}
+
+#[test]
+fn transfers_that_continue_each_other_wait_as_long_as_more_of_them_come() {
+    let Some(mut bench) = Bench::new() else { return };
+    for at in 0..4 {
+        bench.submit_at(2 * at).unwrap();
+        bench.submit_at(2 * at + 1).unwrap();
+        assert_eq!(bench.queued_after_reap() as u64, 2 * at + 2);
+    }
+    assert_eq!(bench.queued_after_reap(), 0, "no more has come");
+}
+
+#[test]
+fn transfers_that_continue_each_other_wait_no_longer_than_gathering_takes() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit_at(0).unwrap();
+    bench.submit_at(1).unwrap();
+    assert_eq!(bench.queued_after_reap(), 2);
+    bench.submit_at(2).unwrap();
+
+    bench.clock.advance(GATHERING_MAX);
+
+    assert_eq!(bench.queued_after_reap(), 0);
+}
+
+#[test]
+fn who_continues_nothing_does_not_wait_for_those_that_do() {
+    let Some(mut bench) = Bench::new() else { return };
+    for _ in 0..BATCH_LEN {
+        bench.submit().unwrap();
+    }
+    for first in [1000, 20] {
+        bench.submit_at(first).unwrap();
+        bench.submit_at(first + 10).unwrap();
+        bench.submit_at(first + 11).unwrap();
+        assert_eq!(bench.queued_after_reap(), 3);
+        bench.clock.advance(HELD_MAX);
+        assert_eq!(bench.queued_after_reap(), 0, "begins with one by itself");
+    }
+    for at in 60..68 {
+        bench.submit_at(at).unwrap();
+    }
+    bench.submit_at(7).unwrap();
+    bench.clock.advance(HELD_MAX);
+    assert_eq!(bench.queued_after_reap(), 0, "ends with one by itself");
+}
+
+#[test]
+fn short_transfers_that_continue_each_other_are_one_entry() {
+    let Some(mut bench) = Bench::new() else { return };
+    for at in 0..4 {
+        bench.submit_at(at).unwrap();
+    }
+    bench.ring.close_run();
+
+    assert_eq!((bench.ring.batch.len, bench.ring.queued()), (4, 1));
+}
+
+#[test]
+fn blocking_submits_everything() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit().unwrap();
+    bench.queued_after_reap();
+    bench.submit().unwrap();
+
+    assert_eq!(bench.ring.arm(), Armed::Waits);
+
+    assert!(bench.ring.wait(Some(Duration::ZERO)));
+
+    assert_eq!(bench.ring.batch.len, 0);
+}
+
+#[test]
+fn a_ready_descriptor_ends_a_wait_for_operations_and_is_found() {
+    let Some(mut bench) = Bench::new() else { return };
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    bench.events.add_fd(&read, 7, Interest::Read).unwrap();
+    bench.submit().unwrap();
+    for _ in 0..3 {
+        rustix::io::write(&write, b"x").unwrap();
+
+        assert!(bench.ring.wait(Some(Duration::from_secs(60))));
+
+        bench.queued_after_reap();
+        assert_eq!(bench.events.pop().map(|ready| ready.key), Some(7));
+        rustix::io::read(&read, &mut [0; 1]).unwrap();
+    }
+}
+
+#[test]
+fn a_full_ring_refuses_and_hands_the_operation_back() {
+    let Some(mut bench) = Bench::new() else { return };
+    for _ in 0..IN_FLIGHT_MAX {
+        bench.submit().unwrap();
+    }
+    let refused = bench.submit().expect_err("full");
+    assert_eq!(refused.refusal, Refusal::Full);
+    assert!(matches!(refused.operation, Operation::Read { .. }));
+}
+
+#[test]
+fn a_call_is_not_for_a_ring() {
+    let call = Operation::Call(Box::new(|| Ok(0)));
+    let Some(mut bench) = Bench::new() else { return };
+    let refused = bench.ring.submit(call, Token(0)).expect_err("a ring cannot");
+    assert_eq!(refused.refusal, Refusal::Unsupported);
+}

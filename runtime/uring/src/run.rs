@@ -1,0 +1,222 @@
+//! Operations that go to the kernel as one entry, and to the device as one request.
+//!
+//! Mostly one. Short transfers that continue each other in a file go together: each by itself takes
+//! more CPU time than to copy its bytes. Where such a run ends early, the operation it ends in is
+//! short, and those behind are executed one by one: so each has its own result, and nothing is
+//! written twice, not to a file that is appended to either.
+
+use std::{
+    io, iter, mem,
+    os::fd::{AsRawFd as _, RawFd},
+};
+
+use rustix::io::Errno;
+
+use crate::{batch::SHORT_LEN_MAX, engine::Token, memory::BUFFER_COUNT_MAX, operation::Operation};
+
+/// Longer runs were no faster.
+const LEN_MAX: u64 = 256 << 10;
+
+/// Operations in the order of the file, at least one.
+#[derive(Debug)]
+pub(crate) struct Run {
+    first: (Token, Operation),
+    rest: Vec<(Token, Operation)>,
+    /// The operations are executed one by one.
+    is_broken: bool,
+}
+
+impl Run {
+    pub(crate) fn new(operation: Operation, token: Token) -> Self {
+        Self { first: (token, operation), rest: Vec::new(), is_broken: false }
+    }
+
+    /// Adds an operation that continues it, or hands it back.
+    pub(crate) fn join(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
+        if self.is_continued_by(&operation) {
+            self.rest.push((token, operation));
+            Ok(())
+        } else {
+            Err(operation)
+        }
+    }
+
+    fn is_continued_by(&self, next: &Operation) -> bool {
+        let (_, first) = &self.first;
+        let (_, last) = self.rest.last().unwrap_or(&self.first);
+        let (Some(start), Some(end), Some(place)) = (place(first), place(last), place(next)) else {
+            return false;
+        };
+        let is_alike = mem::discriminant(first) == mem::discriminant(next);
+        let has_room = self.rest.len() + 1 < BUFFER_COUNT_MAX && place.end - start.at <= LEN_MAX;
+        is_alike && place.fd == end.fd && place.at == end.end && has_room
+    }
+
+    /// The operations that the kernel is to execute now.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        let joined = if self.is_broken { 0 } else { self.rest.len() };
+        iter::once(&self.first).chain(self.rest.iter().take(joined)).map(|(_, operation)| operation)
+    }
+
+    /// Tells `done` what operations have come to, each after it was freed; returns those that are
+    /// still to be executed.
+    pub(crate) fn finish(
+        self,
+        result: io::Result<u64>,
+        done: &mut dyn FnMut(Token, io::Result<u64>),
+    ) -> Option<Self> {
+        let Self { first, rest, is_broken } = self;
+        if is_broken || rest.is_empty() {
+            let (token, operation) = first;
+            drop(operation);
+            done(token, result);
+            return Self::one_by_one(rest);
+        }
+        let is_cancelled = matches!(&result, Err(error)
+            if Errno::from_io_error(error) == Some(Errno::CANCELED));
+        let mut left = result.unwrap_or(0);
+        let mut unfinished = Vec::new();
+        for (token, operation) in iter::once(first).chain(rest) {
+            let len = place(&operation).map_or(0, |place| place.end - place.at);
+            let reached = left.min(len);
+            left -= reached;
+            if reached == 0 && !is_cancelled {
+                unfinished.push((token, operation));
+                continue;
+            }
+            drop(operation);
+            done(token, if is_cancelled { Err(Errno::CANCELED.into()) } else { Ok(reached) });
+        }
+        Self::one_by_one(unfinished)
+    }
+
+    fn one_by_one(operations: Vec<(Token, Operation)>) -> Option<Self> {
+        let mut operations = operations.into_iter();
+        let first = operations.next()?;
+        Some(Self { first, rest: operations.collect(), is_broken: true })
+    }
+}
+
+/// Where a short transfer goes.
+struct Place {
+    fd: RawFd,
+    at: u64,
+    end: u64,
+}
+
+/// `None` for what goes by itself: all but short transfers of one buffer.
+fn place(operation: &Operation) -> Option<Place> {
+    let (file, at, buffers) = operation.transfer()?;
+    let [one] = buffers.as_slice() else { return None };
+    let is_short = (1..=SHORT_LEN_MAX).contains(&one.len());
+    let end = at.checked_add(one.len() as u64).filter(|_| is_short)?;
+    Some(Place { fd: file.as_raw_fd(), at, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::OwnedFd, sync::Arc};
+
+    use super::*;
+    use crate::memory::{Buffers, Heap};
+
+    fn null() -> Arc<OwnedFd> {
+        Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")))
+    }
+
+    fn write(file: &Arc<OwnedFd>, at: u64, len: usize) -> Operation {
+        Operation::Write { file: Arc::clone(file), at, from: Heap::buffer(len).into() }
+    }
+
+    /// Three writes of ten bytes; the first has token 0.
+    fn three() -> Run {
+        let file = null();
+        let mut run = Run::new(write(&file, 5, 10), Token(0));
+        run.join(write(&file, 15, 10), Token(1)).expect("continues");
+        run.join(write(&file, 25, 10), Token(2)).expect("continues");
+        run
+    }
+
+    /// Tokens and results of what is over, and how many operations are not.
+    fn finish(run: Run, result: io::Result<u64>) -> (Vec<(u64, Option<u64>)>, Option<Run>) {
+        let mut over = Vec::new();
+        let rest = run.finish(result, &mut |token, result| over.push((token.0, result.ok())));
+        (over, rest)
+    }
+
+    #[test]
+    fn only_what_continues_a_run_in_its_file_joins_it() {
+        let (file, other) = (null(), null());
+        let read = |at| Operation::Read { file: file.clone(), at, into: Heap::buffer(10).into() };
+        let pair = Buffers::new(vec![Heap::buffer(5), Heap::buffer(5)]).expect("two");
+        let mut run = Run::new(write(&file, 5, 10), Token(0));
+        for elsewhere in [
+            write(&file, 14, 10),
+            write(&file, 16, 10),
+            write(&file, 5, 10),
+            write(&other, 15, 10),
+            write(&file, 15, SHORT_LEN_MAX + 1),
+            write(&file, 15, 0),
+            Operation::Write { file: file.clone(), at: 15, from: pair },
+            Operation::Sync { file: file.clone(), data_only: true },
+            read(15),
+        ] {
+            run.join(elsewhere, Token(1)).expect_err("goes by itself");
+        }
+        run.join(write(&file, 15, 20), Token(1)).expect("continues");
+        run.join(write(&file, 35, 10), Token(2)).expect("continues");
+        assert_eq!(run.operations().count(), 3);
+    }
+
+    #[test]
+    fn a_run_is_no_longer_than_one_request() {
+        for (len, count) in [(1, BUFFER_COUNT_MAX), (4 << 10, 64), (16 << 10, 16)] {
+            let file = null();
+            let mut run = Run::new(write(&file, 0, len), Token(0));
+            let joined = (1..).take_while(|number| {
+                let at = number * len as u64;
+                run.join(write(&file, at, len), Token(*number)).is_ok()
+            });
+            assert_eq!(1 + joined.count(), count, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn each_operation_of_a_whole_run_has_its_length() {
+        let (over, rest) = finish(three(), Ok(30));
+        assert_eq!(over, [(0, Some(10)), (1, Some(10)), (2, Some(10))]);
+        assert!(rest.is_none());
+    }
+
+    #[test]
+    fn what_a_short_run_has_not_reached_is_executed_one_by_one() {
+        for (len, lens) in [(0, &[][..]), (9, &[9][..]), (10, &[10][..]), (19, &[10, 9][..])] {
+            let (over, mut rest) = finish(three(), Ok(len));
+            let reached: Vec<_> = over.iter().filter_map(|(_, len)| *len).collect();
+            assert_eq!(reached, lens, "{len} bytes");
+            for token in lens.len() as u64..3 {
+                let run = rest.expect("is not over");
+                assert_eq!(run.operations().count(), 1);
+                let over;
+                (over, rest) = finish(run, Ok(token));
+                assert_eq!(over, [(token, Some(token))]);
+            }
+            assert!(rest.is_none());
+        }
+    }
+
+    #[test]
+    fn a_failure_is_of_one_operation_and_a_cancellation_of_all() {
+        let (over, rest) = finish(three(), Err(Errno::INVAL.into()));
+        assert!(over.is_empty());
+        let (over, rest) = finish(rest.expect("none is over"), Err(Errno::INVAL.into()));
+        assert_eq!(over, [(0, None)]);
+        let (over, _) = finish(rest.expect("two are not over"), Ok(10));
+        assert_eq!(over, [(1, Some(10))]);
+
+        let (over, rest) = finish(three(), Err(Errno::CANCELED.into()));
+
+        assert_eq!(over, [(0, None), (1, None), (2, None)]);
+        assert!(rest.is_none());
+    }
+}
