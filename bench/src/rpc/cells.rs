@@ -74,7 +74,6 @@ enum Step {
     Integrated,
     File,
     Network,
-    Chained,
     /// By its index in [`PEERS`].
     Peer(usize),
     /// By the index of its depth.
