@@ -2,8 +2,8 @@
 //!
 //! Belongs to the thread that made it. Submissions are batched: entries go to the kernel when they
 //! are worth a system call (`batch`), or when the executor blocks. Until then transfers that gather
-//! wait for more of their kind; others go when nothing else is in flight, when the oldest has waited
-//! 20 us, or when the kernel is to post completions.
+//! wait for more of their kind. Others go when nothing else is in flight, when the oldest has
+//! waited 20 us, or when the kernel is to post completions.
 //!
 //! # Blocking
 //!
