@@ -38,7 +38,7 @@
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
-//! `connections` lets many clients share the credits of 1024 packets, or gives each 32. What a
+//! `connections` lets many clients share the credits of 1024 packets, or gives each 64. What a
 //! client costs the server, the buffers of its packets included, is the row `memory`; what is
 //! received ahead is in stages that all clients share, and they take turns to be received from.
 

@@ -15,8 +15,8 @@ const SIZE: usize = 4 << 10;
 const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
 const MOST: u32 = 256;
 const DEPTH: u32 = 1024;
-/// or more, if these would leave a client with fewer than half of what a daemon grants.
-const SHARE_MIN: u32 = 32;
+/// or more, if these would leave a client with fewer than a daemon grants.
+const SHARE_MIN: u32 = 64;
 
 /// What was measured of each number of clients: the same index is the same round.
 pub(super) struct Crowds {

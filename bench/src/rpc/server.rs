@@ -23,7 +23,7 @@ use crate::meter::{Meter, Sample};
 pub(super) const SHORT_LEN_MAX: usize = 8 << 10;
 /// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
-/// or in fewer, of packets with so many bytes: a turn's, which then lie together in the file.
+/// or in fewer, of packets with so many bytes: half a turn's.
 const BATCH_LEN: usize = 128 << 10;
 
 /// What a run does with packets.

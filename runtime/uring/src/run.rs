@@ -47,9 +47,10 @@ impl Run {
         let (Some(start), Some(end), Some(place)) = (place(first), place(last), place(next)) else {
             return false;
         };
-        let is_alike = mem::discriminant(first) == mem::discriminant(next);
-        let has_room = self.rest.len() + 1 < BUFFER_COUNT_MAX && place.end - start.at <= LEN_MAX;
-        is_alike && place.fd == end.fd && place.at == end.end && has_room
+        mem::discriminant(first) == mem::discriminant(next)
+            && (place.fd, place.at) == (end.fd, end.end)
+            && place.end - start.at <= LEN_MAX
+            && self.rest.len() + 1 < BUFFER_COUNT_MAX
     }
 
     /// The operations that the kernel is to execute now.

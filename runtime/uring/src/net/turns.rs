@@ -24,7 +24,7 @@ use crate::batch::GATHERED_LEN;
 /// Bytes being served: as much as a core's own cache holds, and as much again that a device has.
 const BUDGET: u64 = 2 * GATHERED_LEN as u64;
 /// Bytes of a turn: a part of what a ring hands over at once.
-const TURN_LEN: u64 = 128 << 10;
+const TURN_LEN: u64 = 256 << 10;
 /// The longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(1);
 

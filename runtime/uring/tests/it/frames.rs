@@ -247,8 +247,8 @@ fn small_bodies_that_are_held_are_not_overwritten() {
 #[test]
 fn streams_in_turns_hold_together_what_a_cache_does() {
     const BUDGET: u64 = 2 << 20;
-    const STREAMS: usize = 32;
-    const FRAMES: usize = 16;
+    const STREAMS: usize = 16;
+    const FRAMES: usize = 32;
     const LEN: usize = 8192;
     let mut net = Net::new();
     let pool = Pool::new(LEN, STREAMS * FRAMES);
@@ -274,7 +274,7 @@ fn streams_in_turns_hold_together_what_a_cache_does() {
     }
     let sum = || held.borrow().iter().map(Credit::amount).sum::<u64>();
     // All but a part of a turn.
-    net.core.turn_until(|| sum() > BUDGET - (128 << 10));
+    net.core.turn_until(|| sum() > BUDGET - (256 << 10));
     net.core.turn_a_while();
     assert!(sum() <= BUDGET, "{}", sum());
 
