@@ -410,7 +410,7 @@ impl<N: Network> Client<N> {
             let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
             match (&pending.data, pending.request, found) {
                 (Some(into), Request::Read { .. }, Some(found)) => {
-                    into.copy_from(found);
+                    into.copy_from(found.bytes());
                     if verdict(value).is_ok() {
                         value = found.len() as u64;
                     }

@@ -70,8 +70,8 @@ impl Buffer {
     /// Copies as many bytes as fit from `from` to the start of this buffer.
     ///
     /// Whoever else changes either meanwhile decides what is copied.
-    pub fn copy_from(&self, from: &Self) {
-        let (to, from) = (self.bytes(), from.bytes());
+    pub fn copy_from(&self, from: &[AtomicU8]) {
+        let to = self.bytes();
         let len = to.len().min(from.len());
         // SAFETY: both hold `len` bytes that may change under shared references; `copy` allows
         // them to overlap.
@@ -89,10 +89,7 @@ impl Buffer {
 
     /// Copies the start of this buffer to `into`, as many bytes as fit.
     pub fn load(&self, into: &mut [u8]) {
-        let from = self.bytes();
-        let len = from.len().min(into.len());
-        // SAFETY: both hold `len` bytes, and `into` is borrowed alone.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
+        load(self.bytes(), into);
     }
 
     /// Copies the bytes to the end of `bytes`.
@@ -122,6 +119,13 @@ impl Buffer {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
+
+/// Copies the start of `from` to `into`, as many bytes as fit.
+pub(crate) fn load(from: &[AtomicU8], into: &mut [u8]) {
+    let len = from.len().min(into.len());
+    // SAFETY: both hold `len` bytes, and `into` is borrowed alone.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
 }
 
 impl From<Vec<u8>> for Buffer {

@@ -11,7 +11,7 @@
 //! [`Stages::in_turns`] what has been taken stays in the cache, too: then who receives takes a
 //! [share](Frames::share) of its turn for every frame, and gives it back when that is served.
 
-use std::{cell::Cell, error, fmt, io, rc::Rc};
+use std::{cell::Cell, error, fmt, io, rc::Rc, sync::atomic::AtomicU8};
 
 use executor::Credit;
 
@@ -20,7 +20,7 @@ use super::{
     turns,
 };
 use crate::{
-    memory::{Buffer, Buffers},
+    memory::{Buffer, Buffers, load},
     pool::Pool,
 };
 
@@ -193,7 +193,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     ) -> Result<Rest<HEAD>, FrameError> {
         let mut head = [0; HEAD];
         self.take_staged(|staged| {
-            staged.load(&mut head);
+            load(staged, &mut head);
             HEAD
         });
         let len = admit(&head)?;
@@ -235,11 +235,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         if !self.stage_up_to(len).await? {
             return Err(ended());
         }
-        let mut body = None;
-        self.take_staged(|staged| {
-            body = Some(staged.prefix(len));
-            len
-        });
+        let body = self.stage.as_ref().map(|stage| stage.suffix(self.start).prefix(len));
+        self.take_staged(|_| len);
         body.ok_or_else(ended)
     }
 
@@ -277,9 +274,9 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     }
 
     /// Takes as much off the stage as `take` says.
-    fn take_staged(&mut self, take: impl FnOnce(&Buffer) -> usize) {
+    fn take_staged(&mut self, take: impl FnOnce(&[AtomicU8]) -> usize) {
         if let Some(stage) = self.stage.take() {
-            self.start += take(&stage.suffix(self.start).prefix(self.end - self.start));
+            self.start += take(stage.bytes().get(self.start..self.end).unwrap_or_default());
             self.hold(stage);
         }
     }

@@ -44,7 +44,7 @@ impl Stages {
     pub(super) fn renew(&self, mut stage: Buffer, staged: Range<usize>) -> Buffer {
         let is_free = stage.is_sole();
         let next = if is_free { stage.clone() } else { self.take() };
-        next.copy_from(&stage.suffix(staged.start).prefix(staged.len()));
+        next.copy_from(stage.bytes().get(staged).unwrap_or_default());
         if !is_free {
             self.give_back(stage);
         }
