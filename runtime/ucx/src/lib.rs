@@ -9,7 +9,7 @@
 //! Every message received is held by a [`Buffer`], the credit of a pool sized at start. A peer that
 //! goes on sending when no buffer is free is served late for a few messages and then cut off;
 //! agreeing with it on how much it may send is the business of the level above. Sends in flight
-//! are bounded too, and a visit of the executor is at most 16 progress calls.
+//! are bounded too, and a visit of the executor is at most 2 progress calls.
 //!
 //! # Trust
 //!
