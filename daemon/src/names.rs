@@ -365,10 +365,10 @@ fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
     Ok(Answer::counted(words.iter().flat_map(|word| word.to_le_bytes()).collect()))
 }
 
-/// The names of a folder from the `skip`-th on, as many as fit into `room` bytes: a letter for the
-/// type (`f` file, `d` folder, `l` link, `o` other), the name, and a NUL each.
-/// Names, and before them the folder's own word for where it goes on: others may have removed names
-/// by then, so their number says nothing.
+/// The names of a folder, as many as fit into `room` bytes: a letter for the type (`f` file, `d`
+/// folder, `l` link, `o` other), the name, and a NUL each. Before them stands where it goes on,
+/// which is given back as `from`: the folder's own word for the place, since others may have
+/// removed names by then, so that their number says nothing. Nothing at all after the last name.
 fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
     let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
     let hides = place.is_root(path);
