@@ -12,7 +12,7 @@
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Credits, Handle, Notify, Source};
+use executor::{Armed, Credit, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refused, Token},
@@ -24,7 +24,8 @@ use crate::{
     ring::Ring,
     slow::SlowDevices,
     threads::Threads,
-    waiting::Waiting,
+    transfer::Transfer,
+    waiting::{Completion, Waiting},
 };
 
 /// Most operations in flight on all engines, but for detached ones: as many as fit in each.
@@ -142,7 +143,7 @@ impl Engines {
         into: Buffers,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Read { file: Arc::clone(file.fd()), at, into };
-        self.clone().transfer(file.clone(), operation)
+        Transfer::new(self, file, operation)
     }
 
     /// Writes at `at` bytes from the start and returns the bytes written.
@@ -160,7 +161,7 @@ impl Engines {
         from: Buffers,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
-        self.clone().transfer(file.clone(), operation)
+        Transfer::new(self, file, operation)
     }
 
     /// Makes what was written durable; with `data_only` as `fdatasync`, else as `fsync`.
@@ -186,7 +187,7 @@ impl Engines {
         len: usize,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Fetch { file: Arc::clone(file.fd()), at, len };
-        self.clone().transfer(file.clone(), operation)
+        Transfer::new(self, file, operation)
     }
 
     /// Runs a blocking function on an engine thread and returns what it returns.
@@ -244,34 +245,54 @@ impl Engines {
         self.0.state.borrow().counters
     }
 
-    async fn transfer(self, file: File, operation: Operation) -> io::Result<usize> {
-        let len = self.run(Some(&file), operation).await?;
-        Ok(usize::try_from(len).unwrap_or(usize::MAX))
+    /// The right to have an operation in flight, unless others wait for it.
+    pub(crate) fn try_slot(&self) -> Option<Credit> {
+        self.0.slots.try_take(1)
+    }
+
+    /// Submits `operation` to its engine.
+    pub(crate) fn begin(&self, file: Option<&File>, operation: Operation) -> Begun {
+        let completion = self.0.waiting.open();
+        let mut state = self.0.state.borrow_mut();
+        let token = completion.token();
+        if let Err(refused) = state.submit(file, operation, token, &self.0.handle) {
+            completion.close();
+            return Begun::Refused(refused.operation);
+        }
+        match state.inline.take_at_once(token) {
+            None => Begun::InFlight(completion),
+            Some(result) => {
+                completion.close();
+                Begun::Over(result)
+            }
+        }
     }
 
     /// Submits `operation`, waiting for room, and waits for its completion.
-    async fn run(&self, file: Option<&File>, mut operation: Operation) -> io::Result<u64> {
+    pub(crate) async fn run(
+        &self,
+        file: Option<&File>,
+        mut operation: Operation,
+    ) -> io::Result<u64> {
         let _slot = self.0.slots.take(1).await;
         loop {
-            let completion = self.0.waiting.open();
-            let room = self.0.room.notified();
-            let submitted = self.0.state.borrow_mut().submit(
-                file,
-                operation,
-                completion.token(),
-                &self.0.handle,
-            );
-            let Err(refused) = submitted else {
-                let result = self.0.state.borrow_mut().inline.take_at_once(completion.token());
-                let Some(result) = result else { return completion.await };
-                completion.close();
-                return result;
+            operation = match self.begin(file, operation) {
+                Begun::Over(result) => return result,
+                Begun::InFlight(completion) => return completion.await,
+                Begun::Refused(operation) => operation,
             };
-            completion.close();
-            operation = refused.operation;
-            room.await;
+            self.0.room.notified().await;
         }
     }
+}
+
+/// What has become of an operation that was submitted.
+pub(crate) enum Begun {
+    /// It was performed on the spot.
+    Over(io::Result<u64>),
+    InFlight(Completion),
+    /// Its engine is full.
+    Refused(Operation),
 }
 
 impl fmt::Debug for Engines {

@@ -29,6 +29,7 @@ mod set_up;
 mod slice;
 mod slow;
 mod threads;
+mod transfer;
 mod waiting;
 
 pub use engine::{Engine, Refusal, Refused, Token};

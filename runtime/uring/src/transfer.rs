@@ -1,0 +1,86 @@
+//! The future of a read or a write. A task holds one for each that it has under way, so it is small,
+//! and allocates only what has to wait for room.
+
+use std::{
+    io, mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use executor::Credit;
+
+use crate::{
+    engines::{Begun, Engines},
+    file::File,
+    operation::Operation,
+    waiting::Completion,
+};
+
+/// Starts when first polled; resolves to the bytes transferred.
+pub(crate) struct Transfer {
+    engines: Engines,
+    state: State,
+}
+
+enum State {
+    New(File, Operation),
+    InFlight {
+        completion: Completion,
+        /// The right to be in flight, until it is over.
+        _slot: Credit,
+    },
+    /// There was no room for it.
+    Waits(Pin<Box<dyn Future<Output = io::Result<u64>>>>),
+    Over,
+}
+
+impl Transfer {
+    pub(crate) fn new(engines: &Engines, file: &File, operation: Operation) -> Self {
+        Self { engines: engines.clone(), state: State::New(file.clone(), operation) }
+    }
+
+    /// Submits the operation; returns its result where that is known at once.
+    fn begin(&mut self, file: File, mut operation: Operation) -> Option<io::Result<u64>> {
+        if let Some(slot) = self.engines.try_slot() {
+            match self.engines.begin(Some(&file), operation) {
+                Begun::Over(result) => return Some(result),
+                Begun::InFlight(completion) => {
+                    self.state = State::InFlight { completion, _slot: slot };
+                    return None;
+                }
+                Begun::Refused(refused) => operation = refused,
+            }
+        }
+        let engines = self.engines.clone();
+        let run = async move { engines.run(Some(&file), operation).await };
+        self.state = State::Waits(Box::pin(run));
+        None
+    }
+}
+
+impl Future for Transfer {
+    type Output = io::Result<usize>;
+
+    /// # Panics
+    ///
+    /// Panics when polled after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let begun = match mem::replace(&mut self.state, State::Over) {
+            State::New(file, operation) => self.begin(file, operation),
+            begun => {
+                self.state = begun;
+                None
+            }
+        };
+        let result = match (begun, &mut self.state) {
+            (Some(result), _) => result,
+            (None, State::InFlight { completion, .. }) => {
+                ready!(Pin::new(completion).poll(context))
+            }
+            (None, State::Waits(run)) => ready!(run.as_mut().poll(context)),
+            (None, State::New(..) | State::Over) => unreachable!("a result is fetched once"),
+        };
+        self.state = State::Over;
+        Poll::Ready(result.map(|len| usize::try_from(len).unwrap_or(usize::MAX)))
+    }
+}
