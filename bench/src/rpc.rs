@@ -45,6 +45,7 @@
 mod cells;
 mod client;
 mod crowds;
+mod intake;
 mod packet;
 #[cfg(feature = "peers")]
 mod peers;

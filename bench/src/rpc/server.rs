@@ -9,13 +9,15 @@ use std::{
 };
 
 use anyhow::Context as _;
-use executor::{Class, Credit, Handle, Notify};
+use executor::{Class, Handle, Notify};
 use uring::{
-    Buffer, Engines, File, Frames, Grants, Halves, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX,
-    Sender, Stages,
+    Engines, File, Frames, Grants, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX, Sender, Stages,
 };
 
-use super::packet::{NUMBER_LEN, Run};
+use super::{
+    intake::Intake,
+    packet::{NUMBER_LEN, Run},
+};
 use crate::meter::{Meter, Sample};
 
 /// Longer packets are written by halves of what a client may send; of shorter ones as much as stays
@@ -50,7 +52,7 @@ pub(crate) struct Server {
     /// Packets of each connection.
     shares: RefCell<Vec<Rc<Cell<u64>>>>,
     news: Notify,
-    meter: Meter,
+    pub(crate) meter: Meter,
 }
 
 impl Server {
@@ -113,8 +115,8 @@ impl Server {
         self.shares.borrow_mut().push(Rc::clone(&share));
         let size = self.run.size;
         let admit = |_: &_| answers.grants.spend().map(|()| size);
-        let intake = Intake::new(self, Rc::clone(&answers));
-        while let Ok(Some(frame)) = frames.next(admit).await {
+        let mut intake = Intake::new(self, Rc::clone(&answers));
+        while let Ok(Some(frame)) = intake.wait(frames.next(admit)).await {
             let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
@@ -123,19 +125,7 @@ impl Server {
             let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
             intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, share);
         }
-    }
-
-    /// Returns whether all bytes are where they belong. If not, the run never ends, and is given up
-    /// by who started it.
-    async fn store(&self, mut at: u64, mut body: Buffer) -> bool {
-        let Some(file) = &self.file else { return true };
-        while !body.is_empty() {
-            match self.engines.write(file, at, body.clone().into()).await {
-                Ok(len @ 1..) => (at, body) = (at + len as u64, body.suffix(len)),
-                _ => return false,
-            }
-        }
-        true
+        intake.store();
     }
 
     fn unfairness(&self) -> u64 {
@@ -145,52 +135,12 @@ impl Server {
         most * 1000 / least.max(1)
     }
 
-    fn count(&self, len: usize) {
+    pub(crate) fn count(&self, len: usize) {
         self.stored_len.set(self.stored_len.get() + len as u64);
         let served = self.stored_len.get() / self.run.size as u64;
         self.meter.served(served);
         if served == self.run.count {
             self.news.notify_all();
-        }
-    }
-}
-
-/// What one client has sent.
-pub(crate) struct Intake {
-    server: Rc<Server>,
-    answers: Rc<Answers>,
-    /// Of what the client may send; `None` for short packets.
-    halves: Option<Halves>,
-}
-
-impl Intake {
-    pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
-        let Run { size, depth, clients, .. } = server.run;
-        let share = u64::from(depth / clients) * size as u64;
-        let halves = (size > SHORT_LEN_MAX).then(|| Halves::of(share));
-        Self { server, answers, halves }
-    }
-
-    /// Serves a packet, or a part of one, and keeps its share of the client's turn until then.
-    pub(crate) fn take(&self, at: u64, body: Buffer, share: Option<Credit>) {
-        self.server.meter.start();
-        let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
-        let len = body.len();
-        let store = async move {
-            let is_stored = server.store(at, body).await;
-            drop(share);
-            if is_stored {
-                server.count(len);
-                answers.served(len);
-            }
-        };
-        let handle = &self.server.handle;
-        match self.halves.clone() {
-            Some(halves) => handle.start(Class::Latency, async move {
-                let _served = halves.serve(len as u64).await;
-                store.await;
-            }),
-            None => handle.start(Class::Latency, store),
         }
     }
 }
@@ -228,7 +178,7 @@ impl Answers {
     }
 
     /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
-    fn served(&self, len: usize) {
+    pub(crate) fn served(&self, len: usize) {
         let stored_len = self.stored_len.get() + len;
         self.stored_len.set(stored_len % self.size);
         let count = u32::try_from(stored_len / self.size).unwrap_or(u32::MAX);

@@ -17,8 +17,9 @@ use uring::{Buffer, Buffers, Events, Heap, Interest, Listener, Memory, Stream};
 
 use super::{
     client::pattern,
+    intake::Intake,
     packet::{NUMBER_LEN, Run},
-    server::{Answers, Intake, Server},
+    server::{Answers, Server},
 };
 use crate::meter::Sample;
 
@@ -92,14 +93,15 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
         // The client tells why, when it is gone.
         while from.send(&owed.due().await.to_le_bytes(), NoPayload).await.is_ok() {}
     });
-    let intake = Intake::new(server, Rc::clone(&answers));
-    while let Ok(message) = endpoint.receive().await {
+    let mut intake = Intake::new(server, Rc::clone(&answers));
+    while let Ok(message) = intake.wait(endpoint.receive()).await {
         let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
         answers.received();
         intake.take(offset, body, None);
     }
+    intake.store();
 }
 
 /// Sends every packet of `run` and waits until the last is served.

@@ -41,7 +41,7 @@ pub(crate) struct Batch {
     byte_len: usize,
     /// When the first of them was pushed.
     oldest: Instant,
-    /// File and end of the transfer pushed last, if it is short.
+    /// File and end of the transfer pushed last, if it is short, or of short buffers.
     last: Option<(RawFd, u64)>,
     /// The transfer pushed last continues the one before it.
     continues: bool,
@@ -100,12 +100,12 @@ impl Batch {
         self.continues && !self.has_lone && self.len > 1
     }
 
-    /// Whether `operation` is short and begins where the last one ended: what goes to the kernel
-    /// together becomes one request to the device.
+    /// Whether `operation` is short, or of short buffers, and begins where the last one ended: what
+    /// goes to the kernel together becomes one request to the device.
     fn continues_last(&mut self, operation: &Operation) -> bool {
         let Some((file, at, buffers)) = operation.transfer() else { return false };
         let (fd, len) = (file.as_raw_fd(), buffers.len());
-        let is_short = len <= SHORT_LEN_MAX;
+        let is_short = buffers.as_slice().iter().all(|one| one.len() <= SHORT_LEN_MAX);
         let last =
             mem::replace(&mut self.last, is_short.then(|| (fd, at.saturating_add(len as u64))));
         is_short && last == Some((fd, at))

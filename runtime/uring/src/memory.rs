@@ -11,7 +11,7 @@
 //! another process. What they hold is theirs to order; nothing here reads it.
 
 use std::{
-    fmt, ptr,
+    fmt, iter, ptr,
     sync::{Arc, atomic::AtomicU8},
 };
 
@@ -150,7 +150,7 @@ pub struct Buffers(List);
 enum List {
     /// The common case allocates nothing.
     One(Buffer),
-    Many(Box<[Buffer]>),
+    Many(Arc<[Buffer]>),
 }
 
 impl Buffers {
@@ -158,7 +158,19 @@ impl Buffers {
     #[must_use]
     pub fn new(buffers: Vec<Buffer>) -> Option<Self> {
         let count_fits = (1..=BUFFER_COUNT_MAX).contains(&buffers.len());
-        count_fits.then(|| Self(List::Many(buffers.into_boxed_slice())))
+        count_fits.then(|| Self(List::Many(buffers.into())))
+    }
+
+    /// All but the first `at` bytes; `None` when there are no more.
+    #[must_use]
+    pub fn suffix(&self, mut at: usize) -> Option<Self> {
+        let mut buffers = self.as_slice();
+        while let Some(first) = buffers.first().filter(|first| first.len() <= at) {
+            at -= first.len();
+            buffers = buffers.get(1..).unwrap_or_default();
+        }
+        let (first, rest) = buffers.split_first()?;
+        Self::new(iter::once(first.suffix(at)).chain(rest.iter().cloned()).collect())
     }
 
     /// Total length in bytes.

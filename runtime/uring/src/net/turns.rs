@@ -1,4 +1,4 @@
-//! Turns of many streams: what is received and not yet served stays in the cache.
+//! Turns of many streams: what is received and not yet served is no more than is worth holding.
 //!
 //! A stream that has something to receive asks for a turn. It gets one in order of asking: the
 //! right to receive [`TURN_LEN`] bytes, which lie together where they come from and often where
@@ -8,7 +8,7 @@
 //! and who sends without end waits for a turn like all others.
 //!
 //! A turn that does not come in time is not waited for any longer: what others hold is not being
-//! served, as by a file system that hangs, and keeps nothing in the cache.
+//! served, as by a file system that hangs.
 
 use std::{
     future::poll_fn,
@@ -21,8 +21,9 @@ use executor::{Credit, Credits, Handle};
 
 use crate::batch::GATHERED_LEN;
 
-/// Bytes being served: as much as a core's own cache holds, and as much again that a device has.
-const BUDGET: u64 = 2 * GATHERED_LEN as u64;
+/// Bytes being served. With fewer a device waits for the next of them; with more all that is touched
+/// again is out of the cache.
+const BUDGET: u64 = 4 * GATHERED_LEN as u64;
 /// Bytes of a turn: a part of what a ring hands over at once.
 const TURN_LEN: u64 = 256 << 10;
 /// The longest wait for a turn.

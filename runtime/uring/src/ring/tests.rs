@@ -7,7 +7,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::*;
 use crate::{
-    batch::{BATCH_LEN, BATCH_LEN_MIN, GATHERED_LEN, GATHERING_MAX, HELD_MAX},
+    batch::{BATCH_LEN, BATCH_LEN_MIN, GATHERED_LEN, GATHERING_MAX, HELD_MAX, SHORT_LEN_MAX},
+    memory::Buffers,
     parker::Interest,
 };
 
@@ -43,8 +44,11 @@ impl Bench {
 
     /// Submits a read of `len` bytes.
     fn submit_of(&mut self, len: usize, at: u64) -> Result<(), Refused> {
-        let (file, into) = (self.read.clone(), Heap::buffer(len).into());
-        self.ring.submit(Operation::Read { file, at, into }, Token(0))
+        self.submit_into(Heap::buffer(len).into(), at)
+    }
+
+    fn submit_into(&mut self, into: Buffers, at: u64) -> Result<(), Refused> {
+        self.ring.submit(Operation::Read { file: self.read.clone(), at, into }, Token(0))
     }
 
     /// Has two operations complete, of which a new kernel posts one and holds the other back.
@@ -127,6 +131,19 @@ fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
         bench.submit_of(LEN, (number * LEN) as u64).unwrap();
     }
     assert_eq!(bench.ring.batch.len, 0);
+}
+
+#[test]
+fn transfers_of_short_buffers_wait_likewise_and_those_of_long_ones_do_not() {
+    for (len, worth) in [(4096, 16), (SHORT_LEN_MAX + 1, BATCH_LEN_MIN)] {
+        let Some(mut bench) = Bench::new() else { return };
+        for number in 0..worth {
+            assert_eq!(bench.ring.batch.len, number, "buffers of {len} bytes");
+            let into = Buffers::new(vec![Heap::buffer(len); 16]).unwrap();
+            bench.submit_into(into, (number * 16 * len) as u64).unwrap();
+        }
+        assert_eq!(bench.ring.batch.len, 0, "buffers of {len} bytes");
+    }
 }
 
 #[test]

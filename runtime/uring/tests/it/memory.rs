@@ -45,6 +45,24 @@ fn an_operation_has_one_to_64_buffers() {
 }
 
 #[test]
+fn what_is_left_of_buffers_is_what_follows() {
+    let text = b"one, two, three";
+    let buffers = [&text[..3], b"", &text[3..9], &text[9..]].map(|part| {
+        let buffer = Heap::buffer(part.len());
+        buffer.store(part);
+        buffer
+    });
+    let buffers = Buffers::new(buffers.to_vec()).expect("four");
+    for at in 0..text.len() {
+        let mut left = Vec::new();
+        let suffix = buffers.suffix(at).expect("more bytes");
+        suffix.as_slice().iter().for_each(|buffer| buffer.append_to(&mut left));
+        assert_eq!(left, text[at..]);
+    }
+    assert!(buffers.suffix(text.len()).is_none() && buffers.suffix(usize::MAX).is_none());
+}
+
+#[test]
 fn memory_that_shrinks_against_its_word_yields_fewer_bytes() {
     use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     #[derive(Default)]
