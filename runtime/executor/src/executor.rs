@@ -19,7 +19,7 @@ use crate::{
     task::{Class, MAIN, Task, Tasks},
     time::{Clock, Instant},
     timers::Timers,
-    wakes::{Ready, Wakes},
+    wakes::{self, Ready, Wakes},
 };
 
 /// Bounds of a turn.
@@ -187,8 +187,8 @@ impl Executor {
         let throughput_polls = u64::from(self.poll_next(Class::Throughput));
 
         // A look for throughput tasks may have brought in latency tasks, woken just now.
-        let idle =
-            timers + latency_polls + source_events + throughput_polls == 0 && self.ready.is_empty();
+        let idle = timers + latency_polls + source_events + throughput_polls == 0
+            && wakes::is_empty(&self.ready);
         let counters = &mut self.counters;
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
@@ -337,14 +337,14 @@ impl Executor {
 
     /// Polls the next ready task of `class`; `false` when there is none.
     fn poll_next(&mut self, class: Class) -> bool {
-        if self.ready.queue(class).is_empty() {
+        if self.ready.of(class).is_empty() {
             self.inner.wakes.take(&mut self.ready);
         }
-        let Some(id) = self.ready.queue(class).pop_front() else { return false };
-        if id == MAIN {
-            self.main_woken = true;
-        } else {
-            self.inner.poll(id);
+        let Some(index) = self.ready.of(class).pop_front() else { return false };
+        let slot = self.inner.tasks.borrow().slot(index);
+        match slot {
+            Some(slot) => self.inner.poll(slot),
+            None => self.main_woken = true,
         }
         true
     }

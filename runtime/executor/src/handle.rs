@@ -15,7 +15,7 @@ use crate::{
     idle::Idle,
     poll_list::PollLists,
     source::{Source, SourceId, Sources},
-    task::{Class, TaskId, Tasks},
+    task::{Class, Slot, Tasks},
     time::{Clock, Instant},
     timers::{Sleep, Timers},
     wakes::Wakes,
@@ -38,16 +38,19 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Polls a task, unless it has finished or is being polled.
-    pub(crate) fn poll(&self, id: TaskId) {
-        let checked_out = self.tasks.borrow_mut().check_out(id);
-        let Some(mut running) = checked_out else { return };
-        running.task.begin_poll();
-        match running.future.as_mut().poll(&mut Context::from_waker(&running.waker)) {
-            Poll::Pending => self.tasks.borrow_mut().check_in(running),
+    fn add(&self, class: Class, future: impl Future<Output = ()> + 'static) -> Rc<Slot> {
+        self.tasks.borrow_mut().add(class, Box::pin(future), &self.wakes)
+    }
+
+    /// Polls the task that has a slot, if there is one.
+    pub(crate) fn poll(&self, slot: Rc<Slot>) {
+        slot.task.begin_poll();
+        let Some(mut body) = slot.body.take() else { return };
+        match body.as_mut().poll(&mut Context::from_waker(&slot.waker)) {
+            Poll::Pending => slot.body.set(Some(body)),
             Poll::Ready(()) => {
-                drop(running); // Not while the table is borrowed: its drop may spawn.
-                self.tasks.borrow_mut().remove(id);
+                drop(body); // Not while the table is borrowed: its drop may spawn.
+                self.tasks.borrow_mut().remove(slot);
             }
         }
     }
@@ -63,8 +66,7 @@ impl Handle {
     /// The task runs until it finishes or the executor is dropped. A panic in it unwinds out of
     /// [`Executor::turn`](crate::Executor::turn) and ends this task alone.
     pub fn spawn(&self, class: Class, future: impl Future<Output = ()> + 'static) {
-        let added = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
-        added.waker.wake();
+        self.0.add(class, future).waker.wake_by_ref();
     }
 
     /// Starts a task and polls it once, inside this call: for work on what the caller has just
@@ -76,8 +78,7 @@ impl Handle {
     ///
     /// When the task does; that ends it alone.
     pub fn start(&self, class: Class, future: impl Future<Output = ()> + 'static) {
-        let added = self.0.tasks.borrow_mut().add(class, Box::pin(future), &self.0.wakes);
-        self.0.poll(added.id);
+        self.0.poll(self.0.add(class, future));
     }
 
     /// Waits until the clock has reached `at`.

@@ -1,7 +1,15 @@
-//! Tasks of one executor: a table of futures, and the wakers that name them.
+//! Tasks of one executor: a table of slots, each with a future while it has a task, and its waker.
 //!
-//! Futures stay on the executor's thread. A waker holds a [`Task`]: an id, a flag, and the way to
-//! the ready queue. Ids carry a generation, so a wake of a finished task finds nothing.
+//! Futures stay on the executor's thread. A slot and its waker are made once and serve one task
+//! after another; a waker holds a [`Task`]: an index, a flag, and the way to the ready queue. A
+//! slot has the class of its first task for ever, so that a wake knows its queue.
+//!
+//! # Stale wakes
+//!
+//! A waker may outlive its task. Its wake then polls the task that has the slot now once more, as
+//! the contract of [`Future`] allows, or finds the slot empty. That too counts as a poll: `queued`
+//! left set would keep the slot's next task from ever being queued. When the executor is gone, a
+//! wake queues its slot, at most once, in a queue that nobody empties.
 //!
 //! # Memory ordering
 //!
@@ -11,8 +19,10 @@
 //! swap. `loom_tests::later_wake_is_seen_by_the_poll_it_joins` fails when either is weakened.
 
 use std::{
+    cell::Cell,
     fmt,
     pin::Pin,
+    rc::Rc,
     sync::Arc,
     task::{Wake, Waker},
 };
@@ -31,27 +41,36 @@ pub enum Class {
     Throughput,
 }
 
-/// Names a task, also after it has finished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId {
-    index: u32,
-    generation: u32,
+/// One of a thing for each class.
+#[derive(Debug, Default)]
+pub(crate) struct PerClass<T> {
+    pub(crate) latency: T,
+    pub(crate) throughput: T,
+}
+
+impl<T> PerClass<T> {
+    pub(crate) fn of(&mut self, class: Class) -> &mut T {
+        match class {
+            Class::Latency => &mut self.latency,
+            Class::Throughput => &mut self.throughput,
+        }
+    }
 }
 
 /// The future given to `run_until`: not in the table, since it may borrow and return a value.
-pub(crate) const MAIN: TaskId = TaskId { index: u32::MAX, generation: 0 };
+pub(crate) const MAIN: u32 = u32::MAX;
 
 /// What a waker holds.
 pub(crate) struct Task {
-    id: TaskId,
+    index: u32,
     class: Class,
     queued: AtomicBool,
     wakes: Arc<Wakes>,
 }
 
 impl Task {
-    pub(crate) fn new(id: TaskId, class: Class, wakes: Arc<Wakes>) -> Self {
-        Self { id, class, queued: AtomicBool::new(false), wakes }
+    pub(crate) fn new(index: u32, class: Class, wakes: Arc<Wakes>) -> Self {
+        Self { index, class, queued: AtomicBool::new(false), wakes }
     }
 
     /// Lets wakes from here on queue the task again. Call right before polling it.
@@ -67,88 +86,65 @@ impl Wake for Task {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
-            self.wakes.push(self.class, self.id);
+            self.wakes.push(self.class, self.index);
         }
     }
 }
 
-/// A future in the table, taken out while it is polled.
-pub(crate) struct Running {
-    pub(crate) future: Pin<Box<dyn Future<Output = ()>>>,
-    pub(crate) task: Arc<Task>,
-    pub(crate) waker: Waker,
-}
+/// What a task runs.
+pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task that has just been added.
-pub(crate) struct Added {
-    pub(crate) id: TaskId,
+/// Room for a task.
+pub(crate) struct Slot {
+    pub(crate) task: Arc<Task>,
+    /// Wakes `task`.
     pub(crate) waker: Waker,
+    /// `None` while the task is being polled, and when the slot is free.
+    pub(crate) body: Cell<Option<Body>>,
 }
 
 /// The unfinished tasks of one executor.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    /// `None` while the task is being polled, and when the slot is free.
-    running: Option<Running>,
+    slots: Vec<Rc<Slot>>,
+    free: PerClass<Vec<Rc<Slot>>>,
 }
 
 impl Tasks {
     /// Adds a task.
-    pub(crate) fn add(
-        &mut self,
-        class: Class,
-        future: Pin<Box<dyn Future<Output = ()>>>,
-        wakes: &Arc<Wakes>,
-    ) -> Added {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 tasks fit in memory")
-        });
-        let slot = self.slots.get_mut(index as usize).expect("free indices are in the table");
-        let id = TaskId { index, generation: slot.generation };
-        let task = Arc::new(Task::new(id, class, Arc::clone(wakes)));
+    pub(crate) fn add(&mut self, class: Class, body: Body, wakes: &Arc<Wakes>) -> Rc<Slot> {
+        let slot = self.free.of(class).pop().unwrap_or_else(|| self.add_slot(class, wakes));
+        slot.body.set(Some(body));
+        slot
+    }
+
+    fn add_slot(&mut self, class: Class, wakes: &Arc<Wakes>) -> Rc<Slot> {
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 tasks fit in memory");
+        let task = Arc::new(Task::new(index, class, Arc::clone(wakes)));
         let waker = Waker::from(Arc::clone(&task));
-        slot.running = Some(Running { future, task, waker: waker.clone() });
-        Added { id, waker }
+        let slot = Rc::new(Slot { task, waker, body: Cell::default() });
+        self.slots.push(Rc::clone(&slot));
+        slot
     }
 
-    /// Takes a task out to be polled; `None` when it has finished.
-    pub(crate) fn check_out(&mut self, id: TaskId) -> Option<Running> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation == id.generation { slot.running.take() } else { None }
-    }
-
-    /// Puts an unfinished task back after a poll.
-    pub(crate) fn check_in(&mut self, running: Running) {
-        if let Some(slot) = self.slots.get_mut(running.task.id.index as usize) {
-            slot.running = Some(running);
-        }
+    /// The slot that a wake named.
+    pub(crate) fn slot(&self, index: u32) -> Option<Rc<Slot>> {
+        self.slots.get(index as usize).cloned()
     }
 
     /// Frees the slot of a finished task.
-    pub(crate) fn remove(&mut self, id: TaskId) {
-        if let Some(slot) = self.slots.get_mut(id.index as usize) {
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.running = None;
-            self.free.push(id.index);
-        }
+    pub(crate) fn remove(&mut self, slot: Rc<Slot>) {
+        self.free.of(slot.task.class).push(slot);
     }
 
     /// Takes out any task, for the end of the executor.
-    pub(crate) fn pop(&mut self) -> Option<Running> {
-        self.slots.iter_mut().find_map(|slot| slot.running.take())
+    pub(crate) fn pop(&mut self) -> Option<Body> {
+        self.slots.iter().find_map(|slot| slot.body.take())
     }
 
     /// Tasks that have not finished.
     pub(crate) fn count(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.latency.len() - self.free.throughput.len()
     }
 }
 

@@ -10,27 +10,15 @@ use std::{collections::VecDeque, fmt, mem, sync::Arc};
 use crate::{
     park::Unpark,
     sync::{Mutex, lock},
-    task::{Class, TaskId},
+    task::{Class, PerClass},
 };
 
-/// Ids of ready tasks, a queue per class.
-#[derive(Debug, Default)]
-pub(crate) struct Ready {
-    latency: VecDeque<TaskId>,
-    throughput: VecDeque<TaskId>,
-}
+/// Indices of ready tasks, a queue per class.
+pub(crate) type Ready = PerClass<VecDeque<u32>>;
 
-impl Ready {
-    pub(crate) fn queue(&mut self, class: Class) -> &mut VecDeque<TaskId> {
-        match class {
-            Class::Latency => &mut self.latency,
-            Class::Throughput => &mut self.throughput,
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.latency.is_empty() && self.throughput.is_empty()
-    }
+/// No task of any class is ready.
+pub(crate) fn is_empty(ready: &Ready) -> bool {
+    ready.latency.is_empty() && ready.throughput.is_empty()
 }
 
 /// The way from a waker to the executor.
@@ -52,9 +40,9 @@ impl Wakes {
     }
 
     /// Queues a task and ends the park if there is one. For any thread.
-    pub(crate) fn push(&self, class: Class, id: TaskId) {
+    pub(crate) fn push(&self, class: Class, index: u32) {
         let mut state = lock(&self.state);
-        state.ready.queue(class).push_back(id);
+        state.ready.of(class).push_back(index);
         let parked = mem::take(&mut state.parked);
         drop(state);
         if parked {
@@ -72,7 +60,7 @@ impl Wakes {
     /// Announces a park; `false` when a task is ready and the executor must not block.
     pub(crate) fn announce_park(&self) -> bool {
         let mut state = lock(&self.state);
-        state.parked = state.ready.is_empty();
+        state.parked = is_empty(&state.ready);
         state.parked
     }
 
