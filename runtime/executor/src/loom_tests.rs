@@ -3,6 +3,7 @@
 //! The park is a mutex with a condition variable: a lost wake-up is a deadlock, which loom reports.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     rc::Rc,
     sync::Arc,
@@ -158,5 +159,41 @@ fn later_wake_is_seen_by_the_poll_it_joins() {
         }));
 
         remote.expect("started").join().expect("no panic");
+    });
+}
+
+/// Whichever comes first: the stale wake, the poll that finds the slot empty, the next task in it.
+#[test]
+fn a_stale_wake_costs_the_next_task_of_its_slot_no_wake() {
+    loom::model(|| {
+        let mut executor = executor();
+        let handle = executor.handle();
+        let (flag, done) = (Arc::new(Flag::default()), Notify::new());
+        let waker = Rc::new(Cell::new(None));
+        let own = waker.clone();
+        handle.start(
+            Class::Throughput,
+            poll_fn(move |context| {
+                own.set(Some(context.waker().clone()));
+                Poll::Ready(())
+            }),
+        );
+        let remote = thread::spawn({
+            let (stale, flag): (Waker, _) = (waker.take().expect("was polled"), flag.clone());
+            move || {
+                stale.wake();
+                flag.set(1);
+            }
+        });
+
+        executor.turn();
+        let finished = done.clone();
+        handle.spawn(Class::Throughput, async move {
+            flag.reached(1).await;
+            finished.notify_all();
+        });
+        executor.run_until(done.notified());
+
+        remote.join().expect("no panic");
     });
 }

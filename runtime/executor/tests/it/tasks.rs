@@ -73,35 +73,89 @@ fn a_task_woken_twice_is_polled_once() {
     assert_eq!(polls.get(), 2);
 }
 
-#[test]
-fn a_waker_of_a_finished_task_wakes_nobody() {
-    let mut executor = Machine::default().executor(Config::default());
-    let waker = Rc::new(RefCell::new(Waker::noop().clone()));
-    let slot = waker.clone();
-    executor.handle().spawn(
-        Class::Latency,
+/// Starts a task that ends at its first poll, and returns its waker.
+fn finished(executor: &Executor, class: Class) -> Waker {
+    let waker = Rc::new(RefCell::new(None));
+    let own = waker.clone();
+    executor.handle().start(
+        class,
         poll_fn(move |context| {
-            slot.borrow_mut().clone_from(context.waker());
+            own.replace(Some(context.waker().clone()));
             Poll::Ready(())
         }),
     );
-    executor.turn();
     assert_eq!(executor.handle().task_count(), 0);
-    let polls = Rc::new(Cell::new(0));
-    let count = polls.clone();
-    executor.handle().spawn(
+    waker.take().expect("was polled")
+}
+
+#[test]
+fn a_wake_of_a_finished_task_is_one_poll_of_another_of_its_class() {
+    let mut executor = Machine::default().executor(Config::default());
+    let stale = finished(&executor, Class::Latency);
+    let polls = [Class::Latency, Class::Throughput].map(|class| {
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        executor.handle().spawn(
+            class,
+            poll_fn(move |_| {
+                count.set(count.get() + 1);
+                Poll::Pending
+            }),
+        );
+        polls
+    });
+    executor.turn();
+
+    stale.wake_by_ref();
+    stale.wake_by_ref();
+    executor.turn();
+    executor.turn();
+
+    assert_eq!(polls.map(|polls| polls.get()), [2, 1]);
+}
+
+#[test]
+fn a_wake_of_a_finished_task_keeps_no_later_one_from_its_wakes() {
+    let mut executor = Machine::default().executor(Config::default());
+    for turns in 0..3 {
+        let done = Rc::new(Cell::new(false));
+        let flag = done.clone();
+        finished(&executor, Class::Latency).wake();
+        for _ in 0..turns {
+            executor.turn();
+        }
+
+        executor.handle().spawn(Class::Latency, async move {
+            yield_now().await;
+            yield_now().await;
+            flag.set(true);
+        });
+        while executor.turn() {}
+
+        assert!(done.get(), "{turns} turns between the wake and the next task");
+    }
+}
+
+#[test]
+fn a_wake_after_the_end_of_the_executor_does_nothing() {
+    let held = Rc::new(());
+    let waker = Rc::new(RefCell::new(Waker::noop().clone()));
+    let executor = Machine::default().executor(Config::default());
+    let (own, keeps) = (waker.clone(), held.clone());
+    executor.handle().start(
         Class::Latency,
-        poll_fn(move |_| {
-            count.set(count.get() + 1);
+        poll_fn(move |context| {
+            let _keeps = &keeps;
+            own.borrow_mut().clone_from(context.waker());
             Poll::Pending
         }),
     );
-    executor.turn();
 
-    waker.borrow().wake_by_ref(); // The slot is in use again, by another task.
-    executor.turn();
+    drop(executor);
+    waker.borrow().wake_by_ref();
+    waker.borrow().wake_by_ref();
 
-    assert_eq!(polls.get(), 1);
+    assert_eq!(Rc::strong_count(&held), 1);
 }
 
 #[test]
