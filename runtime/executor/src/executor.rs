@@ -19,7 +19,7 @@ use crate::{
     task::{Class, MAIN, Task, Tasks},
     time::{Clock, Instant},
     timers::Timers,
-    wakes::{self, Ready, Wakes},
+    wakes::{Ready, Wakes},
 };
 
 /// Bounds of a turn.
@@ -187,8 +187,8 @@ impl Executor {
         let throughput_polls = u64::from(self.poll_next(Class::Throughput));
 
         // A look for throughput tasks may have brought in latency tasks, woken just now.
-        let idle = timers + latency_polls + source_events + throughput_polls == 0
-            && wakes::is_empty(&self.ready);
+        let idle =
+            timers + latency_polls + source_events + throughput_polls == 0 && self.ready.is_empty();
         let counters = &mut self.counters;
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
@@ -344,7 +344,7 @@ impl Executor {
         let slot = self.inner.tasks.borrow().slot(index);
         match slot {
             Some(slot) => self.inner.poll(slot),
-            None => self.main_woken = true,
+            None => self.main_woken = true, // `MAIN`.
         }
         true
     }

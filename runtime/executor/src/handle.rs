@@ -50,7 +50,7 @@ impl Inner {
             Poll::Pending => slot.body.set(Some(body)),
             Poll::Ready(()) => {
                 drop(body); // Not while the table is borrowed: its drop may spawn.
-                self.tasks.borrow_mut().remove(slot);
+                self.tasks.borrow_mut().release(slot);
             }
         }
     }

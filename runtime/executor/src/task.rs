@@ -57,7 +57,7 @@ impl<T> PerClass<T> {
     }
 }
 
-/// The future given to `run_until`: not in the table, since it may borrow and return a value.
+/// The future given to `run_until`: in no slot, since it may borrow and return a value.
 pub(crate) const MAIN: u32 = u32::MAX;
 
 /// What a waker holds.
@@ -133,7 +133,7 @@ impl Tasks {
     }
 
     /// Frees the slot of a finished task.
-    pub(crate) fn remove(&mut self, slot: Rc<Slot>) {
+    pub(crate) fn release(&mut self, slot: Rc<Slot>) {
         self.free.of(slot.task.class).push(slot);
     }
 

@@ -16,9 +16,10 @@ use crate::{
 /// Indices of ready tasks, a queue per class.
 pub(crate) type Ready = PerClass<VecDeque<u32>>;
 
-/// No task of any class is ready.
-pub(crate) fn is_empty(ready: &Ready) -> bool {
-    ready.latency.is_empty() && ready.throughput.is_empty()
+impl Ready {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.latency.is_empty() && self.throughput.is_empty()
+    }
 }
 
 /// The way from a waker to the executor.
@@ -60,7 +61,7 @@ impl Wakes {
     /// Announces a park; `false` when a task is ready and the executor must not block.
     pub(crate) fn announce_park(&self) -> bool {
         let mut state = lock(&self.state);
-        state.parked = is_empty(&state.ready);
+        state.parked = state.ready.is_empty();
         state.parked
     }
 
