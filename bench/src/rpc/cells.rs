@@ -120,7 +120,7 @@ impl Cell {
         // Of long packets the server has one half written while it receives the other.
         let on_the_way = if size > SHORT_LEN_MAX { 2 * AT_DEVICE } else { AT_DEVICE };
         let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
-        let count = effort.volume(size) / size as u64;
+        let count = effort.volume / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
         let stored = places.0.iter().map(|place| Stored::new(place, &run, effort)).collect();
         Self { run, stored }

@@ -26,9 +26,7 @@ pub(super) struct Crowds {
 
 impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
-        // Enough that each of many clients has its share many times over.
-        let [_, volume] = effort.volumes;
-        let count = volume / SIZE as u64;
+        let count = effort.volume / SIZE as u64;
         let (span, transport) = (effort.span, Transport::Tcp);
         let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
         Self { run, samples: CLIENTS.map(|_| Ok(Vec::new())) }
