@@ -25,6 +25,7 @@ mod sync;
 mod task;
 mod time;
 mod timers;
+mod vacancies;
 mod wakes;
 
 pub use credit::{Credit, Credits, Take};
@@ -38,3 +39,4 @@ pub use source::{Armed, Source, SourceId};
 pub use task::Class;
 pub use time::{Clock, Instant, ManualClock};
 pub use timers::Sleep;
+pub use vacancies::Vacancies;

@@ -1,13 +1,15 @@
 //! Receive buffers: memory sized once, and the credits to use it.
 //!
 //! A [`Buffer`] is a credit: it owns one piece of the pool's memory until it is dropped, on
-//! whatever thread. Free pieces are reused last in first out, so that a pool larger than needed
-//! costs no cache and, until first used, no memory.
+//! whatever thread. The first free piece is used next, so that a pool larger than needed costs no
+//! cache and, until first used, no memory, and what came together lies together.
 
 use std::{
     fmt, ptr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU8},
 };
+
+use executor::Vacancies;
 
 use crate::payload::payload;
 
@@ -25,8 +27,8 @@ pub(crate) struct Pool {
     /// Distance between buffers, in bytes.
     stride: usize,
     buffer_len: usize,
-    /// Indices of free buffers; the last one was used last.
-    free: Mutex<Vec<u32>>,
+    /// Indices of free buffers.
+    free: Mutex<Vacancies>,
 }
 
 impl Pool {
@@ -41,8 +43,8 @@ impl Pool {
         let (bytes, stride) = ((*memory).as_ref(), stride(buffer_len));
         let start = bytes.as_ptr().align_offset(PAGE_LEN);
         let count = bytes.len().saturating_sub(start) / stride;
-        let count = u32::try_from(count).unwrap_or(u32::MAX).min(count_max);
-        let free = Mutex::new((0..count).rev().collect());
+        let count = count.min(count_max as usize);
+        let free = Mutex::new(Vacancies::new(count));
         Arc::new(Self { memory, start, stride, buffer_len, free })
     }
 
@@ -51,7 +53,7 @@ impl Pool {
         if len > self.buffer_len {
             return None;
         }
-        let index = self.with_free(Vec::pop)?;
+        let index = self.with_free(Vacancies::take)?;
         Some(Buffer { pool: Arc::clone(self), index, len })
     }
 
@@ -60,10 +62,10 @@ impl Pool {
     }
 
     pub(crate) fn free_count(&self) -> usize {
-        self.with_free(|free| free.len())
+        self.with_free(|free| free.count())
     }
 
-    fn with_free<T>(&self, action: impl FnOnce(&mut Vec<u32>) -> T) -> T {
+    fn with_free<T>(&self, action: impl FnOnce(&mut Vacancies) -> T) -> T {
         action(&mut self.free.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -75,7 +77,7 @@ impl Pool {
 pub struct Buffer {
     pool: Arc<Pool>,
     /// No other buffer has this index until this one is dropped.
-    index: u32,
+    index: usize,
     len: usize,
 }
 
@@ -83,7 +85,7 @@ impl Buffer {
     /// The bytes, for the kernel or another transfer to read.
     #[must_use]
     pub fn bytes(&self) -> &[AtomicU8] {
-        let at = self.pool.start + self.index as usize * self.pool.stride;
+        let at = self.pool.start + self.index * self.pool.stride;
         (*self.pool.memory).as_ref().get(at..at + self.len).unwrap_or_default()
     }
 
@@ -135,7 +137,7 @@ impl AsRef<[AtomicU8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let index = self.index;
-        self.pool.with_free(|free| free.push(index));
+        self.pool.with_free(|free| free.give_back(index));
     }
 }
 
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_buffer_used_last_is_used_next() {
+    fn the_first_free_buffer_is_used_next() {
         let pool = Pool::new(3, 10);
         let (first, second) = (pool.take(10).unwrap(), pool.take(10).unwrap());
         let index = first.index;

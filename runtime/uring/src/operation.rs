@@ -104,21 +104,55 @@ impl Vectors {
         self.list.get(..self.count).unwrap_or_default()
     }
 
-    /// The first `limit` bytes of all these buffers.
+    /// The first `limit` bytes of all these buffers; what lies together is one vector.
     pub(crate) fn collect<'a>(buffers: impl Iterator<Item = &'a Buffer>, limit: usize) -> Self {
         let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut vectors = Self { list: [empty; BUFFER_COUNT_MAX], count: 0 };
         let mut left = limit;
-        for (vector, buffer) in vectors.list.iter_mut().zip(buffers) {
+        for buffer in buffers {
             if left == 0 {
                 break;
             }
             let bytes = buffer.bytes();
+            let iov_base: *mut libc::c_void = bytes.as_ptr().cast_mut().cast();
             let iov_len = bytes.len().min(left);
-            *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len };
             left -= iov_len;
+            if let Some(last) = vectors.list.get_mut(..vectors.count).and_then(<[_]>::last_mut) {
+                if last.iov_base.wrapping_byte_add(last.iov_len) == iov_base {
+                    last.iov_len += iov_len;
+                    continue;
+                }
+            }
+            let Some(vector) = vectors.list.get_mut(vectors.count) else { break };
+            *vector = libc::iovec { iov_base, iov_len };
             vectors.count += 1;
         }
         vectors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Heap;
+
+    #[test]
+    fn what_lies_together_is_one_vector() {
+        let (one, other) = (Heap::buffer(100), Heap::buffer(50));
+        let parts = [one.prefix(10), one.suffix(10).prefix(20), one.suffix(31), other.prefix(5)];
+        let lens = |limit| -> Vec<_> {
+            let vectors = Vectors::collect(parts.iter(), limit);
+            vectors.as_slice().iter().map(|vector| vector.iov_len).collect()
+        };
+        assert_eq!(lens(usize::MAX), [30, 69, 5]);
+        assert_eq!(lens(99), [30, 69]);
+        assert_eq!(lens(15), [15]);
+    }
+
+    #[test]
+    fn memory_that_is_named_again_is_another_vector() {
+        let sink = Heap::buffer(SINK_LEN);
+        let vectors = Vectors::repeated(&sink, FETCH_LEN_MAX + 1);
+        assert_eq!(vectors.as_slice().len(), BUFFER_COUNT_MAX);
     }
 }

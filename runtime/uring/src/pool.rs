@@ -2,8 +2,8 @@
 //!
 //! A buffer taken from a pool *is* the permit: it returns when its last clone is gone. An operation
 //! owns a clone until its completion is reaped, so a buffer that the kernel may still read is never
-//! handed out again, whatever became of the future. Last in, first out: what was used last is still
-//! in the cache.
+//! handed out again, whatever became of the future. The first that is free is taken: few stay in the
+//! cache, and those taken one after the other lie in order, so that a device gets few long segments.
 //!
 //! # Shares
 //!
@@ -22,6 +22,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use executor::Vacancies;
+
 use crate::memory::{Buffer, Heap, Memory};
 
 /// A pool of buffers, or a member's part of it. Cheap to clone.
@@ -38,10 +40,9 @@ struct Shared {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// Indices of the buffers nobody holds.
-    free: Vec<usize>,
+    free: Vacancies,
     members: usize,
     /// Who waits, by number: in order of asking.
     waiting: VecDeque<Waiting>,
@@ -81,8 +82,9 @@ impl Pool {
     fn of(heap: impl FnOnce(usize) -> Heap, buffer_len: usize, buffer_count: usize) -> Self {
         let stride = buffer_len.next_multiple_of(PAGE_LEN);
         let heap = Arc::new(heap(stride * buffer_count));
-        let free = (0..buffer_count).rev().collect();
-        let state = Mutex::new(State { free, ..State::default() });
+        let free = Vacancies::new(buffer_count);
+        let state = State { free, members: 0, waiting: VecDeque::new(), next_number: 0 };
+        let state = Mutex::new(state);
         let shared = Arc::new(Shared { heap, buffer_len, buffer_count, state });
         Self { shared, member: None }
     }
@@ -123,7 +125,7 @@ impl Pool {
     /// Buffers nobody holds.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.shared.lock().free.len()
+        self.shared.lock().free.count()
     }
 
     /// The memory all its buffers are in, for [`Engines::register`](crate::Engines::register).
@@ -136,7 +138,7 @@ impl Pool {
         if !self.shared.has_share(state, self.member.as_deref()) {
             return None;
         }
-        let index = state.free.pop()?;
+        let index = state.free.take()?;
         if let Some(member) = &self.member {
             member.held.fetch_add(1, Ordering::Relaxed);
         }
@@ -169,7 +171,7 @@ impl Shared {
     /// The first of those that wait and may have the next buffer, if there is one.
     fn first_waiting<'a>(&self, state: &'a State) -> Option<&'a Waiting> {
         let may_take = |waiting: &&Waiting| self.has_share(state, waiting.member.as_deref());
-        if state.free.is_empty() { None } else { state.waiting.iter().find(may_take) }
+        if state.free.count() == 0 { None } else { state.waiting.iter().find(may_take) }
     }
 
     /// Changes the state, and wakes who may take a buffer then.
@@ -263,7 +265,7 @@ impl Memory for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.shared.change(|state| {
-            state.free.push(self.index);
+            state.free.give_back(self.index);
             if let Some(member) = &self.member {
                 member.held.fetch_sub(1, Ordering::Relaxed);
             }
