@@ -12,9 +12,8 @@
 //! `integrated` one core does it all. Where no core is kept, CPU time is the process's. Without
 //! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
 //!
-//! `file` has 4 MiB under way, and as much may be on the way to `integrated`; from 16 KiB on 8 MiB,
-//! of which half is being written at a time, while the rest is received. Each is at least 8 packets
-//! and at most 1,024.
+//! `file` has 4 MiB under way, `integrated` 8 MiB on the way, of which half is being written at a
+//! time, while the rest is received. Each is at least 8 packets.
 //!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is
@@ -38,7 +37,7 @@
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
-//! `connections` lets many clients share the credits of 1024 packets, or gives each 64. What a
+//! `connections` lets many clients share the credits of 2,048 packets, or gives each 64. What a
 //! client costs the server, the buffers of its packets included, is the row `memory`; what is
 //! received ahead is in stages that all clients share, and they take turns to be received from.
 

@@ -7,7 +7,7 @@ use super::{
     crowds::Crowds,
     packet::{Run, Transport},
     run::{name, run},
-    server::{Part, SHORT_LEN_MAX},
+    server::Part,
     side::{Program, WITHOUT_PEERS},
 };
 use crate::{
@@ -23,9 +23,9 @@ use crate::{
 const KIB: usize = 1 << 10;
 /// The sizes of the thesis.
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
-/// Bytes that `file` has under way, unless these are too few or too many packets.
+/// Bytes that `file` has under way, unless these are too few packets.
 const AT_DEVICE: usize = 4 << 20;
-const DEPTHS: [usize; 2] = [8, 1024];
+const DEPTH_MIN: usize = 8;
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
 /// Servers that are compared with ours, on the same packets.
@@ -117,9 +117,8 @@ pub(super) fn skip(report: &mut Report, why: &str) {
 
 impl Cell {
     fn new(effort: &Effort, places: &Places, size: usize, transport: Transport) -> Self {
-        // Of long packets the server has one half written while it receives the other.
-        let on_the_way = if size > SHORT_LEN_MAX { 2 * AT_DEVICE } else { AT_DEVICE };
-        let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
+        // The server has one half written while it receives the other.
+        let depth = u32::try_from(depth(2 * AT_DEVICE, size)).unwrap_or(1);
         let count = effort.volume / size as u64;
         let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
         let stored = places.0.iter().map(|place| Stored::new(place, &run, effort)).collect();
@@ -312,8 +311,7 @@ pub(super) fn push<T>(values: &mut Values<T>, measure: impl FnOnce() -> Result<T
 
 /// Packets that are `len` bytes together.
 fn depth(len: usize, size: usize) -> usize {
-    let [least, most] = DEPTHS;
-    (len / size).clamp(least, most)
+    (len / size).max(DEPTH_MIN)
 }
 
 fn rates(run: &Run, samples: &Values<Sample>) -> Values<f64> {

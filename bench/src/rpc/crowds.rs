@@ -14,7 +14,7 @@ const SIZE: usize = 4 << 10;
 /// Connections; all share the same credits,
 const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
 const MOST: u32 = 256;
-const DEPTH: u32 = 1024;
+const DEPTH: u32 = 2048;
 /// or more, if these would leave a client with fewer than a daemon grants.
 const SHARE_MIN: u32 = 64;
 

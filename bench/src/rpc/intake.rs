@@ -10,7 +10,7 @@ use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Halves};
 
 use super::{
     packet::Run,
-    server::{Answers, SHORT_LEN_MAX, Server},
+    server::{Answers, Server},
 };
 
 /// Longer packets are stored one by one.
@@ -22,8 +22,8 @@ const GROUP_LEN: usize = 256 << 10;
 pub(crate) struct Intake {
     server: Rc<Server>,
     answers: Rc<Answers>,
-    /// Of what the client may send; `None` for short packets.
-    halves: Option<Halves>,
+    /// Of what the client may send.
+    halves: Halves,
     /// Came last, and more may follow.
     group: Group,
 }
@@ -42,8 +42,7 @@ impl Intake {
     pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
         let Run { size, depth, clients, .. } = server.run;
         let share = u64::from(depth / clients) * size as u64;
-        let halves = (size > SHORT_LEN_MAX).then(|| Halves::of(share));
-        Self { server, answers, halves, group: Group::default() }
+        Self { server, answers, halves: Halves::of(share), group: Group::default() }
     }
 
     /// Waits for what comes next, and has stored meanwhile what has come.
@@ -79,10 +78,7 @@ impl Intake {
         let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
         let halves = self.halves.clone();
         self.server.handle.start(Class::Latency, async move {
-            let half = match halves {
-                Some(halves) => Some(halves.serve(len as u64).await),
-                None => None,
-            };
+            let half = halves.serve(len as u64).await;
             if let Some(file) = &server.file {
                 let mut left = Some(bodies);
                 while let Some(bodies) = left {

@@ -20,9 +20,8 @@ use super::{
 };
 use crate::meter::{Meter, Sample};
 
-/// Longer packets are written by halves of what a client may send; of shorter ones as much as stays
-/// in the cache. As in the daemon.
-pub(super) const SHORT_LEN_MAX: usize = 8 << 10;
+/// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
+const SHORT_LEN_MAX: usize = 8 << 10;
 /// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
 /// or in fewer, of packets with so many bytes: half a turn's.
