@@ -79,9 +79,10 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let launcher = hall.config.launcher.as_ref();
     let launcher = launcher.and_then(|output| Launcher::watch(output, &first.reactor));
     first.reach_server(&mut hall, launcher.as_ref())?;
+    // Before anybody can know of this server, and end it.
+    let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let serving = first.serve_others(&hall)?;
     let others = hall.start_others(core_count)?;
-    let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let attendance = Rc::new(Attendance::default());
     let listener = Rc::new(Listener {
         core: Rc::clone(&first.core),
