@@ -6,7 +6,8 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{fd::OwnedFd, process::Signal};
@@ -101,6 +102,27 @@ fn start_apart(folder: &Folder) -> Vec<Gate> {
         ["root0", "root1", "root2"].map(|root| Gate::start(folder, root)).into();
     gates.sort_by(|one, other| one.url.cmp(&other.url));
     gates
+}
+
+#[test]
+fn a_server_ends_in_order_from_when_its_address_is_known() {
+    let folder = Folder::new();
+    for name in ["servers", "root"] {
+        fs::create_dir(folder.join(name)).expect("folder");
+    }
+    // The moment is short.
+    for _ in 0..20 {
+        let (port, _reserved) = reserve_port();
+        let url = format!("tcp://127.0.0.1:{port}");
+        let mut running = Gate::launch(folder.path(), "root", &url);
+        let end = Instant::now() + SOON;
+        while fs::read_dir(folder.join("servers")).expect("folder").next().is_none() {
+            assert!(Instant::now() < end, "the server did not start");
+            thread::yield_now();
+        }
+        running.signal(Signal::TERM);
+        assert!(running.wait(SOON).success());
+    }
 }
 
 #[test]
