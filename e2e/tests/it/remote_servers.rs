@@ -246,16 +246,16 @@ fn equal_appends_of_two_clients_are_counted_once_each() {
         let mut command = run_over(&folder, &[]);
         command.env("KAKEHI_JOB", job).env("KAKEHI_SYNC", "1").arg(program("append"));
         command.arg(local(&folder).join("log")).arg("1500");
-        std::thread::spawn(move || run(&mut command, LONG))
+        thread::spawn(move || run(&mut command, LONG))
     });
     let log = folder.join("root/log");
     let len = || fs::metadata(&log).map_or(0, |file| file.size());
     let mut kills = 0;
-    while !programs.iter().all(std::thread::JoinHandle::is_finished) {
+    while !programs.iter().all(thread::JoinHandle::is_finished) {
         let before = len();
         // Whatever the machine does besides: not before they have got on.
         wait_for(SOON, || {
-            len() > before + 70 || programs.iter().all(std::thread::JoinHandle::is_finished)
+            len() > before + 70 || programs.iter().all(thread::JoinHandle::is_finished)
         });
         pause(Duration::from_micros(rng.u64(0..3000)));
         if kills < 15 {
