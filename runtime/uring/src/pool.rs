@@ -2,8 +2,9 @@
 //!
 //! A buffer taken from a pool *is* the permit: it returns when its last clone is gone. An operation
 //! owns a clone until its completion is reaped, so a buffer that the kernel may still read is never
-//! handed out again, whatever became of the future. The first that is free is taken: few stay in the
-//! cache, and those taken one after the other lie in order, so that a device gets few long segments.
+//! handed out again, whatever became of the future. The first that is free is taken: few are in
+//! use and stay in the cache, and those taken one after the other lie in order, so that a device
+//! gets few long segments.
 //!
 //! # Shares
 //!

@@ -1,5 +1,5 @@
-//! The future of a read or a write. A task holds one for each that it has under way, so it is small,
-//! and allocates only what has to wait for room.
+//! The future of a read or a write. A task holds one for each that it has under way, so it is
+//! small, and allocates only what has to wait for room.
 
 use std::{
     io, mem,
