@@ -1,4 +1,4 @@
-//! One executor per core: tasks, timers, credits, sources and the poll list.
+//! One executor per core: tasks, timers, credits, vacancies, sources and the poll list.
 //!
 //! Makes no system call, reads no clock and starts no thread: the [`Clock`], the [`Park`] and every
 //! [`Source`] are inputs. The same code therefore runs a daemon core, a seeded simulation, and
