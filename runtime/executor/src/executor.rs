@@ -407,10 +407,11 @@ impl Drop for Executor {
     fn drop(&mut self) {
         self.resign();
         loop {
-            let task = self.inner.tasks.borrow_mut().pop();
-            if task.is_none() {
+            let tasks = self.inner.tasks.borrow_mut().take_all();
+            if tasks.is_empty() {
                 break;
             }
+            drop(tasks); // Not while the table is borrowed: their drops may spawn.
         }
         drop(self.inner.sources.take());
         drop(self.inner.timers.take());

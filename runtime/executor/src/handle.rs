@@ -45,13 +45,27 @@ impl Inner {
     /// Polls the task that has a slot, if there is one.
     pub(crate) fn poll(&self, slot: Rc<Slot>) {
         slot.task.begin_poll();
-        let Some(mut body) = slot.body.take() else { return };
-        match body.as_mut().poll(&mut Context::from_waker(&slot.waker)) {
-            Poll::Pending => slot.body.set(Some(body)),
-            Poll::Ready(()) => {
-                drop(body); // Not while the table is borrowed: its drop may spawn.
-                self.tasks.borrow_mut().release(slot);
-            }
+        let Some(body) = slot.body.take() else { return };
+        let mut end = End { tasks: &self.tasks, slot: &slot, goes_on: false };
+        let mut body = body; // Dropped before `end`, and not while the table is borrowed: may spawn.
+        if body.as_mut().poll(&mut Context::from_waker(&slot.waker)).is_pending() {
+            slot.body.set(Some(body));
+            end.goes_on = true;
+        }
+    }
+}
+
+/// Frees the slot of a task that has ended, by finishing or by a panic.
+struct End<'a> {
+    tasks: &'a RefCell<Tasks>,
+    slot: &'a Rc<Slot>,
+    goes_on: bool,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.tasks.borrow_mut().release(Rc::clone(self.slot));
         }
     }
 }
@@ -63,8 +77,9 @@ impl Handle {
 
     /// Starts a task. It is first polled in a later slice, never inside this call.
     ///
-    /// The task runs until it finishes or the executor is dropped. A panic in it unwinds out of
-    /// [`Executor::turn`](crate::Executor::turn) and ends this task alone.
+    /// The task runs until it finishes or the executor is dropped. A panic in it drops its future,
+    /// unwinds out of [`Executor::turn`](crate::Executor::turn), and ends this task alone: the
+    /// executor may be used again.
     pub fn spawn(&self, class: Class, future: impl Future<Output = ()> + 'static) {
         self.0.add(class, future).waker.wake_by_ref();
     }

@@ -7,7 +7,7 @@ use std::fmt;
 /// The executor visits every source once a turn, but at most 64 in one: the others of more have
 /// their turn next. A source that stands for many things finds the ready ones itself. It wakes
 /// tasks or spawns them through a handle it holds; it must not run for long, which is what `budget`
-/// is for.
+/// is for. A panic in it unwinds out of the executor and takes this source alone off the list.
 pub trait Source {
     /// Handles up to `budget` events and returns how many; 0 means nothing was ready.
     ///
@@ -73,8 +73,13 @@ impl Sources {
 
     /// Takes the source at `index` out for a visit; `None` past the end of the list.
     pub(crate) fn check_out(&mut self, index: usize) -> Option<(SourceId, Box<dyn Source>)> {
-        let entry = self.entries.get_mut(index)?;
-        Some((entry.id, entry.source.take()?))
+        loop {
+            let entry = self.entries.get_mut(index)?;
+            if let Some(source) = entry.source.take() {
+                return Some((entry.id, source));
+            }
+            self.entries.remove(index); // Its last visit ended in a panic, which dropped it.
+        }
     }
 
     /// Puts a visited source back and returns the index after it.

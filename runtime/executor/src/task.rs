@@ -137,9 +137,9 @@ impl Tasks {
         self.free.of(slot.task.class).push(slot);
     }
 
-    /// Takes out any task, for the end of the executor.
-    pub(crate) fn pop(&mut self) -> Option<Body> {
-        self.slots.iter().find_map(|slot| slot.body.take())
+    /// Takes out all tasks, for the end of the executor.
+    pub(crate) fn take_all(&mut self) -> Vec<Body> {
+        self.slots.iter().filter_map(|slot| slot.body.take()).collect()
     }
 
     /// Tasks that have not finished.

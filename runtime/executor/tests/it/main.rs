@@ -4,6 +4,7 @@ mod credit;
 mod fairness;
 mod idle;
 mod notify;
+mod panics;
 mod poll_list;
 mod support;
 mod tasks;

@@ -177,21 +177,6 @@ fn dropping_the_executor_drops_tasks_and_sources_that_hold_it() {
     assert_eq!((Rc::strong_count(&held), Rc::strong_count(&log)), (1, 1));
 }
 
-#[test]
-fn a_panic_ends_its_task_alone() {
-    let mut executor = Machine::default().executor(Config::default());
-    let done = Rc::new(Cell::new(false));
-    let flag = done.clone();
-    executor.handle().spawn(Class::Latency, async { panic!("told to") });
-    executor.handle().spawn(Class::Latency, async move { flag.set(true) });
-
-    let turn = std::panic::AssertUnwindSafe(|| executor.turn());
-    std::panic::catch_unwind(turn).expect_err("the panic comes out");
-    executor.turn();
-
-    assert!(done.get());
-}
-
 /// Blocks a real thread.
 #[derive(Default)]
 struct ThreadPark(Arc<Bell>);
