@@ -43,8 +43,12 @@ use crate::{
     set_up::{Features, set_up},
 };
 
-/// Most operations in flight; the completion queue holds twice as many and cannot overflow.
-const IN_FLIGHT_MAX: u32 = 1024;
+/// Room for entries that the kernel has not taken. The completion queue holds twice as many.
+const ENTRIES: u32 = 1024;
+
+/// Most operations in flight. One entry is left to the watch: so neither queue can overflow, also
+/// while the kernel, short of memory, takes nothing.
+const IN_FLIGHT_MAX: u32 = ENTRIES - 1;
 
 /// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
 const DROP_WAITS_MAX: u32 = 100;
@@ -89,7 +93,7 @@ impl Ring {
     /// - `ENOMEM`: the locked-memory limit is too small (kernels before 5.12).
     /// - `Unsupported`: the kernel's io_uring lacks an operation needed here.
     pub fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
-        let (ring, features) = set_up(IN_FLIGHT_MAX)?;
+        let (ring, features) = set_up(ENTRIES)?;
         Ok(Self {
             ring,
             in_flight: Slab::with_capacity(IN_FLIGHT_MAX as usize),
@@ -136,10 +140,6 @@ impl Ring {
         }
         self.close_run();
         if !self.is_watching {
-            if self.ring.submission().is_full() {
-                self.enter();
-                return true; // Blocks the next time.
-            }
             let epoll = Fd(self.events.as_fd().as_raw_fd());
             let flags = PollFlags::IN.bits().into();
             self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
@@ -225,7 +225,7 @@ impl Ring {
         // SAFETY: `in_flight` owns the operation the entry was made from, with its descriptor,
         // buffers and vectors, none of which moves, until the completion is reaped.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("the queue has room for as many entries as may be in flight");
+        pushed.expect("the queue has room for as many as may be in flight, and for the watch");
     }
 
     /// Asks the kernel to give back what is in flight.
@@ -238,6 +238,11 @@ impl Ring {
             let entry = opcode::AsyncCancel::new(key).build().user_data(NOTHING);
             self.push(&entry);
         }
+    }
+
+    /// Leaks all that the kernel may still read or write, so that nobody else gets that memory.
+    fn abandon(&mut self) {
+        Box::leak(Box::new((mem::take(&mut self.in_flight), self.sink.clone())));
     }
 }
 
@@ -327,7 +332,7 @@ impl Drop for Ring {
             }
             drop(self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)));
         }
-        Box::leak(Box::new(mem::take(&mut self.in_flight)));
+        self.abandon();
     }
 }
 

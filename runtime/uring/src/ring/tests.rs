@@ -246,6 +246,23 @@ fn a_full_ring_refuses_and_hands_the_operation_back() {
 }
 
 #[test]
+fn what_the_kernel_does_not_give_back_stays_its_own() {
+    let Some(mut bench) = Bench::new() else { return };
+    let (file, mut into) = (bench.read.clone(), Heap::buffer(1));
+    let read = Operation::Read { file: file.clone(), at: 0, into: into.clone().into() };
+    let fetch = Operation::Fetch { file, at: 0, len: 1 };
+    for operation in [read, fetch] {
+        bench.ring.submit(operation, Token(0)).unwrap();
+    }
+    let mut sink = bench.ring.sink.clone();
+
+    bench.ring.abandon();
+    drop(bench);
+
+    assert!(!into.is_sole() && !sink.is_sole());
+}
+
+#[test]
 fn a_call_is_not_for_a_ring() {
     let call = Operation::Call(Box::new(|| Ok(0)));
     let Some(mut bench) = Bench::new() else { return };

@@ -1,13 +1,16 @@
-//! io_uring forbidden by a seccomp filter, as container runtimes do.
+//! io_uring forbidden by a seccomp filter, as container runtimes do, or made to take nothing.
 
 use std::thread;
 
-use rustix::io::Errno;
-use uring::Choice;
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+};
+use uring::{Choice, File};
 
 use crate::{
     engines::every_operation,
-    support::{Core, dirs},
+    support::{Core, buffer, dirs, poll},
 };
 
 #[test]
@@ -15,7 +18,7 @@ fn everything_works_with_io_uring_forbidden() {
     for errno in [Errno::PERM, Errno::NOSYS, Errno::ACCESS, Errno::NOMEM] {
         // The filter holds for the thread that installs it, and those it starts.
         let test = thread::spawn(move || {
-            forbid_io_uring(errno);
+            forbid(libc::SYS_io_uring_setup, errno);
             for choice in [Choice::Auto, Choice::Uring] {
                 for dir in dirs() {
                     let mut core = Core::new(choice, 2);
@@ -32,10 +35,33 @@ fn everything_works_with_io_uring_forbidden() {
     }
 }
 
-/// Makes `io_uring_setup` fail with `errno` in this thread.
-fn forbid_io_uring(errno: Errno) {
+/// What a kernel does that is out of memory. Nothing in flight is ever over.
+#[test]
+fn a_ring_that_takes_nothing_fills_up_and_no_more() {
+    let test = thread::spawn(move || {
+        let Some(mut core) = Core::with_ring() else { return };
+        forbid(libc::SYS_io_uring_enter, Errno::AGAIN);
+        let (read, _write) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
+        let file = File::new(read).expect("a pipe");
+        let engines = core.engines.clone();
+        let mut reads = Vec::new();
+        for count in 1..1100 {
+            let mut read = Box::pin(engines.read(&file, 0, buffer(b" ").into()));
+            assert!(poll(read.as_mut()).is_pending());
+            reads.push(read);
+            if count == 1 {
+                core.turn_a_while(); // The executor blocks with the first alone.
+            }
+        }
+        assert_eq!(engines.counters().ring, 1023);
+    });
+    test.join().expect("no panic");
+}
+
+/// Makes a system call fail with `errno` in this thread.
+fn forbid(call: libc::c_long, errno: Errno) {
     let errno = u32::try_from(errno.raw_os_error()).expect("positive");
-    let nr = u32::try_from(libc::SYS_io_uring_setup).expect("positive");
+    let nr = u32::try_from(call).expect("positive");
     let statement = |code: u32, jt, jf, k| libc::sock_filter {
         code: u16::try_from(code).expect("16 bits"),
         jt,
