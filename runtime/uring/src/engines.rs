@@ -7,8 +7,8 @@
 //! | local, cached | inline if cached, else ring | inline while fast, else threads | ring | ring |
 //! | any other | threads | threads | threads | threads |
 //!
-//! Calls go to threads, and so does all that says ring where io_uring is not to be had. The writes
-//! of a device that proved slow go to threads for a second; see `slow`.
+//! Calls go to threads, and so does all that says ring where io_uring is not to be had, or has no
+//! worker for it. The writes of a device that proved slow go to threads for a second; see `slow`.
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
@@ -400,7 +400,20 @@ impl State {
         for engine in engines.into_iter().flatten() {
             count += engine.reap(budget.saturating_sub(count), done);
         }
+        self.hand_over();
         count
+    }
+
+    /// Has threads do what the kernel had no worker for.
+    fn hand_over(&mut self) {
+        let Ok(ring) = &mut self.ring else { return };
+        while let Some((token, operation)) = ring.unserved.pop() {
+            match self.threads.submit(operation, token) {
+                Ok(()) => self.counters.threads += 1,
+                // Full: what makes room is followed by the next try.
+                Err(refused) => return ring.unserved.push((token, refused.operation)),
+            }
+        }
     }
 
     fn each(&mut self) -> [Option<&mut dyn Engine>; ENGINE_COUNT] {

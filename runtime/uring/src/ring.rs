@@ -11,6 +11,12 @@
 //! and has completions posted. One entry of it watches the [`Events`], pushed when the executor
 //! blocks and the last one was used up: so wake-ups and descriptors end that wait as well.
 //!
+//! # Without workers
+//!
+//! What would block, the kernel gives to a worker thread of its own. Where the user may have no
+//! more threads (`ulimit -u`, a container's limit) it cancels the operation instead. Those are
+//! left in `unserved` for another engine.
+//!
 //! # Ownership
 //!
 //! `in_flight` owns every operation from submission until its completion is reaped. Dropping the
@@ -72,6 +78,8 @@ pub struct Ring {
     /// Pinned by the kernel: it need not look the pages up for every operation.
     registered: Option<Arc<dyn Memory>>,
     features: Features,
+    /// Cancelled by the kernel, which has not begun with them; not reported.
+    pub(crate) unserved: Vec<(Token, Operation)>,
     events: Events,
     /// An operation that ends when `events` has something is with the kernel, or reported.
     is_watching: bool,
@@ -103,6 +111,7 @@ impl Ring {
             sink: Heap::buffer(SINK_LEN),
             registered: None,
             features,
+            unserved: Vec::new(),
             events: events.clone(),
             is_watching: false,
         })
@@ -292,6 +301,10 @@ impl Engine for Ring {
             else {
                 continue; // A cancellation.
             };
+            if completion.result() == -libc::ECANCELED {
+                self.unserved.extend(run.into_operations());
+                continue;
+            }
             let mut counted = |token, result| {
                 count += 1;
                 done(token, result);

@@ -10,8 +10,6 @@ use std::{
     os::fd::{AsRawFd as _, RawFd},
 };
 
-use rustix::io::Errno;
-
 use crate::{batch::SHORT_LEN_MAX, engine::Token, memory::BUFFER_COUNT_MAX, operation::Operation};
 
 /// Longer runs were no faster.
@@ -73,22 +71,25 @@ impl Run {
             done(token, result);
             return Self::one_by_one(rest);
         }
-        let is_cancelled = matches!(&result, Err(error)
-            if Errno::from_io_error(error) == Some(Errno::CANCELED));
         let mut left = result.unwrap_or(0);
         let mut unfinished = Vec::new();
         for (token, operation) in iter::once(first).chain(rest) {
             let len = place(&operation).map_or(0, |place| place.end - place.at);
             let reached = left.min(len);
             left -= reached;
-            if reached == 0 && !is_cancelled {
+            if reached == 0 {
                 unfinished.push((token, operation));
                 continue;
             }
             drop(operation);
-            done(token, if is_cancelled { Err(Errno::CANCELED.into()) } else { Ok(reached) });
+            done(token, Ok(reached));
         }
         Self::one_by_one(unfinished)
+    }
+
+    /// All of its operations, of which none has been executed.
+    pub(crate) fn into_operations(self) -> impl Iterator<Item = (Token, Operation)> {
+        iter::once(self.first).chain(self.rest)
     }
 
     fn one_by_one(operations: Vec<(Token, Operation)>) -> Option<Self> {
@@ -117,6 +118,8 @@ fn place(operation: &Operation) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use std::{fs::File, os::fd::OwnedFd, sync::Arc};
+
+    use rustix::io::Errno;
 
     use super::*;
     use crate::memory::{Buffers, Heap};
@@ -207,17 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_of_one_operation_and_a_cancellation_of_all() {
+    fn a_failure_is_of_one_operation() {
         let (over, rest) = finish(three(), Err(Errno::INVAL.into()));
         assert!(over.is_empty());
         let (over, rest) = finish(rest.expect("none is over"), Err(Errno::INVAL.into()));
         assert_eq!(over, [(0, None)]);
-        let (over, _) = finish(rest.expect("two are not over"), Ok(10));
+        let (over, rest) = finish(rest.expect("two are not over"), Ok(10));
         assert_eq!(over, [(1, Some(10))]);
 
-        let (over, rest) = finish(three(), Err(Errno::CANCELED.into()));
+        let rest: Vec<_> = rest.expect("one is not over").into_operations().collect();
 
-        assert_eq!(over, [(0, None), (1, None), (2, None)]);
-        assert!(rest.is_none());
+        assert_eq!(rest.iter().map(|(token, _)| token.0).collect::<Vec<_>>(), [2]);
     }
 }

@@ -10,3 +10,4 @@ mod neighbours;
 mod parker;
 mod sockets;
 mod support;
+mod workers;
