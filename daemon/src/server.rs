@@ -37,7 +37,7 @@ use crate::{
         Service, StandIns, Workers, first, mounts,
     },
     seats::Seats,
-    signals::Signals,
+    signals::{self, Signals},
     socket, status,
     storage::Machine,
 };
@@ -58,7 +58,10 @@ const THREADS_PER_CORE: usize = 4;
 /// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
 pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
-    let fds = raise_fd_limit();
+    let fds = raise_limit(Resource::Nofile);
+    // Programs are held to theirs by their own calls (`client/rust/src/limit.rs`).
+    raise_limit(Resource::Fsize);
+    signals::survive_long_files().map_err(Error::setup("signals"))?;
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
     let key = config.remote.as_ref().map(|remote| {
         Key::read(&remote.key).map_err(Error::unusable(Given::ClientKey(remote.key.clone())))
@@ -357,11 +360,11 @@ fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Raises the soft limit on descriptors to the hard one and returns what it is then.
-fn raise_fd_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
+/// Raises the soft limit of a resource to the hard one and returns what it is then.
+fn raise_limit(resource: Resource) -> u64 {
+    let limit = getrlimit(resource);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    match setrlimit(Resource::Nofile, raised) {
+    match setrlimit(resource, raised) {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX >> 1),
         Err(_) => limit.current.unwrap_or(u64::MAX >> 1),
     }

@@ -1,20 +1,28 @@
-//! SIGTERM and SIGINT as something an executor can wait for.
+//! SIGTERM and SIGINT as something an executor can wait for, and SIGXFSZ as nothing at all.
 
 use std::{
     cell::Cell,
     io::{self, Read},
     os::{fd::OwnedFd, unix::net::UnixStream},
     rc::Rc,
+    sync::Arc,
 };
 
 use executor::Notify;
 use signal_hook::{
     SigId,
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGINT, SIGTERM, SIGXFSZ},
+    flag,
     low_level::{pipe, unregister},
 };
 
 use crate::reactor::{Reactor, Watch};
+
+/// Has calls that make a file longer than may be fail, as on a full disk, instead of ending the
+/// daemon and with it the files of all its clients. That holds for segments, too.
+pub(crate) fn survive_long_files() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
 
 /// The signals that end a daemon, caught until dropped.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! A machine that gives less: full disks, few descriptors, no locked memory, no io_uring.
+//! A machine that gives less: full disks, few descriptors, short files, no locked memory,
+//! no io_uring.
 
 use std::{
     fs,
@@ -232,6 +233,7 @@ fn a_daemon_works_where_limits_are_tight() {
     let limits = [
         ("locked memory of 8 MiB", vec!["prlimit".into(), "--memlock=8388608:8388608".into()]),
         ("locked memory of 0", vec!["prlimit".into(), "--memlock=0:0".into()]),
+        ("files of 1 MB", vec!["prlimit".into(), "--fsize=1000000:unlimited".into()]),
         ("256 descriptors", vec!["prlimit".into(), "--nofile=256:256".into()]),
         ("no io_uring", vec![program("forbid").display().to_string(), "EPERM".into()]),
         ("old kernel", vec![program("forbid").display().to_string(), "ENOSYS".into()]),
@@ -245,6 +247,23 @@ fn a_daemon_works_where_limits_are_tight() {
         write_and_verify(&daemon, &folder.join(what), what);
         daemon.end();
     }
+}
+
+/// There is no segment for a session then.
+#[test]
+fn a_daemon_that_may_not_make_a_file_longer_lives_on() {
+    let (folder, wanted) = (Folder::new(), "x".repeat(2_000_000));
+    let socket = folder.join("job");
+    let mut command = Command::new("prlimit");
+    command.arg("--fsize=1000000:1000000").arg(kakehi()).args(["serve", "--socket"]).arg(&socket);
+    let daemon = Daemon::start_by(&folder, socket, &mut command);
+    let mut shell = daemon.wrap("sh");
+    shell.args(["-c", "head -c 2000000 /dev/zero | tr '\\0' x | tee \"$0\""]);
+    let said = succeed(shell.arg(folder.join("file")), SOON);
+    assert!(said == wanted, "{} bytes came through", said.len());
+    assert!(fs::read_to_string(folder.join("file")).expect("the file") == wanted);
+    assert!(daemon.status()["summary"].is_object());
+    daemon.end();
 }
 
 #[test]
