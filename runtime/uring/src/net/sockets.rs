@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use executor::Handle;
+use executor::{Handle, Instant};
 use rustix::{
     io::Errno,
     net::{
@@ -81,7 +81,8 @@ impl Sockets {
     }
 
     /// Connects to `address` within `limit`; of a host with several addresses to the first that
-    /// answers.
+    /// answers. Each has an equal part of the time that is left: one that nothing answers at, like
+    /// that of a network which this node is not in, does not keep the others from being tried.
     ///
     /// # Errors
     ///
@@ -89,24 +90,31 @@ impl Sockets {
     /// number when the host has none; `TimedOut` after `limit`; `WouldBlock` when a Unix listener's
     /// backlog is full.
     pub async fn connect(&self, address: &Address, limit: Duration) -> io::Result<Stream> {
-        let connected = self.connect_to_any(address);
-        within(&self.handle, limit, connected).await?
+        if let Address::Unix(path) = address {
+            return within(&self.handle, limit, self.connect_unix(path)).await;
+        }
+        let end = self.handle.now() + limit;
+        let places = within(&self.handle, limit, address.resolve(&self.engines)).await?;
+        self.connect_to_first(&places, end).await
     }
 
-    async fn connect_to_any(&self, address: &Address) -> io::Result<Stream> {
-        if let Address::Unix(path) = address {
-            return self.connect_unix(path).await;
-        }
+    async fn connect_to_first(&self, places: &[SocketAddr], end: Instant) -> io::Result<Stream> {
         let mut result = Err(io::ErrorKind::NotFound.into());
-        for place in address.resolve(&self.engines).await? {
-            let fd = socket_with(family(place), SocketType::STREAM, FLAGS, None)?;
-            options::set_no_delay(&fd)?;
-            result = self.connect_at(fd, &place).await;
+        for (place, left) in places.iter().zip((1..=places.len()).rev()) {
+            let time = end.saturating_since(self.handle.now());
+            let part = time / u32::try_from(left).unwrap_or(u32::MAX);
+            result = within(&self.handle, part, self.connect_tcp(*place)).await;
             if result.is_ok() {
                 break;
             }
         }
         result
+    }
+
+    async fn connect_tcp(&self, place: SocketAddr) -> io::Result<Stream> {
+        let fd = socket_with(family(place), SocketType::STREAM, FLAGS, None)?;
+        options::set_no_delay(&fd)?;
+        self.connect_at(fd, &place).await
     }
 
     async fn connect_unix(&self, path: &Path) -> io::Result<Stream> {
@@ -196,12 +204,67 @@ fn family(place: SocketAddr) -> AddressFamily {
 async fn within<T>(
     handle: &Handle,
     limit: Duration,
-    future: impl Future<Output = T>,
+    future: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     let (mut future, mut sleep) = (pin!(future), pin!(handle.sleep(limit)));
     poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Ok(value)),
+        Poll::Ready(result) => Poll::Ready(result),
         Poll::Pending => sleep.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::TcpListener,
+        task::{Context, Waker},
+    };
+
+    use executor::{Config, Executor, ManualClock};
+
+    use super::*;
+    use crate::engines::Choice;
+
+    /// A listener at which nobody answers, with what keeps it so.
+    fn silent() -> (SocketAddr, Vec<OwnedFd>) {
+        let socket = || socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None).unwrap();
+        let listener = socket();
+        bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listen(&listener, 0).unwrap();
+        let place = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+        let queue = (0..8).map(|_| {
+            let queued = socket();
+            assert_eq!(connect(&queued, &place), Err(Errno::INPROGRESS));
+            queued
+        });
+        (place, queue.chain([listener]).collect())
+    }
+
+    #[test]
+    fn an_address_that_is_silent_leaves_time_for_the_next() {
+        const LIMIT: Duration = Duration::from_secs(2);
+        let (events, clock) = (Events::new().unwrap(), Rc::new(ManualClock::new()));
+        let parker = Box::new(events.parker());
+        let mut executor = Executor::new(clock.clone(), parker, Config::default());
+        let handle = executor.handle();
+        let engines = Engines::new(&handle, Choice::Threads, 1, &events);
+        let sockets = Sockets::new(&handle, &events, &engines).unwrap();
+        let (silent, _kept) = silent();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let places = [silent, listener.local_addr().unwrap()];
+        let mut connected = pin!(sockets.connect_to_first(&places, handle.now() + LIMIT));
+        let mut turn = || {
+            executor.turn();
+            connected.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        assert!((0..100).all(|_| turn().is_pending()));
+
+        clock.advance(LIMIT / 2);
+
+        let start = std::time::Instant::now();
+        while turn().map(Result::unwrap).is_pending() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the next was not tried");
+        }
+    }
 }
