@@ -266,14 +266,14 @@ fn what_the_kernel_does_not_give_back_stays_its_own() {
 fn what_the_kernel_cancels_is_left_to_another_engine() {
     let Some(mut bench) = Bench::new() else { return };
     bench.submit_at(0).unwrap();
-    bench.submit_at(1).unwrap();
+    bench.submit_at(7).unwrap();
     bench.ring.enter();
     bench.ring.cancel_all();
-    while bench.ring.unserved.is_empty() {
+    while bench.ring.unserved.len() < 2 {
         bench.ring.wait(Some(Duration::from_secs(60)));
         assert_eq!(bench.ring.reap(16, &mut |_, _| {}), 0);
     }
-    assert_eq!((bench.ring.unserved.len(), bench.ring.in_flight.len()), (2, 0));
+    assert!(bench.ring.in_flight.is_empty());
 }
 
 #[test]
