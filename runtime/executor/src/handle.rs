@@ -47,7 +47,7 @@ impl Inner {
         slot.task.begin_poll();
         let Some(body) = slot.body.take() else { return };
         let mut end = End { tasks: &self.tasks, slot: &slot, goes_on: false };
-        let mut body = body; // Dropped before `end`, and not while the table is borrowed: may spawn.
+        let mut body = body; // Dropped before `end`, which borrows the table: its drop may spawn.
         if body.as_mut().poll(&mut Context::from_waker(&slot.waker)).is_pending() {
             slot.body.set(Some(body));
             end.goes_on = true;
