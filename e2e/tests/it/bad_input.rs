@@ -21,7 +21,8 @@ use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi, kakehi_run, library, program, run, skip, text, variables,
+        Daemon, Folder, SOON, kakehi, kakehi_run, library, program, run, skip, stats, succeed, sum,
+        text, variables,
     },
 };
 
@@ -100,6 +101,26 @@ fn the_daemon_of_another_user_is_refused() {
     let status = daemon.status();
     assert_eq!(status["summary"]["sessions"], 0, "{status:#}");
     daemon.end();
+}
+
+#[test]
+fn a_user_whose_umask_withholds_everything_is_served() {
+    let folder = Folder::new();
+    let bin = install(&folder);
+    let Some(mut command) = as_nobody("sh") else { return };
+    let theirs = folder.join("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("owner");
+    let script = "umask 777; cd \"$1\" && exec \"$0\" run --stats stats -- \
+        sh -c 'echo written | tee file >/dev/null; umask'";
+    command.args(["-c", script]).arg(bin.join("kakehi")).arg(&theirs);
+    command.env("XDG_RUNTIME_DIR", &theirs).env_remove("KAKEHI_JOB");
+    let said = succeed(&mut command, SOON);
+    assert_eq!(said.trim(), "0777");
+    assert_eq!(fs::read_to_string(theirs.join("file")).expect("a file"), "written\n");
+    let mode = fs::metadata(theirs.join("file")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0);
+    assert_eq!(sum(&stats(&theirs.join("stats")), "/sessions"), 1);
 }
 
 #[test]

@@ -207,6 +207,15 @@ impl FileSlot {
         let recorded = self.append.0.position.load(Ordering::Acquire);
         (recorded == position.wrapping_add(1)).then(|| self.append.0.size.load(Ordering::Relaxed))
     }
+
+    /// Where in the file the last append ends that filled the log up to `head`, once that is
+    /// drained; `None` when nothing was appended.
+    #[must_use]
+    pub fn append_end(&self, head: u64) -> Option<u64> {
+        let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
+        let size = self.append.0.size.load(Ordering::Relaxed);
+        size.checked_add(head.checked_sub(position)?)
+    }
 }
 
 impl Default for FileSlot {
