@@ -8,14 +8,12 @@ use std::{
 };
 
 use rustix::{
-    fs::Mode,
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
         SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
     },
-    process::umask,
 };
 use wire::MESSAGE_LEN;
 
@@ -55,12 +53,7 @@ pub(crate) fn connect_to(folder: &Path) -> io::Result<OwnedFd> {
 /// Listens on the socket of `folder`. The socket never blocks.
 pub(crate) fn listen_in(folder: &Path) -> io::Result<OwnedFd> {
     let socket = create(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    let address = SocketAddrUnix::new(path(folder))?;
-    // The folder is what keeps others out, and no umask may keep the owner out.
-    let mask = umask(Mode::RWXG | Mode::RWXO);
-    let bound = bind(&socket, &address);
-    umask(mask);
-    bound?;
+    bind(&socket, &SocketAddrUnix::new(path(folder))?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +151,22 @@ static void opened_by_number(void) {
     close(fd);
 }
 
+// System calls by number mean the same files.
+static void by_system_call(void) {
+    struct stat status;
+    struct statx extended;
+    int fd = open("called", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "by number", 9);
+    said("fstat", syscall(SYS_fstat, fd, &status) < 0 ? -1 : status.st_size);
+    write(fd, "!", 1);
+    int failed = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_SIZE, &extended);
+    said("statx", failed ? -1 : (long)extended.stx_size);
+    said("rename", syscall(SYS_renameat2, AT_FDCWD, "called", AT_FDCWD, "renamed", 0));
+    said("stat", syscall(SYS_newfstatat, AT_FDCWD, "renamed", &status, 0));
+    said("size", status.st_size);
+    close(fd);
+}
+
 static int cancelled_fd;
 
 static void *write_for_ever(void *block) {
@@ -215,6 +232,7 @@ int main(int argc, char **argv) {
     counts_and_pointers();
     no_number();
     opened_by_number();
+    by_system_call();
     cancelled();
     limited();
     return 0;
