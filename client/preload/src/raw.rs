@@ -114,9 +114,7 @@ unsafe fn by_name(number: c_long, args: [usize; 6]) -> Outcome {
             }
             libc::SYS_fstat => stat::stat_number(dir, pointer(b)),
             libc::SYS_newfstatat => stat::stat_at(dir, pointer(b), pointer(c), d as c_int),
-            libc::SYS_statx => {
-                stat::statx_at(dir, pointer(b), c as c_int, d as c_uint, pointer(e))
-            }
+            libc::SYS_statx => stat::statx_at(dir, pointer(b), c as c_int, d as c_uint, pointer(e)),
             libc::SYS_renameat2 => {
                 names::rename_at((dir, pointer(b)), (c as c_int, pointer(d)), e as c_uint)
             }

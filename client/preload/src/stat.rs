@@ -62,7 +62,12 @@ interpose! {
 /// # Safety
 ///
 /// `path` is null or a C string; there is room at `out`.
-pub(crate) unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
+pub(crate) unsafe fn stat_at(
+    dir: c_int,
+    path: *const c_char,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
     // SAFETY: as the caller promises.
