@@ -156,7 +156,7 @@ fn is_slice(buffer: impl Word, len: size_t) -> bool {
 ///
 /// # Errors
 ///
-/// `EFAULT`: no slice can be made of the buffer. The kernel would say so, too, but of a placeholder.
+/// `EFAULT`: no slice can be made of the buffer. The kernel does not say so of a placeholder.
 fn target(fd: c_int, buffer: impl Word, len: size_t) -> Outcome<Option<&'static Client>> {
     let Some(client) = client().filter(|client| !client.is_foreign(fd)) else { return Ok(None) };
     if is_slice(buffer, len) { Ok(Some(client)) } else { Err(Errno::FAULT) }

@@ -144,7 +144,8 @@ impl OpenFile {
     /// Where the last append ends, if it is drained: others may have appended since.
     pub(crate) fn appended_to(&self) -> Option<u64> {
         let (link, log) = self.link.zip(self.log.as_ref())?;
-        link.shared.append_end(log.producer.head())
+        let (position, size) = link.shared.last_append()?;
+        size.checked_add(log.producer.head().checked_sub(position)?)
     }
 
     const FREE: Self = Self {

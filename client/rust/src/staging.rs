@@ -346,7 +346,8 @@ fn appended(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u
     if run.file_at != APPEND {
         return Ok(0);
     }
-    let Some(before) = link.shared.append_under_way(run.start) else { return Ok(0) };
+    let last = link.shared.last_append().filter(|(position, _)| *position == run.start);
+    let Some((_, before)) = last else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let grown = size.saturating_sub(before).min(run.len);
     // Somebody else may have appended there. What cannot be read is taken for ours: a byte too few
