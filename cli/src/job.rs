@@ -177,7 +177,8 @@ impl Job {
     fn take_lock(&self, how: FlockOperation) -> rustix::io::Result<Lock> {
         let path = self.folder.join(LOCK);
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = File::from(openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)?);
+        let opened = unmasked(|| openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR));
+        let file = File::from(opened?);
         rustix::io::retry_on_intr(|| flock(&file, how))?;
         let (held, there) = (fstat(&file)?, statat(CWD, &path, AtFlags::empty())?);
         if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino) {
@@ -290,17 +291,22 @@ fn is_ours(folder: &Path) -> bool {
 }
 
 fn create_private(folder: &Path) -> io::Result<bool> {
-    // Whoever withholds rights from others means no folder that its owner cannot enter.
-    let mask = rustix::process::umask(Mode::empty());
-    let made = rustix::fs::mkdirat(CWD, folder, MADE);
-    rustix::process::umask(mask);
-    let created = match made {
+    let created = match unmasked(|| rustix::fs::mkdirat(CWD, folder, MADE)) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(why) => return Err(why.into()),
     };
     check_private(folder)?;
     Ok(created)
+}
+
+/// Makes something with the mode that it is given. Whoever withholds rights by the umask means none
+/// that the owner cannot enter or open.
+fn unmasked<T>(make: impl FnOnce() -> T) -> T {
+    let mask = rustix::process::umask(Mode::empty());
+    let made = make();
+    rustix::process::umask(mask);
+    made
 }
 
 /// The folder is checked through a descriptor: what is checked is what was there, no link. One that

@@ -15,7 +15,8 @@ use std::{
 };
 
 use executor::{Class, Executor, Handle, PollLists};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 
@@ -62,6 +63,9 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     // Programs are held to theirs by their own calls (`client/rust/src/limit.rs`).
     raise_limit(Resource::Fsize);
     signals::survive_long_files().map_err(Error::setup("signals"))?;
+    // Nobody means to withhold from the daemon what it makes for itself.
+    let mask = umask(Mode::empty());
+    umask(mask.difference(Mode::RWXU));
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
     let key = config.remote.as_ref().map(|remote| {
         Key::read(&remote.key).map_err(Error::unusable(Given::ClientKey(remote.key.clone())))
@@ -97,7 +101,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
     handle.spawn(Class::Latency, Rc::clone(&first.core).read_mail());
     // Clients take their own umask off the modes they send, and no more is to be taken off.
-    rustix::process::umask(rustix::fs::Mode::empty());
+    umask(Mode::empty());
     ready(serving.as_ref().map(|(address, _)| address));
     let life = Life {
         core: Rc::clone(&first.core),

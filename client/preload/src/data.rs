@@ -5,7 +5,7 @@
 
 use core::slice;
 
-use client::Client;
+use client::{Client, Errno};
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
 
 use crate::{
@@ -58,7 +58,7 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
     if let Some(read) = unsafe { read_warm(fd, buffer, len, None) } {
         return read;
     }
-    match target(fd, buffer, len) {
+    match target(fd, buffer, len)? {
         // SAFETY: as the caller promises.
         Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(returned),
         // SAFETY: as the caller promises.
@@ -72,7 +72,7 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
 ///
 /// `data` holds `len` bytes.
 pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> Outcome {
-    match target(fd, data, len) {
+    match target(fd, data, len)? {
         // SAFETY: as the caller promises.
         Some(client) => client.write(fd, unsafe { bytes(data, len) }).map(returned),
         // SAFETY: as the caller promises.
@@ -95,7 +95,7 @@ pub(crate) unsafe fn read_into_at(
     if let Some(read) = unsafe { read_warm(fd, buffer, len, Some(at)) } {
         return read;
     }
-    match (target(fd, buffer, len), u64::try_from(at)) {
+    match (target(fd, buffer, len)?, u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
             client.read_at(fd, unsafe { room(buffer, len) }, at).map(returned)
@@ -116,7 +116,7 @@ pub(crate) unsafe fn write_from_at(
     len: size_t,
     at: off_t,
 ) -> Outcome {
-    match (target(fd, data, len), u64::try_from(at)) {
+    match (target(fd, data, len)?, u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
             client.write_at(fd, unsafe { bytes(data, len) }, at).map(returned)
@@ -152,11 +152,14 @@ fn is_slice(buffer: impl Word, len: size_t) -> bool {
     len == 0 || buffer.word() != 0 && isize::try_from(len).is_ok()
 }
 
-/// The client, when the call is one for it: a slice can be made of the buffer, and the number may
-/// be a regular file.
-fn target(fd: c_int, buffer: impl Word, len: size_t) -> Option<&'static Client> {
-    let client = client()?;
-    (is_slice(buffer, len) && !client.is_foreign(fd)).then_some(client)
+/// The client, when the call is one for it: the number may be a regular file.
+///
+/// # Errors
+///
+/// `EFAULT`: no slice can be made of the buffer. The kernel does not say so of a placeholder.
+fn target(fd: c_int, buffer: impl Word, len: size_t) -> Outcome<Option<&'static Client>> {
+    let Some(client) = client().filter(|client| !client.is_foreign(fd)) else { return Ok(None) };
+    if is_slice(buffer, len) { Ok(Some(client)) } else { Err(Errno::FAULT) }
 }
 
 /// # Safety

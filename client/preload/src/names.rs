@@ -75,7 +75,7 @@ interpose! {
 }
 
 /// A name as C passes it: relative to an open folder.
-type Name = (c_int, *const c_char);
+pub(crate) type Name = (c_int, *const c_char);
 
 /// # Safety
 ///
@@ -132,7 +132,7 @@ unsafe fn make_dir_at_named(dir: c_int, path: *const c_char, mode: c_uint) -> Ou
 /// # Safety
 ///
 /// Names are null or C strings.
-unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
+pub(crate) unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |old, new| unsafe { rename_at_named((from.0, old), (to.0, new), flags) };
     // SAFETY: as the caller promises.

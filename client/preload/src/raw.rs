@@ -10,7 +10,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{self, Outcome},
-    limit, lock, open, position, process, start, sync, vector,
+    limit, lock, names, open, position, process, start, stat, sync, vector,
 };
 
 interpose! {
@@ -61,9 +61,6 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             }
             libc::SYS_flock => lock::whole(fd, b as c_int),
             libc::SYS_fcntl => descriptor::control(fd, b as c_int, c).map(|value| value as isize),
-            libc::SYS_openat => {
-                open::open_at(fd, pointer(b), c as c_int, d as c_uint).map(|new| new as isize)
-            }
             libc::SYS_fsync => sync::make_durable(fd, false),
             libc::SYS_fdatasync => sync::make_durable(fd, true),
             libc::SYS_ftruncate => sync::set_size(fd, b as i64),
@@ -85,11 +82,45 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
                 kernel::call(number, args)
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => open::open_at(libc::AT_FDCWD, pointer(a), b as c_int, c as c_uint)
-                .map(|new| new as isize),
-            #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptor::duplicate_over(fd, b as c_int).map(|new| new as isize),
             _ if clone::is_fork(number, args) => clone::fork(number, args),
+            _ => by_name(number, args),
+        }
+    }
+}
+
+/// Calls that take a name, and those that say of a file what those say by its name.
+///
+/// # Safety
+///
+/// As [`dispatch`].
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one table: every arm hands its system call's own arguments on"
+)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a register holds an argument's bits, and the kernel looks at as many as its type has"
+)]
+unsafe fn by_name(number: c_long, args: [usize; 6]) -> Outcome {
+    let [a, b, c, d, e, _] = args;
+    let dir = a as c_int;
+    // SAFETY: each takes the arguments of the system call of its name.
+    unsafe {
+        match number {
+            libc::SYS_openat => {
+                open::open_at(dir, pointer(b), c as c_int, d as c_uint).map(|new| new as isize)
+            }
+            libc::SYS_fstat => stat::stat_number(dir, pointer(b)),
+            libc::SYS_newfstatat => stat::stat_at(dir, pointer(b), pointer(c), d as c_int),
+            libc::SYS_statx => stat::statx_at(dir, pointer(b), c as c_int, d as c_uint, pointer(e)),
+            libc::SYS_renameat2 => {
+                names::rename_at((dir, pointer(b)), (c as c_int, pointer(d)), e as c_uint)
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => open::open_at(libc::AT_FDCWD, pointer(a), b as c_int, c as c_uint)
+                .map(|new| new as isize),
             _ => kernel::call(number, args),
         }
     }

@@ -62,7 +62,12 @@ interpose! {
 /// # Safety
 ///
 /// `path` is null or a C string; there is room at `out`.
-unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
+pub(crate) unsafe fn stat_at(
+    dir: c_int,
+    path: *const c_char,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
     // SAFETY: as the caller promises.
@@ -98,7 +103,7 @@ unsafe fn stat_at_named(
 /// # Safety
 ///
 /// There is room at `out`.
-unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
+pub(crate) unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
     // SAFETY: as the caller promises.
     let ask = || unsafe { kernel!(SYS_fstat, fd, out) };
     let Some(client) = client() else { return ask() };
@@ -126,7 +131,7 @@ unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
 /// # Safety
 ///
 /// `path` is null or a C string; there is room at `out`.
-unsafe fn statx_at(
+pub(crate) unsafe fn statx_at(
     dir: c_int,
     path: *const c_char,
     flags: c_int,

@@ -89,7 +89,7 @@ pub(crate) unsafe fn read(
     at: Option<off_t>,
 ) -> Outcome {
     // SAFETY: as the caller promises.
-    match (unsafe { Checked::new(fd, buffers, count, at) }, at) {
+    match (unsafe { Checked::new(fd, buffers, count, at) }?, at) {
         // SAFETY: the caller promises the room.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
         // SAFETY: as above.
@@ -113,7 +113,7 @@ pub(crate) unsafe fn write(
     at: Option<off_t>,
 ) -> Outcome {
     // SAFETY: as the caller promises.
-    match (unsafe { Checked::new(fd, data, count, at) }, at) {
+    match (unsafe { Checked::new(fd, data, count, at) }?, at) {
         // SAFETY: the caller promises the data.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: as above.
@@ -135,6 +135,12 @@ struct Checked<'a> {
 }
 
 impl Checked<'_> {
+    /// `None`: the kernel is asked.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` and `EFAULT`, as the kernel says to such buffers, but not of a placeholder.
+    ///
     /// # Safety
     ///
     /// `buffers` is null or holds `count` buffers.
@@ -143,23 +149,29 @@ impl Checked<'_> {
         buffers: *const iovec,
         count: c_int,
         at: Option<off_t>,
-    ) -> Option<Self> {
-        let client = client()?;
-        let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count))?;
-        let at = at.map(u64::try_from).transpose().ok()?;
-        if buffers.is_null() || client.is_foreign(fd) {
-            return None;
-        }
-        // SAFETY: not null, and the caller promises the count.
-        let list = unsafe { slice::from_raw_parts(buffers, count) };
+    ) -> Outcome<Option<Self>> {
+        let Some(client) = client().filter(|client| !client.is_foreign(fd)) else {
+            return Ok(None);
+        };
+        let Ok(at) = at.map(u64::try_from).transpose() else { return Ok(None) };
+        let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
+        let list = match count.ok_or(Errno::INVAL)? {
+            0 => &[],
+            _ if buffers.is_null() => return Err(Errno::FAULT),
+            // SAFETY: not null, and the caller promises the count.
+            count => unsafe { slice::from_raw_parts(buffers, count) },
+        };
         let mut total = 0_isize;
         for buffer in list {
-            total = total.checked_add(isize::try_from(buffer.iov_len).ok()?)?;
-            if buffer.iov_base.is_null() && buffer.iov_len > 0 {
-                return None;
+            let len = isize::try_from(buffer.iov_len).map_err(|_| Errno::INVAL)?;
+            if buffer.iov_base.is_null() && len > 0 {
+                return Err(Errno::FAULT);
             }
+            // The kernel does a part of what is longer than any call can be.
+            let Some(sum) = total.checked_add(len) else { return Ok(None) };
+            total = sum;
         }
-        Some(Self { client, fd, list, at })
+        Ok(Some(Self { client, fd, list, at }))
     }
 
     /// # Safety

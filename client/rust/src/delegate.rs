@@ -75,6 +75,11 @@ impl Process {
     ) -> Option<io::Result<RawFd>> {
         let shared = connection.session.shared().file(slot as usize)?;
         shared.reset();
+        // As in the kernel: where no number is free nothing is created or truncated.
+        let number = match io::fcntl_dupfd_cloexec(connection.socket(), 0) {
+            Ok(number) => number,
+            Err(errno) => return Some(Err(errno)),
+        };
         let mode = mode.difference(current_umask());
         let absolute = self.absolute(dir, path)?;
         let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
@@ -89,6 +94,7 @@ impl Process {
             Err(errno) => return Some(Err(errno)),
         }
         let link = Link { connection, slot, shared, is_counted: false };
+        drop(number);
         let placeholder = OFlags::PATH | flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
         let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
             let stat = fs::fstat(&fd)?;

@@ -23,7 +23,7 @@ use crate::{connection::Connection, table::FileId};
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
 
-/// The position right after an append: the end of the file, wherever that is by then.
+/// The position right after an append, which is known once that is drained.
 pub(crate) const AT_END: u64 = u64::MAX;
 
 /// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
@@ -139,6 +139,13 @@ impl OpenFile {
     /// Whether it is a server's, and nobody knows the way there any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_remote && self.left == Some(Reason::DaemonLost)
+    }
+
+    /// Where the last append ends, if it is drained: others may have appended since.
+    pub(crate) fn appended_to(&self) -> Option<u64> {
+        let (link, log) = self.link.zip(self.log.as_ref())?;
+        let (position, size) = link.shared.last_append()?;
+        size.checked_add(log.producer.head().checked_sub(position)?)
     }
 
     const FREE: Self = Self {

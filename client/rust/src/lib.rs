@@ -22,6 +22,7 @@ mod file;
 mod leave;
 mod lend;
 mod limit;
+mod links;
 mod lock;
 mod names;
 mod open;

@@ -58,6 +58,9 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
+        if let Some(fd) = self.0.remote_number(path).filter(|_| follow) {
+            return self.stat(fd);
+        }
         let is_plain = Ending::of(path) == Ending::Plain;
         let status = self.0.look((dir, path), follow || !is_plain)?;
         Some(status.and_then(|status| {
@@ -131,11 +134,10 @@ impl Client {
         if follow {
             match self.0.look(from, false) {
                 Some(Err(errno)) => return Some(Err(errno)),
-                // Where it leads to is not known by name; the kernel follows a local one.
-                Some(Ok(status)) if kind(&status) == FileType::Symlink => {
-                    return target.1.then_some(Err(Errno::XDEV));
-                }
-                _ => {}
+                Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
+                // Where it leads to is not known by name; the kernel follows a local one, and one
+                // of `/proc/self/fd` is this process's.
+                _ => return target.1.then_some(Err(Errno::XDEV)),
             }
         }
         let from = self.0.absolute(from.0, from.1)?;

@@ -34,6 +34,7 @@ impl Process {
             self.settle_path(dir, path);
         }
         let opened = match policy {
+            Some(Policy::Pass) => self.open_number(path, flags),
             Some(Policy::Remote) => Some(self.open_remote(dir, path, flags, mode)),
             Some(Policy::Delegate) => self.open_delegated(dir, path, flags, mode),
             _ => None,

@@ -57,7 +57,7 @@ impl Process {
         Ok(position)
     }
 
-    /// The position the client keeps. After an append only the file's size tells it.
+    /// The position the client keeps. After an append the daemon has to say where that went.
     pub(crate) fn position(
         &'static self,
         fd: RawFd,
@@ -69,8 +69,9 @@ impl Process {
             return Ok(position);
         }
         let end = self.seek_in_file(fd, entry, file, 0, SEEK_END)?;
-        entry.position.store(end, Ordering::Relaxed);
-        Ok(end)
+        let position = file.appended_to().map_or(end, |position| position.min(end));
+        entry.position.store(position, Ordering::Relaxed);
+        Ok(position)
     }
 
     /// A position that depends on the file's size or content.

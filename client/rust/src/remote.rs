@@ -95,6 +95,8 @@ impl Process {
     ) -> io::Result<RawFd> {
         let connection = self.connection().ok_or(Errno::IO)?;
         let shared = connection.session.shared().file(slot as usize).ok_or(Errno::MFILE)?;
+        // First, as in the kernel: where no number is free nothing is created or truncated.
+        let fd = placeholder(flags)?;
         shared.reset();
         let mode = mode.difference(current_umask()).bits();
         let mut lane = connection.lane().map_err(|_| Errno::IO)?;
@@ -103,20 +105,14 @@ impl Process {
         lane.call(request).map_err(|_| Errno::IO)??;
         let status = status_in(&lane);
         drop(lane);
-        let added = placeholder(flags).and_then(|fd| {
-            let mut file = file::fresh(status.device, status.inode, flags);
-            let link = Link { connection, slot, shared, is_counted: false };
-            (file.placeholder, file.is_remote, file.link) = (true, true, Some(link));
-            let id = self.files.add(file).ok_or(Errno::MFILE)?;
-            Ok((fd.into_raw_fd(), id))
-        });
-        let (fd, id) = match added {
-            Ok(added) => added,
-            Err(errno) => {
-                let closed = connection.call(Request::Close { file: slot });
-                return Err(if closed.is_ok() { errno } else { Errno::IO });
-            }
+        let mut file = file::fresh(status.device, status.inode, flags);
+        let link = Link { connection, slot, shared, is_counted: false };
+        (file.placeholder, file.is_remote, file.link) = (true, true, Some(link));
+        let Some(id) = self.files.add(file) else {
+            let closed = connection.call(Request::Close { file: slot });
+            return Err(if closed.is_ok() { Errno::MFILE } else { Errno::IO });
         };
+        let fd = fd.into_raw_fd();
         if let Some(entry) = self.files.get(id) {
             entry.position.store(0, core::sync::atomic::Ordering::Relaxed);
             entry.is_staged.store(true, core::sync::atomic::Ordering::Release);
@@ -415,15 +411,20 @@ impl Client {
 
     /// A descriptor to map a remote file with: a copy of what is in it now.
     pub fn copy_to_map(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        let (entry, file) = self.0.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote)?;
-        drop(file);
-        self.0.drain(fd);
-        Some(self.0.stand_in(entry, link, true))
+        self.0.copy_of(fd)
     }
 }
 
 impl Process {
+    /// A copy of what is in a remote file now.
+    pub(crate) fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
+        let (entry, file) = self.locked_fd(fd)?;
+        let link = file.link.filter(|_| file.is_remote)?;
+        drop(file);
+        self.drain(fd);
+        Some(self.stand_in(entry, link, true))
+    }
+
     /// The remote path of a descriptor that is a mirror.
     fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
         let config = self.active().filter(|config| config.has_remote())?;

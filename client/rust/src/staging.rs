@@ -271,7 +271,7 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
         }
     }
     if entry.is_staged.load(Ordering::Acquire) {
-        give_position(entry, fd);
+        give_position(entry, fd, file.appended_to());
     }
     (file.link, file.log) = (None, None);
     entry.is_staged.store(false, Ordering::Release);
@@ -292,11 +292,12 @@ pub(crate) fn take_error(link: Link) -> Option<Errno> {
     Some(Errno::from_raw_os_error(i32::try_from(errno & 0xfff).unwrap_or(5)))
 }
 
-/// Gives the kernel the file position.
-fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>) {
-    let position = match entry.position.load(Ordering::Relaxed) {
-        AT_END => SeekFrom::End(0),
-        position => SeekFrom::Start(position),
+/// Gives the kernel the file position, of a file that was appended to the end of the last append.
+fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
+    let position = match (entry.position.load(Ordering::Relaxed), appended_to) {
+        (AT_END, None) => SeekFrom::End(0),
+        (AT_END, Some(end)) => SeekFrom::Start(end),
+        (position, _) => SeekFrom::Start(position),
     };
     // A position the client computed is in range, and the file is seekable.
     match fs::seek(fd, position) {
@@ -345,7 +346,8 @@ fn appended(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u
     if run.file_at != APPEND {
         return Ok(0);
     }
-    let Some(before) = link.shared.append_under_way(run.start) else { return Ok(0) };
+    let last = link.shared.last_append().filter(|(position, _)| *position == run.start);
+    let Some((_, before)) = last else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let grown = size.saturating_sub(before).min(run.len);
     // Somebody else may have appended there. What cannot be read is taken for ours: a byte too few

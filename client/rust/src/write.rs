@@ -132,8 +132,7 @@ impl Process {
             return Ok(0);
         }
         if !is_in_range {
-            // The kernel knows the errors of what cannot be written.
-            return self.kernel_write(fd, data, (!file.access.append).then_some(start));
+            return Err(Errno::INVAL);
         }
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;

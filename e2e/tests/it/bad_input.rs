@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -21,7 +21,8 @@ use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi, kakehi_run, library, program, run, skip, text, variables,
+        Daemon, Folder, Running, SOON, kakehi, kakehi_run, library, program, run, skip, stats,
+        succeed, sum, text, variables, wait_for,
     },
 };
 
@@ -100,6 +101,45 @@ fn the_daemon_of_another_user_is_refused() {
     let status = daemon.status();
     assert_eq!(status["summary"]["sessions"], 0, "{status:#}");
     daemon.end();
+}
+
+#[test]
+fn a_user_whose_umask_withholds_everything_is_served() {
+    let folder = Folder::new();
+    let bin = install(&folder);
+    let Some(mut command) = as_nobody("sh") else { return };
+    let theirs = folder.join("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("owner");
+    let script = "umask 777; cd \"$1\" && exec \"$0\" run --stats stats -- \
+        sh -c 'echo written | tee file >/dev/null; umask'";
+    command.args(["-c", script]).arg(bin.join("kakehi")).arg(&theirs);
+    command.env("XDG_RUNTIME_DIR", &theirs).env_remove("KAKEHI_JOB");
+    let said = succeed(&mut command, SOON);
+    assert_eq!(said.trim(), "0777");
+    assert_eq!(fs::read_to_string(theirs.join("file")).expect("a file"), "written\n");
+    let mode = fs::metadata(theirs.join("file")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0);
+    assert_eq!(sum(&stats(&theirs.join("stats")), "/sessions"), 1);
+
+    fs::create_dir(theirs.join("root")).expect("a folder");
+    chown(theirs.join("root"), Some(NOBODY), Some(NOBODY)).expect("owner");
+    let script = "umask 777; cd \"$1\" && exec \"$0\" serve \
+        --listen tcp://127.0.0.1:0 --root root --key key --address-file .";
+    let mut command = as_nobody("sh").expect("root");
+    command.args(["-c", script]).arg(bin.join("kakehi")).arg(&theirs);
+    command.env("XDG_RUNTIME_DIR", &theirs).stdin(Stdio::null());
+    let server = Running::start(&mut command);
+    let address = || {
+        let names = fs::read_dir(&theirs).expect("a folder").flatten();
+        let suffix = format!(".{}", server.child.id());
+        names.map(|name| name.path()).find(|path| path.to_string_lossy().ends_with(&suffix))
+    };
+    assert!(wait_for(SOON, || address().is_some()), "the server did not start");
+    for made in [address().expect("it is there"), theirs.join("key"), theirs.join("root/.kakehi")] {
+        let mode = fs::metadata(&made).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o677, 0o600, "{}", made.display());
+    }
 }
 
 #[test]

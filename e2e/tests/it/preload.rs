@@ -69,6 +69,11 @@ fn descriptors_behave_as_without_the_library() {
 }
 
 #[test]
+fn what_programs_seldom_do_is_done_as_without_the_library() {
+    same_in_every_way(&compile("corners.c", "cc", &["-pthread"]));
+}
+
+#[test]
 fn children_behave_as_without_the_library() {
     same_in_every_way(&compile("children.c", "cc", &[]));
 }

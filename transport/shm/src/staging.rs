@@ -201,11 +201,11 @@ impl FileSlot {
         self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// The file's size, in bytes, before the append of `position` that may have been under way.
+    /// The last append that has begun: its position, and the file's size, in bytes, before it.
     #[must_use]
-    pub fn append_under_way(&self, position: u64) -> Option<u64> {
-        let recorded = self.append.0.position.load(Ordering::Acquire);
-        (recorded == position.wrapping_add(1)).then(|| self.append.0.size.load(Ordering::Relaxed))
+    pub fn last_append(&self) -> Option<(u64, u64)> {
+        let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
+        Some((position, self.append.0.size.load(Ordering::Relaxed)))
     }
 }
 

@@ -135,8 +135,7 @@ fn appends_stay_appends() {
     log.stage(APPEND, b"two ");
     assert_eq!(log.drain(LEN), [Run { file_at: APPEND, start: 0, len: 8 }]);
     log.slot.append_begins(8, 8);
-    assert_eq!(log.slot.append_under_way(8), Some(8));
-    assert_eq!(log.slot.append_under_way(9), None);
+    assert_eq!(log.slot.last_append(), Some((8, 8)));
 }
 
 #[test]

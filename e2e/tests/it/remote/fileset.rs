@@ -1,10 +1,10 @@
 //! What calls on remote files come to, one by one, beside what they come to natively.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use super::local;
 use crate::{
-    harness::{Folder, SOON, kakehi_run, python, succeed},
+    harness::{Folder, SOON, kakehi_run, program, python, succeed},
     remote::server::{Scheme, Server},
 };
 
@@ -55,6 +55,19 @@ fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
         assert_eq!(expected.get(name), Some(result), "{name}");
     }
     assert_eq!(remote.get("mmap to write"), Some(&"ENODEV"), "this list is looked at");
+    server.end();
+}
+
+#[test]
+fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let native = folder.join("native");
+    fs::create_dir(&native).expect("a folder");
+    let native = succeed(Command::new(program("corners")).arg(native), SOON);
+    let remote = succeed(server.run(&folder).arg(program("corners")).arg(local(&folder)), SOON);
+    assert_eq!(remote, native);
+    assert!(native.contains("still there"), "{native}");
     server.end();
 }
 

@@ -1,0 +1,73 @@
+//! Names by which a process finds its own open files: `/proc/self/fd/N` and `/dev/fd/N`.
+//!
+//! The kernel serves them, but for remote files: what it would open there is the placeholder, which
+//! is empty.
+
+use core::{ffi::CStr, str};
+
+use rustix::{
+    fd::{IntoRawFd, RawFd},
+    fs::{self, OFlags, SeekFrom},
+    io::{self, Errno, FdFlags},
+};
+
+use crate::{process::Process, table::Entry};
+
+const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
+
+impl Process {
+    /// The number of the remote file that such a name stands for.
+    pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
+        let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
+        let (_, file) = self.locked_fd(number)?;
+        (file.is_remote && file.placeholder).then_some(number)
+    }
+
+    /// Opens a remote file by such a name: a copy, to read.
+    pub(crate) fn open_number(
+        &'static self,
+        path: &CStr,
+        flags: OFlags,
+    ) -> Option<io::Result<RawFd>> {
+        let number = self.remote_number(path).filter(|_| !flags.contains(OFlags::PATH))?;
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
+            return Some(Err(Errno::OPNOTSUPP));
+        }
+        let copy = self.copy_of(number)?;
+        Some(copy.and_then(|copy| {
+            fs::seek(&copy, SeekFrom::Start(0))?;
+            if !flags.contains(OFlags::CLOEXEC) {
+                io::fcntl_setfd(&copy, FdFlags::empty())?;
+            }
+            let fd = copy.into_raw_fd();
+            self.table.set(fd, Entry::Foreign);
+            Ok(fd)
+        }))
+    }
+}
+
+/// The number in such a name.
+fn number_of(path: &[u8]) -> Option<RawFd> {
+    let digits = FOLDERS.iter().find_map(|folder| path.strip_prefix(*folder))?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_names() {
+        for (name, number) in [
+            ("/proc/self/fd/3", Some(3)),
+            ("/proc/thread-self/fd/12", Some(12)),
+            ("/dev/fd/0", Some(0)),
+            ("/dev/fd/", None),
+            ("/dev/fd/3/x", None),
+            ("/proc/self/fd", None),
+            ("/data/fd/3", None),
+        ] {
+            assert_eq!(number_of(name.as_bytes()), number, "{name}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+// What programs seldom do with files, and what it comes to; with a folder, only what can be done
+// with remote files, and there.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static long said(const char *what, long value) {
+    if (value < 0) printf("%s: %s\n", what, strerror(errno));
+    else printf("%s: %ld\n", what, value);
+    return value;
+}
+
+static void show(const char *name) {
+    char all[256];
+    int fd = open(name, O_RDONLY);
+    ssize_t len = fd < 0 ? -1 : read(fd, all, sizeof all);
+    said(name, len);
+    if (len > 0) printf("[%.*s]\n", (int)len, all);
+    close(fd);
+}
+
+// Reads on where the last append ended, whatever others have appended since.
+static void reading_on(const char *name, int again) {
+    char got[32] = "";
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0644);
+    int other = open(name, O_WRONLY | O_APPEND);
+    write(fd, "mine", 4);
+    if (again) said("at", lseek(fd, 0, SEEK_CUR));
+    write(other, "theirs", 6);
+    fsync(other);
+    said("read on", read(fd, got, sizeof got));
+    printf("%s\n", got);
+    write(fd, "more", 4);
+    write(other, "others", 6);
+    close(other);
+    int twin = dup(fd);
+    said("at", lseek(twin, 0, SEEK_CUR));
+    said("read on", read(twin, got, 3));
+    close(twin);
+    close(fd);
+    show(name);
+}
+
+// The position is given to the kernel with an append that nobody has asked for.
+static void given_back(void) {
+    char got[32] = "";
+    int fd = open("given", O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    int other = open("given", O_WRONLY | O_APPEND | O_CLOEXEC);
+    write(fd, "mine", 4);
+    write(other, "theirs", 6);
+    close(other);
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        said("child reads on", read(fd, got, 2));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    said("read on", read(fd, got, sizeof got));
+    printf("%s\n", got);
+    close(fd);
+}
+
+static void counts_and_pointers(void) {
+    // The compiler is not to know them.
+    void *volatile nowhere = NULL;
+    volatile int less = -1;
+    char got[8];
+    struct iovec wrong[] = {{got, 4}, {got, (size_t)-1}}, null = {NULL, 4};
+    int fd = open("counts", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "abcdef", 6);
+    said("write none", writev(fd, wrong, 0));
+    said("read none", readv(fd, nowhere, 0));
+    said("read none there", preadv(fd, wrong, 0, 1));
+    said("write less than none", writev(fd, wrong, less));
+    said("write too much", writev(fd, wrong, 2));
+    said("write nowhere", write(fd, nowhere, 3));
+    said("write nowhere there", pwrite(fd, nowhere, 3, 0));
+    said("read to nowhere", pread(fd, nowhere, 3, 0));
+    said("write from no list", writev(fd, nowhere, 1));
+    said("write from an empty one", writev(fd, &null, 1));
+    said("read to an empty one", preadv(fd, &null, 1, 0));
+    said("write beyond the end", pwrite(fd, "ab", 2, 0x7ffffffffffffffeL));
+    said("at", lseek(fd, 0, SEEK_CUR));
+    close(fd);
+    show("counts");
+}
+
+// Who has no number left for a file neither makes nor truncates it.
+static void no_number(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    rlim_t before = limit.rlim_cur;
+    int fd = open("kept", O_WRONLY | O_CREAT | O_TRUNC, 0644), last = -1;
+    write(fd, "still there", 11);
+    close(fd);
+    limit.rlim_cur = 64;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int more; (more = dup(2)) >= 0;) last = more;
+    said("truncated", open("kept", O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    said("made", open("unmade", O_WRONLY | O_CREAT, 0644));
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    close_range(4, last, 0);
+    show("kept");
+    show("unmade");
+}
+
+// A file that had no name is given one by its number.
+static void named_by_number(void) {
+    char name[32];
+    int fd = open(".", O_TMPFILE | O_RDWR, 0600);
+    write(fd, "nameless", 8);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    said("named", linkat(AT_FDCWD, name, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+    write(fd, "!", 1);
+    close(fd);
+    show("named");
+    unlink("named");
+}
+
+// A process finds its own files by their numbers.
+static void opened_by_number(void) {
+    const char *folders[] = {"/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"};
+    struct stat status;
+    int fd = open("numbered", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "by number", 9);
+    for (int i = 0; i < 3; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "%s/%d", folders[i], fd);
+        char got[16] = "";
+        int again = open(name, O_RDONLY);
+        said("again", read(again, got, sizeof got));
+        printf("%s\n", got);
+        close(again);
+        said("size", stat(name, &status) < 0 ? -1 : status.st_size);
+    }
+    said("at", lseek(fd, 0, SEEK_CUR));
+    close(fd);
+}
+
+// System calls by number mean the same files.
+static void by_system_call(void) {
+    struct stat status;
+    struct statx extended;
+    int fd = open("called", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "by number", 9);
+    said("fstat", syscall(SYS_fstat, fd, &status) < 0 ? -1 : status.st_size);
+    write(fd, "!", 1);
+    int failed = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_SIZE, &extended);
+    said("statx", failed ? -1 : (long)extended.stx_size);
+    said("rename", syscall(SYS_renameat2, AT_FDCWD, "called", AT_FDCWD, "renamed", 0));
+    said("stat", syscall(SYS_newfstatat, AT_FDCWD, "renamed", &status, 0));
+    said("size", status.st_size);
+    close(fd);
+}
+
+static int cancelled_fd;
+
+static void *write_for_ever(void *block) {
+    while (cancelled_fd >= 0) {
+        pwrite(cancelled_fd, block, 4096, 0);
+        pread(cancelled_fd, block, 100, 0);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+// Of a thread that is cancelled in a call nothing stays locked.
+static void cancelled(void) {
+    static char block[4096];
+    cancelled_fd = open("cancelled", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, write_for_ever, block);
+        usleep(500);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+    said("write", pwrite(cancelled_fd, "x", 1, 4096));
+    said("sync", fsync(cancelled_fd));
+    said("close", close(cancelled_fd));
+    unlink("cancelled");
+}
+
+static volatile sig_atomic_t signals;
+
+static void count(int number) {
+    (void)number;
+    signals++;
+}
+
+// What a limit of file sizes leaves of a stream's bytes is told when it is closed.
+static void limited(void) {
+    struct rlimit limit;
+    struct stat status;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = 1000;
+    signal(SIGXFSZ, count);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    FILE *file = fopen("limited", "w");
+    for (int i = 0; i < 30; i++) fprintf(file, "%0100d", i);
+    said("close", fclose(file));
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    stat("limited", &status);
+    said("size", status.st_size);
+    said("signals", signals);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && chdir(argv[1]) < 0) return 1;
+    if (argc == 1) {
+        given_back();
+        named_by_number();
+    }
+    reading_on("first", 0);
+    reading_on("second", 1);
+    counts_and_pointers();
+    no_number();
+    opened_by_number();
+    by_system_call();
+    cancelled();
+    limited();
+    return 0;
+}
