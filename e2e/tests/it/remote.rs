@@ -1,6 +1,7 @@
 //! Files that another node has: two daemons and a network between them, with everything that can
 //! happen to any of the three.
 
+mod allocate;
 mod fileset;
 mod handed;
 mod locks;
