@@ -421,7 +421,10 @@ impl Rows {
             None if maps.0.iter().all(|(local, _)| local.is_absolute()) => Ok(maps),
             None => Err(NO_FOLDER),
         };
-        Ok(self.take_optional("map", absolute)?.unwrap_or_default())
+        let possible = |maps: Maps| {
+            absolute(maps).and_then(|maps| maps.are_possible().then_some(maps).ok_or(IMPOSSIBLE))
+        };
+        Ok(self.take_optional("map", possible)?.unwrap_or_default())
     }
 
     /// The rules, those for mapped folders first.
@@ -460,6 +463,7 @@ impl Rows {
 }
 
 const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
+const IMPOSSIBLE: &str = "'/', /dev, /proc, and /sys stay this node's; map folders elsewhere";
 const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {

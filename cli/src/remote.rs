@@ -171,6 +171,17 @@ impl Maps {
         Self(maps)
     }
 
+    /// Whether all local folders can be a server's: those of the kernel's own are never delegated,
+    /// so what is above them would be only in part.
+    pub(crate) fn are_possible(&self) -> bool {
+        let is_own = |local: &Path| {
+            let is_shared = local.starts_with("/dev/shm") && local != Path::new("/dev/shm");
+            let owned = ["/dev", "/proc", "/sys"].map(Path::new);
+            !is_shared && owned.iter().any(|own| local.starts_with(own) || own.starts_with(local))
+        };
+        !self.0.iter().any(|(local, _)| is_own(local))
+    }
+
     /// Puts the rules for these folders before the others.
     pub(crate) fn rules(&self, others: Rules) -> Rules {
         let mut rules = Vec::new();
@@ -282,6 +293,24 @@ mod tests {
         let maps: Maps = "../no-such/./out=/run".parse().expect("maps");
         let maps = maps.starting_at(Path::new("/nowhere/here"));
         assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run");
+    }
+
+    #[test]
+    fn folders_of_the_kernels_own_are_not_mapped_nor_what_is_above_them() {
+        for (local, is_possible) in [
+            ("/", false),
+            ("/dev", false),
+            ("/dev/shm", false),
+            ("/dev/shm/job", true),
+            ("/proc/self", false),
+            ("/sys", false),
+            ("/system", true),
+            ("/a/..", false),
+        ] {
+            let maps: Maps = format!("{local}=/run").parse().expect("maps");
+            let maps = maps.starting_at(Path::new("/nowhere"));
+            assert_eq!(maps.are_possible(), is_possible, "{local}");
+        }
     }
 
     #[test]
