@@ -70,7 +70,7 @@ pub(crate) struct Client<N> {
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
     /// Somebody waits for the first connection, and will say why there is none.
-    is_tried: Cell<bool>,
+    pub(crate) is_awaited: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
     news: Notify,
     /// Signalled when a request was answered or the session has ended.
@@ -102,7 +102,7 @@ impl<N: Network> Client<N> {
             permits: Credits::new(u64::from(TRANSFERS)),
             state: RefCell::new(State::new()),
             must_reopen: Cell::new(false),
-            is_tried: Cell::new(false),
+            is_awaited: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),
         }))
@@ -119,9 +119,7 @@ impl<N: Network> Client<N> {
             let state = self.state.borrow();
             state.is_connected || state.dead.is_some() || state.failures > failures
         };
-        self.is_tried.set(true);
         self.news.until(is_decided).await;
-        self.is_tried.set(false);
         let state = self.state.borrow();
         match &state.dead {
             Some(why) => Err(io::Error::other(why.clone())),
@@ -308,7 +306,7 @@ impl<N: Network> Client<N> {
             if self.handle.now() >= end {
                 return self.die(&error);
             }
-            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX {
+            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX && !self.is_awaited.get() {
                 tracing::warn!("waiting for the server: {error}");
             }
             pause = (2 * pause).min(PAUSE_MAX);
@@ -426,7 +424,7 @@ impl<N: Network> Client<N> {
 
     /// Everything fails from now on.
     fn die(&self, error: &io::Error) {
-        if !self.is_tried.get() {
+        if !self.is_awaited.get() {
             tracing::error!("the server is given up: {error}; its files fail with EIO from now on");
         }
         let mut state = self.state.borrow_mut();

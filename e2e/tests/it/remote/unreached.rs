@@ -48,7 +48,8 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
     let closed = Scheme::Tcp.url("127.0.0.1", closed);
     let (silent, talkative) = (stranger(b""), stranger(SSH));
     let unknown = "tcp://no..host:7777";
-    let (long, short) = ("1h", "1s");
+    // Longer than until it is told, after the first connection, that a server is waited for.
+    let (long, short) = ("1h", "2s");
     for (url, key, remote, timeout, what, advice) in [
         (&*there, "other", "/job", long, "another key", "the same key file"),
         (&*there, "key", "/file", long, "/file: Not a directory", "--map"),
