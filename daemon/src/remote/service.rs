@@ -46,6 +46,8 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
+/// Between two times that the ledgers of live sessions are made to look young.
+const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
 /// opened again, as by a server that was started anew.
 pub(crate) const KEEP: Duration = Duration::from_secs(60);
@@ -207,11 +209,17 @@ impl<S: Storage> Service<S> {
         self.shelf.remove(&session.name);
     }
 
-    /// Lets go of what clients had open that are gone, for ever.
+    /// Lets go of what clients had open that are gone, for ever; and has the ledgers of the others
+    /// look young.
     pub(crate) async fn tidy(self: Rc<Self>) {
+        let mut renewed_at = self.handle.now();
         loop {
             self.handle.sleep(KEEP).await;
             self.forget_old();
+            if self.handle.now() >= renewed_at + RENEWAL {
+                renewed_at = self.handle.now();
+                self.sessions.borrow().values().for_each(|session| session.ledger.renew());
+            }
         }
     }
 
