@@ -67,16 +67,29 @@ impl Key {
     ///
     /// As [`read`](Self::read), and those of creating the file.
     pub(crate) fn read_or_create(path: &Path) -> io::Result<Self> {
-        let mut options = fs::OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o600).open(path) {
-            Ok(mut file) => {
-                let key: [u8; KEY_LEN] = random()?;
-                writeln!(file, "{}", hex(&key))?;
-                Ok(Self(key))
-            }
+        match Self::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return read,
+        }
+        let key = Self(random()?);
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".{}", hex(&random::<8>()?)));
+        let written = key.write(fresh.as_ref());
+        // Whole from the beginning: of servers that start together one makes the key of all.
+        let linked = written.and_then(|()| fs::hard_link(&fresh, path));
+        fs::remove_file(&fresh).ok(); // It may not have been made.
+        match linked {
+            Ok(()) => Ok(key),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes a new key file.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "{}", hex(&self.0))
     }
 
     /// The proof of the key by one side.
@@ -152,7 +165,7 @@ pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, thread};
 
     use super::*;
 
@@ -171,6 +184,21 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let read = Key::read_or_create(&path).expect("read");
         assert_eq!(made.tag(Prover::Client, &SAID), read.tag(Prover::Client, &SAID));
+    }
+
+    #[test]
+    fn servers_that_start_together_have_one_key() {
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().expect("folder");
+            let path = folder.path().join("key");
+            let tags: BTreeSet<_> = thread::scope(|scope| {
+                let make = || Key::read_or_create(&path).expect("a key").tag(Prover::Client, &SAID);
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("made")).collect()
+            });
+            assert_eq!(tags.len(), 1);
+            assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 1, "left behind");
+        }
     }
 
     #[test]
