@@ -113,7 +113,8 @@ pub(crate) struct Flags {
     /// Which of several servers a process uses: by file (default) or by rank.
     #[arg(long, value_name = "HOW")]
     spread: Option<String>,
-    /// File with the job key, which server and clients share; mode 0600.
+    /// File with the job key, which server and clients share; mode 0600. Without one only
+    /// unix://PATH serves, for programs of the server's user and root.
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
     /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
@@ -229,10 +230,10 @@ impl Config {
         let mut flags =
             vec![("--idle", self.idle.to_string()), ("--engine", self.engine.to_string())];
         flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
-        if let (Some(remote), Some(key)) = (&self.remote, &self.key) {
+        if let Some(remote) = &self.remote {
             flags.push(("--remote", remote.to_string()));
             flags.push(("--spread", self.spread.to_string()));
-            flags.push(("--key", key.display().to_string()));
+            flags.extend(self.key.as_ref().map(|key| ("--key", key.display().to_string())));
             flags.push(("--map", self.maps.to_string()));
         }
         flags

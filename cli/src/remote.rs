@@ -66,11 +66,11 @@ impl FromStr for Servers {
 }
 
 impl Servers {
-    /// The same, a folder starting at `folder`.
+    /// The same, a folder or a socket starting at `folder`.
     pub(crate) fn starting_at(self, folder: &Path) -> Self {
         match self {
             Self::Published(path) => Self::Published(folder.join(path)),
-            at => at,
+            Self::At(Url(address)) => Self::At(Url(address.starting_at(folder))),
         }
     }
 
@@ -219,7 +219,6 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         }
         return Err(incomplete("--map needs --remote SERVERS"));
     };
-    let key = config.key.clone().ok_or_else(|| incomplete("--remote needs --key FILE"))?;
     if config.maps.0.is_empty() {
         return Err(incomplete("--remote needs --map LOCAL=REMOTE"));
     }
@@ -227,17 +226,34 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         local: local.clone(),
         remote: remote.clone(),
     };
+    let addresses = servers.addresses()?;
     Ok(Some(daemon::Remote {
-        addresses: servers.addresses()?,
+        key: key(config, &addresses, "--remote needs --key FILE, but for unix://PATH")?,
+        addresses,
         spread: config.spread.into(),
-        key,
         mounts: config.maps.0.iter().map(mount).collect(),
         timeout: config.remote_timeout.0,
     }))
 }
 
+/// The file with the job key, which all addresses but those of Unix sockets need.
+///
+/// # Errors
+///
+/// `Usage`: there is none, as `missing` says.
+pub(crate) fn key(
+    config: &Config,
+    addresses: &[daemon::Address],
+    missing: &str,
+) -> Result<Option<PathBuf>, Failure> {
+    match &config.key {
+        None if addresses.iter().any(daemon::Address::needs_key) => Err(incomplete(missing)),
+        key => Ok(key.clone()),
+    }
+}
+
 /// Settings that only make sense together.
-pub(crate) fn incomplete(what: &str) -> Failure {
+fn incomplete(what: &str) -> Failure {
     Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 

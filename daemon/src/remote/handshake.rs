@@ -16,8 +16,8 @@ const UCX_ONLY: &str = "the server is reached by ucx:// only; name it so";
 const NO_UCX: &str = "the other side does not use UCX; use tcp:// with it";
 
 /// Why a connection is of no use, as an I/O error; the text says what to do.
-pub(crate) fn refused(why: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, why)
+pub(crate) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
 fn stranger() -> io::Error {
@@ -49,6 +49,7 @@ pub(crate) fn advised(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             return error.to_string();
         }
+        io::ErrorKind::PermissionDenied => "be the user whose `kakehi serve` it is",
         _ => "check that `kakehi serve` runs there",
     };
     format!("{error}; {advice}")
@@ -79,7 +80,7 @@ pub(crate) async fn greet<R: Receive>(
     }
     let said = Transcript { version, session, client_nonce, server_nonce };
     if !key.accepts(Prover::Server, &said, &tag) {
-        return Err(refused("the server has another key; give both the same key file"));
+        return Err(refused("the server has another key, or none; give both the same key file"));
     }
     inbox.consume();
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));

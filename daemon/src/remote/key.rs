@@ -1,5 +1,8 @@
 //! The job key: who has it may speak to the server, and knows it for the right one.
 //!
+//! Between processes of one machine a Unix socket can do without: the kernel says whose they are.
+//! Both sides then prove a key that everybody knows, so a side that was given one meets no other.
+//!
 //! Each side proves the key by a tag over both nonces, so that a tag serves one connection only,
 //! and over its own role, so that nobody is answered by his own tag. What is said afterwards is
 //! neither encrypted nor authenticated: the network between the nodes of a job is trusted not to
@@ -15,9 +18,15 @@ use std::{
 use hmac::{Hmac, Mac as _};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
+use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
 
+use super::handshake::refused;
+
+const ROOT: u32 = 0;
 const KEY_LEN: usize = 32;
+/// The key of who was given none.
+const EVERYBODYS: Key = Key(*b"kakehi: no key but the same user");
 
 /// The shared secret of a job.
 #[derive(Clone)]
@@ -40,6 +49,40 @@ pub(crate) enum Prover {
 }
 
 impl Key {
+    /// The key in a file; without a file everybody's.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`, which is given the file.
+    pub(crate) fn given(
+        file: Option<&Path>,
+        read: impl FnOnce(&Path) -> io::Result<Self>,
+    ) -> io::Result<Self> {
+        file.map_or(Ok(EVERYBODYS), read)
+    }
+
+    /// Whether the process at the other end of a stream may be spoken to: without a secret only one
+    /// of this user, or root's.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` otherwise; those of `getsockopt`.
+    pub(crate) fn admits(&self, stream: &Stream) -> io::Result<()> {
+        self.admits_user(stream.peer_user()?)
+    }
+
+    fn admits_user(&self, user: Option<u32>) -> io::Result<()> {
+        if self.0 != EVERYBODYS.0 {
+            return Ok(());
+        }
+        let us = rustix::process::geteuid().as_raw();
+        match user {
+            Some(user) if user == us || user == ROOT => Ok(()),
+            Some(_) => Err(refused("the socket is another user's; give both sides a key file")),
+            None => Err(refused("only a unix:// address can do without a key file")),
+        }
+    }
+
     /// Reads a key file: 64 hexadecimal digits, readable by its owner only.
     ///
     /// # Errors
@@ -209,6 +252,18 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("mode");
         let refused = Key::read(&path).expect_err("readable by the group");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn without_a_secret_only_this_user_and_root_are_let_in() {
+        let us = rustix::process::geteuid().as_raw();
+        let (none, key) = (Key::given(None, Key::read).expect("no file"), Key([7; KEY_LEN]));
+        for (user, is_let_in) in
+            [(Some(us), true), (Some(ROOT), true), (Some(us + 1), false), (None, false)]
+        {
+            assert_eq!(none.admits_user(user).is_ok(), is_let_in, "{user:?}");
+            key.admits_user(user).expect("it has a secret to prove");
+        }
     }
 
     #[test]

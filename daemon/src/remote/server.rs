@@ -72,6 +72,10 @@ impl<S: Storage> Server<S> {
         loop {
             match listener.accept().await {
                 Ok(stream) => {
+                    if let Err(why) = self.key.admits(&stream) {
+                        tracing::info!("a remote client is refused: {why}");
+                        continue;
+                    }
                     // A Unix socket has neither.
                     stream.set_window_min(WINDOW_LEN).ok();
                     stream.set_silence_max(SILENCE_MAX).ok();

@@ -7,6 +7,7 @@ mod handed;
 mod locks;
 mod patient;
 mod quiet;
+mod same_user;
 pub(crate) mod server;
 mod ucx_only;
 mod unreached;
