@@ -44,6 +44,7 @@ fn is_unknown_host(error: &io::Error) -> bool {
 pub(crate) fn advised(error: &io::Error) -> String {
     let advice = match error.kind() {
         _ if is_unknown_host(error) => "name a host that this node knows",
+        io::ErrorKind::UnexpectedEof => "check that a `kakehi serve` of this version is there",
         io::ErrorKind::InvalidData => "use the same `kakehi serve` there, or its port",
         // Unless it is the system's.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
@@ -74,9 +75,10 @@ pub(crate) async fn greet<R: Receive>(
     };
     let Challenge { version, nonce: server_nonce, tag } = challenge;
     if version != VERSION {
-        return Err(refused(
-            "the server speaks another version; use the same `kakehi` on both nodes",
-        ));
+        return Err(refused(format!(
+            "the server speaks another version, {version} and not {VERSION}; use the same `kakehi` \
+             on both nodes"
+        )));
     }
     let said = Transcript { version, session, client_nonce, server_nonce };
     if !key.accepts(Prover::Server, &said, &tag) {
@@ -122,11 +124,13 @@ pub(crate) async fn challenge<R: Receive>(
     // The answer to another version says ours, and that it comes from the right server.
     let tag = key.tag(Prover::Server, &said);
     outbox.push(Frame::Challenge(Challenge { version, nonce: server_nonce, tag }));
+    let is_other = hello.version != VERSION;
     inbox.consume();
-    if hello.version != VERSION {
+    inbox.fill().await?;
+    if is_other {
+        // Not before it has gone, or gone on: what ends here first is not heard there.
         return Err(refused("the client speaks another version"));
     }
-    inbox.fill().await?;
     let Some(Frame::Proof(proof)) = inbox.frame() else {
         return Err(refused("no proof"));
     };
