@@ -33,8 +33,8 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published, Server,
-        Service, StandIns, Workers, first, mounts,
+        Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published,
+        Server, Service, StandIns, Workers, first, mounts,
     },
     seats::Seats,
     signals::Signals,
@@ -302,7 +302,8 @@ impl Seat {
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
+        let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
+        handle.spawn(Class::Latency, Server::new(service, key, boot).listen(listener, workers));
         let folder = &serving.address_folder;
         let given = Given::AddressFolder(folder.clone().unwrap_or_default());
         let published = Published::write(&address, folder.as_deref());

@@ -20,7 +20,7 @@ use std::{
 use executor::{Class, Credits, Handle, Instant, Notify};
 use rustix::io::Errno;
 use uring::Buffer;
-use wire::{Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 
 use self::state::{Pending, State};
 use super::{
@@ -67,6 +67,10 @@ pub(crate) struct Client<N> {
     /// For transfers that are not begun yet.
     pub(crate) permits: Credits,
     state: RefCell<State>,
+    /// The boot of the server's machine, once it is known.
+    boot: Cell<Option<[u8; BOOT_LEN]>>,
+    /// Something was asked for that is lost with that machine, unless it is synced.
+    has_changed: Cell<bool>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
     /// Somebody waits for the first connection, and will say why there is none.
@@ -101,6 +105,8 @@ impl<N: Network> Client<N> {
             waits: Credits::new(u64::from(WAITS)),
             permits: Credits::new(u64::from(TRANSFERS)),
             state: RefCell::new(State::new()),
+            boot: Cell::new(None),
+            has_changed: Cell::new(false),
             must_reopen: Cell::new(false),
             is_awaited: Cell::new(false),
             news: Notify::new(),
@@ -188,6 +194,8 @@ impl<N: Network> Client<N> {
         if state.dead.is_some() {
             return Err(Errno::IO.into());
         }
+        let is_change = is_once || matches!(request, Request::Write { .. });
+        self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
         let (reply, answered) = (RefCell::default(), Notify::new());
@@ -325,6 +333,12 @@ impl<N: Network> Client<N> {
                 if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
                     return Err(refused(
                         "the server grants too little; use the same `kakehi` on both nodes",
+                    ));
+                }
+                let boot = self.boot.replace(Some(welcome.boot));
+                if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
+                    return Err(refused(
+                        "the server's machine was booted, and what it had not synced is lost",
                     ));
                 }
                 self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);

@@ -178,6 +178,11 @@ impl<S: Storage> Service<S> {
 
     /// The session of this name, and whether it still has its files; ended on any earlier
     /// connection, with nothing of that under way.
+    ///
+    /// # Errors
+    ///
+    /// `ConnectionAborted` when a later connection has come meanwhile: of a client that tries again
+    /// and again while a request hangs, one waits here. Those of the ledger.
     pub(crate) async fn enter(&self, name: [u8; SESSION_LEN]) -> io::Result<(Visit<'_, S>, bool)> {
         self.forget_old();
         let known = self.sessions.borrow().get(&name).cloned();
@@ -198,7 +203,11 @@ impl<S: Storage> Service<S> {
         session.left_at.set(None);
         session.changed.notify_all();
         let visit = Visit { handle: &self.handle, session, number };
-        visit.session.changed.until(|| visit.session.busy.get() == 0).await;
+        let Session { changed, busy, connection, .. } = &*visit.session;
+        changed.until(|| busy.get() == 0 || connection.get() != number).await;
+        if connection.get() != number {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         Ok((visit, is_known))
     }
 

@@ -23,8 +23,9 @@ pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
 pub use frame::{
-    BODY_START_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX,
-    NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
+    BODY_START_LEN, BOOT_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello,
+    INLINE_LEN_MAX, NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN,
+    WORKER_LEN_MAX,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
