@@ -113,7 +113,8 @@ pub(crate) struct Flags {
     /// Which of several servers a process uses: by file (default) or by rank.
     #[arg(long, value_name = "HOW")]
     spread: Option<String>,
-    /// File with the job key, which server and clients share; mode 0600.
+    /// File with the job key, which server and clients share; mode 0600. Without one only
+    /// unix://PATH serves, for programs of the server's user and root.
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
     /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
@@ -229,10 +230,10 @@ impl Config {
         let mut flags =
             vec![("--idle", self.idle.to_string()), ("--engine", self.engine.to_string())];
         flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
-        if let (Some(remote), Some(key)) = (&self.remote, &self.key) {
+        if let Some(remote) = &self.remote {
             flags.push(("--remote", remote.to_string()));
             flags.push(("--spread", self.spread.to_string()));
-            flags.push(("--key", key.display().to_string()));
+            flags.extend(self.key.as_ref().map(|key| ("--key", key.display().to_string())));
             flags.push(("--map", self.maps.to_string()));
         }
         flags
@@ -421,7 +422,10 @@ impl Rows {
             None if maps.0.iter().all(|(local, _)| local.is_absolute()) => Ok(maps),
             None => Err(NO_FOLDER),
         };
-        Ok(self.take_optional("map", absolute)?.unwrap_or_default())
+        let possible = |maps: Maps| {
+            absolute(maps).and_then(|maps| maps.are_possible().then_some(maps).ok_or(IMPOSSIBLE))
+        };
+        Ok(self.take_optional("map", possible)?.unwrap_or_default())
     }
 
     /// The rules, those for mapped folders first.
@@ -460,6 +464,7 @@ impl Rows {
 }
 
 const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
+const IMPOSSIBLE: &str = "'/', /dev, /proc, and /sys stay this node's; map folders elsewhere";
 const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {

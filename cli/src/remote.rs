@@ -66,11 +66,11 @@ impl FromStr for Servers {
 }
 
 impl Servers {
-    /// The same, a folder starting at `folder`.
+    /// The same, a folder or a socket starting at `folder`.
     pub(crate) fn starting_at(self, folder: &Path) -> Self {
         match self {
             Self::Published(path) => Self::Published(folder.join(path)),
-            at => at,
+            Self::At(Url(address)) => Self::At(Url(address.starting_at(folder))),
         }
     }
 
@@ -171,6 +171,17 @@ impl Maps {
         Self(maps)
     }
 
+    /// Whether all local folders can be a server's: those of the kernel's own are never delegated,
+    /// so what is above them would be only in part.
+    pub(crate) fn are_possible(&self) -> bool {
+        let is_own = |local: &Path| {
+            let is_shared = local.starts_with("/dev/shm") && local != Path::new("/dev/shm");
+            let owned = ["/dev", "/proc", "/sys"].map(Path::new);
+            !is_shared && owned.iter().any(|own| local.starts_with(own) || own.starts_with(local))
+        };
+        !self.0.iter().any(|(local, _)| is_own(local))
+    }
+
     /// Puts the rules for these folders before the others.
     pub(crate) fn rules(&self, others: Rules) -> Rules {
         let mut rules = Vec::new();
@@ -208,7 +219,6 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         }
         return Err(incomplete("--map needs --remote SERVERS"));
     };
-    let key = config.key.clone().ok_or_else(|| incomplete("--remote needs --key FILE"))?;
     if config.maps.0.is_empty() {
         return Err(incomplete("--remote needs --map LOCAL=REMOTE"));
     }
@@ -216,17 +226,34 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
         local: local.clone(),
         remote: remote.clone(),
     };
+    let addresses = servers.addresses()?;
     Ok(Some(daemon::Remote {
-        addresses: servers.addresses()?,
+        key: key(config, &addresses, "--remote needs --key FILE, but for unix://PATH")?,
+        addresses,
         spread: config.spread.into(),
-        key,
         mounts: config.maps.0.iter().map(mount).collect(),
         timeout: config.remote_timeout.0,
     }))
 }
 
+/// The file with the job key, which all addresses but those of Unix sockets need.
+///
+/// # Errors
+///
+/// `Usage`: there is none, as `missing` says.
+pub(crate) fn key(
+    config: &Config,
+    addresses: &[daemon::Address],
+    missing: &str,
+) -> Result<Option<PathBuf>, Failure> {
+    match &config.key {
+        None if addresses.iter().any(daemon::Address::needs_key) => Err(incomplete(missing)),
+        key => Ok(key.clone()),
+    }
+}
+
 /// Settings that only make sense together.
-pub(crate) fn incomplete(what: &str) -> Failure {
+fn incomplete(what: &str) -> Failure {
     Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 
@@ -282,6 +309,24 @@ mod tests {
         let maps: Maps = "../no-such/./out=/run".parse().expect("maps");
         let maps = maps.starting_at(Path::new("/nowhere/here"));
         assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run");
+    }
+
+    #[test]
+    fn folders_of_the_kernels_own_are_not_mapped_nor_what_is_above_them() {
+        for (local, is_possible) in [
+            ("/", false),
+            ("/dev", false),
+            ("/dev/shm", false),
+            ("/dev/shm/job", true),
+            ("/proc/self", false),
+            ("/sys", false),
+            ("/system", true),
+            ("/a/..", false),
+        ] {
+            let maps: Maps = format!("{local}=/run").parse().expect("maps");
+            let maps = maps.starting_at(Path::new("/nowhere"));
+            assert_eq!(maps.are_possible(), is_possible, "{local}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    slice,
     sync::Arc,
     time::Duration,
 };
@@ -31,6 +32,7 @@ const LINGER: Duration = Duration::from_secs(2);
 ///     kakehi run --remote tcp://io1:7777 --key ~/.kakehi-key --map out=/run1 -- ./app
 ///
 /// The key file is made when it is missing; whoever has it may change everything below --root.
+/// unix://PATH needs none: without --key it lets in this user's processes, and root's.
 ///
 /// Exit status: 0 when everything accepted has been written; 1 when something could not be.
 #[derive(clap::Args, Debug)]
@@ -139,10 +141,18 @@ fn serving(
         Some(folder) => folder.join(path),
         None => path.to_owned(),
     };
+    let address = match &environment.folder {
+        Some(folder) => address.starting_at(folder),
+        None => address,
+    };
     Ok(Some(daemon::Serving {
-        address,
         root: absolute(root),
-        key: config.key.clone().ok_or_else(|| remote::incomplete("--listen needs --key FILE"))?,
+        key: remote::key(
+            config,
+            slice::from_ref(&address),
+            "--listen needs --key FILE, but for unix://PATH",
+        )?,
+        address,
         address_folder: args.address_file.as_deref().map(absolute),
     }))
 }

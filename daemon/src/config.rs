@@ -48,8 +48,8 @@ pub struct Remote {
     pub addresses: Vec<Address>,
     /// Which of them a request goes to.
     pub spread: Spread,
-    /// File with the job key: this user's, mode 0600.
-    pub key: PathBuf,
+    /// File with the job key: this user's, mode 0600. Without one only Unix sockets are met.
+    pub key: Option<PathBuf>,
     /// Which folders are theirs.
     pub mounts: Vec<Mount>,
     /// After so long without a connection every remote file fails with `EIO`, for good.
@@ -63,8 +63,9 @@ pub struct Serving {
     pub address: Address,
     /// The folder that is served, and nothing outside it.
     pub root: PathBuf,
-    /// File with the job key; made when it is missing.
-    pub key: PathBuf,
+    /// File with the job key; made when it is missing. Without one only processes of this user,
+    /// and root's, are let in, through a Unix socket.
+    pub key: Option<PathBuf>,
     /// Folder to leave a file in that has the address listened at.
     pub address_folder: Option<PathBuf>,
 }

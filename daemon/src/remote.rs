@@ -8,6 +8,7 @@
 //! daemon does. `ledger` and `effects` see to it that what must not happen twice does not.
 
 mod address;
+mod boot;
 mod channel;
 mod client;
 mod copy;
@@ -37,6 +38,7 @@ mod ucx;
 pub use {address::Address, group::Spread, mounts::Mount};
 pub(crate) use {
     address::Carrier,
+    boot::Boot,
     client::Client,
     group::{Group, Member},
     handshake::first,

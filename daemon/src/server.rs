@@ -34,8 +34,8 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published, Server,
-        Service, StandIns, Workers, first, mounts,
+        Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published,
+        Server, Service, StandIns, Workers, first, mounts,
     },
     seats::Seats,
     signals::{self, Signals},
@@ -68,7 +68,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     umask(mask.difference(Mode::RWXU));
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
     let key = config.remote.as_ref().map(|remote| {
-        Key::read(&remote.key).map_err(Error::unusable(Given::ClientKey(remote.key.clone())))
+        let given = Given::ClientKey(remote.key.clone().unwrap_or_default());
+        Key::given(remote.key.as_deref(), Key::read).map_err(Error::unusable(given))
     });
     let key = key.transpose()?;
     let place = Place::occupy(&config.folder, &job_fd)?;
@@ -179,7 +180,7 @@ impl Hall {
                 Carrier::Stream => None,
                 Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
             };
-            let dial = Dial { sockets: sockets.clone(), place, workers };
+            let dial = Dial { sockets: sockets.clone(), place, key: key.clone(), workers };
             let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
             let client = client.map_err(Error::setup("random numbers"))?;
             handle.spawn(Class::Latency, Rc::clone(&client).run());
@@ -286,8 +287,9 @@ impl Seat {
     /// result.
     fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
         let Some(serving) = &hall.config.serving else { return Ok(None) };
-        let key = Key::read_or_create(&serving.key);
-        let key = key.map_err(Error::unusable(Given::ServerKey(serving.key.clone())))?;
+        let key = Key::given(serving.key.as_deref(), Key::read_or_create);
+        let given = Given::ServerKey(serving.key.clone().unwrap_or_default());
+        let key = key.map_err(Error::unusable(given))?;
         let root = Given::Root(serving.root.clone());
         let place = place::Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
         let folder = Folder::create(&serving.root).map_err(Error::unusable(root.clone()))?;
@@ -307,7 +309,8 @@ impl Seat {
         let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        handle.spawn(Class::Latency, Server::new(service, key).listen(listener, workers));
+        let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
+        handle.spawn(Class::Latency, Server::new(service, key, boot).listen(listener, workers));
         let folder = &serving.address_folder;
         let given = Given::AddressFolder(folder.clone().unwrap_or_default());
         let published = Published::write(&address, folder.as_deref());

@@ -1,6 +1,8 @@
-/* Runs a program that may not use io_uring, as in many containers.
+/* Runs a program that may not use io_uring, as in many containers, or has no fallocate, as on many
+ * file systems.
  *
- *   forbid ERROR PROGRAM [ARGUMENT...]      ERROR: EPERM or ENOSYS, what io_uring_setup says
+ *   forbid ERROR PROGRAM [ARGUMENT...]      ERROR: EPERM or ENOSYS, what io_uring_setup says, or
+ *                                           EOPNOTSUPP, what fallocate says
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,10 +21,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: forbid ERROR PROGRAM [ARGUMENT...]\n");
         return 2;
     }
+    unsigned call = SYS_io_uring_setup;
     unsigned error = strcmp(argv[1], "ENOSYS") == 0 ? ENOSYS : EPERM;
+    if (strcmp(argv[1], "EOPNOTSUPP") == 0) {
+        call = SYS_fallocate;
+        error = EOPNOTSUPP;
+    }
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };

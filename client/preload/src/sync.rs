@@ -11,6 +11,11 @@ use crate::{
     start::{client, text},
 };
 
+/// Blocks of a file, bytes, into each of which libc writes a zero: as long as the file system says,
+/// within these bounds.
+const BLOCK_MIN: u64 = 512;
+const BLOCK_MAX: u64 = 4096;
+
 interpose! { safe:
     fn fsync(fd: c_int) -> c_int {
         answer(make_durable(fd, false))
@@ -69,8 +74,11 @@ interpose! {
 
     fn posix_fallocate|posix_fallocate64(fd: c_int, at: off_t, len: off_t) -> c_int {
         match allocate(fd, 0, at, len) {
-            // As below, if there is a file here to write zeros to.
-            Some(Err(Errno::OPNOTSUPP)) if !is_remote(fd) => {}
+            // As below, where there is no file here for libc to write zeros to.
+            Some(Err(Errno::OPNOTSUPP)) if is_remote(fd) => {
+                return code(write_zeros(fd, at, len).map(|()| 0));
+            }
+            Some(Err(Errno::OPNOTSUPP)) => {}
             Some(done) => return code(done.map(|()| 0)),
             None => {}
         }
@@ -131,6 +139,35 @@ fn allocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> Option<Outcome<()>
         return Some(Err(Errno::INVAL));
     };
     client.allocate(fd, unsigned(mode), (at, len))
+}
+
+/// As libc's `posix_fallocate` where the file system has no `fallocate`, of a file that only a
+/// server has: writes a zero into every block, but for those that have data.
+fn write_zeros(fd: c_int, at: off_t, len: off_t) -> Outcome<()> {
+    let client = client().ok_or(Errno::IO)?;
+    let flags = client.flags(fd).ok_or(Errno::BADF)?;
+    if flags & unsigned(libc::O_APPEND) != 0 {
+        return Err(Errno::BADF); // What is written would not come where it has to.
+    }
+    let status = client.stat(fd).ok_or(Errno::BADF)??;
+    at.checked_add(len).ok_or(Errno::FBIG)?;
+    let range = u64::try_from(at).ok().zip(u64::try_from(len).ok());
+    let (at, len) = range.filter(|(_, len)| *len > 0).ok_or(Errno::INVAL)?;
+    let block = match status.block_size {
+        0 => BLOCK_MIN,
+        size => size.min(BLOCK_MAX),
+    };
+    let mut last = at + (len - 1) % block;
+    while last < at + len {
+        let mut byte = [0];
+        let has_data = last < status.size && client.read_at(fd, &mut byte, last)? == 1;
+        if !(has_data && byte != [0]) && client.write_at(fd, &[0], last)? != 1 {
+            return Err(Errno::IO);
+        }
+        last += block;
+    }
+    // The zeros are staged; whether there is room for them is what the caller wants to know.
+    client.sync(fd, true)
 }
 
 fn is_remote(fd: c_int) -> bool {

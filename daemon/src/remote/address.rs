@@ -1,6 +1,6 @@
 //! Where a server is met, and what carries the frames from then on.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 use uring::InvalidAddress;
 
@@ -23,6 +23,24 @@ pub(crate) enum Carrier {
     Stream,
     /// UCX messages; the stream stays open beside them.
     Ucx,
+}
+
+impl Address {
+    /// The same, the path of a Unix socket starting at `folder`.
+    #[must_use]
+    pub fn starting_at(mut self, folder: &Path) -> Self {
+        if let uring::Address::Unix(path) = &mut self.place {
+            *path = folder.join(&path);
+        }
+        self
+    }
+
+    /// Whether who comes there has to prove the job key: whose a process on another machine is,
+    /// nobody says.
+    #[must_use]
+    pub fn needs_key(&self) -> bool {
+        !matches!(self.place, uring::Address::Unix(_))
+    }
 }
 
 impl FromStr for Address {
@@ -57,6 +75,7 @@ mod tests {
             let address: Address = text.parse().expect("an address");
             assert_eq!(address.to_string(), text);
             assert_eq!(address.carrier == Carrier::Ucx, text.starts_with("ucx"));
+            assert_eq!(address.needs_key(), !text.starts_with("unix"));
         }
         for text in ["ucx://", "ucx://node7", "ucx://tcp://a:1:2", "ib://node7:1"] {
             assert_eq!(text.parse::<Address>(), Err(InvalidAddress), "{text}");

@@ -20,7 +20,7 @@ use std::{
 use executor::{Class, Credits, Handle, Instant, Notify};
 use rustix::io::Errno;
 use uring::Buffer;
-use wire::{Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 
 use self::state::{Pending, State};
 use super::{
@@ -67,10 +67,14 @@ pub(crate) struct Client<N> {
     /// For transfers that are not begun yet.
     pub(crate) permits: Credits,
     state: RefCell<State>,
+    /// The boot of the server's machine, once it is known.
+    boot: Cell<Option<[u8; BOOT_LEN]>>,
+    /// Something was asked for that is lost with that machine, unless it is synced.
+    has_changed: Cell<bool>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
     /// Somebody waits for the first connection, and will say why there is none.
-    is_tried: Cell<bool>,
+    pub(crate) is_awaited: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
     news: Notify,
     /// Signalled when a request was answered or the session has ended.
@@ -101,8 +105,10 @@ impl<N: Network> Client<N> {
             waits: Credits::new(u64::from(WAITS)),
             permits: Credits::new(u64::from(TRANSFERS)),
             state: RefCell::new(State::new()),
+            boot: Cell::new(None),
+            has_changed: Cell::new(false),
             must_reopen: Cell::new(false),
-            is_tried: Cell::new(false),
+            is_awaited: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),
         }))
@@ -119,9 +125,7 @@ impl<N: Network> Client<N> {
             let state = self.state.borrow();
             state.is_connected || state.dead.is_some() || state.failures > failures
         };
-        self.is_tried.set(true);
         self.news.until(is_decided).await;
-        self.is_tried.set(false);
         let state = self.state.borrow();
         match &state.dead {
             Some(why) => Err(io::Error::other(why.clone())),
@@ -190,6 +194,8 @@ impl<N: Network> Client<N> {
         if state.dead.is_some() {
             return Err(Errno::IO.into());
         }
+        let is_change = is_once || matches!(request, Request::Write { .. });
+        self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };
         let (reply, answered) = (RefCell::default(), Notify::new());
@@ -308,7 +314,7 @@ impl<N: Network> Client<N> {
             if self.handle.now() >= end {
                 return self.die(&error);
             }
-            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX {
+            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX && !self.is_awaited.get() {
                 tracing::warn!("waiting for the server: {error}");
             }
             pause = (2 * pause).min(PAUSE_MAX);
@@ -327,6 +333,12 @@ impl<N: Network> Client<N> {
                 if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
                     return Err(refused(
                         "the server grants too little; use the same `kakehi` on both nodes",
+                    ));
+                }
+                let boot = self.boot.replace(Some(welcome.boot));
+                if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
+                    return Err(refused(
+                        "the server's machine was booted, and what it had not synced is lost",
                     ));
                 }
                 self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
@@ -426,7 +438,7 @@ impl<N: Network> Client<N> {
 
     /// Everything fails from now on.
     fn die(&self, error: &io::Error) {
-        if !self.is_tried.get() {
+        if !self.is_awaited.get() {
             tracing::error!("the server is given up: {error}; its files fail with EIO from now on");
         }
         let mut state = self.state.borrow_mut();

@@ -62,8 +62,15 @@ impl<N: Network> Group<N> {
     ///
     /// Why there is none.
     pub(crate) async fn reach(&self) -> io::Result<()> {
+        let members = self.members.borrow().clone();
+        members.iter().for_each(|member| member.client.is_awaited.set(true));
+        let reached = self.reach_any(&members).await;
+        members.iter().for_each(|member| member.client.is_awaited.set(false));
+        reached
+    }
+
+    async fn reach_any(&self, members: &[Member<N>]) -> io::Result<()> {
         loop {
-            let members = self.members.borrow().clone();
             let tried = together(members.iter().map(|member| member.client.tried())).await;
             if tried.iter().any(|outcome| matches!(outcome, Ok(true))) {
                 let reached = members.iter().zip(&tried).filter(|(member, outcome)| {

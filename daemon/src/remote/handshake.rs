@@ -16,8 +16,8 @@ const UCX_ONLY: &str = "the server is reached by ucx:// only; name it so";
 const NO_UCX: &str = "the other side does not use UCX; use tcp:// with it";
 
 /// Why a connection is of no use, as an I/O error; the text says what to do.
-pub(crate) fn refused(why: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, why)
+pub(crate) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
 fn stranger() -> io::Error {
@@ -44,11 +44,13 @@ fn is_unknown_host(error: &io::Error) -> bool {
 pub(crate) fn advised(error: &io::Error) -> String {
     let advice = match error.kind() {
         _ if is_unknown_host(error) => "name a host that this node knows",
+        io::ErrorKind::UnexpectedEof => "check that a `kakehi serve` of this version is there",
         io::ErrorKind::InvalidData => "use the same `kakehi serve` there, or its port",
         // Unless it is the system's.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             return error.to_string();
         }
+        io::ErrorKind::PermissionDenied => "be the user whose `kakehi serve` it is",
         _ => "check that `kakehi serve` runs there",
     };
     format!("{error}; {advice}")
@@ -73,13 +75,14 @@ pub(crate) async fn greet<R: Receive>(
     };
     let Challenge { version, nonce: server_nonce, tag } = challenge;
     if version != VERSION {
-        return Err(refused(
-            "the server speaks another version; use the same `kakehi` on both nodes",
-        ));
+        return Err(refused(format!(
+            "the server speaks another version, {version} and not {VERSION}; use the same `kakehi` \
+             on both nodes"
+        )));
     }
     let said = Transcript { version, session, client_nonce, server_nonce };
     if !key.accepts(Prover::Server, &said, &tag) {
-        return Err(refused("the server has another key; give both the same key file"));
+        return Err(refused("the server has another key, or none; give both the same key file"));
     }
     inbox.consume();
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));
@@ -121,11 +124,13 @@ pub(crate) async fn challenge<R: Receive>(
     // The answer to another version says ours, and that it comes from the right server.
     let tag = key.tag(Prover::Server, &said);
     outbox.push(Frame::Challenge(Challenge { version, nonce: server_nonce, tag }));
+    let is_other = hello.version != VERSION;
     inbox.consume();
-    if hello.version != VERSION {
+    inbox.fill().await?;
+    if is_other {
+        // Not before it has gone, or gone on: what ends here first is not heard there.
         return Err(refused("the client speaks another version"));
     }
-    inbox.fill().await?;
     let Some(Frame::Proof(proof)) = inbox.frame() else {
         return Err(refused("no proof"));
     };

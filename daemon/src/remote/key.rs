@@ -1,5 +1,8 @@
 //! The job key: who has it may speak to the server, and knows it for the right one.
 //!
+//! Between processes of one machine a Unix socket can do without: the kernel says whose they are.
+//! Both sides then prove a key that everybody knows, so a side that was given one meets no other.
+//!
 //! Each side proves the key by a tag over both nonces, so that a tag serves one connection only,
 //! and over its own role, so that nobody is answered by his own tag. What is said afterwards is
 //! neither encrypted nor authenticated: the network between the nodes of a job is trusted not to
@@ -15,9 +18,15 @@ use std::{
 use hmac::{Hmac, Mac as _};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
+use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
 
+use super::handshake::refused;
+
+const ROOT: u32 = 0;
 const KEY_LEN: usize = 32;
+/// The key of who was given none.
+const EVERYBODYS: Key = Key(*b"kakehi: no key but the same user");
 
 /// The shared secret of a job.
 #[derive(Clone)]
@@ -40,6 +49,40 @@ pub(crate) enum Prover {
 }
 
 impl Key {
+    /// The key in a file; without a file everybody's.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`, which is given the file.
+    pub(crate) fn given(
+        file: Option<&Path>,
+        read: impl FnOnce(&Path) -> io::Result<Self>,
+    ) -> io::Result<Self> {
+        file.map_or(Ok(EVERYBODYS), read)
+    }
+
+    /// Whether the process at the other end of a stream may be spoken to: without a secret only one
+    /// of this user, or root's.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` otherwise; those of `getsockopt`.
+    pub(crate) fn admits(&self, stream: &Stream) -> io::Result<()> {
+        self.admits_user(stream.peer_user()?)
+    }
+
+    fn admits_user(&self, user: Option<u32>) -> io::Result<()> {
+        if self.0 != EVERYBODYS.0 {
+            return Ok(());
+        }
+        let us = rustix::process::geteuid().as_raw();
+        match user {
+            Some(user) if user == us || user == ROOT => Ok(()),
+            Some(_) => Err(refused("the socket is another user's; give both sides a key file")),
+            None => Err(refused("only a unix:// address can do without a key file")),
+        }
+    }
+
     /// Reads a key file: 64 hexadecimal digits, readable by its owner only.
     ///
     /// # Errors
@@ -67,16 +110,29 @@ impl Key {
     ///
     /// As [`read`](Self::read), and those of creating the file.
     pub(crate) fn read_or_create(path: &Path) -> io::Result<Self> {
-        let mut options = fs::OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o600).open(path) {
-            Ok(mut file) => {
-                let key: [u8; KEY_LEN] = random()?;
-                writeln!(file, "{}", hex(&key))?;
-                Ok(Self(key))
-            }
+        match Self::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return read,
+        }
+        let key = Self(random()?);
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".{}", hex(&random::<8>()?)));
+        let written = key.write(fresh.as_ref());
+        // Whole from the beginning: of servers that start together one makes the key of all.
+        let linked = written.and_then(|()| fs::hard_link(&fresh, path));
+        fs::remove_file(&fresh).ok(); // It may not have been made.
+        match linked {
+            Ok(()) => Ok(key),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes a new key file.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "{}", hex(&self.0))
     }
 
     /// The proof of the key by one side.
@@ -152,7 +208,7 @@ pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, thread};
 
     use super::*;
 
@@ -174,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_start_together_have_one_key() {
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().expect("folder");
+            let path = folder.path().join("key");
+            let tags: BTreeSet<_> = thread::scope(|scope| {
+                let make = || Key::read_or_create(&path).expect("a key").tag(Prover::Client, &SAID);
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("made")).collect()
+            });
+            assert_eq!(tags.len(), 1);
+            assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 1, "left behind");
+        }
+    }
+
+    #[test]
     fn key_file_that_others_may_read_is_refused() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("key");
@@ -181,6 +252,18 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("mode");
         let refused = Key::read(&path).expect_err("readable by the group");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn without_a_secret_only_this_user_and_root_are_let_in() {
+        let us = rustix::process::geteuid().as_raw();
+        let (none, key) = (Key::given(None, Key::read).expect("no file"), Key([7; KEY_LEN]));
+        for (user, is_let_in) in
+            [(Some(us), true), (Some(ROOT), true), (Some(us + 1), false), (None, false)]
+        {
+            assert_eq!(none.admits_user(user).is_ok(), is_let_in, "{user:?}");
+            key.admits_user(user).expect("it has a secret to prove");
+        }
     }
 
     #[test]

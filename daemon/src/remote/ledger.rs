@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, futimens, openat};
 use wire::SESSION_LEN;
 
 use super::key::{from_hex, hex};
@@ -24,7 +24,7 @@ use crate::place::OWN_FOLDER;
 pub(crate) const RECORDS: u32 = 64;
 const WORDS: usize = 8;
 const RECORD_LEN: usize = WORDS * size_of::<u64>();
-/// Ledgers of sessions that have not written for so long are removed: nobody replays any more.
+/// Ledgers that have not been written or renewed for so long are removed: nobody replays any more.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Stands in the last word, with all others, so that a torn or foreign record is none.
 const SEAL: u64 = 0x6b61_6b65_6869_7265;
@@ -120,6 +120,9 @@ pub(crate) trait Ledger: 'static {
 
     /// Whether it has.
     fn has_locks(&self) -> io::Result<bool>;
+
+    /// The session lives: its ledger is not one of the very old.
+    fn renew(&self);
 }
 
 /// Where ledgers are kept, as an input.
@@ -218,6 +221,14 @@ impl Ledger for LedgerFile {
         rustix::io::pread(&self.0, &mut noted, place(RECORDS))?;
         Ok(noted == [1])
     }
+
+    fn renew(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        if let Err(error) = futimens(&self.0, &times) {
+            tracing::warn!("the records of a session may be taken for old ones: {error}");
+        }
+    }
 }
 
 const fn place(slot: u32) -> u64 {
@@ -256,6 +267,22 @@ mod tests {
         folder.remove(&SESSION);
         let records = folder.open(&SESSION).and_then(|ledger| ledger.load()).expect("read");
         assert!(records.iter().all(Option::is_none));
+    }
+
+    /// As of a job that runs for days, and of a second server of its root.
+    #[test]
+    fn only_the_ledgers_of_sessions_that_are_gone_grow_old() {
+        let root = tempfile::tempdir().expect("folder");
+        let folder = Folder::create(root.path()).expect("made");
+        let gone: [u8; SESSION_LEN] = [6; SESSION_LEN];
+        let ledgers = [SESSION, gone].map(|session| folder.open(&session).expect("made"));
+        for session in [SESSION, gone] {
+            let file = fs::File::open(folder.path(&session)).expect("made");
+            file.set_modified(SystemTime::now() - 2 * AGE_MAX).expect("its own");
+        }
+        ledgers[0].renew();
+        let next = Folder::create(root.path()).expect("there");
+        assert_eq!(next.sessions().expect("listed"), [SESSION]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::{
     copy,
     file::RemoteFile,
     group::Group,
+    key::Key,
     line::{self, Incoming, Outgoing},
     mirror::{self, Listings},
     pipe::{Pipe, StandIns},
@@ -44,6 +45,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Dial {
     pub(crate) sockets: Sockets,
     pub(crate) place: uring::Address,
+    /// What has to be known of who answers.
+    pub(crate) key: Key,
     /// To talk by UCX once the server is met.
     pub(crate) workers: Option<Workers>,
 }
@@ -54,6 +57,7 @@ impl Network for Dial {
 
     async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
         let stream = self.sockets.connect(&self.place, CONNECT_MAX).await?;
+        self.key.admits(&stream)?;
         // A Unix socket has neither.
         stream.set_window_min(WINDOW_LEN).ok();
         stream.set_silence_max(SILENCE_MAX).ok();

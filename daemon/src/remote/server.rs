@@ -20,6 +20,7 @@ use uring::{Heap, Listener};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request};
 
 use super::{
+    boot::Boot,
     channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, moved},
     decode::Job,
     handshake::{challenge, fails_at, fails_when, first},
@@ -57,14 +58,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Server<S: Storage> {
     pub(crate) service: Rc<Service<S>>,
     pub(crate) key: Key,
+    boot: Boot,
     connections: Cell<usize>,
     room: Room,
 }
 
 impl<S: Storage> Server<S> {
-    pub(crate) fn new(service: Rc<Service<S>>, key: Key) -> Rc<Self> {
+    /// A server on the machine that `boot` was started on.
+    pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
         let (connections, room) = (Cell::new(0), Room::in_turns(ROOM, &service.handle));
-        Rc::new(Self { service, key, connections, room })
+        Rc::new(Self { service, key, boot, connections, room })
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -72,6 +75,10 @@ impl<S: Storage> Server<S> {
         loop {
             match listener.accept().await {
                 Ok(stream) => {
+                    if let Err(why) = self.key.admits(&stream) {
+                        tracing::info!("a remote client is refused: {why}");
+                        continue;
+                    }
                     // A Unix socket has neither.
                     stream.set_window_min(WINDOW_LEN).ok();
                     stream.set_silence_max(SILENCE_MAX).ok();
@@ -113,7 +120,8 @@ impl<S: Storage> Server<S> {
         let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
         let name = first(challenge(&self.key, &mut inbox, outbox), too_late).await?;
         let (visit, is_known) = self.service.enter(name).await?;
-        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known };
+        let Boot(boot) = self.boot;
+        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
         outbox.push(Frame::Welcome(welcome));
         let (session, number) = (&visit.session, visit.number);
         let credits = Rc::new(Credits::default());

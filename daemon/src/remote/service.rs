@@ -46,6 +46,8 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
+/// Between two times that the ledgers of live sessions are made to look young.
+const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
 /// opened again, as by a server that was started anew.
 pub(crate) const KEEP: Duration = Duration::from_secs(60);
@@ -176,6 +178,11 @@ impl<S: Storage> Service<S> {
 
     /// The session of this name, and whether it still has its files; ended on any earlier
     /// connection, with nothing of that under way.
+    ///
+    /// # Errors
+    ///
+    /// `ConnectionAborted` when a later connection has come meanwhile: of a client that tries again
+    /// and again while a request hangs, one waits here. Those of the ledger.
     pub(crate) async fn enter(&self, name: [u8; SESSION_LEN]) -> io::Result<(Visit<'_, S>, bool)> {
         self.forget_old();
         let known = self.sessions.borrow().get(&name).cloned();
@@ -196,7 +203,11 @@ impl<S: Storage> Service<S> {
         session.left_at.set(None);
         session.changed.notify_all();
         let visit = Visit { handle: &self.handle, session, number };
-        visit.session.changed.until(|| visit.session.busy.get() == 0).await;
+        let Session { changed, busy, connection, .. } = &*visit.session;
+        changed.until(|| busy.get() == 0 || connection.get() != number).await;
+        if connection.get() != number {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         Ok((visit, is_known))
     }
 
@@ -207,11 +218,17 @@ impl<S: Storage> Service<S> {
         self.shelf.remove(&session.name);
     }
 
-    /// Lets go of what clients had open that are gone, for ever.
+    /// Lets go of what clients had open that are gone, for ever; and has the ledgers of the others
+    /// look young.
     pub(crate) async fn tidy(self: Rc<Self>) {
+        let mut renewed_at = self.handle.now();
         loop {
             self.handle.sleep(KEEP).await;
             self.forget_old();
+            if self.handle.now() >= renewed_at + RENEWAL {
+                renewed_at = self.handle.now();
+                self.sessions.borrow().values().for_each(|session| session.ledger.renew());
+            }
         }
     }
 

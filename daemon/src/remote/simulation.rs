@@ -9,6 +9,7 @@
 mod disk;
 mod hostile;
 mod network;
+mod outlasted;
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,13 +24,16 @@ use fastrand::Rng;
 use rustix::{fs::OFlags, io::Errno};
 use shm::copy::{copy_in, copy_out};
 use uring::{Buffers, Heap};
-use wire::{INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, PIECE_LEN_MAX, Request, SESSION_LEN};
+use wire::{
+    BOOT_LEN, INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, PIECE_LEN_MAX, Request, SESSION_LEN,
+};
 
 use self::{
     disk::{Disk, SimDisk, SimShelf},
     network::SimNetwork,
 };
 use super::{
+    boot::Boot,
     client::Client,
     decode::Job,
     file::RemoteFile,
@@ -146,7 +150,11 @@ impl World {
 
     /// Starts a server on what earlier ones have left.
     fn start_server(&self) {
-        self.network.set_server(Some(Server::new(self.service(), self.key.clone())));
+        self.start_server_in(Boot([1; BOOT_LEN]));
+    }
+
+    fn start_server_in(&self, boot: Boot) {
+        self.network.set_server(Some(Server::new(self.service(), self.key.clone(), boot)));
     }
 
     fn service(&self) -> Rc<Service<SimDisk>> {

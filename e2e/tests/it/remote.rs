@@ -1,11 +1,13 @@
 //! Files that another node has: two daemons and a network between them, with everything that can
 //! happen to any of the three.
 
+mod allocate;
 mod fileset;
 mod handed;
 mod locks;
 mod patient;
 mod quiet;
+mod same_user;
 pub(crate) mod server;
 mod ucx_only;
 mod unreached;
@@ -22,6 +24,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use wire::{Frame, NONCE_LEN, SESSION_LEN};
 
 use self::quiet::daemons_that_nobody_asks_sleep;
 use crate::{
@@ -150,8 +153,8 @@ fn garbage_on_the_port_hurts_nobody(scheme: Scheme) {
         rng.fill(&mut bytes);
         if round % 2 == 0 {
             // A hello that is one, and then nonsense.
-            let header = [80_u32, 1, 0, 0].map(u32::to_le_bytes).concat();
-            bytes.splice(..0, [&header[..], b"kakehi\0\x02", &[1, 0, 0, 0, 0, 0, 0, 0]].concat());
+            let hello = Frame::hello([1; SESSION_LEN], [2; NONCE_LEN]).head();
+            bytes.splice(..0, hello.bytes().iter().copied());
         }
         // The server may close before it has read everything.
         stream.write_all(&bytes).ok();

@@ -29,6 +29,8 @@ pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
 pub const SESSION_LEN: usize = 16;
 /// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 32;
+/// Length of what names a boot of a machine in bytes.
+pub const BOOT_LEN: usize = 16;
 /// Length of a proof of the job key in bytes.
 pub const TAG_LEN: usize = 32;
 /// Length of the longest address of a UCX worker in bytes: some hundreds are usual.
@@ -40,6 +42,7 @@ const WORD_LEN: usize = 8;
 const REQUEST_LEN: usize = WORD_LEN + ENTRY_WORDS * WORD_LEN;
 const HELLO_LEN: usize = 2 * WORD_LEN + SESSION_LEN + NONCE_LEN;
 const CHALLENGE_LEN: usize = 2 * WORD_LEN + NONCE_LEN + TAG_LEN;
+const WELCOME_LEN: usize = 2 * WORD_LEN + BOOT_LEN;
 const HEAD_LEN_MAX: usize = HEADER_LEN + CHALLENGE_LEN;
 const _: () = assert!(CHALLENGE_LEN >= REQUEST_LEN && CHALLENGE_LEN >= HELLO_LEN);
 /// What lies behind the path of a request for times.
@@ -83,6 +86,8 @@ pub struct RemoteWelcome {
     pub buffers: u32,
     /// Whether the server still has the files that the session has open.
     pub is_known: bool,
+    /// The boot of its machine. What was written in an earlier one and not synced may be lost.
+    pub boot: [u8; BOOT_LEN],
 }
 
 /// One frame, its payload borrowed from the bytes it was parsed from.
@@ -174,7 +179,7 @@ impl<'a> Frame<'a> {
             HELLO => (HELLO_LEN, HELLO_LEN),
             CHALLENGE => (CHALLENGE_LEN, CHALLENGE_LEN),
             PROOF => (TAG_LEN, TAG_LEN),
-            WELCOME => (2 * WORD_LEN, 2 * WORD_LEN),
+            WELCOME => (WELCOME_LEN, WELCOME_LEN),
             REQUEST => (REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
             REPLY => (WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
             PING | PONG | GOODBYE => (0, 0),
@@ -228,8 +233,8 @@ impl<'a> Frame<'a> {
             PROOF => Frame::Proof(Proof { tag: body.array()? }),
             WELCOME => {
                 let (requests, buffers) = (body.half()?, body.half()?);
-                let is_known = body.word()? != 0;
-                Frame::Welcome(RemoteWelcome { requests, buffers, is_known })
+                let (is_known, boot) = (body.word()? != 0, body.array()?);
+                Frame::Welcome(RemoteWelcome { requests, buffers, is_known, boot })
             }
             REQUEST => return request(id, len.checked_sub(REQUEST_LEN)?, body),
             REPLY => Frame::Reply { id, value: body.word()?, payload: &[] },
@@ -286,6 +291,7 @@ impl<'a> Frame<'a> {
             Self::Welcome(welcome) => {
                 let credits = u64::from(welcome.requests) | u64::from(welcome.buffers) << 32;
                 head.words(&[credits, u64::from(welcome.is_known)]);
+                head.put(&welcome.boot);
                 (WELCOME, 0)
             }
             Self::Request { id, record, request, .. } => {

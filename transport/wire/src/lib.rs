@@ -23,8 +23,9 @@ pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
 pub use frame::{
-    BODY_START_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello, INLINE_LEN_MAX,
-    NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
+    BODY_START_LEN, BOOT_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello,
+    INLINE_LEN_MAX, NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN, TAG_LEN,
+    WORKER_LEN_MAX,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
@@ -34,5 +35,6 @@ pub use lock::{LockKind, LockOwner, LockTerms};
 pub use phase::{Phase, Reply};
 pub use request::{PathPair, Request, STAND_IN};
 
-/// Version of entries, messages, and segment layout. A daemon serves exactly one.
-pub const VERSION: u32 = 1;
+/// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
+/// change of what any of their bytes is, or means: a peer on another node may be of another build.
+pub const VERSION: u32 = 2;

@@ -9,7 +9,7 @@ use std::{
 use executor::{Config, Executor};
 use shm::copy::copy_out;
 use uring::{Choice, Engines, Events, Sockets, SystemClock};
-use wire::{Frame, RemoteWelcome, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, RemoteWelcome, SESSION_LEN};
 
 use super::*;
 use crate::{
@@ -125,7 +125,9 @@ fn both_sides_leave_the_stream_after_the_welcome_and_nothing_is_lost() {
 
         let serve = async {
             assert_eq!(challenge(&key, &mut near, &said).await?, [3; SESSION_LEN]);
-            said.push(Frame::Welcome(RemoteWelcome { requests: 1, buffers: 1, is_known: false }));
+            let (requests, buffers, boot) = (1, 1, [0; BOOT_LEN]);
+            let welcome = RemoteWelcome { requests, buffers, is_known: false, boot };
+            said.push(Frame::Welcome(welcome));
             pending().await
         };
         let ask = async { greet(&key, [3; SESSION_LEN], &mut far, &asked).await.map(drop) };

@@ -45,6 +45,8 @@ pub(super) struct Disk {
     /// Reads under way, and the most there have been.
     reads: Cell<u32>,
     pub(super) reads_max: Cell<u32>,
+    /// Times that a ledger was made to look young.
+    pub(super) renewals: Cell<u64>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
@@ -334,5 +336,9 @@ impl Ledger for SimLedger {
 
     fn has_locks(&self) -> io::Result<bool> {
         Ok(self.disk.lockers.borrow().contains(&self.session))
+    }
+
+    fn renew(&self) {
+        self.disk.renewals.set(self.disk.renewals.get() + 1);
     }
 }

@@ -26,7 +26,10 @@ const SESSION: [u8; SESSION_LEN] = [1; SESSION_LEN];
 
 impl World {
     /// Runs a client against a server to its end.
-    fn outcome_of<T: 'static>(&mut self, client: impl Future<Output = T> + 'static) -> T {
+    pub(super) fn outcome_of<T: 'static>(
+        &mut self,
+        client: impl Future<Output = T> + 'static,
+    ) -> T {
         let outcome = Rc::new(RefCell::new(None));
         let told = Rc::clone(&outcome);
         self.handle.spawn(Class::Latency, async move {

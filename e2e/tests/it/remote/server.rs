@@ -65,18 +65,27 @@ pub(crate) struct Server {
 impl Server {
     #[track_caller]
     pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Self {
+        Self::start_under(&[], folder, scheme)
+    }
+
+    /// The same, executed by the program that the first word names.
+    #[track_caller]
+    pub(crate) fn start_under(wrapper: &[&Path], folder: &Folder, scheme: Scheme) -> Self {
         let folder = folder.path().to_owned();
         let (port, _reserved) = reserve_port();
         fs::create_dir_all(folder.join("root")).expect("folder");
-        let running = Self::launch(&folder, &scheme.url(HOST, port));
+        let running = Self::launch(wrapper, &folder, &scheme.url(HOST, port));
         let server = Self { running, folder, port, scheme, _reserved };
         assert_eq!(server.published(), port);
         server
     }
 
     #[track_caller]
-    fn launch(folder: &Path, url: &str) -> Running {
-        let mut command = Command::new(kakehi());
+    fn launch(wrapper: &[&Path], folder: &Path, url: &str) -> Running {
+        let kakehi = kakehi();
+        let words = [wrapper, &[&kakehi]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
         command.env("XDG_RUNTIME_DIR", folder).env_remove("KAKEHI_JOB").current_dir(folder);
         command.args(["serve", "--listen", url, "--root", "root"]);
         command.args(["--key", "key", "--address-file", "."]).stdin(Stdio::null());
@@ -117,7 +126,7 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn restart(&mut self) {
-        self.running = Self::launch(&self.folder, &self.scheme.url(HOST, self.port));
+        self.running = Self::launch(&[], &self.folder, &self.scheme.url(HOST, self.port));
         self.published();
     }
 

@@ -1,10 +1,16 @@
 //! Servers that cannot be had: every reason has a line of its own, and the program does not run.
 
 use std::{
-    fs, io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, path::Path, thread,
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    thread,
 };
 
 use rustix::process::Signal;
+use wire::{Challenge, Frame, Hello, NONCE_LEN, SESSION_LEN, TAG_LEN, VERSION};
 
 use super::local;
 use crate::{
@@ -15,15 +21,22 @@ use crate::{
 /// What a server of something else says to whoever comes.
 const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n";
 
+/// What a server of another build says, whoever comes.
+fn other_version() -> Vec<u8> {
+    let (nonce, tag) = ([0; NONCE_LEN], [0; TAG_LEN]);
+    Frame::Challenge(Challenge { version: VERSION + 1, nonce, tag }).head().bytes().to_vec()
+}
+
 /// A listener that says `greeting` to whoever comes, until the test ends.
-fn stranger(greeting: &'static [u8]) -> String {
+fn stranger(greeting: impl Into<Vec<u8>>) -> String {
+    let greeting = greeting.into();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("tcp://{}", listener.local_addr().expect("bound"));
     thread::spawn(move || {
         let mut guests = Vec::new();
         for mut guest in listener.incoming().flatten() {
             // It may have gone already.
-            guest.write_all(greeting).ok();
+            guest.write_all(&greeting).ok();
             guests.push(guest);
         }
     });
@@ -46,9 +59,10 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
     let there = Scheme::Tcp.url("127.0.0.1", server.port);
     let (closed, _reserved) = reserve_port();
     let closed = Scheme::Tcp.url("127.0.0.1", closed);
-    let (silent, talkative) = (stranger(b""), stranger(SSH));
+    let (silent, talkative, newer) = (stranger(*b""), stranger(SSH), stranger(other_version()));
     let unknown = "tcp://no..host:7777";
-    let (long, short) = ("1h", "1s");
+    // Longer than until it is told, after the first connection, that a server is waited for.
+    let (long, short) = ("1h", "2s");
     for (url, key, remote, timeout, what, advice) in [
         (&*there, "other", "/job", long, "another key", "the same key file"),
         (&*there, "key", "/file", long, "/file: Not a directory", "--map"),
@@ -56,6 +70,7 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
         (unknown, "key", "/job", long, "lookup", "a host that this node knows"),
         (&*closed, "key", "/job", short, "Connection refused", "`kakehi serve` runs there"),
         (&*silent, "key", "/job", short, "does not answer", "`kakehi serve` runs there"),
+        (&*newer, "key", "/job", long, "another version", "the same `kakehi` on both nodes"),
         (&*talkative, "key", "/job", long, "no server of this version", "`kakehi serve`"),
     ] {
         let key = folder.join(key).display().to_string();
@@ -73,11 +88,29 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
 }
 
 #[test]
+fn client_of_another_version_hears_which_one_is_served_and_nothing_else() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("listens");
+    let (version, session, nonce) = (VERSION + 1, [0; SESSION_LEN], [0; NONCE_LEN]);
+    let hello = Frame::Hello(Hello { version, session, nonce });
+    stream.write_all(hello.head().bytes()).expect("taken");
+    let mut said = Vec::new();
+    stream.set_read_timeout(Some(SOON)).expect("timeout");
+    stream.read_to_end(&mut said).expect("it closes the connection");
+    let Ok(Some((Frame::Challenge(challenge), len))) = Frame::parse(&said) else {
+        panic!("no challenge: {said:?}");
+    };
+    assert_eq!((challenge.version, len), (VERSION, said.len()));
+    server.end();
+}
+
+#[test]
 fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
     let folder = Folder::new();
     let (key, map) = (folder.join("key"), format!("{}=/job", local(&folder).display()));
     write_key(&key);
-    let silent = stranger(b"");
+    let silent = stranger(*b"");
     let flags = ["--remote", &silent, "--key", key.to_str().expect("UTF-8"), "--map", &map];
     let mut command = kakehi_run(&folder, &flags);
     command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");

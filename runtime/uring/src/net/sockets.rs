@@ -15,6 +15,7 @@ use std::{
 
 use executor::{Handle, Instant};
 use rustix::{
+    fs::{FileType, Mode, fchmod, lstat, unlink},
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with,
@@ -58,16 +59,18 @@ impl Sockets {
         Ok(Self { poller, engines: engines.clone(), handle: handle.clone() })
     }
 
-    /// Listens at `address`; of a host with several addresses at the first that can be had.
+    /// Listens at `address`; of a host with several addresses at the first that can be had. Only
+    /// this user connects to a Unix socket; its path is taken over from a listener that is gone.
     ///
     /// # Errors
     ///
-    /// Those of `getaddrinfo`, `socket`, and `bind`; `AddrInUse` also for the path of a Unix socket
-    /// whose listener is gone.
+    /// Those of `getaddrinfo`, `socket`, and `bind`.
     pub async fn listen(&self, address: &Address) -> io::Result<Listener> {
         if let Address::Unix(path) = address {
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-            bind(&fd, &SocketAddrUnix::new(path)?)?;
+            // The file that `bind` makes has it from the beginning.
+            fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+            bind_path(&fd, path)?;
             return self.listener(fd, address.clone());
         }
         let mut result = Err(io::ErrorKind::NotFound.into());
@@ -194,6 +197,24 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Binds to `path`, which a listener may have left that did not end in order.
+fn bind_path(fd: &OwnedFd, path: &Path) -> io::Result<()> {
+    let place = SocketAddrUnix::new(path)?;
+    let bound = bind(fd, &place);
+    if bound != Err(Errno::ADDRINUSE) || !is_abandoned(path, &place)? {
+        return Ok(bound?);
+    }
+    unlink(path)?;
+    Ok(bind(fd, &place)?)
+}
+
+/// Whether a path is a socket to which nobody listens. Other files refuse connections, too.
+fn is_abandoned(path: &Path, place: &SocketAddrUnix) -> io::Result<bool> {
+    let is_socket = FileType::from_raw_mode(lstat(path)?.st_mode) == FileType::Socket;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    Ok(is_socket && connect(&probe, place) == Err(Errno::CONNREFUSED))
 }
 
 fn family(place: SocketAddr) -> AddressFamily {

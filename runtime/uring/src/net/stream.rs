@@ -92,6 +92,16 @@ impl Stream {
         options::set_window_min(self, len)
     }
 
+    /// The user at the other end of a Unix socket: who connected or, seen from there, who listens.
+    /// `None` for a TCP connection, which does not tell.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt`.
+    pub fn peer_user(&self) -> io::Result<Option<u32>> {
+        options::peer_user(self)
+    }
+
     /// The two directions, for two tasks. The connection closes when both are dropped.
     #[must_use]
     pub fn split(self) -> (Receiver, Sender) {

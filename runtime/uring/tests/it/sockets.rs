@@ -2,9 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell},
+    fs,
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
+    },
     rc::Rc,
     time::Duration,
 };
@@ -203,6 +207,34 @@ fn nobody_listening_is_refused() {
     let unknown = "tcp://no-such-host.invalid:1".parse().expect("an address");
     let limit = Duration::from_millis(50);
     net.core.run(sockets.connect(&unknown, limit)).expect_err("no host");
+}
+
+#[test]
+fn a_unix_socket_is_its_users_and_takes_over_the_path_of_one_that_is_gone() {
+    let mut net = Net::new();
+    let path = net.folder.path().join("socket");
+    let (sockets, address) = (net.sockets.clone(), Address::Unix(path.clone()));
+    for _ in 0..2 {
+        let mut listener = net.core.run(sockets.listen(&address)).expect("a free path");
+        let mode = fs::metadata(&path).expect("bound").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let user = fs::metadata(&path).expect("bound").uid();
+        for stream in net.pair(&mut listener) {
+            assert_eq!(stream.peer_user().expect("connected"), Some(user));
+        }
+        let second = net.core.run(sockets.listen(&address)).expect_err("it listens");
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+    }
+    fs::remove_file(&path).expect("left behind");
+    fs::write(&path, "data").expect("a file");
+    let taken = net.core.run(sockets.listen(&address)).expect_err("no socket");
+    assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    assert_eq!(fs::read(&path).expect("still there"), b"data");
+
+    let mut listener = net.tcp_listener();
+    for stream in net.pair(&mut listener) {
+        assert_eq!(stream.peer_user().expect("connected"), None);
+    }
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! What outlasts a server, its connections, and its machine, and what does not.
+
+use super::*;
+use crate::remote::service::KEEP;
+
+type Connected = Rc<Client<SimNetwork<SimDisk>>>;
+
+impl World {
+    fn connect(&self) -> Connected {
+        let (network, key) = (self.network.clone(), self.key.clone());
+        let client = Client::new(self.handle.clone(), network, key, TIME_MAX).expect("client");
+        self.handle.spawn(Class::Latency, Rc::clone(&client).run());
+        client
+    }
+}
+
+/// Its kernel had what was not synced, and an `fsync` would not know.
+#[test]
+fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
+    const EARLIER: Boot = Boot([1; BOOT_LEN]);
+    const LATER: Boot = Boot([2; BOOT_LEN]);
+    for (writes, boot, goes_on) in
+        [(true, EARLIER, true), (true, LATER, false), (false, LATER, true)]
+    {
+        let mut world = World::new(7);
+        world.start_server_in(EARLIER);
+        let client = world.connect();
+        let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let opened = async move { RemoteFile::open(&client, None, call).await };
+        let file = world.outcome_of(opened).expect("opened");
+        if writes {
+            let file = Rc::clone(&file);
+            let written = async move { file.write(0, &buffers(b"data")).await };
+            world.outcome_of(written).expect("written");
+        }
+        world.kill_server();
+        world.start_server_in(boot);
+        let synced = world.outcome_of(async move { file.sync(false).await });
+        assert_eq!(synced.is_ok(), goes_on, "{boot:?}, written: {writes}");
+    }
+}
+
+/// While a request of its hangs: the others would use up what all clients have.
+#[test]
+fn of_a_client_that_comes_again_and_again_one_connection_waits() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
+    let session = Rc::clone(&entered.expect("room").0.session);
+    session.busy.set(1);
+    let outcomes = Rc::new(RefCell::new(Vec::new()));
+    for _ in 0..3 {
+        let (service, outcomes) = (Rc::clone(&service), Rc::clone(&outcomes));
+        world.handle.spawn(Class::Latency, async move {
+            let entered = service.enter([1; SESSION_LEN]).await.map(drop);
+            outcomes.borrow_mut().push(entered.map_err(|error| error.kind()));
+        });
+    }
+    (0..10).for_each(|_| world.turn());
+    assert_eq!(*outcomes.borrow(), [Err(std::io::ErrorKind::ConnectionAborted); 2]);
+    session.busy.set(0);
+    session.changed.notify_all();
+    (0..10).for_each(|_| world.turn());
+    assert_eq!(outcomes.borrow().last(), Some(&Ok(())));
+}
+
+#[test]
+fn records_of_a_session_that_lives_for_days_are_not_taken_for_old_ones() {
+    let mut world = World::new(7);
+    let service = world.service();
+    world.handle.spawn(Class::Latency, Rc::clone(&service).tidy());
+    let visit = world.executor.run_until(service.enter([1; SESSION_LEN])).expect("room");
+    for _ in 0..24 * 60 {
+        world.clock.0.advance(KEEP);
+        (0..3).for_each(|_| world.turn());
+    }
+    assert!(world.disk.renewals.get() >= 20, "{} times", world.disk.renewals.get());
+    drop(visit);
+}
