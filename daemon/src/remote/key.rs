@@ -61,21 +61,26 @@ impl Key {
         key.map(Self).ok_or_else(wrong)
     }
 
-    /// Reads a key file, or writes a new one when there is none.
+    /// Reads a key file, or makes a new one when there is none. Of several servers that start at
+    /// once one makes it, and nobody finds half of it.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and those of creating the file.
+    /// As [`read`](Self::read), and those of creating the file; then none is left.
     pub(crate) fn read_or_create(path: &Path) -> io::Result<Self> {
-        let mut options = fs::OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o600).open(path) {
-            Ok(mut file) => {
-                let key: [u8; KEY_LEN] = random()?;
-                writeln!(file, "{}", hex(&key))?;
-                Ok(Self(key))
-            }
+        match Self::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return result,
+        }
+        let key: [u8; KEY_LEN] = random()?;
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(format!(".{}", hex(&random::<8>()?)));
+        let draft = Path::new(&draft);
+        let made = write_draft(draft, &key).and_then(|()| fs::hard_link(draft, path));
+        fs::remove_file(draft).ok();
+        match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
-            Err(error) => Err(error),
+            made => made.map(|()| Self(key)),
         }
     }
 
@@ -125,6 +130,11 @@ impl fmt::Debug for Key {
     }
 }
 
+fn write_draft(path: &Path, key: &[u8; KEY_LEN]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{}", hex(key))
+}
+
 /// Bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -171,6 +181,21 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let read = Key::read_or_create(&path).expect("read");
         assert_eq!(made.tag(Prover::Client, &SAID), read.tag(Prover::Client, &SAID));
+    }
+
+    #[test]
+    fn servers_that_start_at_once_have_one_key() {
+        let folder = tempfile::tempdir().expect("folder");
+        for round in 0..100 {
+            let path = folder.path().join(format!("key{round}"));
+            let tag = || Key::read_or_create(&path).expect("a key").tag(Prover::Client, &SAID);
+            std::thread::scope(|scope| {
+                let tags: Vec<_> = (0..8).map(|_| scope.spawn(tag)).collect();
+                let tags = tags.into_iter().map(|tag| tag.join().expect("no panic"));
+                assert_eq!(tags.collect::<std::collections::HashSet<_>>().len(), 1);
+            });
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 100, "and no drafts");
     }
 
     #[test]
