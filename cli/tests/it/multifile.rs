@@ -289,7 +289,9 @@ fn split_writes_changed_bytes_and_is_code_4_and_defrag_does_not_hide_them() {
     damaged(folder.path());
     let mut changed = vec![b'b'; 3000];
     changed[17] ^= 1;
-    fails(&mut multifile(folder.path(), &["split", "joined", "part."]), 4, &["task 1 differs"]);
+    let (code, _, said) = output(&mut multifile(folder.path(), &["split", "joined", "part."]));
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("task 1 differs") && said.lines().count() == 1, "{said}");
     assert_eq!(fs::read(folder.path().join("part.00000")).expect("written"), vec![b'a'; 5000]);
     assert_eq!(fs::read(folder.path().join("part.00001")).expect("written"), changed);
     fails(&mut multifile(folder.path(), &["defrag", "joined", "new"]), 4, &["task 1: its data"]);
@@ -313,6 +315,23 @@ fn every_truncation_is_code_4_and_leaves_nothing_half() {
         }
         assert_eq!(names(folder.path()), ["a", "b", "cut", "joined"], "{len}");
     }
+}
+
+#[test]
+fn join_takes_names_from_a_list() {
+    let folder = tempdir().expect("a folder");
+    with_checksums(folder.path());
+    fs::rename(folder.path().join("b"), folder.path().join("b\n")).expect("renamed");
+    fs::write(folder.path().join("list"), "a\0b\n\0").expect("a list");
+    let of = |list: &'static str| ["join", "--force", "--fs-block=512", "listed", "--from", list];
+    done(folder.path(), &of("list"));
+    assert!(streams(folder.path(), "listed") == streams(folder.path(), "joined"));
+    let list = fs::File::open(folder.path().join("list")).expect("there");
+    let (code, said, _) = output(multifile(folder.path(), &of("-")).stdin(list));
+    assert_eq!((code, &*said), (0, "listed: 2 tasks, 7.8KiB\n"));
+    fs::write(folder.path().join("list"), "").expect("a list");
+    fails(&mut multifile(folder.path(), &of("list")), 2, &["list: it names no file"]);
+    fails(&mut multifile(folder.path(), &["join", "made", "a", "--from=list"]), 2, &["--from"]);
 }
 
 #[test]
