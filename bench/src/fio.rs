@@ -1,6 +1,10 @@
 //! fio, which knows nothing of this project, does the same to the same file.
 
-use std::{mem::MaybeUninit, path::Path, process::Command};
+use std::{
+    mem::MaybeUninit,
+    path::Path,
+    process::{Command, Output},
+};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -73,8 +77,7 @@ impl Fio {
         let before = cpu_of_children();
         let output = command.output()?;
         let process_cpu = cpu_of_children() - before;
-        let why = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}", why.trim());
+        ensure!(output.status.success(), "{}", complaint(&output));
         let report: Value = serde_json::from_slice(&output.stdout)?;
         let job = report.pointer("/jobs/0").context("a job")?;
         let number = |path: &str| job.pointer(path).and_then(Value::as_f64).context("a number");
@@ -88,6 +91,14 @@ impl Fio {
         let thread_cpu = (parts * number("/job_runtime")? + 1.0) / 1e3;
         Ok(Found { rate, thread_cpu, process_cpu })
     }
+}
+
+/// Why it failed, in one line. Before a report in JSON it complains on standard output.
+fn complaint(output: &Output) -> String {
+    let said = [&*output.stderr, &output.stdout].map(String::from_utf8_lossy);
+    let mut lines = said.iter().flat_map(|text| text.lines()).filter(|line| !line.is_empty());
+    let line = lines.next().unwrap_or_default().trim_start_matches("fio: ");
+    format!("{line} ({})", output.status)
 }
 
 /// CPU seconds of all children that were waited for.

@@ -1,4 +1,5 @@
-//! Temporary folders. Those of a bench that was killed are removed by the next one.
+//! Temporary folders. They go with the bench, also when a signal ends it; those of one that was
+//! killed are removed by the next one.
 //!
 //! A folder is locked for as long as its process lives: one that can be locked is nobody's.
 
@@ -7,21 +8,27 @@ use std::{
     fs::{self, File, Permissions},
     io,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, Once, PoisonError},
+    thread,
 };
 
 use rustix::{
     fs::{FlockOperation, flock},
     io::retry_on_intr,
 };
-use tempfile::TempDir;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
 
 const PREFIX: &str = "kakehi-scratch-";
 
 /// A temporary folder of mode 0700; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    folder: TempDir,
+    folder: PathBuf,
     _lock: File,
 }
 
@@ -33,7 +40,10 @@ impl Scratch {
 
     /// Makes a folder in `dir`.
     pub(crate) fn create_in(dir: &Path) -> io::Result<Self> {
+        static WATCHED: Once = Once::new();
+        WATCHED.call_once(clean_up_on_signals);
         sweep(dir)?;
+        let mut living = living();
         loop {
             let mode = Permissions::from_mode(0o700);
             let folder =
@@ -42,14 +52,49 @@ impl Scratch {
             let Ok(lock) = File::open(folder.path()) else { continue };
             retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive))?;
             if folder.path().is_dir() {
+                let folder = folder.keep();
+                living.push(folder.clone());
                 return Ok(Self { folder, _lock: lock });
             }
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // No signal ends the process in the middle of it.
+        let mut living = living();
+        fs::remove_dir_all(&self.folder).ok();
+        living.retain(|folder| *folder != self.folder);
+    }
+}
+
+/// This process's folders. Who has the lock makes and removes them.
+fn living() -> MutexGuard<'static, Vec<PathBuf>> {
+    static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has a signal that ends this process end its folders first. Without a thread for that, the next
+/// bench removes them.
+fn clean_up_on_signals() {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    let clean_up = move || {
+        for signal in signals.forever() {
+            let living = living();
+            for folder in &*living {
+                // By another name, so that nobody fills it while it is emptied.
+                let gone = folder.with_extension("gone");
+                fs::rename(folder, &gone).and_then(|()| fs::remove_dir_all(&gone)).ok();
+            }
+            emulate_default_handler(signal).ok();
+        }
+    };
+    thread::Builder::new().spawn(clean_up).ok();
 }
 
 /// Removes the folders in `dir` whose processes are gone.

@@ -2,12 +2,12 @@
 
 use std::{
     env,
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     process::{ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail};
 
 use crate::{
     meter::Sample,
@@ -29,7 +29,8 @@ impl Speaker {
     /// Starts this program with these words, to move `volume` bytes.
     pub(crate) fn start(words: &[String], volume: u64) -> anyhow::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.env_clear().args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env_clear().args(words).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let stdout = child.stdout.take();
         let process = Process(child);
@@ -48,10 +49,24 @@ impl Speaker {
         let left = self.end.saturating_duration_since(Instant::now());
         if !is_ready(self.lines.get_ref(), left)? {
             self.kill();
+            bail!("a process took too long");
         }
         let mut line = String::new();
-        ensure!(self.lines.read_line(&mut line)? > 0, "a process ended early");
-        Ok(line.trim_end().to_owned())
+        match self.lines.read_line(&mut line)? {
+            0 => bail!("a process ended early: {}", self.last_words()),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    /// What it said on standard error, in one line.
+    fn last_words(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut errors) = self.process.0.stderr.take() {
+            // What could be read of it is better than nothing.
+            errors.read_to_string(&mut said).ok();
+        }
+        let said = said.trim().replace('\n', "; ");
+        said.strip_prefix("kakehi-bench: ").unwrap_or(&said).to_owned()
     }
 
     /// Ends it at once.

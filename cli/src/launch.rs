@@ -67,7 +67,10 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let mut line = String::new();
     match output.read_line(&mut line) {
         Ok(_) if line.trim_end() == READY => Ok(Daemon { child, output }),
-        Ok(0) => Err(failed(&"it ended without a word")),
+        Ok(0) => match child.wait() {
+            Ok(status) => Err(failed(&format_args!("it ended without a word: {status}"))),
+            Err(why) => Err(failed(&why)),
+        },
         Ok(_) => {
             Err(Failure::of_line(Code::Failure, &format!("{}, or {INSTEAD}", line.trim_end())))
         }

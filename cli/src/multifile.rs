@@ -8,6 +8,7 @@ pub(crate) mod beside;
 mod cat;
 mod checked;
 pub(crate) mod copy;
+pub(crate) mod damage;
 mod defrag;
 mod dump;
 mod join;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use daemon::Summary;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -84,6 +85,12 @@ impl Starter {
         })
     }
 
+    /// Whether nobody reads any more what this daemon says.
+    fn is_gone(&self) -> bool {
+        let mut output = [PollFd::new(&self.0, PollFlags::empty())];
+        poll(&mut output, Some(&Timespec::default())).is_ok_and(|gone| gone > 0)
+    }
+
     /// If nobody is left to hear it, the daemon may go on.
     fn tell(&self, text: &str) {
         self.0.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
@@ -98,7 +105,6 @@ fn serve_to_end(
     let config = Config::load(environment, &args.flags)?;
     log::start(config.log);
     let job = Job::find(&config, environment)?;
-    let created = job.create()?;
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),
@@ -113,6 +119,7 @@ fn serve_to_end(
         remote: if args.listen.is_some() { None } else { remote::server(&config)? },
         serving: serving(args, &config, environment)?,
     };
+    let created = job.create()?;
     let ready = |address: Option<&daemon::Address>| {
         if let Some(starter) = starter {
             starter.tell(&format!("{READY}\n"));
@@ -122,7 +129,12 @@ fn serve_to_end(
         }
     };
     let summary = daemon::serve(configuration, ready).map_err(|why| Failure::of_daemon(&why));
-    if created || args.for_run {
+    if summary.is_err() && starter.is_some_and(Starter::is_gone) {
+        // It was killed while it started this daemon: its lock goes with it, if not this instant.
+        if let Ok(lock) = job.lock() {
+            job.remove_locked(&lock);
+        }
+    } else if created || args.for_run {
         job.remove();
     }
     summary

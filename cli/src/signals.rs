@@ -1,7 +1,7 @@
 //! Standing in for a program: whoever signals `kakehi run` means the program.
 
 use std::{
-    io,
+    fs, io,
     process::{Command, ExitStatus},
     thread,
 };
@@ -12,7 +12,8 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// Runs `command` to its end, passing on the signals this process gets meanwhile.
+/// Runs `command` to its end, passing on the signals this process gets meanwhile. Those that it was
+/// started to ignore, as by `nohup`, it goes on to ignore, and so does the program.
 ///
 /// # Errors
 ///
@@ -20,7 +21,7 @@ use signal_hook::{
 pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
     let caught = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP];
-    let mut signals = Signals::new(caught)?;
+    let mut signals = Signals::new(heeded(&caught))?;
     let mut child = command.spawn()?;
     let program = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let handle = signals.handle();
@@ -34,6 +35,14 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // The thread ends with its handle; a panic in it has been printed.
     passing.join().ok();
     status
+}
+
+/// Those of `signals` that this process was not started to ignore, as by `nohup`.
+pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
 }
 
 fn pass_on(program: Option<Pid>, signal: i32) {

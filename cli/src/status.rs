@@ -7,7 +7,7 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
-    output,
+    output, report,
     size::Size,
 };
 
@@ -49,11 +49,11 @@ fn text(status: &Value) -> String {
     let number = |name: &str| number_of(status, name).unwrap_or(0);
     let size = |name: &str| Size(number(name)).approximate();
     let mut text = format!(
-        "daemon {} (version {}): {} sessions, {} files open, {} staged, {} resident at most\n",
+        "daemon {} (version {}): {}, {} open, {} staged, {} resident at most\n",
         number("pid"),
         text_of(status, "version"),
-        number("sessions"),
-        number("files"),
+        report::count(number("sessions"), "session", "s"),
+        report::count(number("files"), "file", "s"),
         size("staged_bytes"),
         size("peak_rss_bytes"),
     );

@@ -174,13 +174,13 @@ impl Hall {
             return Ok(None);
         };
         let member = |address: &Address| {
-            let Address { place, carrier } = address.clone();
             let chosen = &self.config.ucx_variables;
-            let workers = match carrier {
+            let workers = match address.carrier {
                 Carrier::Stream => None,
                 Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
             };
-            let dial = Dial { sockets: sockets.clone(), place, key: key.clone(), workers };
+            let (sockets, place) = (sockets.clone(), address.clone());
+            let dial = Dial { sockets, address: place, key: key.clone(), workers };
             let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
             let client = client.map_err(Error::setup("random numbers"))?;
             handle.spawn(Class::Latency, Rc::clone(&client).run());

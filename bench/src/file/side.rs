@@ -116,7 +116,7 @@ pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
     let handle = executor.handle();
     let engines = Engines::new(&handle, choice, 4, &events);
     let pool = Pool::new(args.size, args.depth);
-    engines.register(pool.memory()).context("registered buffers")?;
+    engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
     let calls = Rc::new(Calls {
         engines,
         pool,

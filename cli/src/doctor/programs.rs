@@ -85,7 +85,7 @@ pub(super) fn socket_folder(config: &Config, environment: &Environment) -> Findi
             }
             Finding::ok(NAME, job.folder.display(), MEANING)
         }
-        Err(why) => Finding::problem(NAME, why, MEANING),
+        Err(why) => Finding::problem(NAME, why.text(), MEANING),
     }
 }
 

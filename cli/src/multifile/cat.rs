@@ -13,14 +13,12 @@ use serde_json::json;
 use super::{
     beside::Beside,
     checked::{Block, Checked},
+    damage::{differs, judge},
     file_failure, inputs, open,
     progress::Progress,
     stream, stream_len, task_failure,
 };
-use crate::{
-    failure::{Code, Failure},
-    output,
-};
+use crate::{failure::Failure, output};
 
 /// Bytes between two looks at the clock.
 const PIECE_LEN: u64 = 16 << 20;
@@ -88,18 +86,6 @@ fn chosen(args: &Args, reader: &Reader<File>) -> Vec<usize> {
     if args.task.is_empty() { (0..reader.task_count()).collect() } else { args.task.clone() }
 }
 
-/// Everything was written; says which of it was not as it should be.
-fn judge(path: &Path, damaged: &[usize]) -> Result<(), Failure> {
-    let Some((first, others)) = damaged.split_first() else { return Ok(()) };
-    let others = match others.len() {
-        0 => String::new(),
-        count => format!(" and of {count} more"),
-    };
-    let why = format!("the data of task {first}{others} differs from its checksums");
-    let advice = "it was written as it is; 'kakehi multifile verify' names every damaged task";
-    Err(Failure::new(Code::Damaged, path.display(), why, advice))
-}
-
 /// Refuses before the first byte is written what can be refused.
 fn check(args: &Args, reader: &Reader<File>) -> Result<(), Failure> {
     for task in &args.task {
@@ -128,10 +114,11 @@ fn all(
         let stream = stream(reader, &args.file, task).map_err(Stopped::Reading)?;
         let sums = sums(reader, task, args.block);
         let sums = sums.map_err(|why| Stopped::Reading(task_failure(&args.file, task, why)))?;
-        let differs = match (args.key, sums) {
-            (Some(key), sums) => {
+        let is_damaged = match (args.key, sums) {
+            (Some(key), _) => {
                 copy_key(&args.file, (task, key), reader, stream, to)?;
-                sums.is_some() && is_damaged(&args.file, reader, task)?
+                // Records are not read block by block: what surrounds those of a key counts too.
+                differs(reader, &args.file, task).map_err(Stopped::Reading)?
             }
             (None, None) => {
                 copy_stream((&args.file, task), stream, args.block, to, told)?;
@@ -143,7 +130,7 @@ fn all(
                 to.differs()
             }
         };
-        if differs {
+        if is_damaged {
             damaged.push(task);
         }
     }
@@ -160,15 +147,6 @@ fn sums(
     let lens = reader.block_lens(task)?.iter().enumerate();
     let chosen = lens.filter(|(index, _)| block.is_none_or(|block| block == *index));
     chosen.map(|(index, len)| Ok(reader.checksum(task, index)?.map(|sum| (*len, sum)))).collect()
-}
-
-/// Records are not read block by block: what surrounds those of one key is compared too.
-fn is_damaged(path: &Path, reader: &Reader<File>, task: usize) -> Result<bool, Stopped> {
-    match reader.verify(task) {
-        Ok(_) => Ok(false),
-        Err(Error::Damaged { part: Part::Checksum, .. }) => Ok(true),
-        Err(why) => Err(Stopped::Reading(task_failure(path, task, why))),
-    }
 }
 
 /// Why not everything was written.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::{Target, in_parallel},
-    failure, inputs, open,
+    damage, failure, inputs, open,
     progress::Progress,
     stream, stream_failure, total_len,
 };
@@ -27,6 +27,7 @@ const PIECE_LEN: u64 = 64 << 20;
 /// Rewrites a multifile with one chunk a task, exactly as long as the task's data.
 ///
 /// Tasks keep their order and ranks, streams their bytes; a set may get another number of files.
+/// Data that differs from its checksums is refused: exit status 4.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -131,6 +132,7 @@ pub(crate) fn defragment(
         let member = multifile::name::physical(Path::new(&name), file);
         beside.check(member.as_os_str())
     })?;
+    damage::refuse(reader, path)?;
     assemble("defrag", &beside.path(&name), &tasks, &options, &source)?;
     beside.publish()
 }

@@ -1,8 +1,11 @@
 //! `kakehi multifile join`: plain files as the streams of a new multifile.
 
 use std::{
+    borrow::Cow,
+    ffi::OsStr,
     fs::{File, Metadata},
-    io::{Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -24,14 +27,19 @@ use crate::{
 /// Makes a multifile of plain files, one task each, in the order they are named
 ///
 ///     kakehi multifile join ckpt.sion ckpt.?????
+///     find ckpt -type f -print0 | sort -z | kakehi multifile join ckpt.sion --from -
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The multifile to make.
     output: PathBuf,
     /// The files, one for each task.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "from", value_name = "FILE")]
     inputs: Vec<PathBuf>,
+    /// Takes the names of the files from FILE, or from standard input if that is '-': more than a
+    /// command line holds. A zero byte ends each, as 'find -print0' and 'sort -z' write them.
+    #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     shape: Shape,
     /// The files hold key-value records.
@@ -51,12 +59,16 @@ pub(crate) struct Args {
 pub(crate) fn join(args: &Args) -> Result<(), Failure> {
     let mut options = args.shape.options(&args.output)?;
     (options.keyval, options.checksums) = (args.key_value, args.checksums);
-    let found = args.inputs.iter().map(|path| plain_file(path));
+    let inputs = match &args.from {
+        Some(list) => Cow::Owned(names_in(list)?),
+        None => Cow::Borrowed(&*args.inputs),
+    };
+    let found = inputs.iter().map(|path| plain_file(path));
     let found = found.collect::<Result<Vec<Metadata>, _>>()?;
     let lens: Vec<u64> = found.iter().map(Metadata::len).collect();
     let tasks = NewTask::in_files(&lens, args.shape.files);
     let (beside, name) = Beside::for_file(&args.output, args.force, found)?;
-    let input = |task: usize| args.inputs.get(task).map_or(Path::new(""), PathBuf::as_path);
+    let input = |task: usize| inputs.get(task).map_or(Path::new(""), PathBuf::as_path);
     let source = Source {
         open: &|task, at| {
             let path = input(task);
@@ -84,6 +96,22 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         report::count(count, "task", "s"),
         Size(bytes).approximate()
     ))
+}
+
+fn names_in(list: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut bytes = Vec::new();
+    let read = match list.as_os_str().as_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut bytes),
+        _ => File::open(list).and_then(|mut file| file.read_to_end(&mut bytes)),
+    };
+    read.map_err(|why| file_failure(list, &why))?;
+    let names = bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names: Vec<PathBuf> = names.map(|name| OsStr::from_bytes(name).into()).collect();
+    if names.is_empty() {
+        let advice = "end each file's name there with a zero byte, as 'find -print0' does";
+        return Err(Failure::usage(list.display(), "it names no file", advice));
+    }
+    Ok(names)
 }
 
 fn plain_file(path: &Path) -> Result<Metadata, Failure> {

@@ -18,6 +18,7 @@ use signal_hook::{
 
 use crate::{
     failure::{Code, Failure},
+    signals::heeded,
     size::Size,
 };
 
@@ -47,14 +48,15 @@ impl Progress {
     }
 
     /// From here on SIGINT, SIGTERM, and SIGHUP make [`advance`](Self::advance) fail instead of
-    /// ending the process, so that what is half written can be removed.
+    /// ending the process, so that what is half written can be removed; those that are ignored stay
+    /// so.
     ///
     /// # Errors
     ///
     /// When the system refuses handlers.
     pub(crate) fn stop_on_signals(self) -> Result<Self, Failure> {
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register(signal, Arc::clone(&self.stop))
+        for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
+            flag::register(*signal, Arc::clone(&self.stop))
                 .map_err(|why| Failure::new(Code::Failure, "signals", why, "try again"))?;
         }
         Ok(self)

@@ -21,6 +21,7 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::{Target, in_parallel},
+    damage::{differs, judge},
     failure, file_failure, inputs, open,
     progress::Progress,
     stream, stream_failure, task_failure, total_len,
@@ -33,7 +34,9 @@ use crate::{
 
 /// Writes the stream of every task to a file of its own: PREFIX and the task's number.
 ///
-/// The files appear when all of them are complete and durable.
+/// The files appear when all of them are complete and durable. Where there are checksums, they are
+/// compared; data that differs is written all the same. Exit status: 0 when all is well; 4 when
+/// something is damaged.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -73,25 +76,34 @@ pub(crate) fn split(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(args.file.display(), why, "leave out --keys"));
     }
     let split = Split { path: &args.file, reader, naming: args.naming };
-    let files = split.run(&args.prefix, args.force)?.len();
+    let Written { files, damaged } = split.run(&args.prefix, args.force)?;
+    let files = files.len();
     let (tasks, bytes) = (split.reader.task_count(), total_len(&split.reader));
     if args.json {
         let file = args.file.display().to_string();
-        return output::print_json(&json!({
+        output::print_json(&json!({
             "file": file, "tasks": tasks, "files_written": files, "bytes": bytes,
-        }));
+        }))?;
+    } else {
+        output::print(&format!(
+            "{}: {}, {}, in {}\n",
+            args.file.display(),
+            report::count(tasks, "task", "s"),
+            Size(bytes).approximate(),
+            report::count(files, "file", "s"),
+        ))?;
     }
-    output::print(&format!(
-        "{}: {}, {}, in {}\n",
-        args.file.display(),
-        report::count(tasks, "task", "s"),
-        Size(bytes).approximate(),
-        report::count(files, "file", "s"),
-    ))
+    judge(&args.file, &damaged)
 }
 
-/// A file that was written: of which task, and its name behind the folder of the prefix.
-pub(crate) type Written = (usize, OsString);
+/// What was written, in the order of tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Of which task a file is, and its name behind the folder of the prefix.
+    pub(crate) files: Vec<(usize, OsString)>,
+    /// The tasks whose data differs from its checksums.
+    pub(crate) damaged: Vec<usize>,
+}
 
 /// A multifile being split.
 pub(crate) struct Split<'a> {
@@ -101,17 +113,17 @@ pub(crate) struct Split<'a> {
 }
 
 impl Split<'_> {
-    /// Writes all files, and returns the task and the name of each, in the order of tasks.
+    /// Writes all files, those of damaged tasks as well.
     ///
     /// # Errors
     ///
     /// When anything fails: then there are none.
-    pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<Vec<Written>, Failure> {
+    pub(crate) fn run(&self, prefix: &OsString, replace: bool) -> Result<Written, Failure> {
         let (parent, base) = parts(prefix);
         let beside = Beside::create(&parent, replace, inputs(&self.reader))?;
         let numbers = self.numbers()?;
         let progress = Progress::new("split", total_len(&self.reader)).stop_on_signals()?;
-        let written = Mutex::new(Vec::new());
+        let written = Mutex::new(Written::default());
         in_parallel(numbers.iter().enumerate(), |(task, number)| {
             let mut name = base.clone();
             name.push(format!("{number:0width$}", width = usize::from(self.naming.digits)));
@@ -123,14 +135,17 @@ impl Split<'_> {
                 self.one(&beside, &name, (task, from), len, &progress)?;
                 vec![name]
             };
-            let made = names.into_iter().map(|name| (task, name));
-            written.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+            let is_damaged = differs(&self.reader, self.path, task)?;
+            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.files.extend(names.into_iter().map(|name| (task, name)));
+            written.damaged.extend(is_damaged.then_some(task));
             Ok(())
         })?;
         beside.publish()?;
         let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Each task's are together, whichever thread wrote them.
-        written.sort_by_key(|(task, _)| *task);
+        written.files.sort_by_key(|(task, _)| *task);
+        written.damaged.sort_unstable();
         Ok(written)
     }
 

@@ -11,7 +11,7 @@ use multifile::Reader;
 use super::options::Options;
 use crate::{
     failure::{Code, Failure},
-    multifile::{Stopped, beside::Beside, copy_stream, file_failure, inputs, open, stream},
+    multifile::{Stopped, beside::Beside, copy_stream, damage, file_failure, inputs, open, stream},
 };
 
 /// What is asked for.
@@ -42,17 +42,23 @@ pub(super) fn cat(options: &Options) -> Result<(), Failure> {
     }
     let cat = Cat { path, reader, tasks, block, verbose: options.has(b'v') };
     let Some(output) = options.value(b'o').map(Path::new) else {
-        return cat.write(&mut io::stdout().lock()).or_else(Stopped::unless_left);
+        return match cat.write(&mut io::stdout().lock()) {
+            Ok(damaged) => damage::judge(path, &damaged),
+            Err(why) => why.unless_left(),
+        };
     };
     let (beside, name) = Beside::for_file(output, true, inputs(&cat.reader))?;
     let made = File::create_new(beside.path(&name));
     let mut made = made.map_err(|why| file_failure(output, &why))?;
-    cat.write(&mut made).map_err(|why| why.on(output))?;
-    beside.publish()
+    let damaged = cat.write(&mut made).map_err(|why| why.on(output))?;
+    beside.publish()?;
+    damage::judge(path, &damaged)
 }
 
 impl Cat<'_> {
-    fn write(&self, to: &mut impl Write) -> Result<(), Stopped> {
+    /// Writes the streams, and returns the tasks whose data differs from its checksums.
+    fn write(&self, to: &mut impl Write) -> Result<Vec<usize>, Stopped> {
+        let mut damaged = Vec::new();
         for task in self.tasks.clone() {
             let stream = stream(&self.reader, self.path, task).map_err(Stopped::Reading)?;
             if self.verbose {
@@ -61,8 +67,12 @@ impl Cat<'_> {
                 writeln!(io::stderr(), "sioncat: task {task}: {len} bytes").ok();
             }
             copy_stream((self.path, task), stream, self.block, to, &mut |_| Ok(()))?;
+            if damage::differs(&self.reader, self.path, task).map_err(Stopped::Reading)? {
+                damaged.push(task);
+            }
         }
-        to.flush().map_err(Stopped::Writing)
+        to.flush().map_err(Stopped::Writing)?;
+        Ok(damaged)
     }
 }
 

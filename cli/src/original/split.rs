@@ -8,8 +8,8 @@ use super::options::Options;
 use crate::{
     failure::Failure,
     multifile::{
-        open, order_name,
-        split::{Naming, Split},
+        damage, open, order_name,
+        split::{Naming, Split, Written},
         total_len,
     },
     output,
@@ -25,7 +25,7 @@ pub(super) fn split(options: &Options) -> Result<(), Failure> {
     let keys = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
     let naming = Naming { digits, global_rank: options.has(b'g'), keys };
     let split = Split { path, reader, naming };
-    let files = split.run(&prefix, true)?;
+    let Written { files, damaged } = split.run(&prefix, true)?;
     let reader = &split.reader;
     let mut text = String::new();
     let mut line = |label: &str, value: &dyn std::fmt::Display| {
@@ -69,7 +69,8 @@ pub(super) fn split(options: &Options) -> Result<(), Failure> {
         let tasks = (0..reader.task_count()).step_by(16);
         writeln!(text, "{}", tasks.map(|task| format!("[{task}]")).collect::<String>()).ok();
     }
-    output::print(&text)
+    output::print(&text)?;
+    damage::judge(path, &damaged)
 }
 
 /// Where the block table of the first file stands, and about how long that file is.

@@ -229,7 +229,7 @@ fn what_repair_cannot_do_it_does_not_advise() {
     assert!(said.contains("1 task,") && !said.contains("1 tasks"), "{said}");
 }
 
-/// A multifile of one task with checksums, and where its data begins.
+/// A multifile of two tasks with checksums, and where its data begins.
 fn with_checksums(folder: &Path) -> u64 {
     fs::write(folder.join("a"), vec![b'a'; 5000]).expect("a file");
     fs::write(folder.join("b"), vec![b'b'; 3000]).expect("a file");
@@ -238,14 +238,19 @@ fn with_checksums(folder: &Path) -> u64 {
     dump["physical_files"][0]["data_at"].as_u64().expect("an offset")
 }
 
-#[test]
-fn one_changed_byte_is_found_and_its_task_named() {
-    let folder = tempdir().expect("a folder");
-    let data_at = with_checksums(folder.path());
-    let path = folder.path().join("joined");
+/// The same with a changed byte: number 17 of task 1.
+pub(crate) fn damaged(folder: &Path) {
+    let data_at = with_checksums(folder);
+    let path = folder.join("joined");
     let mut bytes = fs::read(&path).expect("a multifile");
     bytes[usize::try_from(data_at).expect("small") + 5120 + 17] ^= 1;
     fs::write(&path, bytes).expect("written");
+}
+
+#[test]
+fn one_changed_byte_is_found_and_its_task_named() {
+    let folder = tempdir().expect("a folder");
+    damaged(folder.path());
     let (code, stdout, stderr) = output(&mut multifile(folder.path(), &["verify", "joined"]));
     assert_eq!(code, 4, "{stdout}{stderr}");
     assert!(stdout.contains("task 1: ") && !stdout.contains("task 0"), "{stdout}");
@@ -279,6 +284,21 @@ fn cat_writes_changed_bytes_and_is_code_4() {
 }
 
 #[test]
+fn split_writes_changed_bytes_and_is_code_4_and_defrag_does_not_hide_them() {
+    let folder = tempdir().expect("a folder");
+    damaged(folder.path());
+    let mut changed = vec![b'b'; 3000];
+    changed[17] ^= 1;
+    let (code, _, said) = output(&mut multifile(folder.path(), &["split", "joined", "part."]));
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("task 1 differs") && said.lines().count() == 1, "{said}");
+    assert_eq!(fs::read(folder.path().join("part.00000")).expect("written"), vec![b'a'; 5000]);
+    assert_eq!(fs::read(folder.path().join("part.00001")).expect("written"), changed);
+    fails(&mut multifile(folder.path(), &["defrag", "joined", "new"]), 4, &["task 1: its data"]);
+    assert!(!folder.path().join("new").exists());
+}
+
+#[test]
 fn every_truncation_is_code_4_and_leaves_nothing_half() {
     let folder = tempdir().expect("a folder");
     with_checksums(folder.path());
@@ -295,6 +315,23 @@ fn every_truncation_is_code_4_and_leaves_nothing_half() {
         }
         assert_eq!(names(folder.path()), ["a", "b", "cut", "joined"], "{len}");
     }
+}
+
+#[test]
+fn join_takes_names_from_a_list() {
+    let folder = tempdir().expect("a folder");
+    with_checksums(folder.path());
+    fs::rename(folder.path().join("b"), folder.path().join("b\n")).expect("renamed");
+    fs::write(folder.path().join("list"), "a\0b\n\0").expect("a list");
+    let of = |list: &'static str| ["join", "--force", "--fs-block=512", "listed", "--from", list];
+    done(folder.path(), &of("list"));
+    assert!(streams(folder.path(), "listed") == streams(folder.path(), "joined"));
+    let list = fs::File::open(folder.path().join("list")).expect("there");
+    let (code, said, _) = output(multifile(folder.path(), &of("-")).stdin(list));
+    assert_eq!((code, &*said), (0, "listed: 2 tasks, 7.8KiB\n"));
+    fs::write(folder.path().join("list"), "").expect("a list");
+    fails(&mut multifile(folder.path(), &of("list")), 2, &["list: it names no file"]);
+    fails(&mut multifile(folder.path(), &["join", "made", "a", "--from=list"]), 2, &["--from"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::{
     golden::{Golden, sha256, text},
+    multifile::damaged,
     output,
 };
 
@@ -322,4 +323,21 @@ fn the_tools_fail_with_a_code_and_leave_nothing() {
     }
     let left = fs::read_dir(folder.path()).expect("readable").count();
     assert_eq!(left, 2, "only the two inputs");
+}
+
+#[test]
+fn data_that_differs_from_its_checksums_is_a_failure() {
+    let (tools, folder) = (Tools::install(), tempdir().expect("a folder"));
+    damaged(folder.path());
+    for line in [
+        "sioncat joined",
+        "sioncat -o out joined",
+        "sionsplit joined part.",
+        "siondefrag joined new",
+    ] {
+        let (code, _, said) = output(&mut tools.tool(folder.path(), line));
+        assert_eq!(code, 1, "{line}: {said}");
+        assert!(said.contains("from its checksums") && said.lines().count() == 1, "{said}");
+    }
+    assert!(folder.path().join("part.00001").exists() && !folder.path().join("new").exists());
 }

@@ -12,7 +12,7 @@ mod state;
 
 use std::{
     cell::{Cell, RefCell},
-    io,
+    fmt, io,
     rc::Rc,
     time::Duration,
 };
@@ -45,7 +45,7 @@ const WAITS: u32 = REQUESTS / 4;
 const UNSENT_LEN_MAX: usize = 256 << 10;
 
 /// Where connections come from, as an input.
-pub(crate) trait Network: 'static {
+pub(crate) trait Network: fmt::Display + 'static {
     type Receiver: Receive;
     type Sender: Transmit;
 
@@ -299,7 +299,7 @@ impl<N: Network> Client<N> {
                 return self.idle.notify_all();
             }
             if was_connected {
-                tracing::warn!("the connection to the server broke: {error}");
+                tracing::warn!("the connection to the server at {} broke: {error}", self.network);
                 self.state.borrow_mut().is_connected = false;
                 end = self.handle.now() + self.timeout;
                 pause = PAUSE_MIN;
@@ -315,7 +315,7 @@ impl<N: Network> Client<N> {
                 return self.die(&error);
             }
             if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX && !self.is_awaited.get() {
-                tracing::warn!("waiting for the server: {error}");
+                tracing::warn!("waiting for the server at {}: {error}", self.network);
             }
             pause = (2 * pause).min(PAUSE_MAX);
         }
@@ -439,7 +439,8 @@ impl<N: Network> Client<N> {
     /// Everything fails from now on.
     fn die(&self, error: &io::Error) {
         if !self.is_awaited.get() {
-            tracing::error!("the server is given up: {error}; its files fail with EIO from now on");
+            let place = &self.network;
+            tracing::error!("the server at {place} is given up: {error}; its files fail with EIO");
         }
         let mut state = self.state.borrow_mut();
         state.dead = Some(advised(error));

@@ -104,11 +104,12 @@ impl Key {
         key.map(Self).ok_or_else(wrong)
     }
 
-    /// Reads a key file, or writes a new one when there is none.
+    /// Reads a key file, or makes a new one when there is none. Of several servers that start at
+    /// once one makes it, and nobody finds half of it.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and those of creating the file.
+    /// As [`read`](Self::read), and those of creating the file; then none is left.
     pub(crate) fn read_or_create(path: &Path) -> io::Result<Self> {
         match Self::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

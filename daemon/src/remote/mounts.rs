@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     ffi::CString,
-    io,
+    fmt, io,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt as _,
@@ -30,6 +30,7 @@ use super::{
     ucx::Workers,
 };
 use crate::{
+    Address,
     locks::{LockCall, process_of},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     reactor::Reactor,
@@ -44,11 +45,17 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Dial {
     pub(crate) sockets: Sockets,
-    pub(crate) place: uring::Address,
+    pub(crate) address: Address,
     /// What has to be known of who answers.
     pub(crate) key: Key,
     /// To talk by UCX once the server is met.
     pub(crate) workers: Option<Workers>,
+}
+
+impl fmt::Display for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
 impl Network for Dial {
@@ -56,7 +63,7 @@ impl Network for Dial {
     type Sender = Outgoing;
 
     async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
-        let stream = self.sockets.connect(&self.place, CONNECT_MAX).await?;
+        let stream = self.sockets.connect(&self.address.place, CONNECT_MAX).await?;
         self.key.admits(&stream)?;
         // A Unix socket has neither.
         stream.set_window_min(WINDOW_LEN).ok();

@@ -1,13 +1,13 @@
 //! What a bench leaves behind that does not come to its end.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
 use rustix::process::Signal;
 
 use crate::harness::{Folder, Running, SOON, kakehi, processes_of, wait_for};
 
 #[test]
-fn a_bench_that_is_killed_takes_its_stopped_daemons_along() {
+fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_can() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let folder = Folder::new();
         let mut command = Command::new(kakehi().with_file_name("kakehi-bench"));
@@ -24,7 +24,11 @@ fn a_bench_that_is_killed_takes_its_stopped_daemons_along() {
             "{signal:?}"
         );
         bench.signal(signal);
-        bench.wait(SOON);
+        assert_eq!(bench.wait(SOON).signal(), Some(signal.as_raw()));
+        let entries = fs::read_dir(folder.path()).expect("readable").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let scratch = names.filter(|name| name.starts_with("kakehi-scratch-")).count();
+        assert_eq!(scratch == 0, signal != Signal::KILL, "{signal:?}: {scratch} folders");
         let mut left = Vec::new();
         let are_gone = wait_for(SOON, || {
             left = processes_of(folder.path());

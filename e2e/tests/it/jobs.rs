@@ -90,6 +90,24 @@ fn signals_reach_the_program() {
     }
 }
 
+#[test]
+fn signals_that_are_to_be_ignored_stay_ignored() {
+    let folder = Folder::new();
+    let script = "trap '' HUP USR1; exec \"$@\"";
+    let program = "echo ready; kill -USR1 $$; read line; exit 7";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(kakehi()).args(["run", "--", "sh", "-c", program]);
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running::start(command.stderr(Stdio::null()));
+    let mut line = String::new();
+    let mut stdout = BufReader::new(running.child.stdout.take().expect("piped"));
+    stdout.read_line(&mut line).expect("a line");
+    running.signal(Signal::HUP);
+    drop(running.child.stdin.take());
+    assert_eq!(running.wait(SOON).code(), Some(7));
+}
+
 /// The program ended well and lost nothing: that its daemon was killed is told, not returned.
 #[test]
 fn a_killed_daemon_does_not_change_the_exit_code() {

@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    io,
+    fmt, io,
     rc::Rc,
     time::Duration,
 };
@@ -73,6 +73,12 @@ impl<S: Storage> SimNetwork<S> {
     fn end(&self, line: &Rc<Line>) -> End {
         let (handle, rng) = (self.0.handle.clone(), Rc::clone(&self.0.rng));
         End { line: Rc::clone(line), handle, rng }
+    }
+}
+
+impl<S: Storage> fmt::Display for SimNetwork<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sim://")
     }
 }
 

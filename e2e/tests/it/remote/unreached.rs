@@ -112,13 +112,17 @@ fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
     write_key(&key);
     let silent = stranger(*b"");
     let flags = ["--remote", &silent, "--key", key.to_str().expect("UTF-8"), "--map", &map];
-    let mut command = kakehi_run(&folder, &flags);
-    command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
-    let mut run = Running::start(&mut command);
     let is_daemon = |(_, arguments): &(i32, String)| arguments.contains(" serve ");
     let daemons = || processes_of(folder.path()).iter().filter(|found| is_daemon(found)).count();
-    assert!(wait_for(SOON, || daemons() == 1), "no daemon was started");
-    run.signal(Signal::KILL);
-    run.wait(SOON);
-    assert!(wait_for(SOON, || daemons() == 0), "it waits for ever");
+    // Which is gone first, the killed one's lock or its end of the pipe, is up to the kernel.
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM, Signal::KILL, Signal::TERM] {
+        let mut command = kakehi_run(&folder, &flags);
+        command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
+        let mut run = Running::start(&mut command);
+        assert!(wait_for(SOON, || daemons() == 1), "no daemon was started");
+        run.signal(signal);
+        run.wait(SOON);
+        assert!(wait_for(SOON, || daemons() == 0), "it waits for ever");
+        assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
+    }
 }

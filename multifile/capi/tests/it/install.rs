@@ -71,6 +71,8 @@ fn sionconfig_and_pkg_config_agree() {
     assert!(config(&["-mpi", "-cflags"]).contains(&"-DSION_MPI".to_owned()));
     assert!(config(&["--gen", "--threadsafe", "--libs"]).contains(&"-lsion".to_owned()));
     assert!(config(&["--mpi", "--libs"]).contains(&"-lsionmpi_64".to_owned()));
+    let apart = [config(&["--ser", "--cflags"]), config(&["--ser", "--libs"])].concat();
+    assert_eq!(config(&["--ser", "--cflags", "--libs"]), apart);
     assert_eq!(config(&["--path"]), [prefix().display().to_string()]);
     let pc = fs::read_to_string(prefix().join("lib/pkgconfig/sion.pc")).unwrap();
     assert!(pc.contains("-lsion") && pc.contains("Version: 1.7.6"));
