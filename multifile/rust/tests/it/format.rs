@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use multifile::{Error, NewTask, Options, Part, Reader, Writer};
+use multifile::{Error, NewTask, Options, Part, Reader, TaskReader, Writer};
 
 use crate::{
     golden::{Golden, text},
@@ -53,6 +53,23 @@ fn what_stands_in_unused_space_is_no_data() {
     let mut buf = [0; 600];
     assert_eq!(reader.stream(0).unwrap().read(&mut buf), Ok(100));
     assert_eq!(reader.stream(1).unwrap().read(&mut buf), Ok(0));
+}
+
+/// Format rule 4.3: slots behind the table belong to nobody, whoever asks.
+#[test]
+fn a_task_with_more_blocks_than_there_are_is_damaged() {
+    let (memory, path) = (Memory::default(), Path::new("a.sion"));
+    let options = Options { fs_block_len: Some(512), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[512, 512]);
+    Writer::create(&memory, path, &tasks, &options).unwrap().close().unwrap();
+    let table = Reader::open(&memory, path).unwrap().table(0).unwrap();
+    let mut bytes = memory.bytes("a.sion");
+    bytes[usize::try_from(table.count_at(0)).unwrap()] = 2;
+    bytes.extend([0; 64]);
+    memory.put(path, bytes);
+    let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
+    assert_eq!(Reader::open(&memory, path).err(), damaged);
+    assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
 }
 
 /// Format rule 6.5.
