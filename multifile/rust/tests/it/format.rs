@@ -72,6 +72,23 @@ fn a_task_with_more_blocks_than_there_are_is_damaged() {
     assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
 }
 
+/// Format rule 1.4, in a file that says that all chunks are equal: nobody adds them up.
+#[test]
+fn equal_chunks_that_are_too_large_together_are_damage() {
+    let (memory, path) = (Memory::default(), Path::new("a.sion"));
+    let options = Options { fs_block_len: Some(512), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[512; 4]);
+    Writer::create(&memory, path, &tasks, &options).unwrap().close().unwrap();
+    let mut bytes = memory.bytes("a.sion");
+    // Four of 2^62 are nothing at all in 64 bits.
+    let chunks_at = 1076 + 8 * 4;
+    bytes[chunks_at + 7..].iter_mut().step_by(8).take(4).for_each(|high| *high = 1 << 6);
+    memory.put(path, bytes);
+    let damaged = Some(Error::Damaged { part: Part::ChunkLen, file: 0 });
+    assert_eq!(Reader::open(&memory, path).err(), damaged);
+    assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+}
+
 /// Format rule 6.5.
 #[test]
 fn files_that_do_not_belong_together_are_no_set() {
