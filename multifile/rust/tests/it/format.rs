@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use multifile::{Error, NewTask, Options, Part, Reader, TaskReader, Writer};
+use multifile::{
+    Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
+    keyval::{Records, encode_header},
+};
 
 use crate::{
     golden::{Golden, text},
@@ -87,6 +90,34 @@ fn equal_chunks_that_are_too_large_together_are_damage() {
     let damaged = Some(Error::Damaged { part: Part::ChunkLen, file: 0 });
     assert_eq!(Reader::open(&memory, path).err(), damaged);
     assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+}
+
+/// Format rules 5.1 and 8.4.
+#[test]
+fn a_record_that_reaches_beyond_its_stream_is_damage_that_repair_leaves_out() {
+    let options =
+        Options { fs_block_len: Some(512), keyval: true, journal: false, ..Options::default() };
+    for len in [9, u64::MAX] {
+        for closes in [true, false] {
+            let (memory, path) = (Memory::default(), Path::new("a.sion"));
+            let tasks = NewTask::in_one_file(&[512]);
+            let mut writer = Writer::create(&memory, path, &tasks, &options).unwrap();
+            let mut task = writer.task(0).unwrap();
+            task.write_record(1, b"whole").unwrap();
+            task.write(&encode_header(2, len, options.order)).unwrap();
+            task.write(&[7; 8]).unwrap();
+            if closes {
+                writer.close().unwrap();
+            } else {
+                drop(writer);
+                Repair::examine(&memory, path).unwrap().apply().unwrap();
+            }
+            let stream = Reader::open(&memory, path).unwrap().stream(0).unwrap();
+            let found = Records::scan(stream, options.order).map(|records| records.records().len());
+            let damaged = Error::Damaged { part: Part::Record, file: 0 };
+            assert_eq!(found, if closes { Err(damaged) } else { Ok(1) });
+        }
+    }
 }
 
 /// Format rule 6.5.
