@@ -126,14 +126,11 @@ impl<S: Storage> OpenFile<S> {
     }
 
     /// Bytes published and not drained, as the client claims.
-    ///
-    /// A client that is about to attach another log has reset the slot: then nothing is.
     pub(crate) fn staged(&self) -> u64 {
-        let (head, tail) = (self.shared().head(), self.tail());
-        if self.log.get().len == 0 || self.is_broken.get() || head == 0 {
+        if self.log.get().len == 0 || self.is_broken.get() {
             return 0;
         }
-        head.wrapping_sub(tail)
+        self.shared().head().wrapping_sub(self.tail())
     }
 
     /// End of what is drained.

@@ -1,9 +1,9 @@
 //! Reads of cold files: what is waited for, and what will be.
 //!
-//! A client reads from the page cache itself and asks only when the bytes are not there. A second
-//! request that begins where the first ended makes the file sequential: from then on the window
-//! ahead doubles with every request, up to [`WINDOW_MAX`], and is fetched by a throughput task in
-//! pieces, so that no request waits for more than one.
+//! A client reads from the page cache itself and asks only when the bytes are not there. A request
+//! that begins where the last one ended, or the first one at the start of the file, makes the file
+//! sequential: from then on the window ahead doubles with every request, up to [`WINDOW_MAX`], and
+//! is fetched by a throughput task in pieces, so that no request waits for more than one.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn window_doubles_while_reads_are_sequential() {
         let window = Window::default();
-        assert_eq!(window.note(4096, 8192), None, "the first read is not a sequence");
+        assert_eq!(window.note(4096, 8192), None, "not the first of a sequence");
         assert_eq!(window.note(8192, 12288), Some(12288 + WINDOW_MIN));
         window.fetched_to.set(12288 + WINDOW_MIN);
         assert_eq!(window.note(12288, 16384), Some(16384 + 2 * WINDOW_MIN));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn jump_ends_the_window() {
         let window = Window::default();
-        window.note(0, 4096);
+        assert_eq!(window.note(0, 4096), Some(4096 + WINDOW_MIN), "a sequence begins here");
         window.note(4096, 8192);
         assert_eq!(window.note(1 << 30, (1 << 30) + 4096), None);
         assert_eq!(window.len.get(), 0);

@@ -7,6 +7,7 @@ mod client;
 mod intake;
 mod model;
 mod storage;
+mod turns;
 
 use std::{
     cell::{Cell, RefCell},

@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+use shm::lane::Requester;
+use wire::Request;
+
 use super::{
     client::{Wire, WireEnd},
     storage::SimStorage,
@@ -18,7 +21,7 @@ use super::{
 use crate::{
     admission::Grant,
     bells::Bells,
-    session::{Segment, Session},
+    session::{Segment, Session, Ticket},
 };
 
 const ARENA_LEN: usize = 1 << 20;
@@ -52,6 +55,28 @@ fn a_client_is_woken_at_once_by_its_last_answer() {
     bells.answered(&session, 3, true);
     bells.answered(&session, 3, false);
     assert!(!session.is_late(3, false), "nothing is left to wake it for");
+}
+
+/// The first of two requests moves so many bytes: whether its client sleeps until more is answered.
+fn sleeps_on_after(moved: u64) -> bool {
+    let ((session, segment), bells) = (session(), Rc::new(Bells::new(false)));
+    let lane = segment.shared().lane(0).expect("a lane");
+    let mut requester = Requester::new();
+    let mut ticket = || {
+        let entry = Request::Nothing.encode(requester.next());
+        requester.publish(lane, &entry.0).expect("room");
+        let (seq, _) = session.next(0).expect("an honest client").expect("just published");
+        Ticket::new(&bells, &session, 0, seq)
+    };
+    let (first, _second) = (ticket(), ticket());
+    first.complete(Ok(moved));
+    bells.is_late()
+}
+
+#[test]
+fn a_client_is_woken_at_once_for_much_that_it_copies_meanwhile() {
+    assert!(sleeps_on_after((64 << 10) - 1));
+    assert!(!sleeps_on_after(64 << 10));
 }
 
 #[test]

@@ -141,8 +141,8 @@ impl Client {
             12 => self.close(slot).await,
             13..=14 => self.read(slot).await,
             15 => self.write_through(slot).await,
-            16 => drop(self.ask(Request::Sync { file: slot }).await),
-            17 => drop(self.ask(Request::FlushAll).await),
+            16 => self.sync(slot).await,
+            17 => self.flush_all().await,
             18 => self.settle(slot).await,
             19 => self.attach(slot).await,
             20 => self.fetch(slot).await,
@@ -257,11 +257,25 @@ impl Client {
         assert_eq!(staged.errors_taken > 0, failures > 0, "{failures} errors");
         assert_eq!(Rc::strong_count(&staged.open), 1, "the daemon has let go of the file");
         self.node.shared().inodes.remove(DEVICE, staged.open.inode);
-        let (model, inode) = (self.model.borrow(), staged.open.inode);
-        if staged.open.appends {
-            model.check_appended(inode);
-        } else {
-            model.check_region(inode, self.index);
+        self.model.borrow().check_own(&staged.open, self.index, |stored| &stored.bytes);
+    }
+
+    /// Syncs a file: what the client had written before is durable.
+    async fn sync(&mut self, slot: u32) {
+        let request = match self.rng.bool() {
+            true => Request::Datasync { file: slot },
+            false => Request::Sync { file: slot },
+        };
+        assert_eq!(self.ask(request).await, Ok(0));
+        let open = &self.file(slot).expect("open").open;
+        self.model.borrow().check_own(open, self.index, |stored| &stored.durable);
+    }
+
+    /// Flushes every file: what the client had written before is in the file.
+    async fn flush_all(&mut self) {
+        assert_eq!(self.ask(Request::FlushAll).await, Ok(0));
+        for staged in self.files.iter().flatten() {
+            self.model.borrow().check_own(&staged.open, self.index, |stored| &stored.bytes);
         }
     }
 

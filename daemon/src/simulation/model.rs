@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use shm::staging::APPEND;
 
-use super::{CLIENTS, storage::Disk};
+use super::{
+    CLIENTS,
+    storage::{Disk, Open, Stored},
+};
 
 /// A client writes only to its own region of a shared file.
 pub(super) const REGION_LEN: u64 = 4 << 10;
@@ -61,28 +64,31 @@ impl Model {
         self.compare(inode, at, bytes, self.stamp);
     }
 
-    /// Checks what is stored of one client's region.
-    pub(super) fn check_region(&self, inode: u64, client: u64) {
+    /// Checks all that one client has written to a file, in its `content`.
+    pub(super) fn check_own(&self, open: &Open, client: u64, content: fn(&Stored) -> &[u8]) {
+        if open.appends {
+            return self.check_appended(open.inode, content);
+        }
         let files = self.disk.files.borrow();
-        let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);
+        let stored = files.get(&open.inode).map_or(&[][..], content);
         let at = usize::try_from(client * REGION_LEN).unwrap();
-        self.compare(inode, at, stored.get(at..).unwrap_or_default(), self.stamp);
+        self.compare(open.inode, at, stored.get(at..).unwrap_or_default(), self.stamp);
     }
 
     /// Checks a file that was only appended to.
-    pub(super) fn check_appended(&self, inode: u64) {
+    fn check_appended(&self, inode: u64, content: fn(&Stored) -> &[u8]) {
         let files = self.disk.files.borrow();
         let Some(stored) = files.get(&inode) else { return assert!(self.bytes(inode).is_empty()) };
         if !stored.tainted.contains(&true) {
             let expected: Vec<u8> = self.bytes(inode).iter().map(|byte| byte.value).collect();
-            assert!(stored.bytes == expected, "appended bytes are not those accepted");
+            assert!(content(stored) == expected, "appended bytes are not those accepted");
         }
     }
 
     /// Checks that what was accepted up to `stamp`, and not overwritten since, is stored.
     pub(super) fn check_settled(&self, inode: u64, stamp: u64) {
         if inode >= 100 {
-            return self.check_appended(inode);
+            return self.check_appended(inode, |stored| &stored.bytes);
         }
         let files = self.disk.files.borrow();
         let stored = files.get(&inode).map_or(&[][..], |stored| &stored.bytes);

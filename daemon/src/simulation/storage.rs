@@ -45,6 +45,8 @@ pub(super) struct Disk {
 #[derive(Default)]
 pub(super) struct Stored {
     pub(super) bytes: Vec<u8>,
+    /// What there was at the last sync.
+    pub(super) durable: Vec<u8>,
     /// Bytes whose write failed: what stands there is not promised.
     pub(super) tainted: Vec<bool>,
 }
@@ -155,7 +157,11 @@ impl Storage for SimStorage {
         result
     }
 
-    async fn sync(&self, _: &Rc<Open>, _: bool) -> io::Result<()> {
+    async fn sync(&self, file: &Rc<Open>, _: bool) -> io::Result<()> {
+        self.pause().await;
+        if let Some(stored) = self.disk.files.borrow_mut().get_mut(&file.inode) {
+            stored.durable.clone_from(&stored.bytes);
+        }
         self.pause().await;
         Ok(())
     }

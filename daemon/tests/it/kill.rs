@@ -9,8 +9,11 @@ use std::{
 };
 
 use daemon::{Config, control};
-use rustix::io::{FdFlags, fcntl_setfd};
-use wire::FileFlags;
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{Resource, Rlimit, setrlimit},
+};
+use wire::{FileFlags, Request};
 
 use crate::{
     client::Client,
@@ -46,6 +49,9 @@ fn client_process() {
 fn daemon_process() {
     #[expect(clippy::disallowed_methods, reason = "set by the tests that start this process")]
     let Some(folder) = std::env::var_os(FOLDER) else { return };
+    // So few that a session gets fewer files than it has slots for.
+    let few = Rlimit { current: Some(1024), maximum: Some(1024) };
+    setrlimit(Resource::Nofile, few).expect("no more than there were");
     daemon::serve(Config::new(PathBuf::from(folder)), |_| println!("ready")).expect("no error");
 }
 
@@ -120,6 +126,22 @@ fn killed_client_leaves_every_accepted_byte_while_its_child_lives() {
         rustix::process::kill_process(child, rustix::process::Signal::KILL).expect("it sleeps");
         daemon.stop();
     }
+}
+
+#[test]
+fn more_files_than_were_granted_end_the_session() {
+    let dir = tempfile::TempDir::new().expect("a temporary folder");
+    let (mut process, _output) = start_daemon(dir.path());
+    let file = File::create(dir.path().join("file")).expect("a file");
+    let mut client = Client::connect(dir.path());
+    let granted = client.welcome.file_credit;
+    assert!(granted < 256);
+    (0..granted).for_each(|slot| client.register(slot, &file, FileFlags::WRITABLE, (0, 0)));
+    assert_eq!(client.ask(Request::Sync { file: granted - 1 }), Ok(0));
+    client.register(granted, &file, FileFlags::WRITABLE, (0, 0));
+    client.expect_end();
+    process.kill().expect("it runs");
+    process.wait().expect("our child");
 }
 
 /// In a process of its own: other tests of this one have daemons too.

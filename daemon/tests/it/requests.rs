@@ -49,6 +49,22 @@ fn reads_and_writes_pass_through_the_arena_after_what_is_staged() {
 }
 
 #[test]
+fn a_write_is_not_overtaken_by_what_was_staged_before_it() {
+    let daemon = Daemon::start();
+    let file = file_of(&daemon, "file", b"");
+    let mut client = Client::connect(daemon.folder());
+    client.register(1, &file, FileFlags::WRITABLE, LOG);
+    // The arena has zeros where the request takes its bytes from.
+    for at in 0..20 {
+        client.stage(1, at, b"staged");
+        assert_eq!(client.ask(Request::Write { file: 1, at, len: 6, arena_at: SCRATCH_AT }), Ok(6));
+    }
+    assert_eq!(client.ask(Request::Close { file: 1 }), Ok(0));
+    assert_eq!(contents(&daemon.folder().join("file")).expect("a file"), [0; 25]);
+    daemon.stop();
+}
+
+#[test]
 fn positions_see_what_is_staged() {
     let daemon = Daemon::start();
     let file = file_of(&daemon, "file", b"0123456789");

@@ -68,6 +68,23 @@ fn appends_arrive_once_and_in_order() {
     daemon.stop();
 }
 
+/// By it whoever takes over from a dead daemon finds how much of an append has arrived.
+#[test]
+fn size_before_an_append_is_on_record() {
+    let daemon = Daemon::start();
+    let path = daemon.folder().join("appended");
+    std::fs::write(&path, "begin ").expect("a file");
+    let file = File::options().append(true).open(&path).expect("a file");
+    let mut client = Client::connect(daemon.folder());
+    client.register(1, &file, FileFlags::WRITABLE.with(FileFlags::APPEND), LOG);
+    for (position, size) in [(0, 6), (4, 10)] {
+        client.stage_all(1, APPEND, b"word");
+        client.flush(1);
+        assert_eq!(client.slot(1).append_under_way(position), Some(size));
+    }
+    daemon.stop();
+}
+
 #[test]
 fn client_that_dies_leaves_every_published_byte() {
     let daemon = Daemon::start();

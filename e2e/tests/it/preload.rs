@@ -68,6 +68,12 @@ fn descriptors_behave_as_without_the_library() {
     same_in_every_way(&compile("descriptors.c", "cc", &[]));
 }
 
+/// A write that goes to the kernel does not overtake what was staged for the same place.
+#[test]
+fn large_writes_over_small_ones_win_as_without_the_library() {
+    same_in_every_way(&compile("overlap.c", "cc", &[]));
+}
+
 #[test]
 fn what_programs_seldom_do_is_done_as_without_the_library() {
     same_in_every_way(&compile("corners.c", "cc", &["-pthread"]));

@@ -26,16 +26,19 @@ const CURRENT_POSITION: i64 = -103;
 const ABSOLUTE: c_int = -104;
 const END: c_int = -105;
 
-/// Bytes of `count` items of `size` bytes.
+/// Bytes of `count` items of `size` bytes; no memory has more than `isize::MAX`.
 pub(crate) fn total(size: usize, count: usize) -> Result<usize> {
-    size.checked_mul(count).ok_or(Failure::Argument("size times number of items is too large"))
+    let total = size.checked_mul(count).filter(|total| isize::try_from(*total).is_ok());
+    total.ok_or(Failure::Argument("size times number of items is too large"))
 }
 
 fn write_together(open: &mut Open, data: &[u8]) -> Result<()> {
     let merging = open.team.as_ref().and_then(|team| Some((team.merging.as_ref()?, &team.ranks)));
     match (&mut open.body, merging) {
         (Body::Write(writing), Some((with, all))) => {
-            writing.settle()?;
+            // A rank whose stream has failed still has to meet the others.
+            let settled = writing.settle();
+            let data = if settled.is_ok() { data } else { &[] };
             let Writing { sink: Sink::Own(writer), .. } = &mut **writing else {
                 return Err(multifile::Error::Poisoned.into());
             };
@@ -43,6 +46,7 @@ fn write_together(open: &mut Open, data: &[u8]) -> Result<()> {
                 Merging::All => writer.write_merged(all, data)?,
                 Merging::Some(part) => writer.write_merged(part, data)?,
             }
+            settled?;
             writing.place()
         }
         _ => open.writing()?.write(data),
@@ -163,14 +167,17 @@ export! {
     fn sion_coll_fwrite(data: *const c_void, size: usize, nitems: usize, sid: c_int) -> usize,
         or 0;
     {
-        // SAFETY: the caller passes as many bytes as it says.
-        let data = unsafe { bytes(data.cast(), total(size, nitems)?) };
+        let data = total(size, nitems).and_then(|len| {
+            // SAFETY: the caller passes as many bytes as it says.
+            unsafe { bytes(data.cast(), len) }
+        });
         // A rank with a wrong argument still has to meet the others.
-        let wrong = data.is_err();
-        table::with(sid, |open| write_together(open, data.unwrap_or_default()))?;
-        if wrong {
-            return Err(Failure::Argument("the data is NULL"));
-        }
+        let (met, wrong) = match data {
+            Ok(data) => (data, Ok(())),
+            Err(wrong) => (&[][..], Err(wrong)),
+        };
+        table::with(sid, |open| write_together(open, met))?;
+        wrong?;
         Ok(if size == 0 { 0 } else { nitems })
     }
 

@@ -235,6 +235,8 @@ pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
         let Body::Write(writing) = &mut open.body else { return Err(Failure::Handle) };
         let task = *writing.tasks.first().ok_or(Argument::Task)?;
         let task = NewTask { chunk_len: u64::try_from(chunk_len).unwrap_or(u64::MAX), ..task };
+        // What waits in the program's stream would else go to a place in the new file.
+        let settled = writing.settle();
         writing.sink = Sink::Gone;
         // Nobody may still hand over old bytes when the first rank creates the file anew.
         ranks.barrier()?;
@@ -246,6 +248,7 @@ pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
             None => Sink::Own(ParWriter::create(ranks, files, path, task, options)?),
         };
         writing.tasks = vec![task];
+        settled?;
         writing.place()?;
         Ok(1)
     })

@@ -310,6 +310,8 @@ mod tests {
         assert_eq!(cursor.extent(), Ok(None));
         assert_eq!(cursor.seek(16), Err(Argument::Position.into()));
         assert_eq!(cursor.position(), 15);
+        cursor.seek(10).unwrap();
+        assert_eq!(cursor.block(), (0, 10), "also from behind it");
     }
 
     /// Format rule 4.3.

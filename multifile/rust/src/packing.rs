@@ -143,6 +143,18 @@ mod tests {
         assert_eq!(packed, [300, 212, 512, 1024, 50, 60, 402]);
     }
 
+    /// Format rule 2.5.
+    #[test]
+    fn without_a_wish_the_number_of_groups_follows_that_of_tasks() {
+        let counts =
+            [(15, 15), (16, 4), (31, 4), (32, 8), (255, 8), (256, 16), (511, 16), (512, 32)];
+        for (tasks, groups) in counts {
+            assert_eq!(collector_count(tasks, u64::MAX, None), Ok(groups));
+            assert_eq!(collector_count(tasks, 3, None), Ok(3));
+        }
+        assert_eq!(collector_count(7, 0, None), Ok(1));
+    }
+
     /// Format rule 2.7.
     #[test]
     fn merged_groups_reserve_everything_at_the_collector() {

@@ -230,7 +230,8 @@ fn reopen<S: Storage>(
     let plan = FilePlan::of(&member, mapping.cloned(), options, mark)?;
     let mut states: States = Vec::with_capacity(plan.ranks.len());
     for (local, _) in (0u32..).zip(&plan.ranks) {
-        let lens = member.blocks.of(narrow(u64::from(local))).to_vec();
+        // Refuses blocks longer than their chunk: behind them there is no place to go on.
+        let lens = member.cursor(narrow(u64::from(local)))?.block_lens().to_vec();
         let sums = (0..wide(lens.len()).min(if plan.checksums { u64::MAX } else { 0 }))
             .map(|block| Ok(member.checksum(local, block)?.unwrap_or(0)))
             .collect::<Result<_>>()?;

@@ -111,3 +111,46 @@ impl Batch {
         is_short && last == Some((fd, at))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::OwnedFd, sync::Arc};
+
+    use super::*;
+    use crate::memory::Heap;
+
+    const LEN: usize = 4096;
+
+    /// A batch of short writes at these places, all noted at the start of time.
+    fn batch_of(places: &[u64]) -> (Batch, impl Fn(&mut Batch, u64)) {
+        let file = Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")));
+        let note = move |batch: &mut Batch, at| {
+            let (file, from) = (Arc::clone(&file), Heap::buffer(LEN).into());
+            batch.note(&Operation::Write { file, at, from }, Instant::default);
+        };
+        let mut batch = Batch::default();
+        places.iter().for_each(|at| note(&mut batch, *at));
+        (batch, note)
+    }
+
+    #[test]
+    fn what_continues_waits_for_more_as_long_as_more_comes_but_not_for_ever() {
+        let (mut batch, note) = batch_of(&[0, LEN as u64]);
+        let after = |time| move || Instant::default() + time;
+        for (place, time) in (2..).zip([HELD_MAX, GATHERING_MAX / 2, GATHERING_MAX * 99 / 100]) {
+            assert!(!batch.is_due(true, after(time)));
+            note(&mut batch, place * LEN as u64);
+        }
+        assert!(batch.is_due(true, after(GATHERING_MAX)));
+
+        let (mut batch, _) = batch_of(&[0, LEN as u64]);
+        assert!(!batch.is_due(true, Instant::default));
+        assert!(batch.is_due(true, Instant::default), "no more of them has come");
+    }
+
+    #[test]
+    fn what_stands_alone_does_not_wait_for_what_continues() {
+        let (mut batch, _) = batch_of(&[1 << 30, 0, LEN as u64]);
+        assert!(batch.is_due(true, Instant::default));
+    }
+}

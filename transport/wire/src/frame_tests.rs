@@ -65,12 +65,23 @@ fn every_prefix_waits_for_more() {
 
 #[test]
 fn a_length_no_frame_has_is_refused_before_it_is_received() {
-    for (kind, len) in [(REQUEST, u32::MAX), (REPLY, 1 << 20), (PING, 1), (PROOF, 31), (WORKER, 0)]
-    {
-        let header = [u64::from(len) | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
-        let parsed = Frame::parse(header.as_flattened());
-        assert_eq!(parsed, Err(Invalid::Length(len as usize)));
+    let parse = |kind: u32, len: usize| {
+        let header = [len as u64 | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
+        Frame::parse(header.as_flattened()).map(|found| found.is_some())
+    };
+    let lens = [
+        (REQUEST, REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
+        (REPLY, WORD_LEN, WORD_LEN + PIECE_LEN_MAX),
+        (PROOF, TAG_LEN, TAG_LEN),
+        (WORKER, 1, WORKER_LEN_MAX),
+    ];
+    for (kind, shortest, longest) in lens {
+        for len in [shortest - 1, longest + 1, u32::MAX as usize] {
+            assert_eq!(parse(kind, len), Err(Invalid::Length(len)));
+        }
+        assert_eq!([shortest, longest].map(|len| parse(kind, len)), [Ok(false); 2]);
     }
+    assert_eq!(parse(PING, 1), Err(Invalid::Length(1)));
 }
 
 #[test]

@@ -140,6 +140,7 @@ static void one_large_request(struct rank *rank) {
     CHECK(sid >= 0 && sion_coll_fwrite(bytes, 1, len, sid) == len);
     /* What one rank gets wrong is an error, and the others go on. */
     CHECK(sion_coll_fwrite(me == 2 ? NULL : bytes, 1, 100, sid) == (me == 2 ? 0 : 100));
+    CHECK(sion_coll_fwrite(bytes, me == 2 ? SIZE_MAX : 1, 100, sid) == (me == 2 ? 0 : 100));
     free(bytes);
     CHECK(sion_generic_parclose(sid));
 }
@@ -318,8 +319,20 @@ static void write_after_reinit(struct rank *rank) {
     free(bytes);
 }
 
+static void stream_before_reinit(struct rank *rank) {
+    FILE *stream;
+    int sid = paropen(rank, "a.sion", "bw", 1, 10, FSBLK, &stream);
+    CHECK(sid >= 0 && fputs("of the old file", stream) >= 0);
+    CHECK(sion_generic_parreinit(sid, 2000) && sion_generic_parclose(sid));
+}
+
 static void e20(void) {
     together(3, write_after_reinit);
+    together(3, stream_before_reinit);
+    FILE *file = fopen("a.sion", "rb");
+    for (int byte = 0, at = 0; (byte = fgetc(file)) != EOF; at++)
+        CHECK(at < 1076 || byte != 'o');
+    fclose(file);
 }
 
 static void merge_items(struct rank *rank) {

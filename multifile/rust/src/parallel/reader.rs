@@ -232,8 +232,7 @@ fn share(tasks: usize, rank: u32, ranks: u32) -> Range<usize> {
     let (rank, ranks) = (narrow(rank.into()), narrow(ranks.into()));
     let each = (tasks / ranks.max(1)).max(1);
     let from = (rank * each).min(tasks);
-    let last = rank + 1 == ranks && tasks > ranks;
-    from..if last { tasks } else { (from + each).min(tasks) }
+    from..if rank + 1 == ranks { tasks } else { (from + each).min(tasks) }
 }
 
 /// What a rank needs to read `task`; without one, only what is the same for all.

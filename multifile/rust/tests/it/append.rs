@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use multifile::{Disk, Error, NewTask, Options, Reader, Repair, Writer};
+use multifile::{Disk, Error, NewTask, Options, Part, Reader, Repair, Writer};
 use tempfile::TempDir;
 
 use crate::golden::Golden;
@@ -43,6 +43,26 @@ fn appended_bytes_follow_what_was_there_in_every_golden_file() {
             let expected = [&before[..], &before[..before.len() / 2]].concat();
             assert_eq!(*after, expected, "{}", case["name"]);
         }
+    }
+}
+
+/// Format rule 4.3: behind such a block there is no place to go on, and the file stays as it is.
+#[test]
+fn a_file_with_a_block_longer_than_its_chunk_is_not_written_on() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let options = Options { fs_block_len: Some(64), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[64]);
+    Writer::create(&disk, Path::new(NAME), &tasks, &options).unwrap().close().unwrap();
+    let table = Reader::open(&disk, Path::new(NAME)).unwrap().table(0).unwrap();
+    let mut bytes = fs::read(folder.path().join(NAME)).unwrap();
+    for len in [65, u64::MAX] {
+        let at = usize::try_from(table.slot_at(0, 0)).unwrap();
+        bytes[at..at + 8].copy_from_slice(&table.order.bytes_u64(len));
+        fs::write(folder.path().join(NAME), &bytes).unwrap();
+        let refused = Writer::append(&disk, Path::new(NAME), &options).err();
+        assert_eq!(refused, Some(Error::Damaged { part: Part::Blocks, file: 0 }));
+        assert_eq!(fs::read(folder.path().join(NAME)).unwrap(), bytes);
     }
 }
 

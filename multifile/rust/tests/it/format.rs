@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use multifile::{Error, NewTask, Options, Part, Reader, Writer};
+use multifile::{
+    Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
+    keyval::{Records, encode_header},
+};
 
 use crate::{
     golden::{Golden, text},
@@ -53,6 +56,68 @@ fn what_stands_in_unused_space_is_no_data() {
     let mut buf = [0; 600];
     assert_eq!(reader.stream(0).unwrap().read(&mut buf), Ok(100));
     assert_eq!(reader.stream(1).unwrap().read(&mut buf), Ok(0));
+}
+
+/// Format rule 4.3: slots behind the table belong to nobody, whoever asks.
+#[test]
+fn a_task_with_more_blocks_than_there_are_is_damaged() {
+    let (memory, path) = (Memory::default(), Path::new("a.sion"));
+    let options = Options { fs_block_len: Some(512), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[512, 512]);
+    Writer::create(&memory, path, &tasks, &options).unwrap().close().unwrap();
+    let table = Reader::open(&memory, path).unwrap().table(0).unwrap();
+    let mut bytes = memory.bytes("a.sion");
+    bytes[usize::try_from(table.count_at(0)).unwrap()] = 2;
+    bytes.extend([0; 64]);
+    memory.put(path, bytes);
+    let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
+    assert_eq!(Reader::open(&memory, path).err(), damaged);
+    assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+}
+
+/// Format rule 1.4, in a file that says that all chunks are equal: nobody adds them up.
+#[test]
+fn equal_chunks_that_are_too_large_together_are_damage() {
+    let (memory, path) = (Memory::default(), Path::new("a.sion"));
+    let options = Options { fs_block_len: Some(512), ..Options::default() };
+    let tasks = NewTask::in_one_file(&[512; 4]);
+    Writer::create(&memory, path, &tasks, &options).unwrap().close().unwrap();
+    let mut bytes = memory.bytes("a.sion");
+    // Four of 2^62 are nothing at all in 64 bits.
+    let chunks_at = 1076 + 8 * 4;
+    bytes[chunks_at + 7..].iter_mut().step_by(8).take(4).for_each(|high| *high = 1 << 6);
+    memory.put(path, bytes);
+    let damaged = Some(Error::Damaged { part: Part::ChunkLen, file: 0 });
+    assert_eq!(Reader::open(&memory, path).err(), damaged);
+    assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+}
+
+/// Format rules 5.1 and 8.4.
+#[test]
+fn a_record_that_reaches_beyond_its_stream_is_damage_that_repair_leaves_out() {
+    let options =
+        Options { fs_block_len: Some(512), keyval: true, journal: false, ..Options::default() };
+    for len in [9, u64::MAX] {
+        for closes in [true, false] {
+            let (memory, path) = (Memory::default(), Path::new("a.sion"));
+            let tasks = NewTask::in_one_file(&[512]);
+            let mut writer = Writer::create(&memory, path, &tasks, &options).unwrap();
+            let mut task = writer.task(0).unwrap();
+            task.write_record(1, b"whole").unwrap();
+            task.write(&encode_header(2, len, options.order)).unwrap();
+            task.write(&[7; 8]).unwrap();
+            if closes {
+                writer.close().unwrap();
+            } else {
+                drop(writer);
+                Repair::examine(&memory, path).unwrap().apply().unwrap();
+            }
+            let stream = Reader::open(&memory, path).unwrap().stream(0).unwrap();
+            let found = Records::scan(stream, options.order).map(|records| records.records().len());
+            let damaged = Error::Damaged { part: Part::Record, file: 0 };
+            assert_eq!(found, if closes { Err(damaged) } else { Ok(1) });
+        }
+    }
 }
 
 /// Format rule 6.5.

@@ -28,12 +28,21 @@ pub(crate) struct Counts {
     pub(crate) reads: AtomicU64,
     pub(crate) syncs: AtomicU64,
     opened: Mutex<BTreeSet<PathBuf>>,
+    /// Writes by their offset, and syncs, of all files in order.
+    pub(crate) steps: Mutex<Vec<(PathBuf, Step)>>,
     pub(crate) reserved: Mutex<Vec<Range<u64>>>,
     pub(crate) released: Mutex<Vec<Range<u64>>>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Write(u64),
+    Sync,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryFile {
+    path: PathBuf,
     bytes: Arc<Mutex<Vec<u8>>>,
     counts: Arc<Counts>,
 }
@@ -41,7 +50,8 @@ pub(crate) struct MemoryFile {
 impl Memory {
     pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
         let bytes = Arc::new(Mutex::new(bytes));
-        let file = MemoryFile { bytes, counts: Arc::clone(&self.counts) };
+        let counts = Arc::clone(&self.counts);
+        let file = MemoryFile { path: path.to_owned(), bytes, counts };
         self.files.lock().unwrap().insert(path.to_owned(), file);
     }
 
@@ -72,7 +82,8 @@ impl Storage for Memory {
     fn create(&self, path: &Path, truncate: bool) -> io::Result<MemoryFile> {
         let counts = || Arc::clone(&self.counts);
         let mut files = self.files.lock().unwrap();
-        let new = || MemoryFile { counts: counts(), ..MemoryFile::default() };
+        let path_of = || path.to_owned();
+        let new = || MemoryFile { path: path_of(), counts: counts(), ..MemoryFile::default() };
         let file = files.entry(path.to_owned()).or_insert_with(new);
         if truncate {
             file.bytes.lock().unwrap().clear();
@@ -92,6 +103,12 @@ impl Storage for Memory {
     }
 }
 
+impl MemoryFile {
+    fn note(&self, step: Step) {
+        self.counts.steps.lock().unwrap().push((self.path.clone(), step));
+    }
+}
+
 impl File for MemoryFile {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.counts.reads.fetch_add(1, Ordering::Relaxed);
@@ -107,6 +124,7 @@ impl File for MemoryFile {
         if end > self.size()? {
             self.resize(end)?;
         }
+        self.note(Step::Write(at));
         let at = usize::try_from(at).unwrap();
         self.bytes.lock().unwrap()[at..at + buf.len()].copy_from_slice(buf);
         Ok(buf.len())
@@ -126,6 +144,7 @@ impl File for MemoryFile {
 
     fn sync(&self) -> io::Result<()> {
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
+        self.note(Step::Sync);
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! Every file of SIONlib reads back to what its manifest says.
 
-use multifile::{Disk, Error, Reader, TaskReader, codec::Order, header::Keyval, keyval::Records};
+use multifile::{
+    Argument, Disk, Error, Reader, TaskReader, codec::Order, header::Keyval, keyval::Records,
+};
 use serde_json::Value;
 
 use crate::golden::{Golden, list, sha256, text};
@@ -35,6 +37,9 @@ fn every_golden_file_reads_back_to_its_manifest() {
             assert_eq!(same, task, "{label}");
             check_stream(expected, stream, header.order, &label);
         }
+        let beyond = u32::try_from(tasks.len()).unwrap();
+        let missing = TaskReader::open(&Disk::new(), &path, beyond).err();
+        assert_eq!(missing, Some(Argument::Task.into()), "{}", case["name"]);
     }
 }
 

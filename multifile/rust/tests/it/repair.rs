@@ -2,12 +2,15 @@
 
 use std::{fs, path::Path};
 
-use multifile::{Disk, Doubt, Error, NewTask, Options, Reader, Repair, Writer};
+use multifile::{
+    Disk, Doubt, Error, Group, NewTask, Options, Packing, ParWriter, Reader, Repair, Writer,
+};
 use tempfile::TempDir;
 
 use crate::{
     failing::Failing,
     golden::{Golden, sha256},
+    ranks::on_ranks,
 };
 
 const NAME: &str = "a.sion";
@@ -33,6 +36,24 @@ fn read_all(disk: &Disk, task: usize) -> Vec<u8> {
 
 fn options() -> Options {
     Options { fs_block_len: Some(512), buffer_len: 0, ..Options::default() }
+}
+
+/// Merged data is recorded by the next call, when all ranks have written theirs: zeros, too.
+#[test]
+fn merged_writes_but_the_last_are_certain_after_repair() {
+    let folder = TempDir::new().unwrap();
+    let storage = disk(&folder);
+    on_ranks(3, move |group| {
+        let options = Options { packing: Packing::Merge { size: Some(3) }, ..options() };
+        let task = NewTask::in_one_file(&[100; 3])[usize::try_from(group.rank()).unwrap()];
+        let mut writer =
+            ParWriter::create(group, &storage, Path::new(NAME), task, &options).unwrap();
+        (0..2).for_each(|_| writer.write_merged(group, &[0; 90]).unwrap());
+        group.barrier().unwrap();
+    });
+    let doubts = repair(&disk(&folder));
+    assert_eq!(doubts[0], Doubt::None);
+    assert_eq!(read_all(&disk(&folder), 0), [0; 270]);
 }
 
 /// Format rule 4.5.

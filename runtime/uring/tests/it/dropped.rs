@@ -52,6 +52,19 @@ fn block_threads(core: &mut Core) -> mpsc::Sender<()> {
     sender
 }
 
+/// Dropped operations have given back their right to be in flight, but not their room.
+#[test]
+fn an_operation_waits_for_room_that_dropped_ones_have() {
+    let mut core = Core::new(Choice::Threads, 1);
+    let gate = block_threads(&mut core);
+    (1..1024).for_each(|_| start_and_drop(core.engines.call(|| Ok(0))));
+    let engines = core.engines.clone();
+    let mut last = Box::pin(engines.call(|| Ok(7)));
+    assert!(poll(last.as_mut()).is_pending());
+    drop(gate);
+    assert_eq!(core.run(last).expect("room"), 7);
+}
+
 fn pipe() -> (File, OwnedFd) {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
     (File::new(read).expect("a pipe"), write)
