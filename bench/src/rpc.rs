@@ -25,10 +25,11 @@
 //! past the page cache where the file system can. All programs speak `packet`. A round runs every
 //! program once, each in processes of its own, client and server on a core each, and the next round
 //! in the opposite order. No two runs of a network or a disk on a shared machine are the same, so
-//! `request`, `integrated`, and `file` have several turns in a round: `limit` is compared turn by
-//! turn, everything else with the median of the round's turns. Fio's best depth is the one whose
-//! median is. Where programs wait, they sleep: CPU times are of work alone, and the rates need a
-//! machine with nothing else to do. Whether memory grows is measured in one long run.
+//! `request`, `integrated`, `file`, and `connections` have several turns in a round: `limit` and
+//! `best` are compared turn by turn, everything else with the median of the round's turns. Fio's
+//! best depth is the one whose median is. Where programs wait, they sleep: CPU times are of work
+//! alone, and the rates need a machine with nothing else to do. Whether memory grows is measured in
+//! one long run.
 //!
 //! A ratio is the median of what was measured side by side, between the ends of the interval that
 //! holds it with 95 %, of fewer than six values between their ends. The ratio by the least of
@@ -92,7 +93,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: usize,
-    /// Runs of request, integrated, and file in a round.
+    /// Runs of request, integrated, file, and each number of clients in a round.
     turns: usize,
     /// Bytes a run moves: so many that how it begins and ends is a hundredth of it.
     volume: u64,

@@ -18,9 +18,11 @@ const DEPTH: u32 = 2048;
 /// or more, if these would leave a client with fewer than a daemon grants.
 const SHARE_MIN: u32 = 64;
 
-/// What was measured of each number of clients: the same index is the same round.
+/// What was measured of each number of clients: the same index is the same turn.
 pub(super) struct Crowds {
     run: Run,
+    /// Turns of a round.
+    turns: usize,
     samples: [Values<Sample>; CLIENTS.len()],
 }
 
@@ -29,15 +31,22 @@ impl Crowds {
         let count = effort.volume / SIZE as u64;
         let (span, transport) = (effort.span, Transport::Tcp);
         let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
-        Self { run, samples: CLIENTS.map(|_| Ok(Vec::new())) }
+        Self { run, turns: effort.turns, samples: CLIENTS.map(|_| Ok(Vec::new())) }
     }
 
     pub(super) fn round(&mut self, places: &Places, cores: Option<Cores>) {
         let Some(place) = places.0.first() else { return };
-        for (clients, samples) in CLIENTS.into_iter().zip(&mut self.samples) {
-            let depth = DEPTH.max(SHARE_MIN * clients);
-            let crowd = Run { clients, depth, ..self.run.clone() };
-            push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &place.file(), cores));
+        for turn in 0..self.turns {
+            let mut cases: Vec<_> = CLIENTS.into_iter().zip(&mut self.samples).collect();
+            if turn % 2 == 1 {
+                cases.reverse();
+            }
+            for (clients, samples) in cases {
+                let depth = DEPTH.max(SHARE_MIN * clients);
+                let crowd = Run { clients, depth, ..self.run.clone() };
+                let path = place.file();
+                push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &path, cores));
+            }
         }
     }
 

@@ -20,6 +20,10 @@ use super::{
 };
 use crate::meter::{Meter, Sample};
 
+/// Longer packets are received in place. So few of them wait in the socket that they are still in
+/// the cache, as the kernel sees to by itself. Shorter ones leave room in small steps, each of which
+/// would wake the client, so they have room for all.
+const AHEAD_LEN_MAX: usize = 16 << 10;
 /// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
 const SHORT_LEN_MAX: usize = 8 << 10;
 /// A client's credits return in so many batches,
@@ -76,7 +80,9 @@ impl Server {
         let mut connections = Vec::new();
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
-            stream.set_window_min(share as usize * (NUMBER_LEN + self.run.size))?;
+            if self.run.size <= AHEAD_LEN_MAX {
+                stream.set_window_min(share as usize * (NUMBER_LEN + self.run.size))?;
+            }
             connections.push(stream.split());
         }
         // Only now, so that all clients begin together.
