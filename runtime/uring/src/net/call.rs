@@ -11,9 +11,12 @@ use crate::{inline::INLINE_LEN_MAX, memory::Buffers, operation::Vectors};
 /// Most bytes one call moves: as many as an inline call on a file.
 pub const SOCKET_LEN_MAX: usize = INLINE_LEN_MAX;
 
+/// Most bytes one call receives: besides, the head of what follows, which would cost another call.
+pub(super) const RECEIVE_LEN_MAX: usize = SOCKET_LEN_MAX + 64;
+
 /// Receives what has arrived; 0 when the peer sends no more.
 pub(crate) fn receive(socket: impl AsFd, into: &Buffers) -> io::Result<usize> {
-    let vectors = Vectors::of(into, SOCKET_LEN_MAX);
+    let vectors = Vectors::of(into, RECEIVE_LEN_MAX);
     let fd = socket.as_fd().as_raw_fd();
     transfer(&vectors, |message| {
         // SAFETY: the message names the buffers of `into`, which are borrowed, and whose bytes are

@@ -11,7 +11,7 @@ use std::{
 use rustix::net::{Shutdown, shutdown};
 
 use super::{
-    call::{self, SOCKET_LEN_MAX},
+    call::{self, RECEIVE_LEN_MAX},
     frames::Inlet,
     options,
     readiness::{Direction, Socket},
@@ -143,7 +143,7 @@ impl Inlet for Receiver {
         let received = self.0.call(direction, |fd| call::receive(fd, into));
         if let Ok(len) = received {
             self.0.moved(direction, len);
-            if len < into.len().min(SOCKET_LEN_MAX) {
+            if len < into.len().min(RECEIVE_LEN_MAX) {
                 self.0.exhausted(direction);
             }
         }
