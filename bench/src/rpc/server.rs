@@ -21,8 +21,8 @@ use super::{
 use crate::meter::{Meter, Sample};
 
 /// Longer packets are received in place. So few of them wait in the socket that they are still in
-/// the cache, as the kernel sees to by itself. Shorter ones leave room in small steps, each of which
-/// would wake the client, so they have room for all.
+/// the cache, as the kernel sees to by itself. Shorter ones leave room in small steps, each of
+/// which would wake the client, so they have room for all.
 const AHEAD_LEN_MAX: usize = 16 << 10;
 /// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
 const SHORT_LEN_MAX: usize = 8 << 10;
