@@ -15,6 +15,9 @@ use crate::{
 /// Bytes of memory that a file gets without bytes stored in it for each of them.
 pub(crate) const FREE_LEN: u64 = 64 << 20;
 
+/// Blocks that repair takes for empty because a later one of their task holds data.
+pub(crate) const GAPS_MAX: u64 = FREE_LEN / 8;
+
 /// The first part of `range` that may hold bytes other than zero.
 pub(crate) fn stored<F: File>(
     file: &F,
@@ -57,7 +60,7 @@ pub(crate) struct Gaps {
 
 impl Gaps {
     pub(crate) const fn new(number: u32) -> Self {
-        Self { left: FREE_LEN / 8, number }
+        Self { left: GAPS_MAX, number }
     }
 
     /// The slot of `block`, for which there is data; all blocks before it exist from now on.

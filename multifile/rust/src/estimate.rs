@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    backing::{Gaps, stored},
+    backing::{GAPS_MAX, Gaps, stored},
     blocks::Table,
     codec::{Order, narrow, wide},
     cursor::Cursor,
@@ -128,7 +128,9 @@ impl<'a, F: File> Found<'a, F> {
         };
         let mut found = Self { front, layout, end, lens: BTreeMap::new() };
         let last = end.checked_sub(1).filter(|_| reach == Reach::ToEnd);
-        if let Some((task, row, chunk_at, _)) = last.and_then(|at| found.chunk(at)) {
+        // So far away the end is a claim, and no trace of a write.
+        let last = last.and_then(|at| found.chunk(at)).filter(|(_, row, ..)| *row <= GAPS_MAX);
+        if let Some((task, row, chunk_at, _)) = last {
             found.lens.insert((task, row), end - chunk_at);
         }
         found

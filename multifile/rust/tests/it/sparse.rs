@@ -107,14 +107,22 @@ fn a_mapping_that_is_a_hole_is_refused() {
 /// Format rule 10.3: a row of the table for every chunk of the hole before the last one.
 #[test]
 fn an_unclosed_file_is_not_repaired_into_a_hole() {
-    for byte in [&b""[..], &b"x"[..]] {
-        let folder = TempDir::new().unwrap();
-        let file = file(&folder, false, &Options::default());
-        let end = DATA_AT + MANY * CHUNK_LEN;
-        file.set_len(end).unwrap();
-        file.write_all_at(byte, end - 1).unwrap();
-        assert_eq!(repaired(&folder), Err(Error::Damaged { part: Part::Blocks, file: 0 }));
-    }
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, false, &Options::default());
+    let end = DATA_AT + MANY * CHUNK_LEN;
+    file.write_all_at(b"x", end - 1).unwrap();
+    assert_eq!(repaired(&folder), Err(Error::Damaged { part: Part::Blocks, file: 0 }));
+}
+
+/// Format rule 10.3.
+#[test]
+fn an_unclosed_file_made_longer_is_repaired_to_its_data() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, false, &Options::default());
+    file.set_len(LEN).unwrap();
+    assert_eq!(repaired(&folder), Ok(()));
+    let stream = Reader::open(&disk(&folder), Path::new(NAME)).unwrap().stream(0).unwrap();
+    assert_eq!(stream.cursor().total(), 10);
 }
 
 /// Format rule 10.3.
@@ -123,10 +131,9 @@ fn a_journal_of_a_far_block_is_not_believed() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder, false, &Options::default());
     file.set_len(LEN).unwrap();
-    let mut flag2 = [0; 8];
-    file.read_exact_at(&mut flag2, 44).unwrap();
-    let instance = u64::from_le_bytes(flag2) & ((1 << 56) - 1);
-    let key = SlotKey { instance, task_count: 1, task: 0, block: MANY };
+    // Rule 7.1: the file is being written, and this is its number.
+    file.write_all_at(&(0x6b << 56 | 7u64).to_le_bytes(), 44).unwrap();
+    let key = SlotKey { instance: 7, task_count: 1, task: 0, block: MANY };
     let journal = fs::File::create(folder.path().join("a.sion.journal")).unwrap();
     journal.write_all_at(&Slot::of(1, None).encode(&key), key.at().unwrap()).unwrap();
     assert_eq!(repaired(&folder), Err(Error::Damaged { part: Part::Blocks, file: 0 }));
