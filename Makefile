@@ -15,6 +15,10 @@ WHOLE := --workspace --exclude preload
 # What `kakehi manual` writes: pages, and completions for three shells.
 MANUAL := man/man1/kakehi.1 man/man1/kakehi-*.1 bash-completion/completions/kakehi.bash \
 	zsh/site-functions/_kakehi fish/vendor_completions.d/kakehi.fish
+# Where module files are looked for is the site's: `module use PREFIX/share/modulefiles`.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+MODULE := share/modulefiles/kakehi/$(VERSION)
+UNIT := lib/systemd/system/kakehi-serve@.service
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
@@ -87,6 +91,9 @@ install: build
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
 	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
 	target/release/kakehi manual $(DESTDIR)$(PREFIX)/share
+	install -d $(dir $(MODULE:%=$(DESTDIR)$(PREFIX)/%) $(UNIT:%=$(DESTDIR)$(PREFIX)/%))
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/modulefile >$(DESTDIR)$(PREFIX)/$(MODULE)
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/kakehi-serve@.service >$(DESTDIR)$(PREFIX)/$(UNIT)
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
@@ -100,6 +107,7 @@ uninstall:
 	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
 	rm -f $(MANUAL:%=$(DESTDIR)$(PREFIX)/share/%)
+	rm -f $(DESTDIR)$(PREFIX)/$(MODULE) $(DESTDIR)$(PREFIX)/$(UNIT)
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 
 clean:

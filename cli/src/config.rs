@@ -25,6 +25,7 @@ use crate::{
     settings::{Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch},
     size::Size,
     span::Span,
+    usage::utf8,
 };
 
 /// Names the configuration file above all others; the only variable that is no setting.
@@ -91,11 +92,11 @@ impl Environment {
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Flags {
     /// Folder of the job daemon's socket. Default: one of the job's, named after it.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = utf8())]
     socket: Option<String>,
     /// What to do with the files GLOB matches: pass, hybrid (default), or delegate. The first
     /// match wins; `**` crosses folders, a relative GLOB starts at the current folder.
-    #[arg(long = "rule", value_name = "GLOB=POLICY")]
+    #[arg(long = "rule", value_name = "GLOB=POLICY", value_parser = utf8())]
     rules: Vec<String>,
     /// What an idle daemon core does: poll-idle (default), park, spin, or interrupt.
     #[arg(long, value_name = "POLICY")]
@@ -108,17 +109,17 @@ pub(crate) struct Flags {
     cores: Option<String>,
     /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
     /// folder in which several servers of one root have left their addresses.
-    #[arg(long, value_name = "URL|DIR")]
+    #[arg(long, value_name = "URL|DIR", value_parser = utf8())]
     remote: Option<String>,
     /// Which of several servers a process uses: by file (default) or by rank.
     #[arg(long, value_name = "HOW")]
     spread: Option<String>,
     /// File with the job key, which server and clients share; mode 0600. Without one only
     /// unix://PATH serves, for programs of the server's user and root.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = utf8())]
     key: Option<String>,
     /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
-    #[arg(long = "map", value_name = "LOCAL=REMOTE")]
+    #[arg(long = "map", value_name = "LOCAL=REMOTE", value_parser = utf8())]
     maps: Vec<String>,
 }
 

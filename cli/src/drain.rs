@@ -12,6 +12,7 @@ use crate::{
     output,
     span::Span,
     status::ask,
+    usage::utf8,
 };
 
 /// Waits until everything the daemon of this job has accepted is in the files.
@@ -21,7 +22,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Folder of the job daemon's socket.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = utf8())]
     socket: Option<String>,
     /// Longest wait, with a unit: 500ms, 30s, 5min. Default: no limit.
     #[arg(long, value_name = "DURATION")]

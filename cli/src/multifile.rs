@@ -12,6 +12,7 @@ pub(crate) mod damage;
 mod defrag;
 mod dump;
 mod join;
+mod leftover;
 mod list;
 pub(crate) mod progress;
 mod repair;

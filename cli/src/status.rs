@@ -9,6 +9,7 @@ use crate::{
     job::Job,
     output, report,
     size::Size,
+    usage::utf8,
 };
 
 /// Shows the daemon of this job: process, sessions, cores, memory.
@@ -17,7 +18,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Folder of the job daemon's socket.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = utf8())]
     socket: Option<String>,
     /// Prints one JSON document.
     #[arg(long)]

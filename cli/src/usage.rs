@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::{
+    builder::{OsStringValueParser, TypedValueParser},
+    error::ErrorKind,
+};
 
 use crate::failure::Failure;
 
@@ -27,6 +30,11 @@ pub(crate) fn usage(
     });
     let advice = similar.map_or_else(|| help.clone(), |similar| format!("{similar}, or {help}"));
     Failure::usage("usage", what.strip_prefix("error: ").unwrap_or(&what), advice)
+}
+
+/// Text of a flag, which every setting has to be; the parser's own refusal does not name the flag.
+pub(crate) fn utf8() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|text| text.into_string().map_err(|_| "it is not UTF-8"))
 }
 
 /// The command that was named, with the commands above it.

@@ -5,16 +5,19 @@
 //! it. The folder is removed whatever happens, but by a kill: then it stays, and nothing else.
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::{self, File, Metadata},
     io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use tempfile::TempDir;
 
-use super::file_failure;
+use super::{
+    file_failure,
+    leftover::{Leftover, identity},
+};
 use crate::failure::{Code, Failure};
 
 /// From this many files on, one call for the file system is cheaper than one for each.
@@ -28,6 +31,8 @@ pub(crate) struct Beside {
     replace: bool,
     /// Device and inode of what is read and so must stay.
     inputs: Vec<(u64, u64)>,
+    /// File 0 of the one set that is made.
+    set: Option<OsString>,
 }
 
 impl Beside {
@@ -47,8 +52,8 @@ impl Beside {
         let folder = tempfile::Builder::new().prefix(".kakehi-").tempdir_in(parent);
         // The kind alone: the error's text tells of the hidden folder, which nobody has asked for.
         let folder = folder.map_err(|why| file_failure(parent, &why.kind().into()))?;
-        let inputs = inputs.into_iter().map(|found| (found.dev(), found.ino())).collect();
-        Ok(Self { folder, parent: parent.to_owned(), replace, inputs })
+        let inputs = inputs.into_iter().map(|found| identity(&found)).collect();
+        Ok(Self { folder, parent: parent.to_owned(), replace, inputs, set: None })
     }
 
     /// As [`create`](Self::create) for one output at `path`; returns its name too.
@@ -64,8 +69,9 @@ impl Beside {
         let name = path.file_name().ok_or_else(|| {
             Failure::usage(path.display(), "it names no file", "name the file to write")
         })?;
-        let beside = Self::create(path.parent().unwrap_or(Path::new("")), replace, inputs)?;
+        let mut beside = Self::create(path.parent().unwrap_or(Path::new("")), replace, inputs)?;
         beside.check(name)?;
+        beside.set = Some(name.to_owned());
         Ok((beside, name.to_owned()))
     }
 
@@ -82,7 +88,7 @@ impl Beside {
     pub(crate) fn check(&self, name: &OsStr) -> Result<(), Failure> {
         let path = self.parent.join(name);
         match fs::metadata(&path) {
-            Ok(found) if self.inputs.contains(&(found.dev(), found.ino())) => {
+            Ok(found) if self.inputs.contains(&identity(&found)) => {
                 Err(Failure::usage(path.display(), "it is the input", "name another output"))
             }
             Ok(_) if !self.replace => {
@@ -93,7 +99,8 @@ impl Beside {
         }
     }
 
-    /// Makes all files durable, gives them their final names, and makes the names durable.
+    /// Makes all files durable, gives them their final names, and makes the names durable. Files of
+    /// a replaced set that have no successor are removed.
     ///
     /// # Errors
     ///
@@ -103,6 +110,7 @@ impl Beside {
         let entries = fs::read_dir(self.folder.path()).map_err(failed)?;
         let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
         let mut names = names.map_err(failed)?;
+        let left = self.leftover(&names);
         // `a.000001` comes before `a`.
         names.sort_unstable_by(|a, b| b.cmp(a));
         names.iter().try_for_each(|name| self.check(name))?;
@@ -111,7 +119,20 @@ impl Beside {
             let path = self.parent.join(name);
             fs::rename(self.path(name), &path).map_err(|why| file_failure(&path, &why))?;
         }
+        left.remove()?;
         File::open(&self.parent).and_then(|parent| parent.sync_all()).map_err(failed)
+    }
+
+    /// What the new files do not replace of the set they replace.
+    fn leftover(&self, names: &[OsString]) -> Leftover {
+        let kept: BTreeSet<PathBuf> = names.iter().map(|name| self.parent.join(name)).collect();
+        match &self.set {
+            Some(name) if self.replace => {
+                let is_input = |found: &Metadata| self.inputs.contains(&identity(found));
+                Leftover::of(&self.parent.join(name), &kept, is_input)
+            }
+            _ => Leftover::default(),
+        }
     }
 
     fn sync(&self, names: &[OsString]) -> io::Result<()> {

@@ -51,6 +51,8 @@ struct Found {
     file: String,
     needed: bool,
     done: bool,
+    /// A closed file had some, and they are not readable any more.
+    checksums_lost: bool,
     tasks: Vec<Row>,
 }
 
@@ -71,7 +73,7 @@ struct Row {
 pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let found = examine(&args.file)?;
     let rows = rows(&found);
-    let needed = found.needed();
+    let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
     let done = needed && !args.dry_run;
     match &args.output {
         Some(output) => repair_copy(args, output, found.file_count())?,
@@ -79,7 +81,7 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
         None => {}
     }
     let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
-    let report = Found { file, needed, done, tasks: rows };
+    let report = Found { file, needed, done, checksums_lost, tasks: rows };
     if args.json {
         output::print_json(&report)?;
     } else {
@@ -177,7 +179,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 }
 
 fn text(found: &Found) -> String {
-    let Found { file, needed, done, tasks } = found;
+    let Found { file, needed, done, checksums_lost, tasks } = found;
     if !needed {
         let tasks = report::count(tasks.len(), "task", "s");
         return format!("{file}: nothing to repair, {tasks}, all whole\n");
@@ -191,6 +193,9 @@ fn text(found: &Found) -> String {
             _ => String::new(),
         };
         text += &format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n");
+    }
+    if *checksums_lost {
+        text += &format!("{file}: checksums are lost: from now on nothing tells damaged data\n");
     }
     text + &format!("{file}: {}\n", if *done { "repaired" } else { "can be repaired" })
 }

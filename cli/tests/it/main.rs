@@ -9,8 +9,10 @@ mod golden;
 mod job;
 mod multifile;
 mod original;
+mod packaging;
 mod run;
 mod serve;
+mod sets;
 mod terminal;
 
 use std::{

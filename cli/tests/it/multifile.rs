@@ -11,7 +11,7 @@ use crate::{
     json, kakehi, output,
 };
 
-fn multifile(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn multifile(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = kakehi(folder);
     command.arg("multifile").args(arguments);
     command
@@ -19,7 +19,7 @@ fn multifile(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Runs a command that must succeed.
 #[track_caller]
-fn done(folder: &Path, arguments: &[&str]) -> String {
+pub(crate) fn done(folder: &Path, arguments: &[&str]) -> String {
     let (code, stdout, stderr) = output(&mut multifile(folder, arguments));
     assert_eq!((code, stderr.as_str()), (0, ""), "{arguments:?}");
     stdout
@@ -27,13 +27,13 @@ fn done(folder: &Path, arguments: &[&str]) -> String {
 
 /// The bytes of all streams of a multifile.
 #[track_caller]
-fn streams(folder: &Path, name: &str) -> Vec<u8> {
+pub(crate) fn streams(folder: &Path, name: &str) -> Vec<u8> {
     let output = multifile(folder, &["cat", name]).output().expect("starts");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("readable");
     let mut names: Vec<_> = entries
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
@@ -230,7 +230,7 @@ fn what_repair_cannot_do_it_does_not_advise() {
 }
 
 /// A multifile of two tasks with checksums, and where its data begins.
-fn with_checksums(folder: &Path) -> u64 {
+pub(crate) fn with_checksums(folder: &Path) -> u64 {
     fs::write(folder.join("a"), vec![b'a'; 5000]).expect("a file");
     fs::write(folder.join("b"), vec![b'b'; 3000]).expect("a file");
     done(folder, &["join", "--checksums", "--fs-block=512", "joined", "a", "b"]);

@@ -1,6 +1,11 @@
 //! `kakehi run` with the kill switch, and the command line itself.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    process::Command,
+};
 
 use tempfile::tempdir;
 
@@ -41,6 +46,22 @@ fn usage_errors_are_one_line_and_exit_code_2() {
     ];
     for arguments in arguments {
         fails(kakehi(folder.path()).args(arguments), 2, &["usage", "--help"]);
+    }
+}
+
+#[test]
+fn what_is_not_utf_8_is_refused_with_the_name_of_its_flag() {
+    let folder = tempdir().expect("temporary folder");
+    let value = OsStr::from_bytes(b"/tmp/\xff");
+    for (name, flag) in
+        [("status", "--socket"), ("drain", "--socket"), ("serve", "--socket"), ("run", "--key")]
+    {
+        let mut command = kakehi(folder.path());
+        command.args([name, flag]).arg(value);
+        if name == "run" {
+            command.arg("true");
+        }
+        fails(&mut command, 2, &[flag, "not UTF-8"]);
     }
 }
 

@@ -4,7 +4,10 @@
 //! for blocks a task does not have (format section 4). In memory only the blocks that exist are
 //! kept, task after task.
 
+use std::ops::Range;
+
 use crate::{
+    backing::{demand, stored},
     codec::{Order, narrow, u64s, wide},
     error::{Error, Part, Result},
     header::{COMMIT_LEN, Header},
@@ -99,6 +102,7 @@ impl Table {
         if count > u64::from(self.block_count) {
             return Err(Error::Damaged { part: Part::Blocks, file: number });
         }
+        demand(file, self.slots(), count * 8, (Part::Blocks, number))?;
         (0..count).map(|block| slot(self.slot_at(task, block))).collect()
     }
 
@@ -106,8 +110,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Part::Blocks`] when a count is larger than the table has blocks, [`Part::Truncated`], and
-    /// what the storage reports.
+    /// [`Part::Blocks`] when a count is larger than the table has blocks, or than what is stored
+    /// vouches for; [`Part::Truncated`], and what the storage reports.
     pub fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
         let damaged = Error::Damaged { part: Part::Blocks, file: number };
         let mut first = vec![0];
@@ -121,22 +125,35 @@ impl Table {
             first.push(total);
             Ok(())
         })?;
+        let slots = self.slots();
+        demand(file, slots.clone(), wide(total).saturating_mul(8), (Part::Blocks, number))?;
         let mut lens = vec![0; total];
-        let (mut task, mut block) = (0usize, 0usize);
-        let slots = tasks * u64::from(self.block_count);
-        each_u64(file, number, self.slot_at(0, 0), slots, self.order, |len| {
-            let range =
-                first.get(task).copied().unwrap_or(0)..first.get(task + 1).map_or(0, |n| *n);
-            if let Some(slot) = lens.get_mut(range).and_then(|own| own.get_mut(block)) {
-                *slot = len;
-            }
-            task += 1;
-            if wide(task) == tasks {
-                (task, block) = (0, block + 1);
-            }
-            Ok(())
-        })?;
+        let mut at = slots.start;
+        while let Some(part) = stored(file, number, at..slots.end)? {
+            let index = (part.start - slots.start) / 8;
+            let count = (part.end - slots.start).div_ceil(8) - index;
+            at = slots.start + 8 * index;
+            let (mut task, mut block) = (narrow(index % tasks), narrow(index / tasks));
+            each_u64(file, number, at, count, self.order, |len| {
+                let range =
+                    first.get(task).copied().unwrap_or(0)..first.get(task + 1).map_or(0, |n| *n);
+                if let Some(slot) = lens.get_mut(range).and_then(|own| own.get_mut(block)) {
+                    *slot = len;
+                }
+                task += 1;
+                if wide(task) == tasks {
+                    (task, block) = (0, block + 1);
+                }
+                Ok(())
+            })?;
+            at += 8 * count;
+        }
         Ok(Blocks { first, lens, block_count: self.block_count })
+    }
+
+    /// Where the slots of all blocks stand.
+    fn slots(&self) -> Range<u64> {
+        self.slot_at(0, 0)..self.slot_at(0, u64::from(self.block_count))
     }
 }
 

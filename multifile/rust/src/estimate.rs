@@ -9,11 +9,12 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
+    backing::{GAPS_MAX, Gaps, stored},
     blocks::Table,
     codec::{Order, narrow, wide},
     cursor::Cursor,
-    error::{Error, Result},
-    keyval::{RECORD_HEADER_LEN, decode_header},
+    error::Result,
+    keyval::{BLANK_MAX, RECORD_HEADER_LEN, decode_header},
     layout::Layout,
     physical::Front,
     reader::TaskReader,
@@ -50,7 +51,7 @@ pub(crate) enum Reach {
 pub(crate) fn estimate<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Extent>> {
     let mut found = Found::new(front, reach);
     found.scan()?;
-    let mut extents = found.extents();
+    let mut extents = found.extents()?;
     if front.header.keyval == crate::header::Keyval::Inline {
         for (task, extent) in extents.iter_mut().enumerate() {
             records(front, task, extent)?;
@@ -87,14 +88,9 @@ pub(crate) fn unfinished_table<F: File>(front: &Front<F>) -> Option<Vec<Extent>>
 
 /// End of the last byte in `range` of the file that is not zero; its start if there is none.
 pub(crate) fn data_end<F: File>(front: &Front<F>, range: Range<u64>) -> Result<u64> {
-    let failed = |error| Error::io(front.number, &error);
     let (start, end) = (range.start, range.end.min(front.size));
     let (mut at, mut parts) = (start, Vec::new());
-    while let Some(data) = front.file.data_from(at).map_err(failed)? {
-        let part = data.start.max(at)..data.end.min(end);
-        if part.is_empty() {
-            break;
-        }
+    while let Some(part) = stored(&*front.file, front.number, at..end)? {
         at = part.end;
         parts.push(part);
     }
@@ -132,7 +128,9 @@ impl<'a, F: File> Found<'a, F> {
         };
         let mut found = Self { front, layout, end, lens: BTreeMap::new() };
         let last = end.checked_sub(1).filter(|_| reach == Reach::ToEnd);
-        if let Some((task, row, chunk_at, _)) = last.and_then(|at| found.chunk(at)) {
+        // So far away the end is a claim, and no trace of a write.
+        let last = last.and_then(|at| found.chunk(at)).filter(|(_, row, ..)| *row <= GAPS_MAX);
+        if let Some((task, row, chunk_at, _)) = last {
             found.lens.insert((task, row), end - chunk_at);
         }
         found
@@ -141,7 +139,7 @@ impl<'a, F: File> Found<'a, F> {
     fn scan(&mut self) -> Result<()> {
         let mut slab = vec![0; SLAB_LEN];
         let mut at = self.layout.data_at();
-        while let Some(range) = self.data_from(at)? {
+        while let Some(range) = stored(&*self.front.file, self.front.number, at..self.end)? {
             at = range.start;
             while at < range.end {
                 let Some((task, row, chunk_at, chunk_end)) = self.chunk(at) else { return Ok(()) };
@@ -159,16 +157,6 @@ impl<'a, F: File> Found<'a, F> {
         Ok(())
     }
 
-    fn data_from(&self, at: u64) -> Result<Option<Range<u64>>> {
-        if at >= self.end {
-            return Ok(None);
-        }
-        let range = self.front.file.data_from(at);
-        let range = range.map_err(|error| Error::io(self.front.number, &error))?;
-        let range = range.map(|range| range.start.max(at)..range.end.min(self.end));
-        Ok(range.filter(|range| !range.is_empty()))
-    }
-
     /// The chunk that holds offset `at`: task, block, start, end.
     fn chunk(&self, at: u64) -> Option<(usize, u64, u64, u64)> {
         let (data_at, skip) = (self.layout.data_at(), self.layout.skip());
@@ -180,13 +168,15 @@ impl<'a, F: File> Found<'a, F> {
         Some((task, row, chunk_at, chunk_at + place.chunk_len))
     }
 
-    fn extents(&self) -> Vec<Extent> {
+    fn extents(&self) -> Result<Vec<Extent>> {
+        let mut gaps = Gaps::new(self.front.number);
         let mut extents =
             vec![Extent { lens: vec![0], ..Extent::default() }; self.front.ranks.len()];
         for ((task, row), used) in &self.lens {
             if let Some(extent) = extents.get_mut(*task) {
-                extent.lens.resize(narrow(*row), 0);
-                extent.lens.push(*used);
+                if let Some(len) = gaps.slot(&mut extent.lens, narrow(*row))? {
+                    *len = *used;
+                }
             }
         }
         for (task, extent) in extents.iter_mut().enumerate() {
@@ -201,7 +191,7 @@ impl<'a, F: File> Found<'a, F> {
             let behind = if room(extent.lens.len()) > 0 { u64::MAX } else { 0 };
             extent.most = total.max(in_known.saturating_add(behind));
         }
-        extents
+        Ok(extents)
     }
 }
 
@@ -229,14 +219,15 @@ fn records<F: File>(front: &Front<F>, task: usize, extent: &mut Extent) -> Resul
 /// End of the last complete record that begins before `known`, the end of what is not zero.
 fn end_of_records<F: File>(stream: &mut TaskReader<F>, order: Order, known: u64) -> Result<u64> {
     let mut header = [0; RECORD_HEADER_LEN];
-    let mut end = 0;
+    let (mut end, mut blank) = (0, 0);
     while end < known {
         stream.seek(end)?;
         if stream.read(&mut header)? < RECORD_HEADER_LEN {
             break;
         }
-        let (_, len) = decode_header(header, order);
-        if len > stream.cursor().left() {
+        let (key, len) = decode_header(header, order);
+        blank += usize::from((key, len) == (0, 0));
+        if len > stream.cursor().left() || blank > BLANK_MAX {
             break;
         }
         end = stream.cursor().position() + len;

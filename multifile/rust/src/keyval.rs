@@ -14,6 +14,8 @@ use crate::{
 
 /// Bytes of a record's key and length.
 pub const RECORD_HEADER_LEN: usize = 16;
+/// Empty records with the key 0 that a task may have: a hole reads as nothing else.
+pub(crate) const BLANK_MAX: usize = 1 << 20;
 
 /// The header of a record, in the byte order of the file's metadata.
 #[must_use]
@@ -75,13 +77,14 @@ impl<F: File> Records<F> {
     ///
     /// # Errors
     ///
-    /// [`Part::Record`] when a record reaches beyond the stream, and the errors of reading.
+    /// [`Part::Record`] when a record reaches beyond the stream or a million of them are empty and
+    /// have the key 0, and the errors of reading.
     pub fn scan(mut stream: TaskReader<F>, order: Order) -> Result<Self> {
         let damaged = Error::Damaged { part: Part::Record, file: stream.file_number() };
         let mut found =
             Self { stream: stream.clone(), records: vec![], keys: vec![], chains: HashMap::new() };
         stream.seek(0)?;
-        let mut header = [0; RECORD_HEADER_LEN];
+        let (mut header, mut blank) = ([0; RECORD_HEADER_LEN], 0);
         loop {
             match stream.read(&mut header)? {
                 0 => return Ok(found),
@@ -89,7 +92,8 @@ impl<F: File> Records<F> {
                 _ => return Err(damaged),
             }
             let (key, len) = decode_header(header, order);
-            if len > stream.cursor().left() {
+            blank += usize::from((key, len) == (0, 0));
+            if len > stream.cursor().left() || blank > BLANK_MAX {
                 return Err(damaged);
             }
             let at = stream.cursor().position();

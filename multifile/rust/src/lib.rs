@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backing;
 pub mod blocks;
 pub mod codec;
 pub mod cursor;

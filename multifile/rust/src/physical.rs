@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
+    backing::demand,
     blocks::{Blocks, Table, each_u64},
     codec::{narrow, signed, wide},
     cursor::Cursor,
@@ -161,6 +162,8 @@ pub(crate) fn header<F: File>(file: &F, number: u32) -> Result<(Header, u64)> {
     if header.commit_at() > size {
         return Err(Error::Damaged { part: Part::TaskCount, file: number });
     }
+    let tables = header.ranks_at()..header.commit_at();
+    demand(file, tables.clone(), tables.end - tables.start, (Part::TaskCount, number))?;
     Ok((header, size))
 }
 
@@ -200,6 +203,7 @@ pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec
     if at.checked_add(4 + 8 * count).is_none_or(|end| end > size) {
         return Err(damaged);
     }
+    demand(file, at..at + 4 + 8 * count, 8 * count, (Part::Mapping, 0))?;
     let mut entries = Vec::with_capacity(narrow(count));
     each_u64(file, 0, at + 4, count, header.order, |pair| {
         entries.push(mapping_entry(pair, header));

@@ -7,10 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
+    backing::{Gaps, demand},
     blocks::Table,
     codec::{narrow, wide},
     cursor::Cursor,
-    error::{Error, Result},
+    error::{Error, Part, Result},
     estimate::{Extent, Reach, data_end, estimate, unfinished_table},
     finish::{Usage, finish},
     journal::{self, Found, SLOT_LEN, SlotKey},
@@ -135,6 +136,16 @@ impl<S: Storage> Repair<S> {
         !self.broken.is_empty()
     }
 
+    /// Whether a closed file had checksums that are not readable any more.
+    #[must_use]
+    pub fn loses_checksums(&self) -> bool {
+        let had = |mark| matches!(mark, Mark::Closed { checksums_at: Some(_), .. });
+        self.broken
+            .iter()
+            .map(|broken| &broken.plan)
+            .any(|plan| had(Mark::decode(plan.header.flag2)) && !plan.checksums)
+    }
+
     fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
         let (front, reach) = match whole(front) {
             Ok(physical) => {
@@ -142,9 +153,10 @@ impl<S: Storage> Repair<S> {
                     lens: physical.blocks.of(task).to_vec(),
                     ..Extent::default()
                 });
-                let extents: Vec<_> = extents.collect();
+                let mut extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
                 if !has_mapping(&physical, mapping.as_deref()) {
+                    keep_checksums(&physical, &mut extents);
                     self.broken.push(Broken::of(physical.front, mapping, extents));
                 }
                 return Ok(());
@@ -159,6 +171,7 @@ impl<S: Storage> Repair<S> {
                 None => estimate(&front, reach)?,
             },
         };
+        demand_table(&front, &extents)?;
         self.note(&front, &extents);
         self.broken.push(Broken::of(front, mapping, extents));
         Ok(())
@@ -194,7 +207,7 @@ impl Broken {
             layout: front.layout,
             mapping: if serial { Some(Vec::new()) } else { mapping },
             style: if serial { Style::Serial } else { Style::Parallel },
-            hints: false,
+            hints: matches!(Mark::decode(header.flag2), Mark::Closed { uniform: true, .. }),
             checksums: extents.iter().any(|extent| !extent.sums.is_empty()),
             durable: true,
             header,
@@ -255,6 +268,25 @@ fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -
     stored.is_some_and(|stored| sorted(&stored) == sorted(needed))
 }
 
+/// Reads the checksums of a closed file, if all of them are there.
+fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) {
+    let of = |(task, extent): (u32, &Extent)| {
+        let blocks = 0..wide(extent.lens.len());
+        blocks.map(|block| physical.checksum(task, block).ok().flatten()).collect()
+    };
+    let sums: Option<Vec<Vec<u32>>> = (0u32..).zip(&*extents).map(of).collect();
+    for (extent, sums) in extents.iter_mut().zip(sums.unwrap_or_default()) {
+        extent.sums = sums;
+    }
+}
+
+/// Refuses blocks whose table would take a gigabyte and more, when there is not that much data.
+fn demand_table<F: File>(front: &Front<F>, extents: &[Extent]) -> Result<()> {
+    let rows = extents.iter().map(|extent| extent.lens.len()).max().unwrap_or(0);
+    let len = wide(rows).saturating_mul(8 * wide(extents.len()));
+    demand(&*front.file, 0..front.size, len / 16, (Part::Blocks, front.number))
+}
+
 /// What the journal says about every task. Blocks without a slot hold no completed write; those
 /// whose slot is not readable are estimated.
 fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec<Extent>> {
@@ -262,7 +294,7 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
     let tasks = wide(front.ranks.len());
     let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
     let size = journal.size().map_err(io)?;
-    let mut unsure = Vec::new();
+    let (mut unsure, mut gaps) = (Vec::new(), Gaps::new(front.number));
     let mut at = 0;
     while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
         let first = range.start.max(at) / SLOT_LEN;
@@ -278,7 +310,7 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
             let (task, block) = (narrow(task), narrow(block));
             let Some(extent) = extents.get_mut(task) else { continue };
             match journal::read(journal, &key).map_err(io)? {
-                Found::Slot(slot) => note_slot(front, extent, (task, block), slot)?,
+                Found::Slot(slot) => note_slot(front, extent, (task, block), slot, &mut gaps)?,
                 Found::Other => unsure.push((task, block)),
                 Found::Nothing => {}
             }
@@ -287,9 +319,13 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
     }
     if !unsure.is_empty() {
         let estimated = estimate(front, Reach::ToEnd)?;
+        let summed = extents.iter().any(|extent| !extent.sums.is_empty());
         for (task, block) in unsure {
             if let Some((known, estimated)) = extents.get_mut(task).zip(estimated.get(task)) {
-                note_estimate(known, estimated, block);
+                note_estimate(known, estimated, block, &mut gaps)?;
+                if summed {
+                    note_sum(front, known, task, block)?;
+                }
             }
         }
     }
@@ -297,15 +333,35 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
 }
 
 /// Takes the length of one block from the data, because its slot is not readable.
-fn note_estimate(known: &mut Extent, estimated: &Extent, block: usize) {
+fn note_estimate(
+    known: &mut Extent,
+    estimated: &Extent,
+    block: usize,
+    gaps: &mut Gaps,
+) -> Result<()> {
     if let Some(len) = estimated.lens.get(block).copied().filter(|len| *len > 0) {
-        known.lens.resize(known.lens.len().max(block + 1), 0);
-        if let Some(slot) = known.lens.get_mut(block) {
+        if let Some(slot) = gaps.slot(&mut known.lens, block)? {
             *slot = len;
         }
     }
     known.most = known.most.max(estimated.most);
-    known.sums.clear();
+    Ok(())
+}
+
+/// Sums up a block whose own checksum is lost: without one its data would pass for damaged.
+fn note_sum<F: File>(
+    front: &Front<F>,
+    extent: &mut Extent,
+    task: usize,
+    block: usize,
+) -> Result<()> {
+    let Some(len) = extent.lens.get(block).copied() else { return Ok(()) };
+    let at = front.layout.place(task).unwrap_or_default().block_at(block)?;
+    extent.sums.resize(extent.sums.len().max(block + 1), 0);
+    if let Some(sum) = extent.sums.get_mut(block) {
+        *sum = data_sum(front, at, len)?;
+    }
+    Ok(())
 }
 
 fn note_slot<F: File>(
@@ -313,6 +369,7 @@ fn note_slot<F: File>(
     extent: &mut Extent,
     (task, block): (usize, usize),
     slot: journal::Slot,
+    gaps: &mut Gaps,
 ) -> Result<()> {
     let place = front.layout.place(task).unwrap_or_default();
     let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
@@ -327,8 +384,7 @@ fn note_slot<F: File>(
         let end = data_end(front, at + used..at + place.chunk_len)?;
         used = slot.used_with(end - (at + used));
     }
-    extent.lens.resize(extent.lens.len().max(block + 1), 0);
-    if let Some(len) = extent.lens.get_mut(block) {
+    if let Some(len) = gaps.slot(&mut extent.lens, block)? {
         *len = used;
     }
     if let Some(sum) = slot.sum {

@@ -12,6 +12,7 @@ use std::{
 
 use multifile::{Disk, Storage, storage::File};
 
+const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 /// Aligned writes of so few bytes lie in one sector and are never torn.
 const SECTOR_PART: usize = 16;
@@ -24,6 +25,7 @@ pub(crate) struct Failing {
     room: Arc<AtomicU64>,
     step: usize,
     torn: bool,
+    bad_at: u64,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(crate) struct FailingFile {
     room: Arc<AtomicU64>,
     step: usize,
     torn: bool,
+    bad_at: u64,
 }
 
 impl Failing {
@@ -41,6 +44,7 @@ impl Failing {
             room: Arc::new(bytes.into()),
             step: usize::MAX,
             torn: false,
+            bad_at: u64::MAX,
         }
     }
 
@@ -50,7 +54,12 @@ impl Failing {
     }
 
     pub(crate) fn in_steps_of(folder: PathBuf, step: usize) -> Self {
-        Self { disk: Disk::in_folder(folder), room: Arc::new(u64::MAX.into()), step, torn: false }
+        Self { step, ..Self::after(folder, u64::MAX) }
+    }
+
+    /// The byte at `bad_at` cannot be read.
+    pub(crate) fn unreadable_at(folder: PathBuf, bad_at: u64) -> Self {
+        Self { bad_at, ..Self::after(folder, u64::MAX) }
     }
 
     /// Bytes that can still be written.
@@ -59,7 +68,8 @@ impl Failing {
     }
 
     fn wrap(&self, file: fs::File) -> FailingFile {
-        FailingFile { file, room: Arc::clone(&self.room), step: self.step, torn: self.torn }
+        let Self { step, torn, bad_at, .. } = *self;
+        FailingFile { file, room: Arc::clone(&self.room), step, torn, bad_at }
     }
 }
 
@@ -81,7 +91,11 @@ impl Storage for Failing {
 
 impl File for FailingFile {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        let len = buf.len().min(self.step);
+        let left = usize::try_from(self.bad_at.checked_sub(at).unwrap_or(u64::MAX)).unwrap();
+        if left == 0 && !buf.is_empty() {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let len = buf.len().min(self.step).min(left);
         File::read_at(&self.file, &mut buf[..len], at)
     }
 

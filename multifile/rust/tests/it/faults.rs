@@ -9,7 +9,10 @@ use multifile::{
 };
 use tempfile::TempDir;
 
-use crate::memory::{Memory, MemoryFile};
+use crate::{
+    failing::Failing,
+    memory::{Memory, MemoryFile},
+};
 
 const NAME: &str = "a.sion";
 
@@ -200,6 +203,11 @@ fn records_are_reached_at_every_byte() {
         records.seek_absolute(7, u64::try_from(at).unwrap()).unwrap();
         assert_eq!((records.read(7, &mut byte), byte), (Ok(1), [expected]));
     }
+    // Behind a record begins the next one, and behind the last there is nothing.
+    for (at, position) in [(150, (1, 0)), (450, (3, 0)), (600, (3, 150))] {
+        records.seek_absolute(7, at).unwrap();
+        assert_eq!(records.position(7), Some(position));
+    }
     assert_eq!(records.seek(7, 4, 0), Err(Argument::Record.into()));
     assert_eq!(records.seek_absolute(7, 601), Err(Argument::Record.into()));
     assert_eq!(records.seek(8, 0, 0), Err(Argument::Record.into()));
@@ -282,7 +290,7 @@ fn chunks_that_no_file_can_hold_leave_an_existing_one_alone() {
 #[test]
 fn a_failed_write_poisons_the_file() {
     let folder = TempDir::new().unwrap();
-    let storage = crate::failing::Failing::after(folder.path().to_owned(), 2000);
+    let storage = Failing::after(folder.path().to_owned(), 2000);
     let tasks = NewTask::in_one_file(&[5000]);
     let options = Options { buffer_len: 0, ..options() };
     let mut writer = Writer::create(&storage, Path::new(NAME), &tasks, &options).unwrap();
@@ -305,4 +313,35 @@ fn a_dropped_writer_leaves_what_it_accepted_to_repair() {
     assert_eq!(found.tasks()[0].len, 1000);
     found.apply().unwrap();
     assert_eq!(stream(&memory, 0), [4; 1000]);
+}
+
+/// Bytes before a fault are no short read: that would be the end of the stream.
+#[test]
+fn a_read_that_fails_after_some_bytes_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join(NAME);
+    let tasks = NewTask::in_one_file(&[512]);
+    let mut writer = Writer::create(&Disk::new(), &path, &tasks, &options()).unwrap();
+    writer.task(0).unwrap().write(&[1; 700]).unwrap();
+    writer.close().unwrap();
+    let data_at = Reader::open(&Disk::new(), &path).unwrap().layout(0).unwrap().data_at();
+    // In the middle of the first block, and at the start of the second.
+    for bad_at in [data_at + 100, data_at + 512] {
+        let storage = Failing::unreadable_at(folder.path().to_owned(), bad_at);
+        let mut stream = Reader::open(&storage, Path::new(NAME)).unwrap().stream(0).unwrap();
+        let error = stream.read(&mut [0; 700]).err();
+        assert!(matches!(error, Some(Error::Io { os: 5, .. })), "{error:?}");
+    }
+}
+
+/// What is counted as written by other means comes behind what waits: that goes first.
+#[test]
+fn counting_bytes_written_by_other_means_hands_over_what_waits() {
+    let memory = Memory::default();
+    let mut writer = create(&memory, &[512], &Options { buffer_len: 4096, ..options() });
+    let mut task = writer.task(0).unwrap();
+    task.write(&[3; 5]).unwrap();
+    let at = usize::try_from(task.fill().file_at().unwrap()).unwrap();
+    task.advance(3).unwrap();
+    assert_eq!(memory.bytes(NAME)[at - 5..at], [3; 5]);
 }

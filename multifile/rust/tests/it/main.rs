@@ -24,4 +24,5 @@ mod ranks;
 mod read_golden;
 mod repair;
 mod space;
+mod sparse;
 mod write_golden;

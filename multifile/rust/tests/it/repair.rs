@@ -247,6 +247,41 @@ fn a_set_that_lost_the_end_of_its_first_file_keeps_all_tasks() {
     }
 }
 
+/// Format rules 6.3, 7.1, and 7.3: only what was lost is made anew.
+#[test]
+fn a_set_that_lost_its_mapping_keeps_checksums_and_mark() {
+    for cut in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let tasks = NewTask::in_files(&[512; 4], 2);
+        let options = Options { checksums: true, ..options() };
+        let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+        for task in 0..4u8 {
+            writer.task(task.into()).unwrap().write(&[task + 1; 700]).unwrap();
+        }
+        writer.close().unwrap();
+        let path = folder.path().join(NAME);
+        let mut bytes = fs::read(&path).unwrap();
+        // Behind the mapping: the magic, and a checksum of each of two blocks of two tasks.
+        let sums_at = bytes.len() - 8 - 4 * 4;
+        let mark = bytes[44..52].to_vec();
+        bytes[sums_at - 8..sums_at].fill(0xff);
+        bytes.truncate(if cut { sums_at + 12 } else { bytes.len() });
+        fs::write(&path, bytes).unwrap();
+        let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
+        assert!(found.needed());
+        assert_eq!(found.loses_checksums(), cut);
+        found.apply().unwrap();
+        let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+        assert_eq!(reader.verify(0), Ok(!cut));
+        assert_eq!(reader.verify(3), Ok(true));
+        assert_eq!(read_all(&disk(&folder), 1), [2; 700]);
+        let kept = fs::read(&path).unwrap()[44..52].to_vec();
+        // Bit 55 says that all chunks are equal.
+        assert_eq!(kept[6..], if cut { [0x80, 0x4b] } else { [mark[6], mark[7]] });
+        assert!(cut || kept == mark);
+    }
+}
+
 /// Format rule 7.3.
 #[test]
 fn data_that_differs_from_its_checksum_is_reported() {
@@ -265,4 +300,39 @@ fn data_that_differs_from_its_checksum_is_reported() {
     let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
     assert_eq!(reader.verify(0), Ok(true));
     assert!(reader.verify(1).is_err());
+}
+
+/// Format rule 8.4: a slot that is not readable takes the checksum of no other block.
+#[test]
+fn a_block_without_a_readable_slot_does_not_pass_for_damaged() {
+    for task in 0..2 {
+        let folder = TempDir::new().unwrap();
+        let tasks = NewTask::in_one_file(&[512; 2]);
+        let options = Options { checksums: true, ..options() };
+        let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+        writer.task(0).unwrap().write(&[1; 700]).unwrap();
+        writer.task(1).unwrap().write(&[2; 100]).unwrap();
+        drop(writer);
+        let journal = folder.path().join("a.sion.journal");
+        let mut bytes = fs::read(&journal).unwrap();
+        bytes[16 * task] ^= 1;
+        fs::write(&journal, bytes).unwrap();
+        assert!(!repair(&disk(&folder)).contains(&Doubt::Checksum));
+        let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+        assert_eq!([0, 1].map(|task| reader.verify(task)), [Ok(true); 2], "{task}");
+        assert_eq!(read_all(&disk(&folder), 0), [1; 700]);
+        assert_eq!(read_all(&disk(&folder), 1), [2; 100]);
+    }
+}
+
+/// A set that is created anew without a journal would else keep one of nobody's.
+#[test]
+fn creating_a_file_removes_the_journal_of_an_earlier_one() {
+    let folder = TempDir::new().unwrap();
+    let journal = folder.path().join("a.sion.journal");
+    fs::write(&journal, "stale").unwrap();
+    let options = Options { journal: false, ..options() };
+    let tasks = NewTask::in_one_file(&[512]);
+    drop(Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap());
+    assert!(!journal.exists());
 }

@@ -1,0 +1,49 @@
+//! Sets of several physical files: what replaces one, and what repair cannot keep of it.
+
+use std::fs;
+
+use tempfile::tempdir;
+
+use crate::{
+    multifile::{done, multifile, names, streams, with_checksums},
+    output,
+};
+
+#[test]
+fn a_set_of_fewer_files_leaves_none_of_the_one_it_replaces() {
+    let folder = tempdir().expect("a folder");
+    let files = |options: &[&str]| {
+        done(folder.path(), &[&["join", "--force", "set", "x", "y", "z"][..], options].concat());
+    };
+    for name in ["x", "y", "z"] {
+        fs::write(folder.path().join(name), name).expect("a file");
+    }
+    files(&["--files=3"]);
+    fs::write(folder.path().join("set.000002.journal"), "old").expect("a file");
+    fs::write(folder.path().join("set.000003"), "of nobody").expect("a file");
+    files(&["--files=2"]);
+    assert_eq!(names(folder.path()), ["set", "set.000001", "set.000003", "x", "y", "z"]);
+    assert_eq!(streams(folder.path(), "set"), b"xyz");
+
+    // What stands in the place of a file of the set, but is none.
+    fs::copy(folder.path().join("x"), folder.path().join("set.000001")).expect("copied");
+    files(&[]);
+    assert_eq!(names(folder.path()), ["set", "set.000001", "set.000003", "x", "y", "z"]);
+    assert_eq!(streams(folder.path(), "set"), b"xyz");
+}
+
+#[test]
+fn repair_says_that_checksums_are_lost() {
+    let folder = tempdir().expect("a folder");
+    with_checksums(folder.path());
+    done(folder.path(), &["join", "--checksums", "--files=2", "set", "a", "b"]);
+    let path = folder.path().join("set");
+    let bytes = fs::read(&path).expect("a file");
+    // A checksum, what stands before the first one, and half an entry of the mapping.
+    fs::write(&path, &bytes[..bytes.len() - 4 - 8 - 4]).expect("written");
+    let (code, said, _) = output(&mut multifile(folder.path(), &["repair", "set"]));
+    assert_eq!(code, 0);
+    let lost = said.lines().filter(|line| line.contains("set: checksums are lost"));
+    assert_eq!(lost.count(), 1, "{said}");
+    assert!(streams(folder.path(), "set") == streams(folder.path(), "joined"));
+}
