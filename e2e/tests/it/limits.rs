@@ -2,7 +2,7 @@
 //! no io_uring.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -72,6 +72,31 @@ fn a_full_disk_of_a_server_is_reported_by_the_exit_code() {
     assert_eq!(output.status.code(), Some(125), "{said}");
     let told = said.lines().filter(|line| line.contains("staged write")).count();
     assert_eq!(told, 1, "{said}");
+    server.end();
+}
+
+/// One whose jobs come when it is full already.
+#[test]
+fn a_full_disk_of_a_server_can_be_cleaned() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "root") else { return };
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    fs::create_dir(server.job()).expect("a folder");
+    for name in ["first", "second"] {
+        fs::write(server.job().join(name), "x".repeat(8 << 10)).expect("a small file");
+    }
+    let filled = fs::write(disk.0.join("fill"), vec![b'x'; 2 * DISK_LEN as usize]);
+    assert_eq!(filled.expect_err("it is full").kind(), io::ErrorKind::StorageFull);
+    let remove = |server: &Server, name| {
+        let local = folder.join("local").join(name);
+        succeed(server.run(&folder).arg("rm").arg(local), SOON);
+        assert!(!server.job().join(name).exists());
+    };
+    remove(&server, "first");
+    // What became free is used up again, and the next server finds nothing but a full disk.
+    fs::write(disk.0.join("more"), vec![b'x'; DISK_LEN as usize]).expect_err("it is full");
+    server.kill_and_restart();
+    remove(&server, "second");
     server.end();
 }
 
