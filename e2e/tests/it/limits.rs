@@ -3,14 +3,17 @@
 
 use std::{
     fs, io,
+    net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi, kakehi_run, program, run, skip, stats, succeed, sum, text,
+        Daemon, Folder, SOON, kakehi, kakehi_run, pause, program, run, skip, stats, succeed, sum,
+        text, wait_for,
     },
     records::{KINDS, Writer},
     remote::server::{Scheme, Server},
@@ -272,6 +275,24 @@ fn a_daemon_works_where_limits_are_tight() {
         write_and_verify(&daemon, &folder.join(what), what);
         daemon.end();
     }
+}
+
+#[test]
+fn a_server_without_descriptors_says_so_once_and_serves_when_it_has_them() {
+    let folder = Folder::new();
+    let few = ["prlimit", "--nofile=64:64"].map(Path::new);
+    let server = Server::start_under(&few, &folder, Scheme::Tcp);
+    let guests: Vec<_> =
+        (0..100).map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("room")).collect();
+    let complaints = || server.said().matches("could not be accepted").count();
+    assert!(wait_for(SOON, || complaints() > 0), "it has accepted all: {}", server.said());
+    pause(Duration::from_millis(500));
+    assert_eq!(complaints(), 1, "{}", server.said());
+    drop(guests);
+    let command = ["sh", "-c", "echo hello >\"$0\""];
+    succeed(server.run(&folder).args(command).arg(folder.join("local/file")), SOON);
+    assert_eq!(fs::read_to_string(server.job().join("file")).expect("there"), "hello\n");
+    server.end();
 }
 
 /// There is no segment for a session then.
