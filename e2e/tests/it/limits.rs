@@ -88,7 +88,8 @@ fn a_full_disk_of_a_server_can_be_cleaned() {
     for name in ["first", "second"] {
         fs::write(server.job().join(name), "x".repeat(8 << 10)).expect("a small file");
     }
-    let filled = fs::write(disk.0.join("fill"), vec![b'x'; 2 * DISK_LEN as usize]);
+    let much = vec![b'x'; 1 << 20]; // More than there is room for.
+    let filled = fs::write(disk.0.join("fill"), &much);
     assert_eq!(filled.expect_err("it is full").kind(), io::ErrorKind::StorageFull);
     let remove = |server: &Server, name| {
         let local = folder.join("local").join(name);
@@ -97,7 +98,7 @@ fn a_full_disk_of_a_server_can_be_cleaned() {
     };
     remove(&server, "first");
     // What became free is used up again, and the next server finds nothing but a full disk.
-    fs::write(disk.0.join("more"), vec![b'x'; DISK_LEN as usize]).expect_err("it is full");
+    fs::write(disk.0.join("more"), &much).expect_err("it is full");
     server.kill_and_restart();
     remove(&server, "second");
     server.end();
