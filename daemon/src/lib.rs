@@ -57,6 +57,7 @@ mod statistics;
 mod status;
 mod storage;
 mod turns;
+mod unaccepted;
 mod verdict;
 
 pub use admission::STAGING_MIN;

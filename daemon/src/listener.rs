@@ -31,14 +31,13 @@ use crate::{
     remote::Mounts,
     session::Segment,
     socket, status,
+    unaccepted::Unaccepted,
 };
 
 /// A connection that has not greeted after this is closed.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Connections that may be greeting at a time.
 const GREETING_COUNT_MAX: usize = 256;
-/// Pause after a connection that could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A client on its way to its executor.
 #[derive(Debug)]
@@ -79,6 +78,7 @@ impl Listener {
     pub(crate) async fn listen(self: Rc<Self>, listening: Rc<OwnedFd>) {
         let news = Notify::new();
         let Ok(watch) = self.reactor.watch(Rc::clone(&listening), &news) else { return };
+        let mut unaccepted = Unaccepted::new(&self.core.handle);
         loop {
             news.until(|| watch.take_ready()).await;
             loop {
@@ -86,8 +86,7 @@ impl Listener {
                     Ok(socket) => self.meet(socket),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        tracing::warn!("a connection could not be accepted: {error}");
-                        self.core.handle.sleep(ACCEPT_PAUSE).await;
+                        unaccepted.pause_after(&error).await;
                         break;
                     }
                 }

@@ -6,6 +6,10 @@
 //! part whole: a server that is killed leaves the old record or the new one. They are not synced:
 //! they protect from the death of the server, not of its node. One byte behind them says that the
 //! session has had locks.
+//!
+//! A full disk has no room for a ledger, and without one nothing is removed from it. So the server
+//! keeps [`SPARES`] empty ledgers that have theirs: a new session takes one, and another is made
+//! as soon as there is room.
 
 use std::{
     fs, io,
@@ -14,7 +18,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, futimens, openat};
+use rustix::{
+    fd::BorrowedFd,
+    fs::{
+        CWD, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, fallocate,
+        futimens, openat, renameat_with,
+    },
+};
 use wire::SESSION_LEN;
 
 use super::key::{from_hex, hex};
@@ -24,6 +34,10 @@ use crate::place::OWN_FOLDER;
 pub(crate) const RECORDS: u32 = 64;
 const WORDS: usize = 8;
 const RECORD_LEN: usize = WORDS * size_of::<u64>();
+/// All records, and the byte that tells of locks.
+const LEDGER_LEN: u64 = place(RECORDS) + 1;
+/// Sessions that can begin on a full disk.
+const SPARES: u32 = 8;
 /// Ledgers that have not been written or renewed for so long are removed: nobody replays any more.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Stands in the last word, with all others, so that a torn or foreign record is none.
@@ -135,6 +149,9 @@ pub(crate) trait Shelf: 'static {
 
     /// Removes the ledger of a session that is over.
     fn remove(&self, session: &[u8; SESSION_LEN]);
+
+    /// Removes the ledgers that have not been written or renewed for very long.
+    fn remove_old(&self);
 }
 
 /// The server's own folder in its root.
@@ -152,29 +169,50 @@ impl Folder {
         if !fs::symlink_metadata(&folder)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let now = SystemTime::now();
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            // Another server may have removed it since: its session is over.
-            let modified = entry.metadata().and_then(|status| status.modified()).ok();
-            let age = modified.and_then(|at| now.duration_since(at).ok());
-            if age.is_some_and(|age| age > AGE_MAX) {
-                fs::remove_file(entry.path()).ok();
-            }
-        }
-        Ok(Self(folder))
+        let folder = Self(folder);
+        folder.remove_old();
+        folder.make_spares();
+        Ok(folder)
     }
 
     fn path(&self, session: &[u8; SESSION_LEN]) -> PathBuf {
         self.0.join(hex(session))
     }
+
+    fn spares(&self) -> impl Iterator<Item = PathBuf> {
+        (0..SPARES).map(|index| self.0.join(format!("spare-{index}")))
+    }
+
+    /// As many as there is room for. Another server of the root may make a ledger of one meanwhile,
+    /// and write to it: whatever has its room keeps its content.
+    fn make_spares(&self) {
+        for path in self.spares() {
+            let make = |fd| fallocate(fd, FallocateFlags::empty(), 0, LEDGER_LEN);
+            if open(&path).and_then(make).is_err() {
+                fs::remove_file(path).ok(); // One without room is no use.
+                return;
+            }
+        }
+    }
+
+    /// Makes a spare the ledger at `path`, unless there is one; returns whether it did.
+    fn take_spare(&self, path: &Path) -> bool {
+        let take = |spare: PathBuf| {
+            // Or it would look as old as it is.
+            renew(open(&spare)?.as_fd())?;
+            renameat_with(CWD, &spare, CWD, path, RenameFlags::NOREPLACE)
+        };
+        self.spares().any(|spare| take(spare).is_ok())
+    }
 }
 
 impl Shelf for Folder {
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = openat(CWD, self.path(session), flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Box::new(LedgerFile(fd)))
+        let path = self.path(session);
+        if !path.exists() && self.take_spare(&path) {
+            self.make_spares();
+        }
+        Ok(Box::new(LedgerFile(open(&path)?)))
     }
 
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
@@ -187,8 +225,34 @@ impl Shelf for Folder {
     }
 
     fn remove(&self, session: &[u8; SESSION_LEN]) {
-        fs::remove_file(self.path(session)).ok(); // A session without records may have none.
+        fs::remove_file(self.path(session)).ok(); // Somebody else may have tidied up.
+        self.make_spares();
     }
+
+    fn remove_old(&self) {
+        let now = SystemTime::now();
+        for session in self.sessions().unwrap_or_default() {
+            let path = self.path(&session);
+            // Another server may have removed it since: its session is over.
+            let modified = fs::symlink_metadata(&path).and_then(|status| status.modified()).ok();
+            let age = modified.and_then(|at| now.duration_since(at).ok());
+            if age.is_some_and(|age| age > AGE_MAX) {
+                fs::remove_file(path).ok();
+            }
+        }
+    }
+}
+
+/// Opens a ledger, made if there is none.
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)
+}
+
+/// Has a ledger look young.
+fn renew(ledger: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(ledger, &Timestamps { last_access: now, last_modification: now })
 }
 
 struct LedgerFile(OwnedFd);
@@ -223,9 +287,7 @@ impl Ledger for LedgerFile {
     }
 
     fn renew(&self) {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        if let Err(error) = futimens(&self.0, &times) {
+        if let Err(error) = renew(self.0.as_fd()) {
             tracing::warn!("the records of a session may be taken for old ones: {error}");
         }
     }
@@ -237,6 +299,8 @@ const fn place(slot: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     const SESSION: [u8; SESSION_LEN] = [5; SESSION_LEN];
@@ -267,6 +331,28 @@ mod tests {
         folder.remove(&SESSION);
         let records = folder.open(&SESSION).and_then(|ledger| ledger.load()).expect("read");
         assert!(records.iter().all(Option::is_none));
+    }
+
+    /// Or a session that begins on a full disk could not even remove anything.
+    #[test]
+    fn a_ledger_has_its_room_when_its_session_begins() {
+        let root = tempfile::tempdir().expect("folder");
+        let folder = Folder::create(root.path()).expect("made");
+        let old = SystemTime::now() - 2 * AGE_MAX;
+        for spare in folder.spares() {
+            fs::File::open(spare).and_then(|file| file.set_modified(old)).expect("there");
+        }
+        let ledger = folder.open(&SESSION).expect("made");
+        let status = fs::metadata(folder.path(&SESSION)).expect("there");
+        assert!(status.blocks() * 512 >= LEDGER_LEN, "{} blocks", status.blocks());
+        assert!(folder.spares().all(|spare| spare.exists()), "one is made for the one taken");
+
+        // What is taken is young, and what is there is not replaced.
+        folder.remove_old();
+        let record = Record { id: 7, state: State::Begun, before: Before::default() };
+        ledger.write(0, &record).expect("written");
+        let again = folder.open(&SESSION).and_then(|ledger| ledger.load()).expect("read");
+        assert_eq!(again[0], Some(record));
     }
 
     /// As of a job that runs for days, and of a second server of its root.

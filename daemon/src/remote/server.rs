@@ -29,7 +29,7 @@ use super::{
     service::{Service, Session},
     ucx::Workers,
 };
-use crate::{storage::Storage, verdict::value};
+use crate::{storage::Storage, unaccepted::Unaccepted, verdict::value};
 
 /// Requests that a client may have unanswered.
 pub(crate) const REQUESTS: u32 = 64;
@@ -51,8 +51,6 @@ const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of replies that may wait before nothing more is read.
 const UNSENT_LEN_MAX: usize = 1 << 20;
-/// Pause after a connection that could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A server at one address.
 pub(crate) struct Server<S: Storage> {
@@ -72,6 +70,7 @@ impl<S: Storage> Server<S> {
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
     pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener, workers: Option<Workers>) {
+        let mut unaccepted = Unaccepted::new(&self.service.handle);
         loop {
             match listener.accept().await {
                 Ok(stream) => {
@@ -85,10 +84,7 @@ impl<S: Storage> Server<S> {
                     let (receiver, sender) = line::halves(stream, workers.clone());
                     self.meet(receiver, sender);
                 }
-                Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}");
-                    self.service.handle.sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => unaccepted.pause_after(&error).await,
             }
         }
     }

@@ -46,7 +46,7 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
-/// Between two times that the ledgers of live sessions are made to look young.
+/// Between two times that the ledgers of live sessions are made to look young, and others removed.
 const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
 /// opened again, as by a server that was started anew.
@@ -218,8 +218,8 @@ impl<S: Storage> Service<S> {
         self.shelf.remove(&session.name);
     }
 
-    /// Lets go of what clients had open that are gone, for ever; and has the ledgers of the others
-    /// look young.
+    /// Lets go of what clients had open that are gone, for ever; has the ledgers of the others look
+    /// young, and removes the old.
     pub(crate) async fn tidy(self: Rc<Self>) {
         let mut renewed_at = self.handle.now();
         loop {
@@ -228,6 +228,7 @@ impl<S: Storage> Service<S> {
             if self.handle.now() >= renewed_at + RENEWAL {
                 renewed_at = self.handle.now();
                 self.sessions.borrow().values().for_each(|session| session.ledger.renew());
+                self.shelf.remove_old();
             }
         }
     }

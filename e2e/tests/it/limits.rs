@@ -2,15 +2,18 @@
 //! no io_uring.
 
 use std::{
-    fs,
+    fs, io,
+    net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi, kakehi_run, program, run, skip, stats, succeed, sum, text,
+        Daemon, Folder, SOON, kakehi, kakehi_run, pause, program, run, skip, stats, succeed, sum,
+        text, wait_for,
     },
     records::{KINDS, Writer},
     remote::server::{Scheme, Server},
@@ -72,6 +75,32 @@ fn a_full_disk_of_a_server_is_reported_by_the_exit_code() {
     assert_eq!(output.status.code(), Some(125), "{said}");
     let told = said.lines().filter(|line| line.contains("staged write")).count();
     assert_eq!(told, 1, "{said}");
+    server.end();
+}
+
+/// One whose jobs come when it is full already.
+#[test]
+fn a_full_disk_of_a_server_can_be_cleaned() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "root") else { return };
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    fs::create_dir(server.job()).expect("a folder");
+    for name in ["first", "second"] {
+        fs::write(server.job().join(name), "x".repeat(8 << 10)).expect("a small file");
+    }
+    let much = vec![b'x'; 1 << 20]; // More than there is room for.
+    let filled = fs::write(disk.0.join("fill"), &much);
+    assert_eq!(filled.expect_err("it is full").kind(), io::ErrorKind::StorageFull);
+    let remove = |server: &Server, name| {
+        let local = folder.join("local").join(name);
+        succeed(server.run(&folder).arg("rm").arg(local), SOON);
+        assert!(!server.job().join(name).exists());
+    };
+    remove(&server, "first");
+    // What became free is used up again, and the next server finds nothing but a full disk.
+    fs::write(disk.0.join("more"), &much).expect_err("it is full");
+    server.kill_and_restart();
+    remove(&server, "second");
     server.end();
 }
 
@@ -247,6 +276,24 @@ fn a_daemon_works_where_limits_are_tight() {
         write_and_verify(&daemon, &folder.join(what), what);
         daemon.end();
     }
+}
+
+#[test]
+fn a_server_without_descriptors_says_so_once_and_serves_when_it_has_them() {
+    let folder = Folder::new();
+    let few = ["prlimit", "--nofile=64:64"].map(Path::new);
+    let server = Server::start_under(&few, &folder, Scheme::Tcp);
+    let guests: Vec<_> =
+        (0..100).map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("room")).collect();
+    let complaints = || server.said().matches("could not be accepted").count();
+    assert!(wait_for(SOON, || complaints() > 0), "it has accepted all: {}", server.said());
+    pause(Duration::from_millis(500));
+    assert_eq!(complaints(), 1, "{}", server.said());
+    drop(guests);
+    let command = ["sh", "-c", "echo hello >\"$0\""];
+    succeed(server.run(&folder).args(command).arg(folder.join("local/file")), SOON);
+    assert_eq!(fs::read_to_string(server.job().join("file")).expect("there"), "hello\n");
+    server.end();
 }
 
 /// There is no segment for a session then.

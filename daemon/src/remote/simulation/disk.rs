@@ -47,6 +47,8 @@ pub(super) struct Disk {
     pub(super) reads_max: Cell<u32>,
     /// Times that a ledger was made to look young.
     pub(super) renewals: Cell<u64>,
+    /// Times that old ledgers were removed.
+    pub(super) removals: Cell<u64>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
@@ -302,6 +304,11 @@ impl Shelf for SimShelf {
 
     fn remove(&self, session: &[u8; SESSION_LEN]) {
         self.disk.ledgers.borrow_mut().remove(session);
+    }
+
+    fn remove_old(&self) {
+        assert!(self.disk.renewals.get() > self.disk.removals.get(), "the live are renewed first");
+        self.disk.removals.set(self.disk.removals.get() + 1);
     }
 }
 

@@ -66,7 +66,7 @@ fn of_a_client_that_comes_again_and_again_one_connection_waits() {
 }
 
 #[test]
-fn records_of_a_session_that_lives_for_days_are_not_taken_for_old_ones() {
+fn records_of_a_session_that_lives_for_days_stay_and_those_of_the_dead_go() {
     let mut world = World::new(7);
     let service = world.service();
     world.handle.spawn(Class::Latency, Rc::clone(&service).tidy());
@@ -76,5 +76,6 @@ fn records_of_a_session_that_lives_for_days_are_not_taken_for_old_ones() {
         (0..3).for_each(|_| world.turn());
     }
     assert!(world.disk.renewals.get() >= 20, "{} times", world.disk.renewals.get());
+    assert_eq!(world.disk.removals.get(), world.disk.renewals.get());
     drop(visit);
 }

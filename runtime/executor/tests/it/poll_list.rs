@@ -137,15 +137,18 @@ fn equal_demands_get_equal_shares() {
     assert!(*most * 4 <= *least * 5, "{shares:?}");
 }
 
+/// A clock by which every look takes a while.
+struct Ticking(ManualClock);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant {
+        self.0.advance(Duration::from_micros(10));
+        self.0.now()
+    }
+}
+
 #[test]
 fn a_poller_parks_after_the_quiet_time() {
-    struct Ticking(ManualClock);
-    impl Clock for Ticking {
-        fn now(&self) -> Instant {
-            self.0.advance(Duration::from_micros(10));
-            self.0.now()
-        }
-    }
     struct EndOfTest(Notify);
     impl Park for EndOfTest {
         fn park(&mut self, _timeout: Option<Duration>) {
@@ -167,6 +170,96 @@ fn a_poller_parks_after_the_quiet_time() {
     assert_eq!(counters.parks, 1);
     assert!(counters.polling >= quiet && counters.idle_turns > 20, "{counters:?}");
     assert!(!executor.handle().poll_lists().is_polled(), "it has resigned");
+}
+
+/// Signals when something is so.
+struct Until<F: Fn() -> bool>(F, Notify);
+
+impl<F: Fn() -> bool> Source for Until<F> {
+    fn poll(&mut self, _budget: usize) -> usize {
+        if (self.0)() {
+            self.1.notify_all();
+        }
+        0
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Waits
+    }
+
+    fn disarm(&mut self) {}
+}
+
+#[test]
+fn an_event_that_comes_while_its_list_is_left_to_nobody_prevents_the_park() {
+    struct Late(Mail);
+    impl SharedSource for Late {
+        fn poll(&self, budget: usize) -> Found {
+            self.0.poll(budget)
+        }
+        fn attend(&self, by: Attendant<'_>) -> Armed {
+            let is_first = self.0.handled.load(Ordering::Relaxed) == 0;
+            if is_first && matches!(by, Attendant::Nobody(_)) {
+                self.0.waiting.store(1, Ordering::Relaxed);
+            }
+            self.0.attend(by)
+        }
+    }
+    let machine = Machine::default();
+    let mut executor = machine.executor(Config::default());
+    let late = Arc::new(Late(Mail::default()));
+    let _registration = executor.handle().poll_lists().register(late.clone());
+    let handled = Notify::new();
+    let is_handled = move || late.0.handled.load(Ordering::Relaxed) == 1;
+    executor.handle().add_source(Box::new(Until(is_handled, handled.clone())));
+
+    executor.run_until(handled.notified());
+
+    assert_eq!(*machine.parks.borrow(), []);
+}
+
+/// Else whoever is woken finds the office taken, by one that is busy.
+#[test]
+fn a_poller_that_hands_over_while_it_works_resigns_at_once() {
+    /// Lets the poller run while the other executor sleeps.
+    struct WhileParked(Option<Box<dyn FnOnce()>>);
+    impl Park for WhileParked {
+        fn park(&mut self, _timeout: Option<Duration>) {
+            self.0.take().expect("it parks once")();
+        }
+        fn unparker(&self) -> Arc<dyn Unpark> {
+            Arc::new(Bell::default())
+        }
+    }
+    let lists = PollLists::new(2);
+    let config = Config { idle: Idle::PollIdle, ..Config::default() };
+    let clock = Rc::new(Ticking(ManualClock::new()));
+    let park = Box::new(WhileParked(None));
+    let mut poller = Executor::join(clock.clone(), park, config, &lists, 0);
+    let (work, in_office) = (Rc::new(Log::default()), Notify::new());
+    let is_polled = {
+        let lists = lists.clone();
+        move || lists.is_polled()
+    };
+    poller.handle().add_source(Box::new(Until(is_polled, in_office.clone())));
+    poller.handle().add_source(Box::new(Scripted(work.clone())));
+
+    let lane = Lane::new(&Arc::default());
+    let _registration = lists.bind(1, Arc::new(OnList(lane.clone())));
+    let (polled, client) = (lists.clone(), lane.clone());
+    let poll = move || {
+        poller.run_until(in_office.notified());
+        client.publish();
+        work.ready.set(1);
+        poller.turn();
+        assert_eq!(poller.counters().handed_over, 1);
+        assert!(!polled.is_polled(), "it keeps the office");
+    };
+    let park = Box::new(WhileParked(Some(Box::new(poll))));
+    let mut sleeper = Executor::join(clock, park, Config::default(), &lists, 1);
+    let done = Notify::new();
+    sleeper.handle().add_source(Box::new(OwnLane(lane, done.clone(), 1)));
+    sleeper.run_until(done.notified());
 }
 
 /// Blocks a real thread, and counts those that are blocked.
