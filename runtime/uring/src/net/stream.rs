@@ -116,8 +116,9 @@ impl AsFd for Stream {
 }
 
 impl Receiver {
-    /// Waits for bytes and returns how many came, at most [`SOCKET_LEN_MAX`]; 0 when the peer sends
-    /// no more. Dropping the future takes nothing from the stream.
+    /// Waits for bytes and returns how many came, at most 64 more than
+    /// [`SOCKET_LEN_MAX`](crate::SOCKET_LEN_MAX); 0 when the peer sends no more. Dropping the future
+    /// takes nothing from the stream.
     ///
     /// # Errors
     ///
@@ -157,8 +158,9 @@ impl Inlet for Receiver {
 }
 
 impl Sender {
-    /// Waits for room and returns how many bytes were taken, at most [`SOCKET_LEN_MAX`]. Dropping
-    /// the future before it is ready has sent nothing.
+    /// Waits for room and returns how many bytes were taken, at most
+    /// [`SOCKET_LEN_MAX`](crate::SOCKET_LEN_MAX). Dropping the future before it is ready has sent
+    /// nothing.
     ///
     /// # Errors
     ///
