@@ -58,9 +58,12 @@ doc:
 unit:
 	$(CARGO) test $(WHOLE) --exclude e2e
 
-# Release: these tests run real programs, and the daemon they run is the one that is shipped.
+# Release: these tests run real programs, and the daemon they run is the one that is shipped. What a
+# shell has its background ignore, these programs would ignore, too.
+E2E := env --default-signal=HUP,INT,QUIT,TERM $(CARGO) test --release -p e2e
+
 e2e: build
-	$(CARGO) test --release -p e2e
+	$(E2E)
 
 # Models are in modules named `loom_tests`. A target folder of its own: the flag rebuilds all.
 loom:
@@ -73,7 +76,7 @@ miri:
 # lie, a hundred thousand writers that die. A failure names its seed.
 soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
-	SEED=$(strip $(SEED)) $(CARGO) test --release -p e2e -- --ignored
+	SEED=$(strip $(SEED)) $(E2E) -- --ignored
 	ROUNDS=1000000 $(CARGO) test --release -p multifile --test it mutated_files
 	ROUNDS=100000 $(CARGO) test --release -p multifile --test it crash_at_any_write
 

@@ -117,8 +117,8 @@ impl AsFd for Stream {
 
 impl Receiver {
     /// Waits for bytes and returns how many came, at most 64 more than
-    /// [`SOCKET_LEN_MAX`](crate::SOCKET_LEN_MAX); 0 when the peer sends no more. Dropping the future
-    /// takes nothing from the stream.
+    /// [`SOCKET_LEN_MAX`](crate::SOCKET_LEN_MAX); 0 when the peer sends no more. Dropping the
+    /// future takes nothing from the stream.
     ///
     /// # Errors
     ///
