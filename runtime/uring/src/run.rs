@@ -1,38 +1,51 @@
 //! Operations that go to the kernel as one entry, and to the device as one request.
 //!
 //! Mostly one. Short transfers that continue each other in a file go together: each by itself takes
-//! more CPU time than to copy its bytes. Where such a run ends early, the operation it ends in is
-//! short, and those behind are executed one by one: so each has its own result, and nothing is
-//! written twice, not to a file that is appended to either.
+//! more CPU time than to copy its bytes. So do longer writes, whose results nobody waits for one by
+//! one. Where such a run ends early, the operation it ends in is short, and those behind are
+//! executed one by one: so each has its own result, and nothing is written twice, not to a file
+//! that is appended to either.
 
 use std::{
     io, iter, mem,
     os::fd::{AsRawFd as _, RawFd},
 };
 
-use crate::{batch::SHORT_LEN_MAX, engine::Token, memory::BUFFER_COUNT_MAX, operation::Operation};
+use crate::{
+    batch::SHORT_LEN_MAX,
+    engine::Token,
+    memory::BUFFER_COUNT_MAX,
+    operation::{Operation, Vectors},
+};
 
-/// Longer runs were no faster.
-const LEN_MAX: u64 = 256 << 10;
+/// What goes together is at most so long,
+const LEN_MAX: u64 = 1 << 20;
+/// and each write of it. Of reads, for whose results somebody waits, only short ones go together.
+const WRITE_LEN_MAX: usize = 256 << 10;
 
 /// Operations in the order of the file, at least one.
 #[derive(Debug)]
 pub(crate) struct Run {
     first: (Token, Operation),
     rest: Vec<(Token, Operation)>,
+    /// Places in memory, at most [`BUFFER_COUNT_MAX`].
+    vector_count: usize,
     /// The operations are executed one by one.
     is_broken: bool,
 }
 
 impl Run {
     pub(crate) fn new(operation: Operation, token: Token) -> Self {
-        Self { first: (token, operation), rest: Vec::new(), is_broken: false }
+        let vector_count = vector_count(&operation);
+        Self { first: (token, operation), rest: Vec::new(), vector_count, is_broken: false }
     }
 
     /// Adds an operation that continues it, or hands it back.
     pub(crate) fn join(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
-        if self.is_continued_by(&operation) {
+        let vector_count = self.vector_count + vector_count(&operation);
+        if vector_count <= BUFFER_COUNT_MAX && self.is_continued_by(&operation) {
             self.rest.push((token, operation));
+            self.vector_count = vector_count;
             Ok(())
         } else {
             Err(operation)
@@ -48,7 +61,6 @@ impl Run {
         mem::discriminant(first) == mem::discriminant(next)
             && (place.fd, place.at) == (end.fd, end.end)
             && place.end - start.at <= LEN_MAX
-            && self.rest.len() + 1 < BUFFER_COUNT_MAX
     }
 
     /// The operations that the kernel is to execute now.
@@ -64,7 +76,7 @@ impl Run {
         result: io::Result<u64>,
         done: &mut dyn FnMut(Token, io::Result<u64>),
     ) -> Option<Self> {
-        let Self { first, rest, is_broken } = self;
+        let Self { first, rest, is_broken, .. } = self;
         if is_broken || rest.is_empty() {
             let (token, operation) = first;
             drop(operation);
@@ -95,24 +107,35 @@ impl Run {
     fn one_by_one(operations: Vec<(Token, Operation)>) -> Option<Self> {
         let mut operations = operations.into_iter();
         let first = operations.next()?;
-        Some(Self { first, rest: operations.collect(), is_broken: true })
+        let rest = operations.collect();
+        Some(Self { rest, is_broken: true, ..Self::new(first.1, first.0) })
     }
 }
 
-/// Where a short transfer goes.
+/// Where a transfer goes.
 struct Place {
     fd: RawFd,
     at: u64,
     end: u64,
 }
 
-/// `None` for what goes by itself: all but short transfers of one buffer.
+/// `None` for what goes by itself.
 fn place(operation: &Operation) -> Option<Place> {
     let (file, at, buffers) = operation.transfer()?;
-    let [one] = buffers.as_slice() else { return None };
-    let is_short = (1..=SHORT_LEN_MAX).contains(&one.len());
-    let end = at.checked_add(one.len() as u64).filter(|_| is_short)?;
+    let is_write = matches!(operation, Operation::Write { .. });
+    let len_max = if is_write { WRITE_LEN_MAX } else { SHORT_LEN_MAX };
+    let len = buffers.len();
+    let end = at.checked_add(len as u64).filter(|_| (1..=len_max).contains(&len))?;
     Some(Place { fd: file.as_raw_fd(), at, end })
+}
+
+/// Vectors that the buffers of a transfer take.
+fn vector_count(operation: &Operation) -> usize {
+    let Some((.., buffers)) = operation.transfer() else { return 0 };
+    match buffers.as_slice() {
+        [_one] => 1,
+        _ => Vectors::of(buffers, usize::MAX).as_slice().len(),
+    }
 }
 
 #[cfg(test)]
@@ -159,22 +182,43 @@ mod tests {
             write(&file, 16, 10),
             write(&file, 5, 10),
             write(&other, 15, 10),
-            write(&file, 15, SHORT_LEN_MAX + 1),
+            write(&file, 15, WRITE_LEN_MAX + 1),
             write(&file, 15, 0),
-            Operation::Write { file: file.clone(), at: 15, from: pair },
             Operation::Sync { file: file.clone(), data_only: true },
             read(15),
         ] {
             run.join(elsewhere, Token(1)).expect_err("goes by itself");
         }
-        run.join(write(&file, 15, 20), Token(1)).expect("continues");
-        run.join(write(&file, 35, 10), Token(2)).expect("continues");
+        run.join(write(&file, 15, WRITE_LEN_MAX), Token(1)).expect("continues");
+        let pair = Operation::Write { file, at: 15 + WRITE_LEN_MAX as u64, from: pair };
+        run.join(pair, Token(2)).expect("continues");
         assert_eq!(run.operations().count(), 3);
+
+        let read =
+            |at, len| Operation::Read { file: other.clone(), at, into: Heap::buffer(len).into() };
+        let mut run = Run::new(read(0, 10), Token(0));
+        run.join(read(10, SHORT_LEN_MAX + 1), Token(1)).expect_err("is waited for by itself");
+        run.join(read(10, SHORT_LEN_MAX), Token(1)).expect("continues");
+    }
+
+    #[test]
+    fn a_run_names_as_many_places_in_memory_as_one_entry_may() {
+        let (file, all) = (null(), Heap::buffer(BUFFER_COUNT_MAX));
+        let parts = |step: usize| {
+            let parts = (0..BUFFER_COUNT_MAX / step).map(|at| all.suffix(at * step).prefix(1));
+            Buffers::new(parts.collect()).expect("as many as may be")
+        };
+        let write = |at: u64, from| Operation::Write { file: file.clone(), at, from };
+        let whole = BUFFER_COUNT_MAX as u64;
+        let mut run = Run::new(write(0, parts(1)), Token(0));
+        run.join(write(whole, parts(2)), Token(1)).expect("the first is one place");
+        run.join(write(whole * 3 / 2, parts(2)), Token(2)).expect_err("one too many");
+        run.join(write(whole * 3 / 2, parts(4)), Token(2)).expect("half as many");
     }
 
     #[test]
     fn a_run_is_no_longer_than_one_request() {
-        for (len, count) in [(1, BUFFER_COUNT_MAX), (4 << 10, 64), (16 << 10, 16)] {
+        for (len, count) in [(1, BUFFER_COUNT_MAX), (4 << 10, 64), (64 << 10, 16), (256 << 10, 4)] {
             let file = null();
             let mut run = Run::new(write(&file, 0, len), Token(0));
             let joined = (1..).take_while(|number| {
