@@ -53,7 +53,7 @@ impl Daemon {
         let program = env::current_exe()?.canonicalize()?.with_file_name("kakehi");
         let folder = Scratch::create()?;
         let mut command = command(&program, &folder);
-        command.arg("serve").arg("--socket").arg(folder.path()).args(["--idle", idle]);
+        command.arg("serve").arg("--socket").arg(socket(&folder)).args(["--idle", idle]);
         command.envs(variables.iter().copied());
         for (flag, value) in flags {
             command.arg(flag).arg(value);
@@ -106,8 +106,8 @@ impl Daemon {
     }
 
     /// Folder of the socket.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn folder(&self) -> PathBuf {
+        socket(&self.folder)
     }
 
     /// What a program needs in its environment to be delegated, with this rule if there is one.
@@ -130,7 +130,7 @@ impl Daemon {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = command(&self.program, &self.folder);
-        command.args(words).arg("--socket").arg(self.folder.path());
+        command.args(words).arg("--socket").arg(self.folder());
         command
     }
 }
@@ -141,6 +141,11 @@ impl Drop for Daemon {
         // One that is stopped takes the signal once it goes on.
         self.resume();
     }
+}
+
+/// Below the folder: when that is removed, a daemon that is just starting does not make it again.
+fn socket(folder: &Scratch) -> PathBuf {
+    folder.path().join("job")
 }
 
 fn command(program: &Path, folder: &Scratch) -> Command {

@@ -135,7 +135,7 @@ impl<'a> Bench<'a> {
     /// Time of a request without I/O, ns: of means of `count` in a row, many a round.
     pub(super) fn round_trip(&mut self, effort: &Effort, count: usize) -> Result<Spread, String> {
         let fleet = self.first()?;
-        let folder = fleet.daemon.as_ref().map_err(String::clone)?.folder().to_owned();
+        let folder = fleet.daemon.as_ref().map_err(String::clone)?.folder();
         let job = Job { verb: Verb::Nothing, size: 0, count, path: folder };
         let [native, ..] = &mut fleet.sides;
         native.run(&job)?;

@@ -72,7 +72,7 @@ impl Daemons {
     }
 
     /// Folder of the socket that jobs connect to.
-    pub(super) fn socket(&self) -> &Path {
+    pub(super) fn socket(&self) -> PathBuf {
         self.near.folder()
     }
 
