@@ -52,14 +52,20 @@ fn closed_file_has_every_byte() {
     assert_eq!(summary.requests["close"], 1);
 }
 
-#[test]
-fn appends_arrive_once_and_in_order() {
-    let daemon = Daemon::start();
+/// A client with a file that begins with `begin `, open to append to as 1, and the file's path.
+fn appends_to_begun(daemon: &Daemon) -> (Client, PathBuf) {
     let path = daemon.folder().join("appended");
     std::fs::write(&path, "begin ").expect("a file");
     let file = File::options().append(true).open(&path).expect("a file");
     let mut client = Client::connect(daemon.folder());
     client.register(1, &file, FileFlags::WRITABLE.with(FileFlags::APPEND), LOG);
+    (client, path)
+}
+
+#[test]
+fn appends_arrive_once_and_in_order() {
+    let daemon = Daemon::start();
+    let (mut client, path) = appends_to_begun(&daemon);
     for word in ["one ", "two ", "three"] {
         client.stage_all(1, APPEND, word.as_bytes());
     }
@@ -72,11 +78,7 @@ fn appends_arrive_once_and_in_order() {
 #[test]
 fn size_before_an_append_is_on_record() {
     let daemon = Daemon::start();
-    let path = daemon.folder().join("appended");
-    std::fs::write(&path, "begin ").expect("a file");
-    let file = File::options().append(true).open(&path).expect("a file");
-    let mut client = Client::connect(daemon.folder());
-    client.register(1, &file, FileFlags::WRITABLE.with(FileFlags::APPEND), LOG);
+    let (mut client, _) = appends_to_begun(&daemon);
     for (position, size) in [(0, 6), (4, 10)] {
         client.stage_all(1, APPEND, b"word");
         client.flush(1);

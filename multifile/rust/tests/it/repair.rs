@@ -282,9 +282,8 @@ fn a_set_that_lost_its_mapping_keeps_checksums_and_mark() {
     }
 }
 
-/// Format rule 7.3.
-#[test]
-fn data_that_differs_from_its_checksum_is_reported() {
+/// Two tasks of 700 and 100 bytes, written with checksums and not closed.
+fn abandoned_with_checksums() -> TempDir {
     let folder = TempDir::new().unwrap();
     let tasks = NewTask::in_one_file(&[512; 2]);
     let options = Options { checksums: true, ..options() };
@@ -292,6 +291,13 @@ fn data_that_differs_from_its_checksum_is_reported() {
     writer.task(0).unwrap().write(&[1; 700]).unwrap();
     writer.task(1).unwrap().write(&[2; 100]).unwrap();
     drop(writer);
+    folder
+}
+
+/// Format rule 7.3.
+#[test]
+fn data_that_differs_from_its_checksum_is_reported() {
+    let folder = abandoned_with_checksums();
     let path = folder.path().join(NAME);
     let mut bytes = fs::read(&path).unwrap();
     bytes[1536 + 512 + 99] ^= 4;
@@ -306,13 +312,7 @@ fn data_that_differs_from_its_checksum_is_reported() {
 #[test]
 fn a_block_without_a_readable_slot_does_not_pass_for_damaged() {
     for task in 0..2 {
-        let folder = TempDir::new().unwrap();
-        let tasks = NewTask::in_one_file(&[512; 2]);
-        let options = Options { checksums: true, ..options() };
-        let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
-        writer.task(0).unwrap().write(&[1; 700]).unwrap();
-        writer.task(1).unwrap().write(&[2; 100]).unwrap();
-        drop(writer);
+        let folder = abandoned_with_checksums();
         let journal = folder.path().join("a.sion.journal");
         let mut bytes = fs::read(&journal).unwrap();
         bytes[16 * task] ^= 1;
