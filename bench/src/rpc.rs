@@ -38,10 +38,11 @@
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
-//! `connections` lets many clients share the credits of 2,048 packets, or gives each 64. What a
-//! client costs the server, the buffers of its packets included, is the row `memory`; what is
+//! `connections` lets many clients share the credits of 1,536 packets, or gives each 64 as soon as
+//! there is place among these 1,536. What a client costs the server, the buffers of its packets included, is the row `memory`; what is
 //! received ahead is in stages that all clients share, and they take turns to be received from.
 
+mod answers;
 mod cells;
 mod client;
 mod crowds;

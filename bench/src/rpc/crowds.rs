@@ -11,12 +11,10 @@ use super::{
 use crate::{files::Places, machine::Cores, meter::Sample, report::Report};
 
 const SIZE: usize = 4 << 10;
-/// Connections; all share the same credits,
+/// Connections.
 const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
 const MOST: u32 = 256;
-const DEPTH: u32 = 2048;
-/// or more, if these would leave a client with fewer than a daemon grants.
-const SHARE_MIN: u32 = 64;
+const DEPTH: u32 = 1536;
 
 /// What was measured of each number of clients: the same index is the same turn.
 pub(super) struct Crowds {
@@ -42,8 +40,7 @@ impl Crowds {
                 cases.reverse();
             }
             for (clients, samples) in cases {
-                let depth = DEPTH.max(SHARE_MIN * clients);
-                let crowd = Run { clients, depth, ..self.run.clone() };
+                let crowd = Run { clients, ..self.run.clone() };
                 let path = place.file();
                 push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &path, cores));
             }

@@ -8,10 +8,7 @@ use std::{future::poll_fn, mem, pin::pin, rc::Rc};
 use executor::{Class, Credit};
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Halves};
 
-use super::{
-    packet::Run,
-    server::{Answers, Server},
-};
+use super::{answers::Answers, server::Server};
 
 /// Longer packets are stored one by one.
 const GATHERED_LEN_MAX: usize = 64 << 10;
@@ -40,8 +37,7 @@ struct Group {
 
 impl Intake {
     pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
-        let Run { size, depth, clients, .. } = server.run;
-        let share = u64::from(depth / clients) * size as u64;
+        let share = u64::from(server.run.share()) * server.run.size as u64;
         Self { server, answers, halves: Halves::of(share), group: Group::default() }
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) count: u64,
     /// Packets on the way or being served, in all.
     pub(crate) depth: u32,
-    /// Connections, which share the packets evenly.
+    /// Connections, each of which may have its share on the way.
     pub(crate) clients: u32,
     /// Length of the file, over and over again written from its start.
     pub(crate) span: u64,
@@ -30,7 +30,15 @@ pub(crate) enum Transport {
     Ucx,
 }
 
+/// Packets that a client may send, be they as many as they may: as a daemon grants.
+const SHARE_MIN: u32 = 64;
+
 impl Run {
+    /// Packets that one client may have on the way, if there is place for them.
+    pub(crate) fn share(&self) -> u32 {
+        self.depth.min(SHARE_MIN).max(self.depth / self.clients)
+    }
+
     /// Where packet `number` goes.
     pub(crate) fn offset(&self, number: u64) -> u64 {
         (number * self.size as u64) % self.span

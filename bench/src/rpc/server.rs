@@ -1,7 +1,7 @@
 //! Our server: one executor on one thread, packets into registered buffers, buffers into the file.
 //!
-//! Every packet on the way has its buffer, for which the client holds a credit; the task that
-//! writes it owns the buffer, and its end is the credit's return. So nothing here can grow.
+//! Every packet on the way has its buffer, for which a client holds a credit; the task that writes
+//! it owns the buffer, and its end is the credit's return. So nothing here can grow.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,12 +9,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use executor::{Class, Handle, Notify};
-use uring::{
-    Engines, File, Frames, Grants, Heap, Listener, Pool, Receiver, SOCKET_LEN_MAX, Sender, Stages,
-};
+use executor::{Class, Credits, Handle, Notify};
+use uring::{Engines, File, Frames, Listener, Pool, Receiver, SOCKET_LEN_MAX, Stages};
 
 use super::{
+    answers::Answers,
     intake::Intake,
     packet::{NUMBER_LEN, Run},
 };
@@ -26,10 +25,6 @@ use crate::meter::{Meter, Sample};
 const AHEAD_LEN_MAX: usize = 16 << 10;
 /// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
 const SHORT_LEN_MAX: usize = 8 << 10;
-/// A client's credits return in so many batches,
-const BATCHES: u32 = 4;
-/// or in fewer, of packets with so many bytes: half a turn's.
-const BATCH_LEN: usize = 128 << 10;
 
 /// What a run does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -50,11 +45,13 @@ pub(crate) struct Server {
     /// `None`: packets are dropped.
     pub(crate) file: Option<File>,
     pub(crate) run: Run,
+    /// Packets that clients may have on the way.
+    pub(crate) places: Credits,
     /// Bytes written, or dropped as told.
     stored_len: Cell<u64>,
     /// Packets of each connection.
     shares: RefCell<Vec<Rc<Cell<u64>>>>,
-    news: Notify,
+    pub(crate) news: Notify,
     pub(crate) meter: Meter,
 }
 
@@ -71,17 +68,20 @@ impl Server {
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
-        Ok(Rc::new(Self { handle, engines, pool, file, run, stored_len, shares, news, meter }))
+        let places = Credits::new(run.depth.into());
+        let server =
+            Self { handle, engines, pool, file, run, places, stored_len, shares, news, meter };
+        Ok(Rc::new(server))
     }
 
     /// Serves clients until all packets are served, and every client knows and has left.
     pub(crate) async fn serve(self: Rc<Self>, mut listener: Listener) -> anyhow::Result<Sample> {
-        let share = self.run.depth / self.run.clients;
         let mut connections = Vec::new();
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
             if self.run.size <= AHEAD_LEN_MAX {
-                stream.set_window_min(share as usize * (NUMBER_LEN + self.run.size))?;
+                let share = self.run.share() as usize;
+                stream.set_window_min(share * (NUMBER_LEN + self.run.size))?;
             }
             connections.push(stream.split());
         }
@@ -90,7 +90,7 @@ impl Server {
         let connected = Rc::new(Cell::new(connections.len()));
         for (receiver, sender) in connections {
             let frames = Frames::new(receiver, self.pool.clone(), &stages);
-            let answers = Answers::new(share, self.run.size);
+            let answers = Answers::new(Rc::clone(&self));
             let (server, own, connected) = (Rc::clone(&self), answers.clone(), connected.clone());
             self.handle.spawn(Class::Latency, async move {
                 Rc::clone(&server).receive(frames, own).await;
@@ -106,8 +106,7 @@ impl Server {
 
     /// What the run took, once all packets are served.
     pub(crate) async fn sample(&self) -> anyhow::Result<Sample> {
-        let total = self.run.count * self.run.size as u64;
-        self.news.until(|| self.stored_len.get() == total).await;
+        self.news.until(|| self.is_done()).await;
         Ok(Sample { unfairness: self.unfairness(), ..self.meter.sample() })
     }
 
@@ -140,80 +139,16 @@ impl Server {
         most * 1000 / least.max(1)
     }
 
+    /// Whether all packets are served.
+    pub(crate) fn is_done(&self) -> bool {
+        self.stored_len.get() == self.run.count * self.run.size as u64
+    }
+
     pub(crate) fn count(&self, len: usize) {
         self.stored_len.set(self.stored_len.get() + len as u64);
-        let served = self.stored_len.get() / self.run.size as u64;
-        self.meter.served(served);
-        if served == self.run.count {
+        self.meter.served(self.stored_len.get() / self.run.size as u64);
+        if self.is_done() {
             self.news.notify_all();
-        }
-    }
-}
-
-/// Credits to be returned to one client, many at a time: an answer costs a system call, and what it
-/// sets off in the client another.
-pub(crate) struct Answers {
-    /// What was granted and not yet used.
-    grants: Grants,
-    /// Credits to return.
-    owed: Cell<u32>,
-    /// Bytes of a packet.
-    size: usize,
-    /// Bytes stored that make no whole packet yet.
-    stored_len: Cell<usize>,
-    /// Packets received and not yet served.
-    in_service: Cell<u32>,
-    /// So many are returned at once; fewer only when nothing is in service.
-    batch_len: u32,
-    news: Notify,
-}
-
-impl Answers {
-    /// The client starts with `share` credits, which it is told first.
-    pub(crate) fn new(share: u32, size: usize) -> Rc<Self> {
-        let grants = Grants::default();
-        let (owed, stored_len, in_service) = (Cell::new(share), Cell::new(0), Cell::new(0));
-        let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
-        let (batch_len, news) = (share.div_ceil(BATCHES).max(least), Notify::new());
-        Rc::new(Self { grants, owed, size, stored_len, in_service, batch_len, news })
-    }
-
-    pub(crate) fn received(&self) {
-        self.in_service.set(self.in_service.get() + 1);
-    }
-
-    /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
-    pub(crate) fn served(&self, len: usize) {
-        let stored_len = self.stored_len.get() + len;
-        self.stored_len.set(stored_len % self.size);
-        let count = u32::try_from(stored_len / self.size).unwrap_or(u32::MAX);
-        self.in_service.set(self.in_service.get().saturating_sub(count));
-        self.owed.set(self.owed.get() + count);
-        if self.is_due() {
-            self.news.notify_all();
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        let owed = self.owed.get();
-        owed >= self.batch_len || owed > 0 && self.in_service.get() == 0
-    }
-
-    /// The credits of the next answer, once it is due.
-    pub(crate) async fn due(&self) -> u64 {
-        self.news.until(|| self.is_due()).await;
-        let count = self.owed.take();
-        self.grants.add(count);
-        count.into()
-    }
-
-    async fn send(&self, mut sender: Sender) {
-        let bytes = Heap::buffer(NUMBER_LEN);
-        loop {
-            bytes.store(&self.due().await.to_le_bytes());
-            if sender.send_all(vec![bytes.clone()]).await.is_err() {
-                return;
-            }
         }
     }
 }

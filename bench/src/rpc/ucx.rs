@@ -16,10 +16,11 @@ use ucx::{Address, Config, Endpoint, NoPayload, Worker};
 use uring::{Buffer, Buffers, Events, Heap, Interest, Listener, Memory, Stream};
 
 use super::{
+    answers::Answers,
     client::pattern,
     intake::Intake,
     packet::{NUMBER_LEN, Run},
-    server::{Answers, Server},
+    server::Server,
 };
 use crate::meter::Sample;
 
@@ -79,7 +80,7 @@ pub(super) async fn serve(
     send_address(&mut stream, &worker).await?;
     // The client has connected, and takes what is sent from now on.
     let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
-    let answers = Answers::new(server.run.depth, server.run.size);
+    let answers = Answers::new(Rc::clone(&server));
     server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
     let sample = server.sample().await;
     // It says nothing more: this is its end, of whatever kind.

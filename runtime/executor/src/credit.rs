@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    mem,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -123,6 +124,16 @@ impl Credit {
         let amount = amount.min(self.amount);
         self.amount -= amount;
         Self { pool: Rc::clone(&self.pool), amount }
+    }
+
+    /// Takes over what `other` holds, to be given back with this.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `other` is of another pool.
+    pub fn join(&mut self, mut other: Self) {
+        assert!(Rc::ptr_eq(&self.pool, &other.pool), "credits of two pools");
+        self.amount += mem::take(&mut other.amount);
     }
 }
 

@@ -94,7 +94,7 @@ fn any_order_of_taking_and_giving_up_keeps_the_total_and_the_order() {
         let mut held: Vec<Credit> = Vec::new();
         let mut line: Vec<Pin<Box<Take>>> = Vec::new();
         for _ in 0..200 {
-            match rng.u32(0..4) {
+            match rng.u32(0..5) {
                 0 => held.extend(credits.try_take(rng.u64(0..=10))),
                 1 => line.push(Box::pin(credits.take(rng.u64(0..=10)))),
                 2 if !held.is_empty() => {
@@ -105,6 +105,13 @@ fn any_order_of_taking_and_giving_up_keeps_the_total_and_the_order() {
                     assert_eq!((part, credit.amount()), (asked.min(amount), amount - part));
                 }
                 3 if !line.is_empty() => drop(line.remove(rng.usize(..line.len()))),
+                4 if held.len() > 1 => {
+                    let (credit, mut other) = (held.swap_remove(0), held.swap_remove(0));
+                    let amount = credit.amount() + other.amount();
+                    other.join(credit);
+                    assert_eq!(other.amount(), amount);
+                    held.push(other);
+                }
                 _ => {}
             }
             let mut blocked = false;

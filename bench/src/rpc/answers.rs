@@ -1,0 +1,165 @@
+//! What a client is told: how many packets it may send, the same number of its others being served.
+//!
+//! Credits return many at a time: an answer costs a system call, and what it sets off in the client
+//! another. Clients that may send more in all than has a place are given leave in order of asking.
+//! So what is on the way stays in the cache, and waits with the clients instead of in sockets.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+};
+
+use executor::{Credit, Notify};
+use uring::{Grants, Heap, Sender};
+
+use super::{packet::NUMBER_LEN, server::Server};
+
+/// A client's credits return in so many batches,
+const BATCHES: u32 = 4;
+/// or in fewer, of packets with so many bytes: a turn's.
+const BATCH_LEN: usize = 256 << 10;
+
+/// Credits of one client.
+pub(crate) struct Answers {
+    server: Rc<Server>,
+    /// What was granted and not yet used.
+    pub(crate) grants: Grants,
+    /// The places of packets that may be sent, or are being served.
+    places: RefCell<Option<Credit>>,
+    /// Credits to return.
+    owed: Cell<u32>,
+    /// Bytes stored that make no whole packet yet.
+    stored_len: Cell<usize>,
+    /// Packets received and not yet served.
+    in_service: Cell<u32>,
+    /// So many are returned at once; fewer only when nothing is in service.
+    batch_len: u32,
+    news: Notify,
+}
+
+impl Answers {
+    /// The client starts with its share of credits, which it is told first.
+    pub(crate) fn new(server: Rc<Server>) -> Rc<Self> {
+        let (share, size) = (server.run.share(), server.run.size);
+        let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
+        let batch_len = share.div_ceil(BATCHES).max(least);
+        Rc::new(Self {
+            server,
+            grants: Grants::default(),
+            places: RefCell::default(),
+            owed: Cell::new(share),
+            stored_len: Cell::default(),
+            in_service: Cell::default(),
+            batch_len,
+            news: Notify::new(),
+        })
+    }
+
+    pub(crate) fn received(&self) {
+        self.in_service.set(self.in_service.get() + 1);
+    }
+
+    /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
+    pub(crate) fn served(&self, len: usize) {
+        let (size, stored_len) = (self.server.run.size, self.stored_len.get() + len);
+        self.stored_len.set(stored_len % size);
+        let count = u32::try_from(stored_len / size).unwrap_or(u32::MAX);
+        drop(self.places.borrow_mut().as_mut().map(|places| places.split(count.into())));
+        self.in_service.set(self.in_service.get().saturating_sub(count));
+        self.owed.set(self.owed.get() + count);
+        if self.is_due() {
+            self.news.notify_all();
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let owed = self.owed.get();
+        owed >= self.batch_len || owed > 0 && self.in_service.get() == 0
+    }
+
+    /// The credits of the next answer, once it is due and there are places for as many packets.
+    pub(crate) async fn due(&self) -> u64 {
+        self.news.until(|| self.is_due()).await;
+        let count = self.owed.take();
+        if let Some(more) = self.places(count).await {
+            let mut places = self.places.borrow_mut();
+            match &mut *places {
+                Some(places) => places.join(more),
+                none => *none = Some(more),
+            }
+        }
+        self.grants.add(count);
+        count.into()
+    }
+
+    /// Waits for places; none are needed once all packets are served.
+    async fn places(&self, count: u32) -> Option<Credit> {
+        let mut places = self.server.places.take(count.into());
+        let mut done = pin!(self.server.news.until(|| self.server.is_done()));
+        poll_fn(|context| match Pin::new(&mut places).poll(context) {
+            Poll::Ready(places) => Poll::Ready(Some(places)),
+            Poll::Pending => done.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    pub(crate) async fn send(&self, mut sender: Sender) {
+        let bytes = Heap::buffer(NUMBER_LEN);
+        loop {
+            bytes.store(&self.due().await.to_le_bytes());
+            if sender.send_all(vec![bytes.clone()]).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use executor::{Config, Executor};
+    use uring::{Choice, Engines, Events, SystemClock};
+
+    use super::*;
+    use crate::rpc::packet::{Run, Transport};
+
+    const SIZE: usize = 4 << 10;
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn clients_wait_in_line_for_places_until_there_are_some_or_nothing_is_left_to_send() {
+        let events = Events::new().unwrap();
+        let clock = Rc::new(SystemClock);
+        let executor = Executor::new(clock, Box::new(events.parker()), Config::default());
+        let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
+        let (transport, span) = (Transport::Tcp, 1 << 20);
+        let run = Run { size: SIZE, count: 200, depth: 100, clients: 4, span, transport };
+        let server = Server::new(&executor.handle(), &engines, None, run).unwrap();
+        let clients = [(); 4].map(|()| Answers::new(Rc::clone(&server)));
+        let [first, second, third, fourth] = &clients;
+
+        assert!(matches!(poll(pin!(first.due())), Poll::Ready(64)));
+        let (mut second_due, mut third_due) = (pin!(second.due()), pin!(third.due()));
+        assert!(poll(second_due.as_mut()).is_pending() && poll(third_due.as_mut()).is_pending());
+
+        for _ in 0..64 {
+            first.received();
+        }
+        first.served(27 * SIZE);
+        assert!(poll(second_due.as_mut()).is_pending(), "63 places");
+        first.served(SIZE);
+        assert!(matches!(poll(second_due.as_mut()), Poll::Ready(64)));
+        assert!(poll(third_due.as_mut()).is_pending());
+
+        server.count(200 * SIZE);
+        assert!(matches!(poll(third_due.as_mut()), Poll::Ready(64)));
+        assert!(matches!(poll(pin!(fourth.due())), Poll::Ready(64)));
+    }
+}
