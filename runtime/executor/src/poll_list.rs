@@ -80,6 +80,9 @@ struct Shared {
     /// Index of the core that polls for those that sleep, or [`NOBODY`].
     poller: AtomicUsize,
     next_id: AtomicUsize,
+    /// Held by who withdraws a source. What it moves is on no list for a moment, in which another
+    /// withdrawal would not find it.
+    withdrawal: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -129,7 +132,7 @@ impl PollLists {
     pub fn new(core_count: usize) -> Self {
         let lists = (0..core_count.max(1)).map(|_| List::default()).collect();
         let (poller, next_id) = (AtomicUsize::new(NOBODY), AtomicUsize::new(0));
-        Self(Arc::new(Shared { lists, poller, next_id }))
+        Self(Arc::new(Shared { lists, poller, next_id, withdrawal: Mutex::new(()) }))
     }
 
     /// Has any core poll `source`, until the registration is dropped.
@@ -168,8 +171,17 @@ impl PollLists {
 
     /// Withdraws a source, and moves another into the gap if one list has become too short.
     fn withdraw(&self, id: usize) {
-        let found = self.0.lists.iter().position(|list| list.remove(id).is_some());
-        let Some(gap) = found.and_then(|index| self.0.lists.get(index)) else { return };
+        let alone = lock(&self.0.withdrawal);
+        let found = self.0.lists.iter().find_map(|list| Some((list, list.remove(id)?)));
+        if let Some((gap, _)) = &found {
+            self.fill(gap);
+        }
+        drop(alone);
+        drop(found); // Now that nothing is locked: a source may own the registration of another.
+    }
+
+    /// Moves a source from the longest list to `gap`, if they differ by more than one.
+    fn fill(&self, gap: &List) {
         let longest = self.0.lists.iter().max_by_key(|list| list.count.load(Ordering::Relaxed));
         let Some(longest) = longest else { return };
         let lengths = [longest, gap].map(|list| list.count.load(Ordering::Relaxed));

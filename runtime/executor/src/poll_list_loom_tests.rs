@@ -223,3 +223,18 @@ fn events_anybody_may_handle_are_handled_once() {
         assert_eq!(node.lane.waiting.load(Ordering::Relaxed), 0);
     });
 }
+
+/// A withdrawal moves the source of another one, which is withdrawn meanwhile.
+#[test]
+fn a_source_that_moves_to_another_list_can_be_withdrawn() {
+    model(3, || {
+        let lists = PollLists::new(2);
+        let bell = Arc::new(Bell::default());
+        let register = |_| lists.register(Lane::new(&bell, false));
+        let [moved, gap, _kept] = [0, 1, 2].map(register);
+        let other = thread::spawn(move || drop(gap));
+        drop(moved);
+        other.join().expect("no panic");
+        assert_eq!(lists.source_counts().iter().sum::<usize>(), 1);
+    });
+}
