@@ -53,7 +53,7 @@ pub(crate) fn entry(
     let is_fixed = registered.holds(vectors.as_slice());
     let entry = match operation {
         Operation::Write { file, at, .. } => {
-            let (fd, at) = (Fd(file.as_raw_fd()), *at);
+            let (fd, at) = (Fd(file.as_raw_fd()), offset(*at));
             match (vectors.as_slice(), is_fixed) {
                 (&[one], is_fixed) => {
                     let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
@@ -70,7 +70,7 @@ pub(crate) fn entry(
             }
         }
         Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. } => {
-            let (fd, at) = (Fd(file.as_raw_fd()), *at);
+            let (fd, at) = (Fd(file.as_raw_fd()), offset(*at));
             match (vectors.as_slice(), is_fixed) {
                 (&[one], is_fixed) => {
                     let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
@@ -89,6 +89,12 @@ pub(crate) fn entry(
         Operation::Sync { .. } | Operation::Call(_) => return None,
     };
     Some((entry, list))
+}
+
+/// An offset as a ring takes it: all ones would mean the file's own position. What is as far beyond
+/// every file is refused.
+fn offset(at: u64) -> u64 {
+    at.min(u64::MAX - 1)
 }
 
 impl Registered<'_> {
