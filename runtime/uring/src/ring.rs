@@ -56,6 +56,9 @@ const ENTRIES: u32 = 1024;
 /// while the kernel, short of memory, takes nothing.
 const IN_FLIGHT_MAX: u32 = ENTRIES - 1;
 
+/// The kernel's clock ends some 292 years after its start: what waits longer waits without limit.
+const WAIT_MAX: Duration = Duration::from_secs(1 << 32);
+
 /// Waits of 100 ms for the kernel to give operations back when the engine is dropped.
 const DROP_WAITS_MAX: u32 = 100;
 
@@ -154,7 +157,7 @@ impl Ring {
             self.push(&opcode::PollAdd::new(epoll, flags).build().user_data(WATCH));
             self.is_watching = true;
         }
-        let timeout = timeout.map(Timespec::from);
+        let timeout = timeout.filter(|timeout| *timeout <= WAIT_MAX).map(Timespec::from);
         let mut bounds = SubmitArgs::new();
         if let Some(timeout) = &timeout {
             bounds = bounds.timespec(timeout);

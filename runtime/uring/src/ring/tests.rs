@@ -1,6 +1,11 @@
 //! When a ring enters the kernel, what ends its waits, and what it refuses.
 
-use std::{os::fd::OwnedFd, rc::Rc};
+use std::{
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use executor::{Config, Executor, ManualClock};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -231,6 +236,24 @@ fn a_ready_descriptor_ends_a_wait_for_operations_and_is_found() {
         bench.queued_after_reap();
         assert_eq!(bench.events.pop().map(|ready| ready.key), Some(7));
         rustix::io::read(&read, &mut [0; 1]).unwrap();
+    }
+}
+
+#[test]
+fn a_wait_for_longer_than_the_kernel_counts_does_not_end_at_once() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit().unwrap();
+    for timeout in [Duration::from_nanos(u64::MAX), Duration::MAX] {
+        let (unparker, is_rung) = (bench.events.unparker(), Arc::new(AtomicBool::new(false)));
+        let rings = Arc::clone(&is_rung);
+        let other = thread::spawn(move || {
+            rings.store(true, Ordering::Relaxed);
+            unparker.unpark();
+        });
+        assert!(bench.ring.wait(Some(timeout)));
+        assert!(is_rung.load(Ordering::Relaxed), "after {timeout:?}");
+        other.join().unwrap();
+        bench.queued_after_reap();
     }
 }
 
