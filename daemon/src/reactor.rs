@@ -13,7 +13,7 @@ use std::{
 };
 
 use executor::{Armed, Handle, Notify, Source};
-use uring::{Events, Interest};
+use uring::Events;
 
 use crate::seldom::Seldom;
 
@@ -51,7 +51,7 @@ impl Reactor {
     pub(crate) fn watch(&self, fd: Rc<OwnedFd>, news: &Notify) -> io::Result<Watch> {
         let key = self.0.next_key.get();
         self.0.next_key.set(key + 1);
-        self.0.events.add_fd(&fd, key, Interest::Read)?;
+        self.0.events.add_fd(&fd, key)?;
         let state = Rc::new(State { is_ready: Cell::new(false), news: news.clone() });
         self.0.watches.borrow_mut().insert(key, Rc::clone(&state));
         Ok(Watch { reactor: self.clone(), key, fd, state })
@@ -99,8 +99,8 @@ impl Source for Descriptors {
         }
         let mut count = 0;
         while count < budget {
-            let Some(ready) = inner.events.pop() else { break };
-            if let Some(state) = inner.watches.borrow().get(&ready.key) {
+            let Some(key) = inner.events.pop() else { break };
+            if let Some(state) = inner.watches.borrow().get(&key) {
                 state.is_ready.set(true);
                 state.news.notify_all();
             }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context as _;
 use executor::{Armed, Class, Handle, Source};
 use ucx::{Address, Config, Endpoint, NoPayload, Worker};
-use uring::{Buffer, Buffers, Events, Heap, Interest, Listener, Memory, Stream};
+use uring::{Buffer, Buffers, Events, Heap, Listener, Memory, Stream};
 
 use super::{
     answers::Answers,
@@ -49,7 +49,7 @@ pub(super) fn worker(
         ..Config::default()
     };
     let worker = Worker::with_memory(handle, &config, Arc::new(Landing(memory)))?;
-    events.add_fd(&worker, 0, Interest::Read)?;
+    events.add_fd(&worker, 0)?;
     handle.add_source(Box::new(Woken(events.clone())));
     Ok(worker)
 }

@@ -43,7 +43,7 @@ pub use net::{
     SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
-pub use parker::{EpollParker, Events, Interest, Ready, SystemClock};
+pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
 pub use ring::Ring;
 pub use slice::prefer_short_turns;

@@ -43,8 +43,8 @@ pub struct Events(Rc<Inner>);
 struct Inner {
     epoll: OwnedFd,
     doorbell: Arc<Doorbell>,
-    /// Found ready and not yet taken; at most [`READY_MAX`].
-    ready: RefCell<VecDeque<Ready>>,
+    /// Keys of what was found ready and is not yet taken; at most [`READY_MAX`].
+    ready: RefCell<VecDeque<u64>>,
     /// A look took a wake-up since the last park.
     is_woken: Cell<bool>,
     ring: RefCell<Option<Weak<dyn Wait>>>,
@@ -55,28 +55,6 @@ pub(crate) trait Wait {
     /// Blocks until something has happened or `timeout` has passed; returns `false` at once when
     /// only the [`Events`] has anything to wait for.
     fn wait(&self, timeout: Option<Duration>) -> bool;
-}
-
-/// A descriptor found ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// As given to [`Events::add_fd`].
-    pub key: u64,
-    /// A read will not block.
-    pub readable: bool,
-    /// A write will not block.
-    pub writable: bool,
-    /// The other side is gone, or the descriptor is broken.
-    pub closed: bool,
-}
-
-/// What of a descriptor to wait for. Both kinds report a closed peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Something to read.
-    Read,
-    /// Something to read, or room to write.
-    ReadWrite,
 }
 
 impl Events {
@@ -94,28 +72,20 @@ impl Events {
         Ok(events)
     }
 
-    /// Reports `fd` under `key` whenever it is ready, until removed: level-triggered.
+    /// Reports `key` whenever `fd` has something to read or its other side is gone, until removed:
+    /// level-triggered.
     ///
     /// # Errors
     ///
     /// - `InvalidInput`: `key` is `u64::MAX`, which is reserved.
     /// - `EEXIST`: added already. `EPERM`: a regular file, which is always ready.
     /// - `ENOSPC`, `ENOMEM`: too many watches.
-    pub fn add_fd(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
-        check_key(key)?;
-        epoll::add(&self.0.epoll, fd, EventData::new_u64(key), interest.flags())?;
-        Ok(())
-    }
-
-    /// Changes what of `fd` is waited for.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidInput` as for [`add_fd`](Self::add_fd); `ENOENT`: not added.
-    pub fn modify_fd(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
-        check_key(key)?;
-        epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), interest.flags())?;
-        Ok(())
+    pub fn add_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        if key == WAKE_KEY {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        Ok(epoll::add(&self.0.epoll, fd, EventData::new_u64(key), flags)?)
     }
 
     /// Forgets `fd`, and what was found ready under `key`.
@@ -124,14 +94,14 @@ impl Events {
     ///
     /// `ENOENT`: not added.
     pub fn remove_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
-        self.0.ready.borrow_mut().retain(|ready| ready.key != key);
+        self.0.ready.borrow_mut().retain(|ready| *ready != key);
         epoll::delete(&self.0.epoll, fd)?;
         Ok(())
     }
 
-    /// Takes the next ready descriptor. Looks only at what an earlier wait has found.
+    /// Takes the key of the next ready descriptor. Looks only at what an earlier wait has found.
     #[must_use]
-    pub fn pop(&self) -> Option<Ready> {
+    pub fn pop(&self) -> Option<u64> {
         self.0.ready.borrow_mut().pop_front()
     }
 
@@ -196,11 +166,9 @@ impl Events {
         };
         let (mut ready, mut is_woken) = (self.0.ready.borrow_mut(), false);
         for event in found {
-            let (key, flags) = (event.data.u64(), event.flags);
-            if key == WAKE_KEY {
-                is_woken = true;
-            } else {
-                ready.push_back(Ready::new(key, flags));
+            match event.data.u64() {
+                WAKE_KEY => is_woken = true,
+                key => ready.push_back(key),
             }
         }
         is_woken
@@ -216,28 +184,6 @@ impl AsFd for Events {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").field("ready", &self.0.ready).finish_non_exhaustive()
-    }
-}
-
-impl Interest {
-    fn flags(self) -> EventFlags {
-        let read = EventFlags::IN | EventFlags::RDHUP;
-        match self {
-            Self::Read => read,
-            Self::ReadWrite => read | EventFlags::OUT,
-        }
-    }
-}
-
-impl Ready {
-    fn new(key: u64, flags: EventFlags) -> Self {
-        let closed = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
-        Self {
-            key,
-            readable: flags.contains(EventFlags::IN),
-            writable: flags.contains(EventFlags::OUT),
-            closed: flags.intersects(closed),
-        }
     }
 }
 
@@ -296,8 +242,4 @@ impl Clock for SystemClock {
 /// An eventfd for [`Events::add_wake_fd`].
 pub(crate) fn wake_fd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-fn check_key(key: u64) -> io::Result<()> {
-    if key == WAKE_KEY { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
 }

@@ -16,7 +16,7 @@ use std::{
 use executor::{Armed, Class, Executor, Handle, Source, yield_now};
 use shm::lane::{Lane, Requester, Responder, SLOTS};
 use ucx::{Endpoint, Error, NoPayload, Worker};
-use uring::{Address, Choice, Engines, Events, File, Heap, Interest, Sockets, SystemClock};
+use uring::{Address, Choice, Engines, Events, File, Heap, Sockets, SystemClock};
 
 use crate::support::{DEADLINE, Transport};
 
@@ -215,7 +215,7 @@ fn ask_workers(handle: &Handle, events: &Events) -> Result<Served, Error> {
     };
     let [from, to] = [Worker::new(handle, &config)?, Worker::new(handle, &config)?];
     for worker in [&from, &to] {
-        events.add_fd(worker, 0, Interest::Read).expect("epoll");
+        events.add_fd(worker, 0).expect("epoll");
     }
     let receiver = to.connect_worker(&from.address()?)?;
     let sender: Rc<Endpoint> = Rc::new(from.connect_worker(&to.address()?)?);

@@ -19,7 +19,7 @@ use std::{
 use executor::{Class, Executor, Handle, Sleep, Source};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use ucx::{Address, Config, Endpoint, Error, Held, Listener, Settings, Worker};
-use uring::{Events, Interest, SystemClock};
+use uring::{Events, SystemClock};
 
 /// The longest any test waits for one thing.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -85,7 +85,7 @@ impl Core {
             }
             Err(error) => panic!("{error}"),
         };
-        events.add_fd(&worker, 0, Interest::Read).expect("epoll");
+        events.add_fd(&worker, 0).expect("epoll");
         executor.handle().add_source(Box::new(Woken(events)));
         Some(Self { executor, worker })
     }
