@@ -8,11 +8,8 @@
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
     mem::offset_of,
-    net::SocketAddr,
     ptr,
 };
-
-use rustix::net::SocketAddrAny;
 
 /// `UCP_API_MAJOR` and `UCP_API_MINOR` these definitions are taken from.
 pub(crate) const API_VERSION: (c_uint, c_uint) = (1, 12);
@@ -36,10 +33,6 @@ opaque! {
     Worker;
     /// `struct ucp_ep`.
     Endpoint;
-    /// `struct ucp_listener`.
-    Listener;
-    /// `struct ucp_conn_request`.
-    ConnectionRequest;
     /// `struct ucp_address`.
     Address;
 }
@@ -118,15 +111,12 @@ pub(crate) const THREAD_MODE_SINGLE: c_uint = 0;
 /// `ucs_sock_addr_t`.
 #[repr(C)]
 pub(crate) struct SocketAddress {
-    pub(crate) addr: *const c_void,
-    pub(crate) len: u32,
+    addr: *const c_void,
+    len: u32,
 }
 
 impl SocketAddress {
-    /// Points to `address`.
-    pub(crate) fn new(address: &SocketAddrAny) -> Self {
-        Self { addr: address.as_ptr().cast(), len: address.addr_len() }
-    }
+    pub(crate) const NONE: Self = Self { addr: ptr::null(), len: 0 };
 }
 
 /// `ucp_err_handler_cb_t`.
@@ -144,7 +134,7 @@ pub(crate) struct EndpointParams {
     pub(crate) user_data: *mut c_void,
     pub(crate) flags: c_uint,
     pub(crate) socket_address: SocketAddress,
-    pub(crate) connection_request: *mut ConnectionRequest,
+    pub(crate) connection_request: *mut c_void,
     pub(crate) name: *const c_char,
     pub(crate) local_address: SocketAddress,
 }
@@ -152,47 +142,8 @@ pub(crate) struct EndpointParams {
 pub(crate) const EP_PARAM_FIELD_REMOTE_ADDRESS: u64 = 1 << 0;
 pub(crate) const EP_PARAM_FIELD_FAILURE_MODE: u64 = 1 << 1;
 pub(crate) const EP_PARAM_FIELD_ON_FAILURE: u64 = 1 << 2;
-pub(crate) const EP_PARAM_FIELD_SOCKET_ADDRESS: u64 = 1 << 4;
-pub(crate) const EP_PARAM_FIELD_FLAGS: u64 = 1 << 5;
-pub(crate) const EP_PARAM_FIELD_CONNECTION_REQUEST: u64 = 1 << 6;
-pub(crate) const EP_PARAMS_FLAG_CLIENT_SERVER: c_uint = 1 << 0;
 pub(crate) const FAILURE_MODE_PEER: c_uint = 1;
 pub(crate) const EP_CLOSE_FLAG_FORCE: u32 = 1 << 0;
-
-/// `ucp_listener_conn_callback_t`.
-pub(crate) type OnConnection = unsafe extern "C" fn(*mut ConnectionRequest, *mut c_void);
-
-/// `ucp_listener_params_t`.
-#[repr(C)]
-pub(crate) struct ListenerParams {
-    pub(crate) field_mask: u64,
-    pub(crate) address: SocketAddress,
-    pub(crate) accept_handler: [*const c_void; 2],
-    pub(crate) on_connection: Option<OnConnection>,
-    pub(crate) on_connection_arg: *mut c_void,
-}
-
-pub(crate) const LISTENER_PARAM_FIELD_ADDRESS: u64 = 1 << 0;
-pub(crate) const LISTENER_PARAM_FIELD_ON_CONNECTION: u64 = 1 << 2;
-
-/// `ucp_listener_attr_t`.
-#[repr(C)]
-pub(crate) struct ListenerAttributes {
-    pub(crate) field_mask: u64,
-    pub(crate) address: libc::sockaddr_storage,
-}
-
-impl ListenerAttributes {
-    /// The address, when it is of the internet.
-    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
-        let len = u32::try_from(size_of_val(&self.address)).ok()?;
-        // SAFETY: so many initialized bytes, which start with the address's family.
-        let address = unsafe { SocketAddrAny::read((&raw const self.address).cast(), len) };
-        address.try_into().ok()
-    }
-}
-
-pub(crate) const LISTENER_ATTR_FIELD_ADDRESS: u64 = 1 << 0;
 
 /// `ucp_send_nbx_callback_t`.
 pub(crate) type OnSent = unsafe extern "C" fn(*mut c_void, Status, *mut c_void);
@@ -294,8 +245,6 @@ const _: () = {
     assert!(size_of::<EndpointParams>() == 104 && offset_of!(EndpointParams, on_failure) == 24);
     assert!(offset_of!(EndpointParams, flags) == 48);
     assert!(offset_of!(EndpointParams, connection_request) == 72);
-    assert!(size_of::<ListenerParams>() == 56 && offset_of!(ListenerParams, on_connection) == 40);
-    assert!(size_of::<ListenerAttributes>() == 136 && offset_of!(ListenerAttributes, address) == 8);
     assert!(size_of::<RequestParam>() == 72 && offset_of!(RequestParam, on_complete) == 16);
     assert!(offset_of!(RequestParam, user_data) == 32);
     assert!(offset_of!(RequestParam, memory_type) == 48);

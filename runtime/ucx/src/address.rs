@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// Where a worker is reached without a listener.
+/// Where a worker is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Vec<u8>);
 

@@ -1,9 +1,8 @@
 //! A connection to one peer.
 
-use std::{ffi::c_void, fmt, net::SocketAddr, ptr, rc::Rc, sync::atomic::AtomicU8};
+use std::{ffi::c_void, fmt, ptr, rc::Rc, sync::atomic::AtomicU8};
 
 use executor::Credit;
-use rustix::net::SocketAddrAny;
 
 use crate::{
     abi,
@@ -17,37 +16,39 @@ use crate::{
 
 /// A connection to a worker of another process. Dropping it cuts the connection.
 ///
-/// A peer met through a listener then sees [`Error::Disconnected`]. One met by the address of its
-/// worker does not; it notices only the end of this process, so say goodbye in a message.
+/// The peer does not notice that; it notices only the end of this process, so say goodbye in a
+/// message.
 ///
-/// A peer process that dies is noticed within about two seconds, also when nothing is sent; one
-/// met by address over shared memory only once its parent has reaped it. A node that vanishes
-/// without a word is noticed by TCP or by the level above.
+/// A peer process that dies is noticed within about two seconds, also when nothing is sent; over
+/// shared memory only once its parent has reaped it. A node that vanishes without a word is noticed
+/// by TCP or by the level above.
 pub struct Endpoint {
     core: Rc<Core>,
     peer: Rc<Peer>,
 }
 
-/// What an endpoint is connected to.
-pub(crate) enum Remote<'a> {
-    Listener(SocketAddr),
-    Worker(&'a Address),
-    /// A connection that a listener was asked for. Used up, also by a failure.
-    Request(*mut abi::ConnectionRequest),
-}
-
 impl Endpoint {
-    pub(crate) fn new(core: &Rc<Core>, remote: &Remote<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(core: &Rc<Core>, address: &Address) -> Result<Self, Error> {
         let state = &core.state;
         let peer = Rc::new(Peer::new(&state.any_failed));
-        let socket_address = match remote {
-            Remote::Listener(address) => Some(SocketAddrAny::from(*address)),
-            Remote::Worker(_) | Remote::Request(_) => None,
+        let params = abi::EndpointParams {
+            field_mask: abi::EP_PARAM_FIELD_REMOTE_ADDRESS
+                | abi::EP_PARAM_FIELD_FAILURE_MODE
+                | abi::EP_PARAM_FIELD_ON_FAILURE,
+            address: address.raw().as_ptr().cast(),
+            failure_mode: abi::FAILURE_MODE_PEER,
+            on_failure: Some(on_failure),
+            on_failure_arg: Rc::as_ptr(&peer).cast_mut().cast::<c_void>(),
+            user_data: ptr::null_mut(),
+            flags: 0,
+            socket_address: abi::SocketAddress::NONE,
+            connection_request: ptr::null_mut(),
+            name: ptr::null(),
+            local_address: abi::SocketAddress::NONE,
         };
-        let params = parameters(&peer, remote, socket_address.as_ref());
         let mut raw = ptr::null_mut();
-        // SAFETY: what `params` points to lives during this call; the peer, which the failure
-        // callback gets, lives until the endpoint is closed.
+        // SAFETY: the address lives during this call; the peer, which the failure callback gets,
+        // lives until the endpoint is closed.
         let status =
             unsafe { (state.library.ucp_ep_create)(state.worker, &raw const params, &raw mut raw) };
         Status::check(status, "ucp_ep_create")?;
@@ -80,11 +81,11 @@ impl Endpoint {
         let header = Header::new(header).ok_or(Error::LongHeader { len: header.len() });
         async move {
             let (header, payload) = (header?, Box::new(payload));
-            let _credit = core.state.sends.take(1).await;
+            let credit = core.state.sends.take(1).await;
             if let Some(reason) = peer.failure() {
                 return Err(reason);
             }
-            let sent = core.start_send(&peer, header, payload, _credit)?.await;
+            let sent = core.start_send(&peer, header, payload, credit)?.await;
             sent.map_err(|status| peer.failure().unwrap_or(Error::Disconnected(status)))
         }
     }
@@ -95,7 +96,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// - [`Error::Disconnected`]: the peer died, closed, or refused the connection.
+    /// - [`Error::Disconnected`]: the peer is gone.
     /// - [`Error::TooLong`], [`Error::Overrun`]: it was cut off.
     pub async fn receive(&self) -> Result<Message, Error> {
         self.peer.receive().await
@@ -105,22 +106,6 @@ impl Endpoint {
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.peer.failure()
-    }
-
-    /// Closes the connection after what was sent has left this side. Whether the peer took it,
-    /// only an answer tells: over shared memory it may see the end first.
-    ///
-    /// Messages that were received and not taken are dropped.
-    ///
-    /// # Errors
-    ///
-    /// Why the connection ended before; some of what was sent may be lost.
-    pub async fn close(self) -> Result<(), Error> {
-        self.peer.sent().await;
-        if let Some(reason) = self.peer.failure() {
-            return Err(reason);
-        }
-        self.core.start_flush(&self.peer)?.await.map_err(Error::Disconnected)
     }
 }
 
@@ -141,14 +126,13 @@ impl fmt::Debug for Endpoint {
 impl Core {
     fn start_send(
         &self,
-        peer: &Rc<Peer>,
+        peer: &Peer,
         header: Header,
         payload: Box<dyn AsRef<[AtomicU8]>>,
-        _credit: Credit,
+        credit: Credit,
     ) -> Result<Completion, Error> {
         let (endpoint, send) = (peer.open_endpoint()?, self.state.library.ucp_am_send_nbx);
-        peer.begin_send();
-        let owned = Owned::Send { header, payload, to: Rc::clone(peer), _credit };
+        let owned = Owned::Send { header, payload, _credit: credit };
         let call = |place: Place, param: &abi::RequestParam| {
             let (header, data) = (place.header, place.data.cast_const());
             // SAFETY: the endpoint is open, and the operation owns the place.
@@ -157,49 +141,4 @@ impl Core {
         // SAFETY: this takes a send callback; what `send` returns is returned.
         Ok(unsafe { self.state.start(owned, abi::AM_SEND_FLAG_REPLY, call) })
     }
-
-    fn start_flush(&self, peer: &Rc<Peer>) -> Result<Completion, Error> {
-        let (endpoint, flush) = (peer.open_endpoint()?, self.state.library.ucp_ep_flush_nbx);
-        // SAFETY: the endpoint is open.
-        let call = |_, param: &abi::RequestParam| unsafe { flush(endpoint, param) };
-        // SAFETY: this takes a send callback; what `flush` returns is returned.
-        Ok(unsafe { self.state.start(Owned::Peer(Rc::clone(peer)), 0, call) })
-    }
-}
-
-/// Parameters of an endpoint of `peer`. They point to what they are made from.
-fn parameters(
-    peer: &Rc<Peer>,
-    remote: &Remote<'_>,
-    socket_address: Option<&SocketAddrAny>,
-) -> abi::EndpointParams {
-    let nowhere = || abi::SocketAddress { addr: ptr::null(), len: 0 };
-    let mut params = abi::EndpointParams {
-        field_mask: abi::EP_PARAM_FIELD_FAILURE_MODE | abi::EP_PARAM_FIELD_ON_FAILURE,
-        address: ptr::null(),
-        failure_mode: abi::FAILURE_MODE_PEER,
-        on_failure: Some(on_failure),
-        on_failure_arg: Rc::as_ptr(peer).cast_mut().cast::<c_void>(),
-        user_data: ptr::null_mut(),
-        flags: 0,
-        socket_address: socket_address.map_or_else(nowhere, abi::SocketAddress::new),
-        connection_request: ptr::null_mut(),
-        name: ptr::null(),
-        local_address: nowhere(),
-    };
-    params.field_mask |= match remote {
-        Remote::Listener(_) => {
-            params.flags = abi::EP_PARAMS_FLAG_CLIENT_SERVER;
-            abi::EP_PARAM_FIELD_SOCKET_ADDRESS | abi::EP_PARAM_FIELD_FLAGS
-        }
-        Remote::Worker(address) => {
-            params.address = address.raw().as_ptr().cast();
-            abi::EP_PARAM_FIELD_REMOTE_ADDRESS
-        }
-        Remote::Request(request) => {
-            params.connection_request = *request;
-            abi::EP_PARAM_FIELD_CONNECTION_REQUEST
-        }
-    };
-    params
 }

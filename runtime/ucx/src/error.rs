@@ -34,7 +34,7 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
-    /// The peer: its process or its node is gone, or it closed the connection.
+    /// The peer: its process or its node is gone.
     Disconnected(Status),
     /// The peer: it sent what no buffer holds, and was cut off.
     TooLong {
@@ -98,7 +98,6 @@ pub struct Status(pub(crate) abi::Status);
 
 impl Status {
     pub(crate) const INVALID_PARAMETER: Self = Self(-5);
-    pub(crate) const INVALID_ADDRESS: Self = Self(-7);
 
     /// `Ok` when the status is success.
     pub(crate) fn check(status: abi::Status, call: &'static str) -> Result<(), Error> {

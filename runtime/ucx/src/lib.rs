@@ -14,10 +14,10 @@
 //! # Trust
 //!
 //! UCX believes its peers. The TCP port that every worker has turns away who does not know UCX;
-//! who does can make UCX 1.13 abort the process, and at the port of a [`Listener`] any byte of a
-//! stranger does that. So use it on networks where every host is trusted, and where strangers
-//! may knock, exchange an [`Address`] over a connection that has proven who is there, instead of
-//! listening, and keep that connection as the sign of life.
+//! who does can make UCX 1.13 abort the process. So use it on networks where every host is trusted.
+//! Exchange an [`Address`] over a connection that has proven who is there, and keep that connection
+//! as the sign of life. UCX's own listeners are left out: at the port of one any byte of a stranger
+//! makes UCX 1.13 abort.
 //!
 //! What is checked here is what arrives *through* UCX: a message too long for a buffer, or one
 //! without credit, ends its connection and touches nothing else.
@@ -31,7 +31,6 @@ mod config;
 mod endpoint;
 mod error;
 mod library;
-mod listener;
 mod operation;
 mod payload;
 mod peer;
@@ -43,7 +42,6 @@ pub use address::Address;
 pub use config::{Config, Settings};
 pub use endpoint::Endpoint;
 pub use error::{Error, Status};
-pub use listener::Listener;
 pub use payload::{NoPayload, payload};
 pub use peer::{HEADER_LEN_MAX, Message};
 pub use pool::{Buffer, Memory};

@@ -4,7 +4,7 @@
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
-    mem, ptr,
+    mem,
 };
 
 use crate::{
@@ -59,14 +59,7 @@ functions! {
     ucp_ep_create: fn(
         *mut abi::Worker, *const abi::EndpointParams, *mut *mut abi::Endpoint
     ) -> Status;
-    ucp_ep_flush_nbx: fn(*mut abi::Endpoint, *const abi::RequestParam) -> StatusPointer;
     ucp_ep_close_nbx: fn(*mut abi::Endpoint, *const abi::RequestParam) -> StatusPointer;
-    ucp_listener_create: fn(
-        *mut abi::Worker, *const abi::ListenerParams, *mut *mut abi::Listener
-    ) -> Status;
-    ucp_listener_query: fn(*mut abi::Listener, *mut abi::ListenerAttributes) -> Status;
-    ucp_listener_reject: fn(*mut abi::Listener, *mut abi::ConnectionRequest) -> Status;
-    ucp_listener_destroy: fn(*mut abi::Listener);
     ucp_am_send_nbx: fn(
         *mut abi::Endpoint, c_uint, *const c_void, usize, *const c_void, usize,
         *const abi::RequestParam
@@ -131,7 +124,7 @@ fn function(handle: *mut c_void, library: &str, name: &'static str) -> Result<*m
 fn linker_error() -> String {
     // SAFETY: no conditions; the text is this thread's.
     let text = unsafe { libc::dlerror() };
-    if ptr::eq(text, ptr::null()) {
+    if text.is_null() {
         return "unknown reason".into();
     }
     // SAFETY: a C string, valid until this thread's next call of the dynamic linker.

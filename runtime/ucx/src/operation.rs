@@ -1,4 +1,4 @@
-//! What UCX is doing for us: sends, receives by rendezvous, flushes, closes.
+//! What UCX is doing for us: sends, receives by rendezvous, closes.
 //!
 //! # Ownership
 //!
@@ -41,15 +41,14 @@ pub(crate) enum Owned {
     Send {
         header: Header,
         payload: Box<dyn AsRef<[AtomicU8]>>,
-        to: Rc<Peer>,
         _credit: Credit,
     },
     Receive {
         message: Message,
         from: Rc<Peer>,
     },
-    /// Of a flush or a close. UCX may call the peer's failure callback until that is over.
-    Peer(#[expect(dead_code, reason = "keeps the peer alive")] Rc<Peer>),
+    /// UCX may call the peer's failure callback until that is over.
+    Close(#[expect(dead_code, reason = "keeps the peer alive")] Rc<Peer>),
 }
 
 /// Addresses and lengths of an operation's memory.
@@ -88,7 +87,7 @@ impl Operation {
     ) -> Completion {
         let on_complete = match owned {
             Owned::Receive { .. } => OnComplete { received: on_received },
-            Owned::Send { .. } | Owned::Peer(_) => OnComplete { sent: on_sent },
+            Owned::Send { .. } | Owned::Close(_) => OnComplete { sent: on_sent },
         };
         let operation = Rc::new(Self {
             library,
@@ -122,7 +121,7 @@ impl Operation {
                 Place::new(header.as_slice(), (**payload).as_ref())
             }
             Some(Owned::Receive { message, .. }) => Place::new(&[], message.data.bytes()),
-            Some(Owned::Peer(_)) | None => Place::new(&[], &[]),
+            Some(Owned::Close(_)) | None => Place::new(&[], &[]),
         }
     }
 
@@ -130,10 +129,9 @@ impl Operation {
         self.in_flight.set(self.in_flight.get() - 1);
         let owned = self.owned.borrow_mut().take();
         match (owned, result) {
-            (Some(Owned::Send { to, .. }), _) => to.end_send(),
             (Some(Owned::Receive { message, from }), Ok(())) => from.deliver(message),
             (Some(Owned::Receive { message, from }), Err(status)) => from.lose(message, status),
-            (Some(Owned::Peer(_)) | None, _) => {}
+            (Some(Owned::Send { .. } | Owned::Close(_)) | None, _) => {}
         }
         self.result.set(Some(result));
         let waker = self.waker.borrow_mut().take();
@@ -143,7 +141,7 @@ impl Operation {
     }
 }
 
-/// `ucp_send_nbx_callback_t` of sends, flushes and closes.
+/// `ucp_send_nbx_callback_t` of sends and closes.
 unsafe extern "C" fn on_sent(request: *mut c_void, status: abi::Status, user_data: *mut c_void) {
     // SAFETY: UCX calls this once for each request, with what it was given.
     unsafe { finish(request, status, user_data) };

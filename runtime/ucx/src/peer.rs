@@ -65,8 +65,6 @@ pub(crate) struct Peer {
     inbox: RefCell<VecDeque<Message>>,
     /// Its messages put off for want of a buffer.
     pub(crate) put_off: Cell<u32>,
-    /// Sends to it that UCX has.
-    sends: Cell<u32>,
     changed: Notify,
     /// Raised when any peer of the worker fails, for the next visit to close its endpoint.
     any_failed: Rc<Cell<bool>>,
@@ -79,7 +77,6 @@ impl Peer {
             failure: RefCell::default(),
             inbox: RefCell::default(),
             put_off: Cell::default(),
-            sends: Cell::default(),
             changed: Notify::new(),
             any_failed: Rc::clone(any_failed),
         }
@@ -130,20 +127,6 @@ impl Peer {
     pub(crate) fn open_endpoint(&self) -> Result<*mut abi::Endpoint, Error> {
         let endpoint = self.endpoint.get();
         if endpoint.is_null() { Err(Error::Closed) } else { Ok(endpoint) }
-    }
-
-    pub(crate) fn begin_send(&self) {
-        self.sends.set(self.sends.get() + 1);
-    }
-
-    pub(crate) fn end_send(&self) {
-        self.sends.set(self.sends.get() - 1);
-        self.changed.notify_all();
-    }
-
-    /// Waits until UCX has no send to this peer.
-    pub(crate) async fn sent(&self) {
-        self.changed.until(|| self.sends.get() == 0).await;
     }
 
     /// Drops what nobody will take any more.

@@ -150,7 +150,7 @@ impl State {
         let close = self.library.ucp_ep_close_nbx;
         // SAFETY: it was in the table, so it is open; from here on nothing names it.
         let call = |_, param: &abi::RequestParam| unsafe { close(endpoint, param) };
-        let (owned, flags) = (Owned::Peer(Rc::clone(peer)), abi::EP_CLOSE_FLAG_FORCE);
+        let (owned, flags) = (Owned::Close(Rc::clone(peer)), abi::EP_CLOSE_FLAG_FORCE);
         // SAFETY: closing takes a send callback; what `close` returns is returned.
         drop(unsafe { self.start(owned, flags, call) });
     }

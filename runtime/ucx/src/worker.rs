@@ -4,7 +4,6 @@ use std::{
     cell::Cell,
     ffi::{c_int, c_uint, c_void},
     fmt, mem,
-    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, RawFd},
     ptr,
     rc::{Rc, Weak},
@@ -20,10 +19,9 @@ use crate::{
     abi,
     address::Address,
     config::Config,
-    endpoint::{Endpoint, Remote},
+    endpoint::Endpoint,
     error::{Error, Status},
     library::Library,
-    listener::Listener,
     pool::{Memory, Pool},
     state::{State, on_message},
 };
@@ -41,7 +39,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 /// A UCX worker of one executor. Cheap to clone.
 ///
 /// Belongs to the thread that made it. Leaves the poll list, and frees UCX's resources, when the
-/// last clone, [`Endpoint`] and [`Listener`] is dropped.
+/// last clone and [`Endpoint`] is dropped.
 #[derive(Clone)]
 pub struct Worker(Rc<Core>);
 
@@ -107,25 +105,6 @@ impl Worker {
         Ok(Self(core))
     }
 
-    /// Waits for connections at `address`; port 0 lets the system choose one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Ucx`]: the address is not this machine's, or in use, or has no transport.
-    pub fn listen(&self, address: SocketAddr) -> Result<Listener, Error> {
-        Listener::new(&self.0, address)
-    }
-
-    /// Connects to the listener at `address`. Returns at once; a refused or failed connection is
-    /// reported by what is done with the endpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Ucx`]: the address has no transport.
-    pub fn connect(&self, address: SocketAddr) -> Result<Endpoint, Error> {
-        Endpoint::new(&self.0, &Remote::Listener(address))
-    }
-
     /// What [`connect_worker`](Self::connect_worker) of another process takes.
     ///
     /// # Errors
@@ -145,7 +124,7 @@ impl Worker {
         Ok(address)
     }
 
-    /// Connects to the worker of another process, without a listener.
+    /// Connects to the worker of another process.
     ///
     /// Both sides must connect, each with the other's address. What arrives from a worker before
     /// this one has connected to it is discarded: let the side that sends first connect last.
@@ -158,7 +137,7 @@ impl Worker {
     ///
     /// [`Error::Ucx`]: no transport reaches that worker.
     pub fn connect_worker(&self, address: &Address) -> Result<Endpoint, Error> {
-        Endpoint::new(&self.0, &Remote::Worker(address))
+        Endpoint::new(&self.0, address)
     }
 
     /// Whether libucp can be had, for a program that needs it only later.
@@ -301,7 +280,7 @@ impl Drop for Core {
             unsafe { (state.library.ucp_worker_progress)(state.worker) };
             state.close_failed();
         }
-        // SAFETY: endpoints hold this value, so they are gone, and listeners likewise.
+        // SAFETY: endpoints hold this value, so they are gone.
         unsafe { (state.library.ucp_worker_destroy)(state.worker) };
     }
 }

@@ -13,7 +13,7 @@ use ucx::{Config, Error, HEADER_LEN_MAX, Held, NoPayload, payload};
 
 use crate::{
     child::BATCH_COUNT,
-    support::{Core, IDLE, LARGE, Meeting, Transport, WAYS},
+    support::{Core, IDLE, LARGE, TRANSPORTS, Transport},
 };
 
 const BUFFER_COUNT: u32 = 4;
@@ -25,9 +25,9 @@ fn narrow(transport: Transport) -> Config {
 
 #[test]
 fn messages_that_find_no_buffer_arrive_when_one_is_free() {
-    for way in WAYS {
-        let Some(mut core) = Core::new(&narrow(way.0)) else { return };
-        let (peer, endpoint) = core.meet(way, "batch");
+    for transport in TRANSPORTS {
+        let Some(mut core) = Core::new(&narrow(transport)) else { return };
+        let (peer, endpoint) = core.meet(transport, "batch");
         core.turn_until(|worker| worker.held().put_off == 4);
         assert_eq!(core.worker.held().free_buffers, 0);
         let mut seen = Vec::new();
@@ -38,7 +38,7 @@ fn messages_that_find_no_buffer_arrive_when_one_is_free() {
             seen.push(number);
         }
         seen.sort_unstable();
-        assert_eq!(seen, (0..BATCH_COUNT).collect::<Vec<_>>(), "{way:?}");
+        assert_eq!(seen, (0..BATCH_COUNT).collect::<Vec<_>>(), "{transport:?}");
         core.run(endpoint.send(b"done", NoPayload)).expect("connected");
         peer.finish();
     }
@@ -47,11 +47,11 @@ fn messages_that_find_no_buffer_arrive_when_one_is_free() {
 #[test]
 fn a_peer_that_sends_without_end_is_cut_off_and_holds_nothing_after() {
     for role in ["flood", "flood-large"] {
-        for way in WAYS {
-            let Some(mut core) = Core::new(&narrow(way.0)) else { return };
-            let (_peer, endpoint) = core.meet(way, role);
+        for transport in TRANSPORTS {
+            let Some(mut core) = Core::new(&narrow(transport)) else { return };
+            let (_peer, endpoint) = core.meet(transport, role);
             core.turn_until(|_| endpoint.failure().is_some());
-            assert_eq!(endpoint.failure(), Some(Error::Overrun), "{way:?}");
+            assert_eq!(endpoint.failure(), Some(Error::Overrun), "{transport:?}");
             core.turn_until(|worker| worker.held().put_off == 0);
 
             // What was received before is still good; then comes the reason.
@@ -73,12 +73,12 @@ fn a_peer_that_sends_without_end_is_cut_off_and_holds_nothing_after() {
 
 #[test]
 fn a_message_longer_than_a_buffer_ends_its_connection() {
-    for way in WAYS {
-        let config = Config { buffer_len: 100, ..way.0.config() };
+    for transport in TRANSPORTS {
+        let config = Config { buffer_len: 100, ..transport.config() };
         let Some(mut core) = Core::new(&config) else { return };
         // Its first message of more than 100 bytes is eager in one role, a rendezvous in the other.
         for (role, len) in [("long", 101), ("flood-large", LARGE)] {
-            let (_peer, endpoint) = core.meet(way, role);
+            let (_peer, endpoint) = core.meet(transport, role);
             let reason = core.run(endpoint.receive()).expect_err("cut off");
             assert!(
                 matches!(reason, Error::TooLong { len: found, .. } if found == len),
@@ -91,9 +91,9 @@ fn a_message_longer_than_a_buffer_ends_its_connection() {
 
 #[test]
 fn a_header_too_long_is_refused_before_anything_is_sent() {
-    let way = (Transport::Tcp, Meeting::Listener);
-    let Some(mut core) = Core::new(&way.0.config()) else { return };
-    let (_peer, endpoint) = core.meet(way, "echo");
+    let transport = Transport::Tcp;
+    let Some(mut core) = Core::new(&transport.config()) else { return };
+    let (_peer, endpoint) = core.meet(transport, "echo");
     let header = [0; HEADER_LEN_MAX + 1];
     let sent = core.run(endpoint.send(&header, NoPayload));
     assert_eq!(sent, Err(Error::LongHeader { len: HEADER_LEN_MAX + 1 }));
@@ -102,10 +102,10 @@ fn a_header_too_long_is_refused_before_anything_is_sent() {
 
 #[test]
 fn sends_beyond_the_limit_wait_for_their_turn() {
-    for way in WAYS {
-        let config = Config { send_max: 2, ..way.0.config() };
+    for transport in TRANSPORTS {
+        let config = Config { send_max: 2, ..transport.config() };
         let Some(mut core) = Core::new(&config) else { return };
-        let (peer, endpoint) = core.meet(way, "listen");
+        let (peer, endpoint) = core.meet(transport, "listen");
         core.run(endpoint.receive()).expect("connected");
         let ended = Rc::new(Cell::new(0));
         for _ in 0..20 {
@@ -120,7 +120,7 @@ fn sends_beyond_the_limit_wait_for_their_turn() {
             most.set(most.get().max(worker.held().operations));
             ended.get() == 20
         });
-        assert!(most.get() <= 2, "{way:?}: {} in flight", most.get());
+        assert!(most.get() <= 2, "{transport:?}: {} in flight", most.get());
         drop((peer, endpoint));
     }
 }
@@ -142,9 +142,9 @@ impl Drop for Watched {
 
 #[test]
 fn dropped_send_keeps_its_buffer() {
-    for way in WAYS {
-        let Some(mut core) = Core::new(&way.0.config()) else { return };
-        let (mut peer, endpoint) = core.meet(way, "echo");
+    for transport in TRANSPORTS {
+        let Some(mut core) = Core::new(&transport.config()) else { return };
+        let (mut peer, endpoint) = core.meet(transport, "echo");
         core.run(endpoint.receive()).expect("connected");
         peer.stop();
         let dropped = Rc::new(Cell::new(false));
@@ -152,10 +152,10 @@ fn dropped_send_keeps_its_buffer() {
             let bytes = Watched(payload(vec![3; LARGE]), dropped.clone());
             let mut send = pin!(endpoint.send(b"large", bytes));
             let polled = send.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(polled, Poll::Pending), "{way:?}: over too soon");
+            assert!(matches!(polled, Poll::Pending), "{transport:?}: over too soon");
         }
         core.turn_for(Duration::from_millis(20));
-        assert!(!dropped.get(), "{way:?}: freed under way");
+        assert!(!dropped.get(), "{transport:?}: freed under way");
 
         peer.go_on();
         let back = core.run(endpoint.receive()).expect("connected");

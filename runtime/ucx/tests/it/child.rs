@@ -9,7 +9,7 @@ use std::{
 
 use ucx::{Endpoint, Error, NoPayload, payload};
 
-use crate::support::{Core, DEADLINE, LARGE, Meeting, ROLE, SOCKET, Side, Transport};
+use crate::support::{Core, DEADLINE, LARGE, ROLE, SOCKET, Transport};
 
 /// Messages of the role "batch".
 pub(crate) const BATCH_COUNT: u8 = 8;
@@ -24,14 +24,13 @@ fn plays_its_role() {
     stream.set_read_timeout(Some(DEADLINE)).expect("socket");
 
     let words: Vec<_> = role.split(' ').collect();
-    let [role, transport, meeting] = words.as_slice() else { panic!("{role}") };
+    let [role, transport] = words.as_slice() else { panic!("{role}") };
     let transport = match *transport {
         "Tcp" => Transport::Tcp,
         _ => Transport::SharedMemory,
     };
-    let meeting = if *meeting == "Listener" { Meeting::Listener } else { Meeting::Address };
     let mut core = Core::new(&transport.config()).expect("the test found libucp");
-    let endpoint = core.join(meeting, &mut stream, Side::Connects);
+    let endpoint = core.meet_parent(&mut stream);
     match *role {
         "echo" => core.run(echo(endpoint)),
         "listen" => core.run(listen(endpoint)),

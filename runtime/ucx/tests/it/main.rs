@@ -6,6 +6,6 @@ mod death;
 mod echo;
 mod idle;
 mod library;
-mod meeting;
 mod shares;
+mod strangers;
 mod support;

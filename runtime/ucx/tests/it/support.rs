@@ -7,7 +7,6 @@ use std::{
     env,
     future::Future,
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr},
     os::unix::net::{UnixListener, UnixStream},
     pin::{Pin, pin},
     process::{Child, Command, Stdio},
@@ -18,7 +17,7 @@ use std::{
 
 use executor::{Class, Executor, Handle, Sleep, Source};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use ucx::{Address, Config, Endpoint, Error, Held, Listener, Settings, Worker};
+use ucx::{Address, Config, Endpoint, Error, Held, Settings, Worker};
 use uring::{Events, SystemClock};
 
 /// The longest any test waits for one thing.
@@ -37,26 +36,13 @@ pub(crate) enum Transport {
     SharedMemory,
 }
 
-/// How they find each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meeting {
-    Listener,
-    Address,
-}
-
-/// Every way to connect.
-pub(crate) const WAYS: [(Transport, Meeting); 4] = [
-    (Transport::Tcp, Meeting::Listener),
-    (Transport::Tcp, Meeting::Address),
-    (Transport::SharedMemory, Meeting::Listener),
-    (Transport::SharedMemory, Meeting::Address),
-];
+pub(crate) const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::SharedMemory];
 
 impl Transport {
     pub(crate) fn config(self) -> Config {
         let transports = match self {
             Self::Tcp => "tcp",
-            // A listener needs TCP to be met, even by a peer that then uses shared memory.
+            // UCX takes shared memory where it has both.
             Self::SharedMemory => "tcp,posix,sysv,cma",
         };
         let settings = Settings::default().set("TLS", transports).set("NET_DEVICES", "lo");
@@ -118,58 +104,27 @@ impl Core {
     }
 
     /// Starts another process in `role` and connects to it.
-    pub(crate) fn meet(&mut self, way: (Transport, Meeting), role: &str) -> (Peer, Endpoint) {
-        let mut peer = Peer::start(way, role);
-        let endpoint = self.join(way.1, &mut peer.stream, Side::Accepts);
+    pub(crate) fn meet(&self, transport: Transport, role: &str) -> (Peer, Endpoint) {
+        let mut peer = Peer::start(transport, role);
+        let endpoint = self.connect_worker(&receive_blob(&mut peer.stream));
+        self.send_address(&mut peer.stream);
         (peer, endpoint)
     }
 
-    /// Connects to the process at the other end of `stream`.
-    pub(crate) fn join(
-        &mut self,
-        meeting: Meeting,
-        stream: &mut UnixStream,
-        side: Side,
-    ) -> Endpoint {
-        match (meeting, side) {
-            (Meeting::Listener, Side::Accepts) => {
-                let listener = self.listen();
-                let address = listener.local_address().expect("bound");
-                send_blob(stream, address.to_string().as_bytes());
-                self.run(listener.accept()).expect("connected")
-            }
-            (Meeting::Listener, Side::Connects) => {
-                let address = String::from_utf8(receive_blob(stream)).expect("text");
-                self.worker.connect(address.parse().expect("an address")).expect("connects")
-            }
-            (Meeting::Address, Side::Accepts) => {
-                let endpoint = self.connect_worker(&receive_blob(stream));
-                send_blob(stream, self.worker.address().expect("memory").as_bytes());
-                endpoint
-            }
-            (Meeting::Address, Side::Connects) => {
-                send_blob(stream, self.worker.address().expect("memory").as_bytes());
-                self.connect_worker(&receive_blob(stream))
-            }
-        }
+    /// Connects to the process that has started this one, and is ready before this one sends.
+    pub(crate) fn meet_parent(&self, stream: &mut UnixStream) -> Endpoint {
+        self.send_address(stream);
+        self.connect_worker(&receive_blob(stream))
     }
 
-    pub(crate) fn listen(&self) -> Listener {
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        self.worker.listen(any_port).expect("loopback")
+    fn send_address(&self, stream: &mut UnixStream) {
+        send_blob(stream, self.worker.address().expect("memory").as_bytes());
     }
 
     fn connect_worker(&self, address: &[u8]) -> Endpoint {
         let address = Address::from_bytes(address).expect("whole");
         self.worker.connect_worker(&address).expect("reachable")
     }
-}
-
-/// Which side of a connection. The one that accepts is ready before the other sends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Side {
-    Accepts,
-    Connects,
 }
 
 /// Another process, killed when dropped.
@@ -184,13 +139,13 @@ pub(crate) const ROLE: &str = "TEST_ROLE";
 pub(crate) const SOCKET: &str = "TEST_SOCKET";
 
 impl Peer {
-    pub(crate) fn start((transport, meeting): (Transport, Meeting), role: &str) -> Self {
+    pub(crate) fn start(transport: Transport, role: &str) -> Self {
         let dir = tempfile::tempdir().expect("temporary folder");
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).expect("socket");
         let process = Command::new(env::current_exe().expect("this program"))
             .args(["--exact", "child::plays_its_role", "--ignored", "--nocapture", "-q"])
-            .env(ROLE, format!("{role} {transport:?} {meeting:?}"))
+            .env(ROLE, format!("{role} {transport:?}"))
             .env(SOCKET, &path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -244,13 +199,13 @@ impl Drop for Peer {
     }
 }
 
-pub(crate) fn send_blob(stream: &mut UnixStream, bytes: &[u8]) {
+fn send_blob(stream: &mut UnixStream, bytes: &[u8]) {
     let len = u32::try_from(bytes.len()).expect("short");
     stream.write_all(&len.to_le_bytes()).expect("the other side reads");
     stream.write_all(bytes).expect("the other side reads");
 }
 
-pub(crate) fn receive_blob(stream: &mut UnixStream) -> Vec<u8> {
+fn receive_blob(stream: &mut UnixStream) -> Vec<u8> {
     let mut len = [0; 4];
     stream.read_exact(&mut len).expect("the other side writes");
     let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
