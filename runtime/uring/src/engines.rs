@@ -15,7 +15,7 @@ use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 use executor::{Armed, Credit, Credits, Handle, Notify, Source};
 
 use crate::{
-    engine::{Engine, Refused, Token},
+    engine::{Engine, Refusal, Refused, Token},
     file::{File, Kind},
     inline::Inline,
     memory::{Buffers, Memory},
@@ -347,7 +347,9 @@ impl State {
         });
         match route {
             Route::Inline => self.submit_inline(file, operation, token, handle),
-            Route::Cached if self.inline.is_full() => self.inline.submit(operation, token),
+            Route::Cached if self.inline.is_full() => {
+                Err(Refused { operation, refusal: Refusal::Full })
+            }
             Route::Cached => match self.inline.submit_cached(operation, token) {
                 Some(cold) => self.submit_ring(cold, token),
                 None => {

@@ -235,7 +235,8 @@ impl Ring {
 
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: `in_flight` owns the operation the entry was made from, with its descriptor,
-        // buffers and vectors, none of which moves, until the completion is reaped.
+        // buffers and vectors, none of which moves, until the completion is reaped; what is fetched
+        // goes to `sink`, which lives as long. Cancellations and the watch name no memory.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the queue has room for as many as may be in flight, and for the watch");
     }
