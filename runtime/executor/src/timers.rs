@@ -35,7 +35,7 @@ impl Timers {
             self.next_number += 1;
             (at, self.next_number)
         });
-        self.waiting.entry(key).and_modify(|own| own.clone_from(waker)).or_insert(waker.clone());
+        self.waiting.insert(key, waker.clone());
     }
 }
 
