@@ -163,6 +163,7 @@ impl Executor {
             if mem::take(&mut self.main_woken) {
                 task.begin_poll();
                 if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    self.resign(); // It may not run again.
                     return value;
                 }
             }

@@ -13,7 +13,7 @@ use std::{
 
 use executor::{
     Armed, Attendant, Clock, Config, Executor, Found, Idle, Instant, ManualClock, Notify, Park,
-    PollLists, Registration, SharedSource, Source, Unpark,
+    PollLists, Registration, SharedSource, Source, Unpark, yield_now,
 };
 
 use crate::support::{Log, Machine, Scripted};
@@ -218,6 +218,24 @@ fn an_event_that_comes_while_its_list_is_left_to_nobody_prevents_the_park() {
     assert_eq!(*machine.parks.borrow(), []);
 }
 
+#[test]
+fn who_has_ceased_to_run_polls_for_nobody() {
+    let clock = Rc::new(Ticking(ManualClock::new()));
+    let park = ThreadPark { bell: Arc::default(), parked_count: Arc::default() };
+    let config = Config { idle: Idle::PollIdle, ..Config::default() };
+    let mut executor = Executor::new(clock, Box::new(park), config);
+    let (lists, in_office) = (executor.handle().poll_lists().clone(), Notify::new());
+    let is_polled = {
+        let lists = lists.clone();
+        move || lists.is_polled()
+    };
+    executor.handle().add_source(Box::new(Until(is_polled, in_office.clone())));
+
+    executor.run_until(in_office.notified());
+
+    assert!(!lists.is_polled());
+}
+
 /// Else whoever is woken finds the office taken, by one that is busy.
 #[test]
 fn a_poller_that_hands_over_while_it_works_resigns_at_once() {
@@ -248,12 +266,14 @@ fn a_poller_that_hands_over_while_it_works_resigns_at_once() {
     let _registration = lists.bind(1, Arc::new(OnList(lane.clone())));
     let (polled, client) = (lists.clone(), lane.clone());
     let poll = move || {
-        poller.run_until(in_office.notified());
-        client.publish();
-        work.ready.set(1);
-        poller.turn();
+        poller.run_until(async {
+            in_office.notified().await;
+            client.publish();
+            work.ready.set(1);
+            yield_now().await;
+            assert!(!polled.is_polled(), "it keeps the office");
+        });
         assert_eq!(poller.counters().handed_over, 1);
-        assert!(!polled.is_polled(), "it keeps the office");
     };
     let park = Box::new(WhileParked(Some(Box::new(poll))));
     let mut sleeper = Executor::join(clock, park, Config::default(), &lists, 1);
