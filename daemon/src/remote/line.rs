@@ -116,7 +116,7 @@ impl Receive for Incoming {
 
     fn leave_stream(&mut self, to: &[u8], secrets: Secrets, speaks: Speaks) -> io::Result<()> {
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
-        let handle = self.workers.as_ref().ok_or_else(missing)?.handle.clone();
+        let workers = self.workers.clone().ok_or_else(missing)?;
         let worker = self.worker.take().ok_or_else(missing)?;
         let to = Address::from_bytes(to).ok_or(io::ErrorKind::InvalidData)?;
         let endpoint = worker.worker.connect_worker(&to).map_err(io::Error::other)?;
@@ -132,11 +132,13 @@ impl Receive for Incoming {
         });
         let stream = self.receiver.take().ok_or_else(missing)?;
         self.line.set(Rc::clone(&line)).map_err(|_| missing())?;
-        let parting = handle.clone();
-        handle.spawn(Class::Latency, async move {
+        workers.handle.clone().spawn(Class::Latency, async move {
             line.attend(stream).await;
+            if !line.is_left.get() {
+                workers.retire(&worker);
+            }
             drop(line);
-            parting.sleep(PARTING).await;
+            workers.handle.sleep(PARTING).await;
             drop(worker);
         });
         Ok(())

@@ -1,10 +1,13 @@
 //! The UCX workers of a daemon: opened only where a `ucx://` address asks for it.
 //!
-//! A server has one worker for all its connections. A client makes a new one for each: two workers
-//! that disagree on how often they were connected never meet again, and an attempt may break on
-//! one side only.
+//! A server has one worker for all its connections, until a client goes without a word: later ones
+//! get another. For over shared memory all senders share the receiver's queue, and one that is
+//! killed within a message leaves the queue standing at it, for good. Clients that were connected
+//! before then hear nothing more, and connect anew. A client makes a new worker for each
+//! connection: two that disagree on how often they were connected never meet again, and an attempt
+//! may break on one side only.
 
-use std::{io, os::fd::AsFd as _, rc::Rc};
+use std::{cell::RefCell, io, os::fd::AsFd as _, rc::Rc};
 
 use executor::{Handle, Notify};
 use ucx::{Config, Settings};
@@ -40,7 +43,8 @@ pub(crate) struct Workers {
     pub(crate) handle: Handle,
     reactor: Reactor,
     config: Rc<Config>,
-    shared: Option<Rc<Worker>>,
+    /// A server's for its next connection, once it is made.
+    shared: Option<Rc<RefCell<Option<Rc<Worker>>>>>,
 }
 
 /// A worker, and the watch that ends the park of its executor.
@@ -77,7 +81,8 @@ impl Workers {
         chosen: &[(String, String)],
     ) -> Result<Self, Error> {
         let mut workers = Self::for_client(handle, reactor, chosen)?;
-        workers.shared = Some(workers.worker().map_err(Error::setup("a UCX worker"))?);
+        let worker = workers.make().map_err(Error::setup("a UCX worker"))?;
+        workers.shared = Some(Rc::new(RefCell::new(Some(worker))));
         Ok(workers)
     }
 
@@ -87,9 +92,20 @@ impl Workers {
     ///
     /// UCX finds no transport, or no descriptor is left.
     pub(crate) fn worker(&self) -> io::Result<Rc<Worker>> {
+        let Some(shared) = &self.shared else { return self.make() };
+        let mut shared = shared.borrow_mut();
+        let worker = shared.take().map_or_else(|| self.make(), Ok)?;
+        Ok(Rc::clone(shared.insert(worker)))
+    }
+
+    /// Has later connections use another worker than this one.
+    pub(crate) fn retire(&self, worker: &Rc<Worker>) {
         if let Some(shared) = &self.shared {
-            return Ok(Rc::clone(shared));
+            shared.borrow_mut().take_if(|shared| Rc::ptr_eq(shared, worker));
         }
+    }
+
+    fn make(&self) -> io::Result<Rc<Worker>> {
         let worker = ucx::Worker::new(&self.handle, &self.config).map_err(io::Error::other)?;
         let event_fd = Rc::new(worker.as_fd().try_clone_to_owned()?);
         // Who waits for messages is woken by the worker; the descriptor only has to end the park.

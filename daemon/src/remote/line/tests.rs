@@ -185,6 +185,33 @@ fn only_messages_with_the_secret_of_the_connection_count() {
     });
 }
 
+/// It may have been killed within a message, which others then wait behind.
+#[test]
+fn worker_of_a_peer_that_went_without_a_word_is_not_used_for_others() {
+    let Some(world) = World::new() else { return };
+    world.run(async |node| {
+        let first = node.server.worker().expect("a worker");
+        for goes in [false, true] {
+            let (near, far) = node.streams().await;
+            let (mut near, _answers) = halves(near, Some(node.server.clone()));
+            near.worker().expect("a worker");
+            let peer = node.client.worker().expect("a worker");
+            let address = peer.worker.address().expect("memory");
+            near.leave_stream(address.as_bytes(), SECRETS, Speaks::Second).expect("reachable");
+            if goes {
+                drop(far);
+                let ended = receive_some(&mut near, &Heap::buffer(1).into()).await;
+                assert_eq!(ended.expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+            } else {
+                drop(near);
+                node.client.handle.sleep(2 * PARTING).await;
+            }
+            let next = node.server.worker().expect("a worker");
+            assert_eq!(Rc::ptr_eq(&first, &next), !goes);
+        }
+    });
+}
+
 #[test]
 fn peer_that_sends_a_number_twice_or_more_than_its_credits_is_cut_off() {
     let mut parts = Parts::default();
