@@ -3,7 +3,8 @@
 //! Written by hand from `ucp/api/ucp.h`, `ucp_def.h` and `ucs/type/status.h`. UCX keeps its
 //! interface compatible within major version 1: structures grow at the end and `field_mask` says
 //! which fields the caller knows, so these serve every later 1.x library as well. The assertions
-//! hold the sizes and offsets a C compiler computes.
+//! hold the sizes and offsets a C compiler computes; a test has one compare all that is used here
+//! with the header that is installed.
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -251,3 +252,89 @@ const _: () = {
     assert!(size_of::<MessageHandler>() == 32 && offset_of!(MessageHandler, arg) == 24);
     assert!(size_of::<MessageParam>() == 16 && size_of::<SocketAddress>() == 16);
 };
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write as _, io::Write as _, path::Path, process::Command};
+
+    use super::*;
+
+    /// What the C compiler has to find equal, as pairs of C and Rust.
+    macro_rules! pairs {
+        ($($c:literal == $rust:expr,)*) => {
+            [$(($c, i128::try_from($rust).expect("fits"))),*]
+        };
+    }
+
+    #[test]
+    fn numbers_and_layouts_are_those_of_the_installed_header() {
+        if !Path::new("/usr/include/ucp/api/ucp.h").exists() {
+            let line = b"1 SKIPPED: ucx: no ucp/api/ucp.h to compare with (Debian: libucx-dev)\n";
+            return std::io::stderr().write_all(line).expect("standard error");
+        }
+        let pairs = pairs! {
+            "UCS_INPROGRESS" == IN_PROGRESS,
+            "UCS_ERR_MESSAGE_TRUNCATED" == ERR_MESSAGE_TRUNCATED,
+            "UCS_ERR_CANCELED" == ERR_CANCELED,
+            "UCS_ERR_LAST" == ERR_LAST,
+            "UCP_PARAM_FIELD_FEATURES" == PARAM_FIELD_FEATURES,
+            "UCP_FEATURE_WAKEUP" == FEATURE_WAKEUP,
+            "UCP_FEATURE_AM" == FEATURE_AM,
+            "UCP_WORKER_PARAM_FIELD_THREAD_MODE" == WORKER_PARAM_FIELD_THREAD_MODE,
+            "UCS_THREAD_MODE_SINGLE" == THREAD_MODE_SINGLE,
+            "UCP_EP_PARAM_FIELD_REMOTE_ADDRESS" == EP_PARAM_FIELD_REMOTE_ADDRESS,
+            "UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE" == EP_PARAM_FIELD_FAILURE_MODE,
+            "UCP_EP_PARAM_FIELD_ERR_HANDLER" == EP_PARAM_FIELD_ON_FAILURE,
+            "UCP_EP_PARAM_FIELD_SOCK_ADDR" == EP_PARAM_FIELD_SOCKET_ADDRESS,
+            "UCP_EP_PARAM_FIELD_FLAGS" == EP_PARAM_FIELD_FLAGS,
+            "UCP_EP_PARAM_FIELD_CONN_REQUEST" == EP_PARAM_FIELD_CONNECTION_REQUEST,
+            "UCP_EP_PARAMS_FLAGS_CLIENT_SERVER" == EP_PARAMS_FLAG_CLIENT_SERVER,
+            "UCP_ERR_HANDLING_MODE_PEER" == FAILURE_MODE_PEER,
+            "UCP_EP_CLOSE_FLAG_FORCE" == EP_CLOSE_FLAG_FORCE,
+            "UCP_LISTENER_PARAM_FIELD_SOCK_ADDR" == LISTENER_PARAM_FIELD_ADDRESS,
+            "UCP_LISTENER_PARAM_FIELD_CONN_HANDLER" == LISTENER_PARAM_FIELD_ON_CONNECTION,
+            "UCP_LISTENER_ATTR_FIELD_SOCKADDR" == LISTENER_ATTR_FIELD_ADDRESS,
+            "UCP_OP_ATTR_FIELD_CALLBACK" == OP_ATTR_FIELD_CALLBACK,
+            "UCP_OP_ATTR_FIELD_USER_DATA" == OP_ATTR_FIELD_USER_DATA,
+            "UCP_OP_ATTR_FIELD_FLAGS" == OP_ATTR_FIELD_FLAGS,
+            "UCP_OP_ATTR_FIELD_MEMORY_TYPE" == OP_ATTR_FIELD_MEMORY_TYPE,
+            "UCS_MEMORY_TYPE_HOST" == MEMORY_TYPE_HOST,
+            "UCP_AM_SEND_FLAG_REPLY" == AM_SEND_FLAG_REPLY,
+            "UCP_AM_RECV_ATTR_FIELD_REPLY_EP" == AM_RECV_ATTR_FIELD_REPLY_TO,
+            "UCP_AM_RECV_ATTR_FLAG_RNDV" == AM_RECV_ATTR_FLAG_RENDEZVOUS,
+            "UCP_AM_HANDLER_PARAM_FIELD_ID" == MESSAGE_HANDLER_FIELD_ID,
+            "UCP_AM_HANDLER_PARAM_FIELD_CB" == MESSAGE_HANDLER_FIELD_CALLBACK,
+            "UCP_AM_HANDLER_PARAM_FIELD_ARG" == MESSAGE_HANDLER_FIELD_ARG,
+            "sizeof(ucs_status_t)" == size_of::<Status>(),
+            "offsetof(ucp_params_t, features)" == offset_of!(Params, features),
+            "offsetof(ucp_worker_params_t, thread_mode)" == offset_of!(WorkerParams, thread_mode),
+            "offsetof(ucp_ep_params_t, address)" == offset_of!(EndpointParams, address),
+            "offsetof(ucp_ep_params_t, err_mode)" == offset_of!(EndpointParams, failure_mode),
+            "offsetof(ucp_ep_params_t, err_handler)" == offset_of!(EndpointParams, on_failure),
+            "offsetof(ucp_ep_params_t, flags)" == offset_of!(EndpointParams, flags),
+            "offsetof(ucp_ep_params_t, sockaddr)" == offset_of!(EndpointParams, socket_address),
+            "offsetof(ucp_ep_params_t, conn_request)"
+                == offset_of!(EndpointParams, connection_request),
+            "offsetof(ucp_listener_params_t, sockaddr)" == offset_of!(ListenerParams, address),
+            "offsetof(ucp_listener_params_t, conn_handler)"
+                == offset_of!(ListenerParams, on_connection),
+            "offsetof(ucp_listener_attr_t, sockaddr)" == offset_of!(ListenerAttributes, address),
+            "offsetof(ucp_request_param_t, flags)" == offset_of!(RequestParam, flags),
+            "offsetof(ucp_request_param_t, cb)" == offset_of!(RequestParam, on_complete),
+            "offsetof(ucp_request_param_t, user_data)" == offset_of!(RequestParam, user_data),
+            "offsetof(ucp_request_param_t, memory_type)" == offset_of!(RequestParam, memory_type),
+            "offsetof(ucp_am_recv_param_t, reply_ep)" == offset_of!(MessageParam, reply_to),
+            "offsetof(ucp_am_handler_param_t, cb)" == offset_of!(MessageHandler, on_message),
+            "offsetof(ucp_am_handler_param_t, arg)" == offset_of!(MessageHandler, arg),
+        };
+        let mut source = "#include <stddef.h>\n#include <ucp/api/ucp.h>\n".to_owned();
+        for (c, rust) in pairs {
+            writeln!(source, "_Static_assert((long long)({c}) == {rust}, \"{c}\");").unwrap();
+        }
+        let file = tempfile::Builder::new().suffix(".c").tempfile().expect("a file");
+        std::fs::write(&file, source).expect("written");
+        let output = Command::new("cc").arg("-fsyntax-only").arg(file.path()).output();
+        let output = output.expect("a C compiler, as for linking this test");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

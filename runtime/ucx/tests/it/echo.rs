@@ -1,5 +1,7 @@
 //! What is sent arrives, whole.
 
+use std::{collections::BTreeSet, fs};
+
 use ucx::{NoPayload, payload};
 
 use crate::support::{Core, IDLE, TRANSPORTS};
@@ -35,4 +37,35 @@ fn messages_of_every_length_come_back_unchanged() {
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..=250).cycle().take(len).map(|byte: u8| byte.wrapping_mul(seed)).collect()
+}
+
+/// Asked to detect failures, UCX drops shared memory without a word unless it is told to detect
+/// them there, too.
+#[test]
+fn processes_of_a_node_share_memory_when_they_may() {
+    for way in WAYS {
+        let Some(mut core) = Core::new(&way.0.config()) else { return };
+        let (peer, endpoint) = core.meet(way, "echo");
+        core.run(endpoint.receive()).expect("connected");
+        let is_shared = || !segments("self").is_disjoint(&segments(&peer.id().to_string()));
+        if way.0 == Transport::SharedMemory {
+            core.turn_until(|_| is_shared());
+        } else {
+            assert!(!is_shared(), "{way:?}");
+        }
+        core.run(endpoint.send(b"bye", NoPayload)).expect("connected");
+        peer.finish();
+    }
+}
+
+/// Inodes and names of the memory that a process has mapped to share it by UCX.
+fn segments(process: &str) -> BTreeSet<(String, String)> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("alive");
+    let segments = maps.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(4);
+        let (inode, name) = (words.next()?, words.next()?);
+        let is_ucx = name.contains("ucx_shm") || name.starts_with("/SYSV");
+        is_ucx.then(|| (inode.to_owned(), name.to_owned()))
+    });
+    segments.collect()
 }
