@@ -73,12 +73,14 @@ miri:
 	bash e2e/miri.sh $(MODELLED)
 
 # The long tests: those marked #[ignore], another seed every time; and a million multifiles that
-# lie, a hundred thousand writers that die. A failure names its seed.
+# lie, a hundred thousand writers that die, a million frames of clients that lie. A failure names
+# its seed.
 soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
 	SEED=$(strip $(SEED)) $(E2E) -- --ignored
 	ROUNDS=1000000 $(CARGO) test --release -p multifile --test it mutated_files
 	ROUNDS=100000 $(CARGO) test --release -p multifile --test it crash_at_any_write
+	FRAMES=1000000 $(CARGO) test --release -p daemon --lib frames_with_any_bytes_changed
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
 bench: build
