@@ -15,16 +15,19 @@ use crate::{
     remote::{LONG, check_rounds, progress, server::Scheme, start_rounds},
 };
 
-/// What happens to the network while the program runs.
-type Fault = fn(&Namespaces) -> Result<(), String>;
+/// Rounds of a program that a fault interrupts.
+const ROUNDS: u32 = 200;
+
+/// What happens to the network while the program of the folder runs.
+type Fault = fn(&Namespaces, &Folder) -> Result<(), String>;
 
 #[test]
 fn link_that_goes_down_and_up_costs_time_only() {
     for scheme in [Scheme::Tcp, Scheme::Ucx] {
         if scheme.is_here("a link that goes down") {
-            survives("a link that goes down", scheme, 200, |namespaces| {
+            survives("a link that goes down", scheme, ROUNDS, |namespaces, folder| {
                 namespaces.link(false)?;
-                pause(Duration::from_secs(3));
+                assert_stands_still(folder, Duration::from_secs(3));
                 namespaces.link(true)
             });
         }
@@ -33,17 +36,17 @@ fn link_that_goes_down_and_up_costs_time_only() {
 
 #[test]
 fn partition_costs_time_only() {
-    survives("a partition", Scheme::Tcp, 200, |namespaces| {
+    survives("a partition", Scheme::Tcp, ROUNDS, |namespaces, folder| {
         namespaces.drop_packets("-A", &[])?;
         // Longer than the client waits for a server that says nothing.
-        pause(Duration::from_secs(6));
+        assert_stands_still(folder, Duration::from_secs(6));
         namespaces.drop_packets("-D", &[])
     });
 }
 
 #[test]
 fn packets_that_are_lost_cost_time_only() {
-    survives("packet loss", Scheme::Tcp, 12, |namespaces| {
+    survives("packet loss", Scheme::Tcp, 12, |namespaces, _| {
         namespaces
             .drop_packets("-A", &["-m", "statistic", "--mode", "random", "--probability", "0.2"])
     });
@@ -63,13 +66,22 @@ fn survives(what: &str, scheme: Scheme, rounds: u32, fault: Fault) {
     command.args(nodes.flags(&folder.join("local"))).arg("--");
     let mut program = start_rounds(&folder, &mut command, rounds);
     assert!(wait_for(SOON, || progress(&folder) > 2), "no progress");
-    if let Err(why) = fault(&nodes.namespaces) {
+    if let Err(why) = fault(&nodes.namespaces, &folder) {
         return skip(what, why);
     }
     assert_eq!(program.wait(LONG).code(), Some(0));
     let count = usize::try_from(rounds).expect("a count");
     check_rounds(&nodes.job(), count);
     nodes.end();
+}
+
+/// The program gets no further for so long than by what is on its way: nothing comes through.
+#[track_caller]
+fn assert_stands_still(folder: &Folder, time: Duration) {
+    let done = progress(folder);
+    pause(time);
+    let gained = progress(folder) - done;
+    assert!(gained <= 1 && done < i64::from(ROUNDS), "{gained} rounds after {done}");
 }
 
 /// A server on a node of its own, and a node for its client.
