@@ -16,7 +16,11 @@ use crate::{
         text, wait_for,
     },
     records::{KINDS, Writer},
-    remote::server::{Scheme, Server},
+    remote::{
+        finish_rounds,
+        server::{Scheme, Server},
+        start_rounds,
+    },
 };
 
 /// Size of the file system that gets full.
@@ -326,6 +330,26 @@ fn io_uring_asked_for_and_forbidden_is_told_and_done_without() {
     assert_eq!(said.lines().filter(|line| line.contains("io_uring")).count(), 1, "{said}");
     write_and_verify(&daemon, &folder.join("file"), "io_uring asked for");
     daemon.end();
+}
+
+/// As in containers, and where `kernel.io_uring_disabled` is 2: sockets need no ring.
+#[test]
+fn remote_files_are_served_where_io_uring_is_forbidden() {
+    let forbid = program("forbid");
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        if !scheme.is_here("a server without io_uring") {
+            return;
+        }
+        let folder = Folder::new();
+        let server = Server::start_under(&[&forbid, Path::new("EPERM")], &folder, scheme);
+        let plain = server.run(&folder);
+        let mut command = Command::new(&forbid);
+        command.arg("EPERM").arg(plain.get_program()).args(plain.get_args());
+        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        let mut program = start_rounds(&folder, &mut command, 40);
+        finish_rounds(&folder, &server, &mut program, 40);
+        server.end();
+    }
 }
 
 /// One writer of every kind, under this daemon and nobody else.

@@ -311,7 +311,7 @@ pub(crate) fn progress(folder: &Folder) -> i64 {
 }
 
 #[track_caller]
-fn finish_rounds(folder: &Folder, server: &Server, program: &mut Running, count: usize) {
+pub(crate) fn finish_rounds(folder: &Folder, server: &Server, program: &mut Running, count: usize) {
     let status = program.wait(LONG);
     let said = fs::read_to_string(folder.join("program.log")).expect("log");
     assert!(status.success(), "{status}: {said} {}", server.said());
