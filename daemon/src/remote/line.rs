@@ -119,7 +119,10 @@ impl Receive for Incoming {
         let workers = self.workers.clone().ok_or_else(missing)?;
         let worker = self.worker.take().ok_or_else(missing)?;
         let to = Address::from_bytes(to).ok_or(io::ErrorKind::InvalidData)?;
-        let endpoint = worker.worker.connect_worker(&to).map_err(io::Error::other)?;
+        let endpoint = worker.worker.connect_worker(&to).map_err(|why| {
+            workers.retire(&worker);
+            io::Error::other(why)
+        })?;
         let line = Rc::new(Line {
             endpoint,
             secrets,

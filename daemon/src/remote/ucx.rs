@@ -3,9 +3,10 @@
 //! A server has one worker for all its connections, until a client goes without a word: later ones
 //! get another. For over shared memory all senders share the receiver's queue, and one that is
 //! killed within a message leaves the queue standing at it, for good. Clients that were connected
-//! before then hear nothing more, and connect anew. A client makes a new worker for each
-//! connection: two that disagree on how often they were connected never meet again, and an attempt
-//! may break on one side only.
+//! before then hear nothing more, and connect anew. Likewise when a client cannot be reached: a
+//! worker knows only the network devices that were up when it was made. A client makes a new worker
+//! for each connection: two that disagree on how often they were connected never meet again, and an
+//! attempt may break on one side only.
 
 use std::{cell::RefCell, io, os::fd::AsFd as _, rc::Rc};
 

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
-    harness::{Folder, Running, SOON, kakehi, pause, skip, text, wait_for},
+    harness::{Folder, Running, SOON, kakehi, pause, skip, succeed, text, wait_for},
     remote::{LONG, check_rounds, progress, server::Scheme, start_rounds},
 };
 
@@ -50,6 +50,32 @@ fn packets_that_are_lost_cost_time_only() {
         namespaces
             .drop_packets("-A", &["-m", "statistic", "--mode", "random", "--probability", "0.2"])
     });
+}
+
+/// UCX looks at a node's devices but once.
+#[test]
+fn network_that_comes_up_after_the_server_is_used() {
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        if !scheme.is_here("a network that comes up late") {
+            return;
+        }
+        let folder = Folder::new();
+        let start = || {
+            let namespaces = Namespaces::create()?;
+            namespaces.link(false)?;
+            let nodes = Nodes::start_in(namespaces, &folder, scheme);
+            nodes.namespaces.link(true).map(|()| nodes)
+        };
+        let nodes = match start() {
+            Ok(nodes) => nodes,
+            Err(why) => return skip("a network that comes up late", why),
+        };
+        let (local, mut command) = (folder.join("local"), nodes.on_client());
+        command.arg(kakehi()).arg("run").args(nodes.flags(&local)).arg("--");
+        succeed(command.args(["sh", "-c", "echo x >\"$0\"/a"]).arg(&local), LONG);
+        assert_eq!(fs::read(nodes.job().join("a")).expect("written"), b"x\n");
+        nodes.end();
+    }
 }
 
 /// Runs a program of so many rounds over a network that fails once it has begun.
@@ -96,7 +122,12 @@ impl Nodes {
     /// Starts the server; `Err`: why there can be no nodes here.
     #[track_caller]
     pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Result<Self, String> {
-        let (namespaces, folder) = (Namespaces::create()?, folder.path().to_owned());
+        Ok(Self::start_in(Namespaces::create()?, folder, scheme))
+    }
+
+    #[track_caller]
+    fn start_in(namespaces: Namespaces, folder: &Folder, scheme: Scheme) -> Self {
+        let folder = folder.path().to_owned();
         fs::create_dir_all(folder.join("root")).expect("folder");
         let url = scheme.url(Namespaces::SERVER, 7777);
         let mut command = within(&namespaces.server, &folder);
@@ -108,7 +139,7 @@ impl Nodes {
             entries.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(&suffix))
         };
         assert!(wait_for(SOON, is_up), "the server did not start");
-        Ok(Self { namespaces, server, url, folder })
+        Self { namespaces, server, url, folder }
     }
 
     /// What runs the program that is appended on the client's node.
