@@ -5,6 +5,7 @@
  *   close FD             dup FD
  *   write FD TEXT        pwrite FD AT TEXT      fill FD COUNT: writes COUNT bytes 'x' in one call
  *   read FD COUNT        pread FD AT COUNT: answer in brackets, for it may be empty
+ *   seek FD OFFSET: from where it is; the new position
  *   fsync FD             truncate FD LEN        lock FD, trylock FD, unlock FD: flock
  *   stat PATH            fstat FD: the size
  *   unlink PATH          rename FROM TO
@@ -191,6 +192,7 @@ static long call(char **w, char *text)
     if (IS("fill")) return fill(fd, strtoul(w[2], NULL, 10));
     if (IS("read")) return get(fd, -1, strtoul(w[2], NULL, 10), text);
     if (IS("pread")) return get(fd, atol(w[2]), strtoul(w[3], NULL, 10), text);
+    if (IS("seek")) return lseek(fd, atol(w[2]), SEEK_CUR);
     if (IS("fsync")) return fsync(fd);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
     if (IS("lock")) return flock(fd, LOCK_EX);

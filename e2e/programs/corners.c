@@ -52,6 +52,19 @@ static void reading_on(const char *name, int again) {
     show(name);
 }
 
+// The position stays where the last append ended, of a file that was cut, too.
+static void cut(void) {
+    int fd = open("cut", O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0644);
+    write(fd, "0123456789", 10);
+    said("cut", ftruncate(fd, 4));
+    said("at", lseek(fd, 0, SEEK_CUR));
+    write(fd, "abcdef", 6);
+    said("cut by name", truncate("cut", 4));
+    said("at", lseek(fd, 0, SEEK_CUR));
+    close(fd);
+    show("cut");
+}
+
 // The position is given to the kernel with an append that nobody has asked for.
 static void given_back(void) {
     char got[32] = "";
@@ -229,6 +242,7 @@ int main(int argc, char **argv) {
     }
     reading_on("first", 0);
     reading_on("second", 1);
+    cut();
     counts_and_pointers();
     no_number();
     opened_by_number();

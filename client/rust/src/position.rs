@@ -53,7 +53,7 @@ impl Process {
         if i64::try_from(position).is_err() {
             return Err(Errno::INVAL);
         }
-        entry.position.store(position, Ordering::Relaxed);
+        self.put_position(fd, entry, position)?;
         Ok(position)
     }
 
@@ -69,7 +69,8 @@ impl Process {
             return Ok(position);
         }
         let end = self.seek_in_file(fd, entry, file, 0, SEEK_END)?;
-        let position = file.appended_to().map_or(end, |position| position.min(end));
+        // The file may have been cut since: that moves nobody's position.
+        let position = file.appended_to().unwrap_or(end);
         entry.position.store(position, Ordering::Relaxed);
         Ok(position)
     }

@@ -13,6 +13,7 @@ use rustix::{
 };
 
 use crate::{
+    calls::Calls,
     harness::{Daemon, Folder, SOON, kept_in_one_of, note, pause, random, wait_for},
     records::{KINDS, Kind, Writer},
 };
@@ -50,6 +51,23 @@ fn clients_of_a_killed_daemon_lose_nothing_and_go_on() {
 #[test]
 fn clients_of_a_killed_daemon_lose_nothing_under_delegate() {
     kill_daemons(100, DELEGATE);
+}
+
+/// To move on from where an append ended is what finds out that the daemon is gone.
+#[test]
+fn position_that_a_killed_daemon_was_to_tell_is_moved() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    let mut calls = Calls::wrapped(&daemon);
+    let file = calls.get(&format!("open {} +ca", folder.join("out").display()));
+    assert_eq!(calls.get(&format!("write {file} 01234")), 5);
+    // So that this one stays staged.
+    daemon.running.signal(Signal::STOP);
+    assert_eq!(calls.get(&format!("write {file} 56789")), 5);
+    daemon.kill();
+    assert_eq!(calls.get(&format!("seek {file} -3")), 7);
+    assert_eq!(calls.ask(&format!("read {file} 9")), "[789]");
+    calls.end();
 }
 
 #[test]
