@@ -14,6 +14,7 @@ mod client;
 mod copy;
 mod deadlock;
 mod decode;
+mod dial;
 mod doubts;
 mod effects;
 mod file;
@@ -23,6 +24,7 @@ mod held;
 mod key;
 mod ledger;
 mod line;
+mod links;
 mod locks;
 mod mirror;
 pub(crate) mod mounts;
@@ -40,12 +42,13 @@ pub(crate) use {
     address::Carrier,
     boot::Boot,
     client::Client,
+    dial::Dial,
     group::{Group, Member},
     handshake::first,
     key::Key,
     ledger::Folder,
     mirror::Listings,
-    mounts::{Dial, Located, Mounts},
+    mounts::{Located, Mounts},
     pipe::StandIns,
     published::Published,
     server::Server,

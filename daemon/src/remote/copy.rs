@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{file::RemoteFile, mounts::Dial};
+use super::{dial::Dial, file::RemoteFile};
 use crate::{
     place::link_to,
     storage::{Machine, Storage as _},

@@ -38,6 +38,15 @@ pub(crate) fn path(job: &Path, folder: &[u8]) -> PathBuf {
     job.join(FOLDER).join(OsStr::from_bytes(relative))
 }
 
+/// The longest beginning of `folder` that has a mirror, and so is known to be a folder.
+pub(crate) fn known(job: &Path, folder: &Path) -> PathBuf {
+    let has_mirror = |folder: &&Path| {
+        let mirror = path(job, folder.as_os_str().as_bytes());
+        fs::symlink_metadata(mirror).is_ok_and(|found| found.is_dir())
+    };
+    folder.ancestors().find(has_mirror).unwrap_or(Path::new("/")).to_owned()
+}
+
 /// Which of several listings each mirror has, for all cores of the daemon. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listings(Arc<Mutex<Numbers>>);
@@ -158,7 +167,14 @@ fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    make().or_else(|error| {
+        // What is in the way has become a folder since it was listed.
+        let is_old = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir());
+        let mut mirrors = path.ancestors().take_while(|path| !path.ends_with(FOLDER));
+        remove(mirrors.find(is_old).ok_or(error)?, Kind::File)?;
+        make()
+    })
 }
 
 fn make(path: &Path, kind: Kind) -> io::Result<()> {
@@ -216,6 +232,9 @@ mod tests {
         fs::write(mirror.join("sub/inner"), "").expect("file");
         refresh(&mirror, b"fsub\0da\0").expect("changed");
         assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
+
+        refresh(&mirror.join("sub/deep"), b"fb\0").expect("is a folder by now");
+        assert_eq!(found(&mirror.join("sub/deep")), [entry("b", false)]);
     }
 
     #[test]

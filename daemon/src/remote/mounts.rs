@@ -2,75 +2,36 @@
 
 use std::{
     cell::RefCell,
-    ffi::CString,
-    fmt, io,
+    ffi::{CStr, CString, OsStr, OsString},
+    io,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::ffi::OsStrExt as _,
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
     },
     path::{Path, PathBuf},
     rc::{Rc, Weak},
-    time::Duration,
 };
 
 use executor::{Credits, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
-use uring::{Buffers, RecordLock, Sockets};
+use uring::{Buffers, RecordLock};
 
 use super::{
-    client::Network,
     copy,
+    dial::Dial,
     file::RemoteFile,
     group::Group,
-    key::Key,
-    line::{self, Incoming, Outgoing},
+    links,
     mirror::{self, Listings},
     pipe::{Pipe, StandIns},
-    server::{SILENCE_MAX, WINDOW_LEN},
-    ucx::Workers,
 };
 use crate::{
-    Address,
     locks::{LockCall, process_of},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     reactor::Reactor,
     requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
 };
-
-/// One attempt to connect.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-
-/// Connects to a server's address.
-#[derive(Clone)]
-pub(crate) struct Dial {
-    pub(crate) sockets: Sockets,
-    pub(crate) address: Address,
-    /// What has to be known of who answers.
-    pub(crate) key: Key,
-    /// To talk by UCX once the server is met.
-    pub(crate) workers: Option<Workers>,
-}
-
-impl fmt::Display for Dial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)
-    }
-}
-
-impl Network for Dial {
-    type Receiver = Incoming;
-    type Sender = Outgoing;
-
-    async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
-        let stream = self.sockets.connect(&self.address.place, CONNECT_MAX).await?;
-        self.key.admits(&stream)?;
-        // A Unix socket has neither.
-        stream.set_window_min(WINDOW_LEN).ok();
-        stream.set_silence_max(SILENCE_MAX).ok();
-        Ok(line::halves(stream, self.workers.clone()))
-    }
-}
 
 /// A local folder below which files are those of a folder below the server's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +104,7 @@ impl Mounts {
     /// The server that has a path, and the path from its root.
     fn find(&self, path: &CString) -> Option<(&Rc<Server>, CString)> {
         let server = self.server.as_ref()?;
-        server.remote_path(path).map(|remote| (server, remote))
+        server.remote_path(local_path(path)).map(|remote| (server, remote))
     }
 
     /// A call on names with its paths from the server's root; `None` when it is about this machine.
@@ -190,11 +151,15 @@ impl Server {
         listed.map(drop).map_err(|error| why.unwrap_or(error))
     }
 
-    /// The path from the server's root of a path below a mapped folder. The longest map wins.
-    fn remote_path(&self, path: &CString) -> Option<CString> {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+    /// The map that a path is below. The longest wins.
+    fn mount_of(&self, path: &Path) -> Option<&Mount> {
         let below = |mount: &&Mount| path.starts_with(&mount.local);
-        let longest = self.mounts.iter().filter(below).max_by_key(|m| m.local.as_os_str().len())?;
+        self.mounts.iter().filter(below).max_by_key(|mount| mount.local.as_os_str().len())
+    }
+
+    /// The path from the server's root of a path below a mapped folder.
+    fn remote_path(&self, path: &Path) -> Option<CString> {
+        let longest = self.mount_of(path)?;
         let rest = path.strip_prefix(&longest.local).ok()?;
         let mut remote = b"/".to_vec();
         for part in longest.remote.components().chain(rest.components()) {
@@ -273,11 +238,35 @@ impl Server {
             from = u64::from_le_bytes(*next);
             listing.extend(names);
         }
-        let mirror = mirror::path(&self.folder, local.to_bytes());
+        let local = self.real_path(machine, rank, local_path(local)).await?;
+        let mirror = mirror::path(&self.folder, local.as_os_str().as_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();
         machine.call(move || listings.show(&mirror, &listing, number)).await?;
         Ok(Answer::counted(path))
     }
+
+    /// Where a folder is once links are followed; its own name where they lead out of the map.
+    async fn real_path(
+        &self,
+        machine: &Machine,
+        rank: Option<u32>,
+        path: &Path,
+    ) -> io::Result<PathBuf> {
+        let top = self.mount_of(path).map_or(path, |mount| &mount.local);
+        let (job, folder) = (self.folder.clone(), path.to_owned());
+        let known = machine.call(move || Ok(mirror::known(&job, &folder))).await?;
+        let known = if known.starts_with(top) { &known } else { top };
+        let text_of = async |path: &Path| {
+            let path = self.remote_path(path)?;
+            let text = self.group.name(rank, NameCall::ReadLink { path }).await.ok()?.bytes;
+            Some(PathBuf::from(OsString::from_vec(text)))
+        };
+        Ok(links::followed((top, known), path, text_of).await.unwrap_or_else(|| path.to_owned()))
+    }
+}
+
+fn local_path(path: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
 impl Storage for Mounts {

@@ -25,7 +25,7 @@ use rustix::{
 use shm::copy::copy_in;
 use uring::Heap;
 
-use super::{file::RemoteFile, mounts::Dial};
+use super::{dial::Dial, file::RemoteFile};
 use crate::{
     mail::lock,
     names::Status,

@@ -4,6 +4,7 @@
 mod allocate;
 mod fileset;
 mod handed;
+mod links;
 mod locks;
 mod patient;
 mod quiet;

@@ -1,0 +1,48 @@
+//! The way to a server: a connection to its address, checked and tuned.
+
+use std::{fmt, io, time::Duration};
+
+use uring::Sockets;
+
+use super::{
+    client::Network,
+    key::Key,
+    line::{self, Incoming, Outgoing},
+    server::{SILENCE_MAX, WINDOW_LEN},
+    ucx::Workers,
+};
+use crate::Address;
+
+/// One attempt to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Connects to a server's address.
+#[derive(Clone)]
+pub(crate) struct Dial {
+    pub(crate) sockets: Sockets,
+    pub(crate) address: Address,
+    /// What has to be known of who answers.
+    pub(crate) key: Key,
+    /// To talk by UCX once the server is met.
+    pub(crate) workers: Option<Workers>,
+}
+
+impl fmt::Display for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl Network for Dial {
+    type Receiver = Incoming;
+    type Sender = Outgoing;
+
+    async fn connect(&self) -> io::Result<(Incoming, Outgoing)> {
+        let stream = self.sockets.connect(&self.address.place, CONNECT_MAX).await?;
+        self.key.admits(&stream)?;
+        // A Unix socket has neither.
+        stream.set_window_min(WINDOW_LEN).ok();
+        stream.set_silence_max(SILENCE_MAX).ok();
+        Ok(line::halves(stream, self.workers.clone()))
+    }
+}
