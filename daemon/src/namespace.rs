@@ -118,7 +118,11 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
             fill(core, ticket, slot, FileFlags::default(), file).await.map(|_| 0)
         }
         Call::Name(call) => {
-            if let NameCall::Truncate { path, .. } | NameCall::Stat { path, .. } = &call {
+            // What was written before must be seen by this, and not undo it afterwards.
+            if let NameCall::Truncate { path, .. }
+            | NameCall::Stat { path, .. }
+            | NameCall::Set { path, .. } = &call
+            {
                 settle_path(core, path, false).await;
             }
             let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);

@@ -65,6 +65,20 @@ static void cut(void) {
     show("cut");
 }
 
+// What was written before times were set does not set them again.
+static void dated(void) {
+    const struct timespec times[] = {{1000, 0}, {2000, 0}};
+    struct stat status;
+    for (int i = 0; i < 5; i++) {
+        int fd = open("dated", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        write(fd, "old", 3);
+        said("dated", utimensat(AT_FDCWD, "dated", times, 0));
+        close(fd);
+        stat("dated", &status);
+        said("modified", status.st_mtime);
+    }
+}
+
 // The position is given to the kernel with an append that nobody has asked for.
 static void given_back(void) {
     char got[32] = "";
@@ -243,6 +257,7 @@ int main(int argc, char **argv) {
     reading_on("first", 0);
     reading_on("second", 1);
     cut();
+    dated();
     counts_and_pointers();
     no_number();
     opened_by_number();
