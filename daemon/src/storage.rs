@@ -132,14 +132,21 @@ impl Machine {
         Self { engines: Rc::clone(&self.engines), place }
     }
 
-    /// Runs a blocking function on an engine thread.
+    /// Runs a blocking function on an engine thread, and again while it is interrupted: no signal
+    /// of the program's has done that.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
-        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+        call: impl Fn() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let slot = names::Shared::default();
         let filled = slot.clone();
-        self.engines.call(move || filled.fill(call()?)).await?;
+        let uninterrupted = move || loop {
+            match call() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return filled.fill(done?),
+            }
+        };
+        self.engines.call(uninterrupted).await?;
         slot.take()
     }
 }

@@ -24,6 +24,7 @@ use rustix::{
         CWD, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, fallocate,
         futimens, openat, renameat_with,
     },
+    io::{pread, pwrite, retry_on_intr},
 };
 use wire::SESSION_LEN;
 
@@ -262,7 +263,7 @@ impl Ledger for LedgerFile {
         (0..RECORDS)
             .map(|slot| {
                 let mut bytes = [0; RECORD_LEN];
-                let len = rustix::io::pread(self.0.as_fd(), &mut bytes, place(slot))?;
+                let len = retry_on_intr(|| pread(&self.0, &mut bytes, place(slot)))?;
                 Ok(if len == RECORD_LEN { Record::decode(&bytes) } else { None })
             })
             .collect()
@@ -270,19 +271,18 @@ impl Ledger for LedgerFile {
 
     fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
         let bytes = record.encode();
-        let len =
-            rustix::io::retry_on_intr(|| rustix::io::pwrite(self.0.as_fd(), &bytes, place(slot)))?;
+        let len = retry_on_intr(|| pwrite(&self.0, &bytes, place(slot)))?;
         if len == RECORD_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     fn note_locks(&self) -> io::Result<()> {
-        let noted = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.0, &[1], place(RECORDS)));
-        if noted? == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+        let noted = retry_on_intr(|| pwrite(&self.0, &[1], place(RECORDS)))?;
+        if noted == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     fn has_locks(&self) -> io::Result<bool> {
         let mut noted = [0];
-        rustix::io::pread(&self.0, &mut noted, place(RECORDS))?;
+        retry_on_intr(|| pread(&self.0, &mut noted, place(RECORDS)))?;
         Ok(noted == [1])
     }
 

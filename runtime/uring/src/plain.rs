@@ -7,7 +7,10 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use rustix::fs::{Advice, fadvise, fdatasync, fsync};
+use rustix::{
+    fs::{Advice, fadvise, fdatasync, fsync},
+    io::retry_on_intr,
+};
 
 use crate::{
     memory::{Buffer, Buffers},
@@ -30,10 +33,10 @@ pub(crate) fn perform(
     let result = match &operation {
         Operation::Read { file, at, into } => read(file, *at, &Vectors::of(into, limit), 0),
         Operation::Write { file, at, from } => write(file, *at, &Vectors::of(from, limit)),
-        Operation::Sync { file, data_only: true } => {
-            fdatasync(file).map(|()| 0).map_err(Into::into)
+        Operation::Sync { file, data_only } => {
+            let sync = || if *data_only { fdatasync(file) } else { fsync(file) };
+            retry_on_intr(sync).map(|()| 0).map_err(Into::into)
         }
-        Operation::Sync { file, data_only: false } => fsync(file).map(|()| 0).map_err(Into::into),
         Operation::Fetch { file, at, len } => {
             let len = (*len).min(limit);
             // Starts all device reads at once. A hint: the read below is what counts.

@@ -14,8 +14,9 @@
 //! # Without workers
 //!
 //! What would block, the kernel gives to a worker thread of its own. Where the user may have no
-//! more threads (`ulimit -u`, a container's limit) it cancels the operation instead. Those are
-//! left in `unserved` for another engine.
+//! more threads (`ulimit -u`, a container's limit) it cancels the operation instead, and what a
+//! worker does may be interrupted, as in a network file system. Those are left in `unserved` for
+//! another engine.
 //!
 //! # Ownership
 //!
@@ -81,7 +82,7 @@ pub struct Ring {
     /// Pinned by the kernel: it need not look the pages up for every operation.
     registered: Option<Arc<dyn Memory>>,
     features: Features,
-    /// Cancelled by the kernel, which has not begun with them; not reported.
+    /// Given back by the kernel, which has moved nothing; not reported.
     pub(crate) unserved: Vec<(Token, Operation)>,
     events: Events,
     /// An operation that ends when `events` has something is with the kernel, or reported.
@@ -233,6 +234,17 @@ impl Ring {
         may_fetch && self.ring.submission().taskrun()
     }
 
+    /// Reports what the kernel says of a run, and has done what it has left of it.
+    fn finish(&mut self, run: Run, value: i32, done: &mut dyn FnMut(Token, io::Result<u64>)) {
+        if [-libc::ECANCELED, -libc::EINTR].contains(&value) {
+            self.unserved.extend(run.into_operations());
+        } else if let Some(run) = run.finish(result(value), done) {
+            run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));
+            let key = self.begin(run);
+            self.queue(key);
+        }
+    }
+
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: `in_flight` owns the operation the entry was made from, with its descriptor,
         // buffers and vectors, none of which moves, until the completion is reaped; what is fetched
@@ -305,19 +317,11 @@ impl Engine for Ring {
             else {
                 continue; // A cancellation.
             };
-            if completion.result() == -libc::ECANCELED {
-                self.unserved.extend(run.into_operations());
-                continue;
-            }
             let mut counted = |token, result| {
                 count += 1;
                 done(token, result);
             };
-            if let Some(run) = run.finish(result(completion.result()), &mut counted) {
-                run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));
-                let key = self.begin(run);
-                self.queue(key);
-            }
+            self.finish(run, completion.result(), &mut counted);
         }
         count
     }

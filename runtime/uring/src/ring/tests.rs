@@ -299,6 +299,18 @@ fn what_the_kernel_cancels_is_left_to_another_engine() {
 }
 
 #[test]
+fn what_is_interrupted_is_left_to_another_engine() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.submit().unwrap();
+    let key = bench.ring.open.take().expect("not queued yet");
+    let InFlight { run, .. } = bench.ring.in_flight.remove(key);
+
+    bench.ring.finish(run, -libc::EINTR, &mut |_, _| panic!("nothing to report"));
+
+    assert_eq!(bench.ring.unserved.len(), 1);
+}
+
+#[test]
 fn a_call_is_not_for_a_ring() {
     let call = Operation::Call(Box::new(|| Ok(0)));
     let Some(mut bench) = Bench::new() else { return };

@@ -1,0 +1,42 @@
+//! Calls of the daemon that are interrupted, as a network file system or one in user space may do
+//! it to any: programs, which no signal has come to, do not see it.
+
+use std::{fs, process::Command};
+
+use crate::{
+    calls::Calls,
+    harness::{Daemon, Folder, kakehi, program, skip},
+    strace::Trace,
+};
+
+#[test]
+fn calls_that_are_interrupted_in_the_daemon_are_made_again() {
+    if !Trace::is_possible() {
+        return skip("interrupted calls", "no strace");
+    }
+    let folder = Folder::new();
+    let (file, socket) = (folder.join("file").display().to_string(), folder.join("job"));
+    let mut strace = Command::new("strace");
+    // The first calls of each thread on the file; of `openat` the second, which opens to write.
+    strace.args(["-D", "-f", "-qq", "-o"]).arg(folder.join("trace")).args(["-P", &file]);
+    strace.args(["-e", "inject=pwrite64,fsync,ftruncate:error=EINTR:when=1"]);
+    strace.args(["-e", "inject=openat:error=EINTR:when=2"]);
+    strace.arg(kakehi()).args(["serve", "--engine", "threads", "--socket"]).arg(&socket);
+    let daemon = Daemon::start_by(&folder, socket, &mut strace);
+    let mut calls = daemon.wrap(program("calls"));
+    let mut calls = Calls::start(calls.env("KAKEHI_RULES", "/**=delegate"));
+
+    let fd = calls.get(&format!("open {file} wct"));
+
+    assert_eq!(calls.ask(&format!("write {fd} abc")), "3");
+    assert_eq!(calls.ask(&format!("fsync {fd}")), "0");
+    assert_eq!(calls.ask(&format!("truncate {fd} 2")), "0");
+    assert_eq!(calls.ask(&format!("close {fd}")), "0");
+    calls.end();
+    daemon.end();
+    let trace = fs::read_to_string(folder.join("trace")).expect("a trace");
+    for call in ["openat", "pwrite64", "fsync", "ftruncate"] {
+        let is_it = |line: &str| line.contains(call) && line.contains("EINTR");
+        assert!(trace.lines().any(is_it), "{call} was not interrupted: {trace}");
+    }
+}
