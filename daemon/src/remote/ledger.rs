@@ -24,7 +24,7 @@ use rustix::{
         CWD, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, fallocate,
         futimens, openat, renameat_with,
     },
-    io::{pread, pwrite, retry_on_intr},
+    io::{Errno, pread, pwrite, retry_on_intr},
 };
 use wire::SESSION_LEN;
 
@@ -164,7 +164,7 @@ impl Folder {
     pub(crate) fn create(root: &Path) -> io::Result<Self> {
         let folder = root.join(OWN_FOLDER);
         match rustix::fs::mkdir(&folder, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         if !fs::symlink_metadata(&folder)?.is_dir() {
@@ -172,7 +172,14 @@ impl Folder {
         }
         let folder = Self(folder);
         folder.remove_old();
-        folder.make_spares();
+        let made = folder.make_spares();
+        let is_full = matches!(made, Err(Errno::NOSPC | Errno::DQUOT));
+        if is_full && !folder.spares().any(|spare| spare.exists()) {
+            tracing::warn!(
+                "the root has no room for a record of requests: its clients can change nothing, \
+                 nor remove it, until somebody else makes room"
+            );
+        }
         Ok(folder)
     }
 
@@ -184,16 +191,17 @@ impl Folder {
         (0..SPARES).map(|index| self.0.join(format!("spare-{index}")))
     }
 
-    /// As many as there is room for. Another server of the root may make a ledger of one meanwhile,
-    /// and write to it: whatever has its room keeps its content.
-    fn make_spares(&self) {
+    /// As many as there is room for; returns why there are no more. Another server of the root may
+    /// make a ledger of one meanwhile, and write to it: whatever has its room keeps its content.
+    fn make_spares(&self) -> Result<(), Errno> {
         for path in self.spares() {
             let make = |fd| fallocate(fd, FallocateFlags::empty(), 0, LEDGER_LEN);
-            if open(&path).and_then(make).is_err() {
+            if let Err(why) = open(&path).and_then(make) {
                 fs::remove_file(path).ok(); // One without room is no use.
-                return;
+                return Err(why);
             }
         }
+        Ok(())
     }
 
     /// Makes a spare the ledger at `path`, unless there is one; returns whether it did.
@@ -211,7 +219,7 @@ impl Shelf for Folder {
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
         let path = self.path(session);
         if !path.exists() && self.take_spare(&path) {
-            self.make_spares();
+            self.make_spares().ok();
         }
         Ok(Box::new(LedgerFile(open(&path)?)))
     }
@@ -227,7 +235,7 @@ impl Shelf for Folder {
 
     fn remove(&self, session: &[u8; SESSION_LEN]) {
         fs::remove_file(self.path(session)).ok(); // Somebody else may have tidied up.
-        self.make_spares();
+        self.make_spares().ok();
     }
 
     fn remove_old(&self) {

@@ -108,6 +108,16 @@ fn a_full_disk_of_a_server_can_be_cleaned() {
     server.end();
 }
 
+#[test]
+fn a_server_whose_disk_is_full_from_the_start_says_so() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "root") else { return };
+    fs::write(disk.0.join("fill"), vec![b'x'; 1 << 20]).expect_err("it is full");
+    let server = Server::start(&folder, Scheme::Tcp);
+    assert!(server.said().contains("no room"), "{}", server.said());
+    server.end();
+}
+
 fn full_disk(what: &str, settings: &[(&str, &str)]) {
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder, "disk") else { return };
