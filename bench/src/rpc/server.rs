@@ -64,7 +64,7 @@ impl Server {
     ) -> anyhow::Result<Rc<Self>> {
         let part_len = run.size.min(SOCKET_LEN_MAX);
         let pool = Pool::new(part_len, run.depth as usize * run.size.div_ceil(part_len));
-        engines.register(pool.memory()).context("registered buffers")?;
+        engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
