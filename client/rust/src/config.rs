@@ -164,14 +164,16 @@ fn is_on(value: &[u8]) -> bool {
 /// `500ms`, `30s`, `5min`: a whole number and a unit.
 fn duration(value: &[u8]) -> Option<Duration> {
     let (number, unit) = quantity(value)?;
-    let millis = match unit {
-        b"ms" => 1,
-        b"s" => 1000,
-        b"min" => 60_000,
-        b"h" => 3_600_000,
+    let nanos = match unit {
+        b"ns" => 1,
+        b"us" => 1_000,
+        b"ms" => 1_000_000,
+        b"s" => 1_000_000_000,
+        b"min" => 60_000_000_000,
+        b"h" => 3_600_000_000_000,
         _ => return None,
     };
-    Some(Duration::from_millis(number.checked_mul(millis)?))
+    Some(Duration::from_nanos(number.checked_mul(nanos)?))
 }
 
 /// `4096B`, `256KiB`, `1MiB`: a whole number and a unit.
@@ -236,9 +238,11 @@ mod tests {
     #[test]
     fn settings_are_taken_or_named_as_wrong() {
         let mut config = Config::new();
-        for (value, millis) in [("250ms", 250), ("30s", 30_000), ("2min", 120_000)] {
+        for (value, micros) in
+            [("9000ns", 9), ("1500us", 1500), ("250ms", 250_000), ("2min", 120_000_000)]
+        {
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), Ok(()));
-            assert_eq!(config.fence_timeout, Duration::from_millis(millis));
+            assert_eq!(config.fence_timeout, Duration::from_micros(micros));
         }
         for value in ["", "30", "s", "99999999999999999999s", "1 s"] {
             let wrong = Err(SettingError(Setting::FenceTimeout));
