@@ -5,19 +5,18 @@
 //! `$KAKEHI_CONFIG`, the variables `KAKEHI_*`, flags. A name nobody knows is an error everywhere:
 //! a misspelt setting must not be ignored in silence.
 
+mod environment;
 mod files;
 
 use std::{
     collections::BTreeMap,
-    env,
-    ffi::{OsStr, OsString},
     fmt, fs, io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
 };
 
+pub(crate) use self::environment::Environment;
 use crate::{
     failure::Failure,
     machine,
@@ -41,52 +40,6 @@ const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
 const MEMORY_SHARE: u64 = 4;
 /// The default is a multiple of it, so that it reads well.
 const MEMORY_GRAIN: u64 = 1 << 20;
-
-/// What the process was given: its variables and its current folder.
-#[derive(Debug, Default)]
-pub(crate) struct Environment {
-    variables: BTreeMap<OsString, OsString>,
-    /// Missing when the current folder has been removed.
-    pub(crate) folder: Option<PathBuf>,
-}
-
-impl Environment {
-    pub(crate) fn read() -> Self {
-        Self { variables: env::vars_os().collect(), folder: env::current_dir().ok() }
-    }
-
-    /// The value of a variable; an empty one counts as unset.
-    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
-        let value = self.variables.get(OsStr::new(name))?;
-        (!value.is_empty()).then_some(value)
-    }
-
-    /// What is set for UCX.
-    pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
-        let all = self.variables.iter().filter_map(|(n, v)| n.to_str().zip(v.to_str()));
-        all.filter(|(n, _)| n.starts_with("UCX_")).map(|(n, v)| (n.into(), v.into())).collect()
-    }
-
-    /// The folders of a list like `PATH`; none when it is unset.
-    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
-        self.get(name).map(|list| env::split_paths(list).collect()).unwrap_or_default()
-    }
-
-    /// Where `name` is: as it is when it has a slash, else the first executable file in `PATH`.
-    pub(crate) fn find_program(&self, name: &OsStr) -> Option<PathBuf> {
-        if name.as_encoded_bytes().contains(&b'/') {
-            return Some(PathBuf::from(name));
-        }
-        let executable = |path: &PathBuf| {
-            fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
-        };
-        self.folders("PATH").into_iter().map(|folder| folder.join(name)).find(executable)
-    }
-
-    fn absolute(&self, path: &Path) -> Option<PathBuf> {
-        if path.is_absolute() { Some(path.into()) } else { Some(self.folder.as_ref()?.join(path)) }
-    }
-}
 
 /// Flags that override settings, for the commands that start or describe a daemon.
 #[derive(clap::Args, Debug, Default)]

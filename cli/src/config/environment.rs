@@ -1,0 +1,56 @@
+//! What the process was given: its variables, and the folder it was started in.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+/// Variables and the current folder.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    pub(super) variables: BTreeMap<OsString, OsString>,
+    /// Missing when the current folder has been removed.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Self {
+        Self { variables: env::vars_os().collect(), folder: env::current_dir().ok() }
+    }
+
+    /// The value of a variable; an empty one counts as unset.
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
+        let value = self.variables.get(OsStr::new(name))?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// What is set for UCX.
+    pub(crate) fn ucx_variables(&self) -> Vec<(String, String)> {
+        let all = self.variables.iter().filter_map(|(n, v)| n.to_str().zip(v.to_str()));
+        all.filter(|(n, _)| n.starts_with("UCX_")).map(|(n, v)| (n.into(), v.into())).collect()
+    }
+
+    /// The folders of a list like `PATH`; none when it is unset.
+    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
+        self.get(name).map(|list| env::split_paths(list).collect()).unwrap_or_default()
+    }
+
+    /// Where `name` is: as it is when it has a slash, else the first executable file in `PATH`.
+    pub(crate) fn find_program(&self, name: &OsStr) -> Option<PathBuf> {
+        if name.as_encoded_bytes().contains(&b'/') {
+            return Some(PathBuf::from(name));
+        }
+        let executable = |path: &PathBuf| {
+            fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
+        };
+        self.folders("PATH").into_iter().map(|folder| folder.join(name)).find(executable)
+    }
+
+    pub(super) fn absolute(&self, path: &Path) -> Option<PathBuf> {
+        if path.is_absolute() { Some(path.into()) } else { Some(self.folder.as_ref()?.join(path)) }
+    }
+}
