@@ -357,29 +357,25 @@ impl Rows {
         name: &'static str,
         environment: &Environment,
     ) -> Result<Option<PathBuf>, Failure> {
-        let absolute = |Place(path): Place| environment.absolute(&path).map(Place).ok_or(NO_FOLDER);
+        let absolute = |Place(path): Place| {
+            environment.start(path.is_relative()).map(|folder| Place(folder.join(path)))
+        };
         Ok(self.take_optional(name, absolute)?.map(|Place(path)| path))
     }
 
     fn take_servers(&mut self, environment: &Environment) -> Result<Option<Servers>, Failure> {
-        let absolute = |servers: Servers| match (&environment.folder, &servers) {
-            (Some(folder), _) => Ok(servers.starting_at(folder)),
-            (None, Servers::Published(path)) if path.is_relative() => Err(NO_FOLDER),
-            (None, _) => Ok(servers),
+        let absolute = |servers: Servers| {
+            environment.start(servers.is_relative()).map(|folder| servers.starting_at(folder))
         };
         self.take_optional("remote", absolute)
     }
 
     fn take_maps(&mut self, environment: &Environment) -> Result<Maps, Failure> {
-        let absolute = |maps: Maps| match &environment.folder {
-            Some(folder) => Ok(maps.starting_at(folder)),
-            None if maps.0.iter().all(|(local, _)| local.is_absolute()) => Ok(maps),
-            None => Err(NO_FOLDER),
+        let absolute = |maps: Maps| {
+            let is_relative = maps.0.iter().any(|(local, _)| local.is_relative());
+            maps.starting_at(environment.start(is_relative)?).checked()
         };
-        let possible = |maps: Maps| {
-            absolute(maps).and_then(|maps| maps.are_possible().then_some(maps).ok_or(IMPOSSIBLE))
-        };
-        Ok(self.take_optional("map", possible)?.unwrap_or_default())
+        Ok(self.take_optional("map", absolute)?.unwrap_or_default())
     }
 
     /// The rules, those for mapped folders first.
@@ -388,11 +384,12 @@ impl Rows {
             self.layers.add("rules", String::new(), Origin::Flag("--map"));
         }
         let is_remote = |rule: &Rule| rule.policy == Policy::Remote;
-        let absolute = |rules: Rules| match &environment.folder {
-            _ if maps.0.is_empty() && rules.0.iter().any(is_remote) => Err(NO_MAP),
-            Some(folder) => Ok(maps.rules(rules.starting_at(folder))),
-            None if rules.0.iter().all(|rule| rule.glob.starts_with('/')) => Ok(maps.rules(rules)),
-            None => Err(NO_FOLDER),
+        let absolute = |rules: Rules| {
+            if maps.0.is_empty() && rules.0.iter().any(is_remote) {
+                return Err(NO_MAP);
+            }
+            let is_relative = rules.0.iter().any(|rule| !rule.glob.starts_with('/'));
+            Ok(maps.rules(rules.starting_at(environment.start(is_relative)?)))
         };
         self.take_optional("rules", absolute).map(drop)
     }
@@ -418,8 +415,6 @@ impl Rows {
 }
 
 const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
-const IMPOSSIBLE: &str = "'/', /dev, /proc, and /sys stay this node's; map folders elsewhere";
-const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {
     let advice = "correct it or leave it out";

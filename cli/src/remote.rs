@@ -66,6 +66,13 @@ impl FromStr for Servers {
 }
 
 impl Servers {
+    pub(crate) fn is_relative(&self) -> bool {
+        match self {
+            Self::Published(path) => path.is_relative(),
+            Self::At(Url(address)) => address.socket().is_some_and(Path::is_relative),
+        }
+    }
+
     /// The same, a folder or a socket starting at `folder`.
     pub(crate) fn starting_at(self, folder: &Path) -> Self {
         match self {
@@ -137,7 +144,7 @@ impl FromStr for Maps {
                 .split_once('=')
                 .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
                 .ok_or_else(|| format!("'{part}' is not LOCAL=REMOTE, for example 'out=/run1'"))?;
-            if local.contains(RESERVED) || remote.contains(RESERVED) {
+            if remote.contains(RESERVED) {
                 return Err(format!("'{part}' has one of * ? ; = in a folder's name"));
             }
             if Path::new(remote).components().any(|name| name == Component::ParentDir) {
@@ -161,8 +168,8 @@ impl Maps {
         let mut maps = Vec::new();
         for (local, remote) in self.0 {
             let local = plain(&folder.join(local));
-            let real = fs::canonicalize(&local).unwrap_or_else(|_| local.clone());
-            if real != local && !real.to_string_lossy().contains(RESERVED) {
+            let real = real(&local);
+            if real != local && is_plain_text(&real) {
                 maps.push((real, remote.clone()));
             }
             maps.push((local, remote));
@@ -171,15 +178,21 @@ impl Maps {
         Self(maps)
     }
 
-    /// Whether all local folders can be a server's: those of the kernel's own are never delegated,
-    /// so what is above them would be only in part.
-    pub(crate) fn are_possible(&self) -> bool {
+    /// The same, if all local folders, by now absolute, can be a server's. Those of the kernel's
+    /// own are never delegated, so what is above them would be only in part.
+    pub(crate) fn checked(self) -> Result<Self, &'static str> {
         let is_own = |local: &Path| {
             let is_shared = local.starts_with("/dev/shm") && local != Path::new("/dev/shm");
             let owned = ["/dev", "/proc", "/sys"].map(Path::new);
             !is_shared && owned.iter().any(|own| local.starts_with(own) || own.starts_with(local))
         };
-        !self.0.iter().any(|(local, _)| is_own(local))
+        if self.0.iter().any(|(local, _)| is_own(local)) {
+            return Err("'/', /dev, /proc, and /sys stay this node's; map folders elsewhere");
+        }
+        if !self.0.iter().all(|(local, _)| is_plain_text(local)) {
+            return Err("the whole path of a mapped folder may have none of * ? ; =");
+        }
+        Ok(self)
     }
 
     /// Puts the rules for these folders before the others.
@@ -257,6 +270,19 @@ fn incomplete(what: &str) -> Failure {
     Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 
+/// Whether a path can be part of a list of maps and of a rule.
+fn is_plain_text(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| !path.contains(RESERVED))
+}
+
+/// Where the links in a path lead, as far as there is anything.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    })
+}
+
 /// Without `.` and `..`, by name alone: as the client library sees paths.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
@@ -279,7 +305,7 @@ mod tests {
         for text in ["out=/run1", "/a/b=c;d=e"] {
             assert_eq!(text.parse::<Maps>().expect("maps").to_string(), text);
         }
-        for text in ["out", "=a", "a=", "a*=b", "a=b=c", "a=/b/../..", "a=b;c=d;a/=b"] {
+        for text in ["out", "=a", "a=", "a=b*", "a=b=c", "a=/b/../..", "a=b;c=d;a/=b"] {
             assert!(text.parse::<Maps>().is_err(), "{text}");
         }
     }
@@ -312,6 +338,28 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_below_a_link_is_mapped_by_both_names_before_it_is_made() {
+        let folder = tempfile::tempdir().expect("folder");
+        let base = fs::canonicalize(folder.path()).expect("there");
+        let link = base.join("link");
+        std::os::unix::fs::symlink(&base, &link).expect("link");
+        let maps: Maps = format!("{}/a/b=/run", link.display()).parse().expect("maps");
+        let maps = maps.starting_at(Path::new("/"));
+        let expected = [base.join("a/b"), link.join("a/b")].map(|local| (local, "/run".into()));
+        assert_eq!(maps.0, expected);
+    }
+
+    #[test]
+    fn local_folders_are_refused_where_a_list_of_maps_could_not_name_them() {
+        let maps: Maps = "out=/run".parse().expect("maps");
+        for folder in ["/T=300K", "/a;b", "/a*", "/a?b"] {
+            let maps = maps.clone().starting_at(Path::new(folder));
+            assert!(maps.checked().is_err(), "{folder}");
+        }
+        assert!(maps.starting_at(Path::new("/a b\n")).checked().is_ok());
+    }
+
+    #[test]
     fn folders_of_the_kernels_own_are_not_mapped_nor_what_is_above_them() {
         for (local, is_possible) in [
             ("/", false),
@@ -325,7 +373,7 @@ mod tests {
         ] {
             let maps: Maps = format!("{local}=/run").parse().expect("maps");
             let maps = maps.starting_at(Path::new("/nowhere"));
-            assert_eq!(maps.are_possible(), is_possible, "{local}");
+            assert_eq!(maps.checked().is_ok(), is_possible, "{local}");
         }
     }
 

@@ -263,9 +263,10 @@ impl Rules {
 
     /// Relative globs start at `folder`.
     pub(crate) fn starting_at(mut self, folder: &Path) -> Self {
+        let folder = folder.display().to_string().replace(Self::SEPARATOR, "?");
         for rule in &mut self.0 {
             if !rule.glob.starts_with('/') {
-                rule.glob = format!("{}/{}", folder.display(), rule.glob);
+                rule.glob = format!("{folder}/{}", rule.glob);
             }
         }
         self
@@ -335,5 +336,8 @@ mod tests {
         let rules: Rules = "out/*=pass;/**=delegate".parse().expect("rules");
         let rules = rules.starting_at(Path::new("/home/u"));
         assert_eq!(rules.to_string(), "/home/u/out/*=pass;/**=delegate");
+
+        let rules: Rules = "out/*=pass".parse().expect("a rule");
+        assert_eq!(rules.starting_at(Path::new("/a;b")).to_string(), "/a?b/out/*=pass");
     }
 }

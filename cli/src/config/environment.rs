@@ -50,7 +50,16 @@ impl Environment {
         self.folders("PATH").into_iter().map(|folder| folder.join(name)).find(executable)
     }
 
-    pub(super) fn absolute(&self, path: &Path) -> Option<PathBuf> {
-        if path.is_absolute() { Some(path.into()) } else { Some(self.folder.as_ref()?.join(path)) }
+    /// Where a setting starts that may be relative: at the current folder, if it is.
+    pub(super) fn start(&self, is_relative: bool) -> Result<&Path, &'static str> {
+        if !is_relative {
+            return Ok(Path::new("/"));
+        }
+        let folder = self.folder.as_deref().ok_or(NO_FOLDER)?;
+        // A setting is text on its way to the daemon and to programs.
+        folder.to_str().map(|_| folder).ok_or(NO_TEXT)
     }
 }
+
+const NO_FOLDER: &str = "the current folder has been removed, and this is relative to it";
+const NO_TEXT: &str = "the current folder's name is not UTF-8, and this is relative to it";

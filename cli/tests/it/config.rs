@@ -1,10 +1,11 @@
 //! `kakehi config`: layers, origins, and every kind of bad setting.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::{
         fd::OwnedFd,
-        unix::{fs::PermissionsExt as _, net::UnixStream},
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, net::UnixStream},
     },
     process::Command,
 };
@@ -123,6 +124,23 @@ fn bad_values_name_the_setting_its_origin_and_what_is_wanted() {
     fails(home.config().args(["--rule", "x=remote"]), 2, &["rules", "'remote'", "--map"]);
     home.write("kakehi.toml", "memory = '12 parsec'\n");
     fails(home.config().env_remove("X"), 2, &["memory", "kakehi.toml", "12 parsec"]);
+}
+
+/// A map that reaches neither daemon nor programs as it is would leave files on this node.
+#[test]
+fn a_relative_path_is_refused_where_the_current_folder_cannot_be_written_down() {
+    let home = Home::new();
+    let (bytes, wild) = (OsStr::from_bytes(b"\xff"), OsStr::new("T=300K"));
+    for (name, setting, wanted) in [
+        (bytes, ["--map", "out=/run"], "not UTF-8"),
+        (bytes, ["--key", "key"], "not UTF-8"),
+        (bytes, ["--rule", "out/**=pass"], "not UTF-8"),
+        (wild, ["--map", "out=/run"], "* ? ; ="),
+    ] {
+        let folder = home.0.path().join(name);
+        fs::create_dir_all(&folder).expect("folder");
+        fails(home.config().current_dir(folder).args(setting), 2, &[setting[0], wanted]);
+    }
 }
 
 #[test]

@@ -35,11 +35,20 @@ impl Address {
         self
     }
 
+    /// The path of a Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.place {
+            uring::Address::Unix(path) => Some(path),
+            uring::Address::Tcp { .. } => None,
+        }
+    }
+
     /// Whether who comes there has to prove the job key: whose a process on another machine is,
     /// nobody says.
     #[must_use]
     pub fn needs_key(&self) -> bool {
-        !matches!(self.place, uring::Address::Unix(_))
+        self.socket().is_none()
     }
 }
 
