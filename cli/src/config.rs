@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use client::Setting;
+
 pub(crate) use self::environment::Environment;
 use crate::{
     failure::Failure,
@@ -389,7 +391,9 @@ impl Rows {
                 return Err(NO_MAP);
             }
             let is_relative = rules.0.iter().any(|rule| !rule.glob.starts_with('/'));
-            Ok(maps.rules(rules.starting_at(environment.start(is_relative)?)))
+            let rules = maps.rules(rules.starting_at(environment.start(is_relative)?));
+            let taken = client::Config::new().set(Setting::Rules, rules.to_string().as_bytes());
+            taken.map(|()| rules).map_err(|_| TOO_MANY)
         };
         self.take_optional("rules", absolute).map(drop)
     }
@@ -415,6 +419,7 @@ impl Rows {
 }
 
 const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
+const TOO_MANY: &str = "programs take at most 4096 bytes of rules, with two for each map";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {
     let advice = "correct it or leave it out";
