@@ -367,7 +367,8 @@ impl Rows {
 
     fn take_servers(&mut self, environment: &Environment) -> Result<Option<Servers>, Failure> {
         let absolute = |servers: Servers| {
-            environment.start(servers.is_relative()).map(|folder| servers.starting_at(folder))
+            let folder = environment.start(servers.is_relative())?;
+            servers.starting_at(folder).checked()
         };
         self.take_optional("remote", absolute)
     }

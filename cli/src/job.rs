@@ -34,7 +34,7 @@ const LOCK: &str = "lock";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
-const SOCKET_PATH_LEN_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Folders that stand for remote ones there.
 const MIRROR: &str = "mirror";
 const NAME_LEN_MAX: usize = 64;

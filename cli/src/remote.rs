@@ -10,6 +10,7 @@ use std::{
 use crate::{
     config::Config,
     failure::{Code, Failure},
+    job::SOCKET_PATH_LEN_MAX,
     settings::{Policy, Rule, Rules},
 };
 
@@ -78,6 +79,19 @@ impl Servers {
         match self {
             Self::Published(path) => Self::Published(folder.join(path)),
             Self::At(Url(address)) => Self::At(Url(address.starting_at(folder))),
+        }
+    }
+
+    /// The same, if what it names, by now absolute, can be a socket's path.
+    pub(crate) fn checked(self) -> Result<Self, &'static str> {
+        let len = match &self {
+            Self::At(Url(address)) => address.socket().map_or(0, |path| path.as_os_str().len()),
+            Self::Published(_) => 0,
+        };
+        if len > SOCKET_PATH_LEN_MAX {
+            Err("a socket's path has at most 107 bytes")
+        } else {
+            Ok(self)
         }
     }
 

@@ -78,6 +78,9 @@ impl Given {
             Self::ServerKey(_) => "name another file with --key, or one that can be made",
             Self::ClientKey(_) => "copy the key file that `kakehi serve` made, as yours, mode 0600",
             Self::Root(_) => "name a folder that you may write, with --root",
+            Self::Listen(address) if address.socket().is_some() => {
+                "name a path of at most 107 bytes in a folder that you may write"
+            }
             Self::Listen(_) => "name an address of this node and a free port; port 0 takes any",
             Self::RemoteFolder(_) => {
                 "map a folder that can be made below the server's root, with --map"

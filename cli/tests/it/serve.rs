@@ -80,6 +80,9 @@ fn what_a_server_cannot_use_is_named_with_what_to_do() {
     let taken = format!("tcp://{}", other.local_addr().expect("bound"));
     fails(&mut serve(folder.path(), &taken), 1, &[&*taken, "in use", "free port"]);
 
+    let long = format!("unix://{}", "x".repeat(107));
+    fails(&mut serve(folder.path(), &long), 1, &["too long", "107 bytes"]);
+
     let mut nowhere = serve(folder.path(), any);
     fails(nowhere.args(["--address-file", "no"]), 1, &["/no: No such file", "--address-file"]);
     let mut cores = serve(folder.path(), any);
