@@ -66,7 +66,8 @@ impl Job {
     pub(crate) fn find(config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let name = given_name(config, environment)?.unwrap_or_else(|| process::id().to_string());
         let folder = match &config.socket {
-            Some(folder) => folder.clone(),
+            // Behind a slash at its end a link would be followed.
+            Some(folder) => folder.components().collect(),
             None => base(environment).join(&name),
         };
         let job = Self { name, folder };

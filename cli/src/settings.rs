@@ -303,7 +303,10 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self(PathBuf::from(text)))
+        match text {
+            "" => Err("an empty text is no path".to_owned()),
+            _ => Ok(Self(text.into())),
+        }
     }
 }
 

@@ -124,6 +124,7 @@ fn bad_values_name_the_setting_its_origin_and_what_is_wanted() {
     fails(home.config().env("KAKEHI_RULES", rules), 2, &["KAKEHI_RULES", "at most 4096 bytes"]);
     let place = format!("unix:///{}", "x".repeat(107));
     fails(home.config().args(["--remote", &place]), 2, &["--remote", "at most 107 bytes"]);
+    fails(home.config().args(["--socket", ""]), 2, &["--socket", "empty"]);
     fails(home.config().args(["--engine", "x"]), 2, &["--engine", "'x'"]);
     fails(home.config().args(["--rule", "x=remote"]), 2, &["rules", "'remote'", "--map"]);
     home.write("kakehi.toml", "memory = '12 parsec'\n");

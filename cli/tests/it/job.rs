@@ -133,8 +133,10 @@ fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
     fs::create_dir(&real).expect("folder");
     fs::set_permissions(&real, fs::Permissions::from_mode(0o700)).expect("mode");
     symlink(&real, folder.path().join("link")).expect("link");
-    let mut command = kakehi(folder.path());
-    fails(command.args(["status", "--socket", "link"]), 1, &["socket folder", "link"]);
+    for link in ["link", "link/"] {
+        let mut command = kakehi(folder.path());
+        fails(command.args(["status", "--socket", link]), 1, &["socket folder", "link"]);
+    }
 
     let finding = |socket: &Path| {
         let mut command = kakehi(folder.path());
