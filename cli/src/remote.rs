@@ -7,11 +7,15 @@ use std::{
     str::FromStr,
 };
 
+use daemon::control::Control;
+use serde_json::Value;
+
 use crate::{
     config::Config,
     failure::{Code, Failure},
-    job::SOCKET_PATH_LEN_MAX,
+    job::{Job, SOCKET_PATH_LEN_MAX},
     settings::{Policy, Rule, Rules},
+    status,
 };
 
 /// Characters that mean something in a list of maps or in a rule.
@@ -220,6 +224,27 @@ impl Maps {
         // A run within a run has them from the outer one.
         rules.extend(others.0.into_iter().filter(|rule| rule.policy != Policy::Remote));
         Rules(rules)
+    }
+
+    /// Refuses the daemon of a job, which somebody else has started, unless it has these maps:
+    /// programs would find the local folders.
+    pub(crate) fn are_had_by(&self, job: &Job) -> Result<(), Failure> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let answer = status::ask(job, Control::Status).map_err(Failure::ours)?;
+        let theirs = answer.get("maps").and_then(Value::as_array);
+        let theirs: Vec<_> = theirs.into_iter().flatten().filter_map(Value::as_str).collect();
+        for map in &self.0 {
+            let map = Self(vec![map.clone()]).to_string();
+            if !theirs.contains(&&*map) {
+                let what = format!("the daemon in {}", job.folder.display());
+                let why = format!("it was started without --map {map}");
+                let advice = "give every 'kakehi run' of a job the same, or this one a --socket";
+                return Err(Failure::new(Code::Ours, what, why, advice));
+            }
+        }
+        Ok(())
     }
 
     /// Makes the local folders that are missing. They stay empty.

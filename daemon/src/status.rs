@@ -5,8 +5,10 @@ use std::{process, sync::atomic::Ordering};
 use serde::Serialize;
 
 use crate::{
+    core::Core,
     mail::lock,
     node::{CoreReport, Mail, Node},
+    remote::{Mount, Mounts},
     statistics::{Summary, Totals, peak_rss},
 };
 
@@ -16,6 +18,8 @@ struct Status {
     version: &'static str,
     sessions: usize,
     files: usize,
+    /// `LOCAL=REMOTE` of every folder that is a server's.
+    maps: Vec<String>,
     cores: Vec<CoreReport>,
     staged_bytes: u64,
     peak_rss_bytes: u64,
@@ -23,13 +27,16 @@ struct Status {
 }
 
 /// The state of the daemon as a JSON document.
-pub(crate) async fn document(node: &Node) -> Vec<u8> {
+pub(crate) async fn document(core: &Core<Mounts>) -> Vec<u8> {
+    let node = &core.node;
+    let map = |Mount { local, remote }: &Mount| format!("{}={}", local.display(), remote.display());
     let reports = node.ask_all(Mail::Report).await;
     let status = Status {
         pid: process::id(),
         version: env!("CARGO_PKG_VERSION"),
         sessions: node.session_count(),
         files: lock(&node.registry).count(),
+        maps: core.storage.mounts().iter().map(map).collect(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
         summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),

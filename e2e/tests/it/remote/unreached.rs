@@ -14,7 +14,10 @@ use wire::{Challenge, Frame, Hello, NONCE_LEN, SESSION_LEN, TAG_LEN, VERSION};
 
 use super::local;
 use crate::{
-    harness::{Folder, Running, SOON, kakehi_run, processes_of, run, text, wait_for},
+    harness::{
+        Daemon, Folder, Running, SOON, kakehi, kakehi_run, processes_of, run, succeed, text,
+        wait_for,
+    },
     remote::server::{Scheme, Server, reserve_port},
 };
 
@@ -125,4 +128,27 @@ fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
         assert!(wait_for(SOON, || daemons() == 0), "it waits for ever");
         assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
     }
+}
+
+/// As where a job of one name runs two programs, or a run within a run has a folder of its own.
+#[test]
+fn a_daemon_that_was_started_without_a_map_is_not_used_for_it() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let file = local(&folder).join("file");
+    let mut command = server.run(&folder);
+    command.env("KAKEHI_SOCKET", &daemon.socket).arg("touch").arg(&file);
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("--map") && said.contains("--socket"), "{said}");
+    assert!(!file.exists());
+    daemon.end();
+
+    let mut within = server.run(&folder);
+    within.arg(kakehi()).args(["run", "--", "touch"]).arg(&file);
+    succeed(&mut within, SOON);
+    assert!(server.job().join("file").exists());
+    server.end();
 }
