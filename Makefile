@@ -1,4 +1,7 @@
 # For people, packagers, and .ci/run. `make setup demo` is all a fresh Debian machine needs.
+
+# Absolute, and without blanks and colons: module file and unit name it, and what is preloaded is a
+# list of paths.
 PREFIX ?= /usr/local
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -22,7 +25,7 @@ UNIT := lib/systemd/system/kakehi-serve@.service
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall prefix clean
 
 build:
 	$(CARGO) build --release
@@ -90,29 +93,40 @@ bench: build
 	target/release/kakehi bench file
 	target/release/kakehi bench rpc
 
-install: build
+# What is installed is everybody's to use, whatever the umask. `make -o build install` installs what
+# is built: for root, who may have no cargo.
+install: prefix build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 644 target/preload/libkakehi_preload.so $(DESTDIR)$(PREFIX)/lib
 	for tool in $(SION_TOOLS); do ln -sf kakehi $(DESTDIR)$(PREFIX)/bin/$$tool; done
-	target/release/kakehi manual $(DESTDIR)$(PREFIX)/share
+	umask 022 && target/release/kakehi manual $(DESTDIR)$(PREFIX)/share
 	install -d $(dir $(MODULE:%=$(DESTDIR)$(PREFIX)/%) $(UNIT:%=$(DESTDIR)$(PREFIX)/%))
-	sed 's|@PREFIX@|$(PREFIX)|' packaging/modulefile >$(DESTDIR)$(PREFIX)/$(MODULE)
-	sed 's|@PREFIX@|$(PREFIX)|' packaging/kakehi-serve@.service >$(DESTDIR)$(PREFIX)/$(UNIT)
+	umask 022 && sed 's|@PREFIX@|$(PREFIX)|' packaging/modulefile >$(DESTDIR)$(PREFIX)/$(MODULE)
+	umask 022 && sed 's|@PREFIX@|$(PREFIX)|' packaging/kakehi-serve@.service >$(DESTDIR)$(PREFIX)/$(UNIT)
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
+
+# What is wrong with where to install: several words, a colon, or no absolute path.
+UNFIT = $(filter-out 1,$(words $(PREFIX)))$(filter-out 0 1,$(words $(DESTDIR)))$(findstring \
+	:,$(PREFIX))$(filter-out /%,$(PREFIX))
+
+prefix:
+	@$(if $(UNFIT),$(error PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)': PREFIX has to be absolute, \
+		without blanks and colons, DESTDIR without blanks))
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
 # with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.
-install-mpi:
+install-mpi: prefix
 	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh $(PREFIX) omp fortran mpi
 
-uninstall:
+uninstall: prefix
 	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh --remove $(PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
 	rm -f $(SION_TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%)
 	rm -f $(DESTDIR)$(PREFIX)/lib/libkakehi_preload.so
 	rm -f $(MANUAL:%=$(DESTDIR)$(PREFIX)/share/%)
 	rm -f $(DESTDIR)$(PREFIX)/$(MODULE) $(DESTDIR)$(PREFIX)/$(UNIT)
+	rmdir $(DESTDIR)$(PREFIX)/$(dir $(MODULE)) 2>/dev/null || true
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 
 clean:

@@ -9,6 +9,7 @@
 # Each MPI has a folder of its own, PREFIX/lib/NAME, so several can stand side by side; the one
 # installed last is also found in PREFIX/lib. Also from the environment: CC, FC, CFLAGS, DESTDIR.
 set -eu
+umask 022 # Everybody's to use.
 
 remove=
 if [ "$1" = --remove ]; then

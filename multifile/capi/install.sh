@@ -5,6 +5,7 @@
 #     install.sh target/release/libsion.a PREFIX        (DESTDIR and CC from the environment)
 #     install.sh --remove PREFIX
 set -eu
+umask 022 # Everybody's to use.
 
 archive=$1
 prefix=$2
