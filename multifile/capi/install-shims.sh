@@ -7,7 +7,7 @@
 #     install-shims.sh --remove PREFIX
 #
 # Each MPI has a folder of its own, PREFIX/lib/NAME, so several can stand side by side; the one
-# installed last is also found in PREFIX/lib. Also from the environment: CC, FC, CFLAGS, DESTDIR.
+# installed first is also found in PREFIX/lib. Also from the environment: CC, FC, CFLAGS, DESTDIR.
 set -eu
 umask 022 # Everybody's to use.
 
@@ -102,7 +102,10 @@ mpi() {
     library "$mpicc" "$own" mpi_f77_64 fortran_mpi fortran "-L$own" -lsionmpi_64
     same mpi_f90_64 mpi_f77_64 "$own"
     same mpi_cxx_64 mpi_64 "$own"
-    (cd "$lib" && ln -sf "$which"/lib*sion* .)
+    # Programs that found theirs there must not find another: they would crash.
+    case $(readlink "$lib/libsionmpi_64.so.1") in
+        '' | "$which"/*) (cd "$lib" && ln -sf "$which"/lib*sion* .) ;;
+    esac
 }
 
 omp() {

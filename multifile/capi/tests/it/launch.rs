@@ -41,7 +41,7 @@ impl Mpi {
     }
 
     /// The compiler named `kind`, as `mpicc`.
-    fn compiler(self, kind: &str) -> String {
+    pub(crate) fn compiler(self, kind: &str) -> String {
         format!("{kind}.{}", self.name())
     }
 
@@ -148,7 +148,7 @@ pub(crate) fn build(source: Source, mpi: Option<Mpi>, link: Link, folder: &TempD
     match link {
         Link::Installed => {
             if let Some(mpi) = mpi {
-                // The MPI installed last is the one found by default.
+                // The MPI installed first is the one found by default.
                 let own = prefix().join("lib").join(mpi.name());
                 compiler.arg("-L").arg(&own).arg(format!("-Wl,-rpath,{}", own.display()));
             }

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::Read,
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -185,6 +186,27 @@ fn the_program_of_the_bench_does_what_it_measures() {
             let rounds: Vec<_> = said.lines().map(|line| line.split(' ').count()).collect();
             assert_eq!(rounds, [columns, columns], "{said}");
         }
+    });
+}
+
+/// Programs that were linked without naming an MPI's folder go on with theirs.
+#[test]
+fn a_second_mpi_leaves_the_first_where_programs_have_found_it() {
+    let folder = TempDir::new().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let archive = prefix().join("lib/libsion.a");
+    check(Command::new("sh").arg(here.join("install.sh")).arg(archive).arg(folder.path()));
+    let mut first = None;
+    with_each_mpi(|mpi| {
+        for _ in 0..2 {
+            let mut shims = Command::new("sh");
+            shims.arg(here.join("install-shims.sh")).arg(folder.path()).arg("mpi");
+            check(shims.env("MPICC", mpi.compiler("mpicc")).env_remove("DESTDIR"));
+        }
+        let first = *first.get_or_insert(mpi.name());
+        let found = fs::read_link(folder.path().join("lib/libsionmpi_64.so.1")).unwrap();
+        assert!(found.starts_with(first), "{found:?} after {}", mpi.name());
+        assert!(folder.path().join("lib").join(mpi.name()).join("libsionmpi_64.so.1").exists());
     });
 }
 
