@@ -16,6 +16,9 @@ const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d"),
 ];
 
+/// Stands at the foot of every page.
+const SOURCE: &str = concat!("Kakehi ", env!("CARGO_PKG_VERSION"));
+
 /// Writes manual pages and shell completions, as 'make install' does
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -42,5 +45,18 @@ fn write(folder: &Path, command: clap::Command) -> io::Result<()> {
     }
     let pages = folder.join("man/man1");
     fs::create_dir_all(&pages)?;
-    clap_mangen::generate_to(command, pages)
+    command.build();
+    write_pages(command, &pages)
+}
+
+/// Writes the pages of a command and of those below it.
+fn write_pages(mut command: clap::Command, folder: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below.clone(), folder)?;
+    }
+    // As the help has it: the generator's own names options without their values.
+    let usage = command.render_usage().to_string().replace("Usage: ", "");
+    let page = clap_mangen::Man::new(command.override_usage(usage));
+    // A blank: without a date the source would stand where one is looked for.
+    page.date(" ").source(SOURCE).manual("Kakehi manual").generate_to(folder).map(drop)
 }

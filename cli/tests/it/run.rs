@@ -96,6 +96,11 @@ fn manual_pages_and_completions_know_the_commands() {
     let share = folder.path().join("share");
     for (file, part) in [
         ("man/man1/kakehi-run.1", "KAKEHI_DISABLE"),
+        ("man/man1/kakehi-run.1", "\\fBkakehi run\\fR [OPTIONS] <CMD>...\n"),
+        (
+            "man/man1/kakehi-run.1",
+            concat!("-run 1 \" \" \"Kakehi ", env!("CARGO_PKG_VERSION"), "\" \"Kakehi manual\""),
+        ),
         ("man/man1/kakehi-multifile-join.1", "ckpt.sion"),
         ("bash-completion/completions/kakehi.bash", "--remote"),
         ("zsh/site-functions/_kakehi", "--remote"),
