@@ -75,7 +75,9 @@ pub enum Given {
 impl Given {
     fn advice(&self) -> &'static str {
         match self {
-            Self::ServerKey(_) => "name another file with --key, or one that can be made",
+            Self::ServerKey(_) => {
+                "make it yours and `chmod 600` it, or name one that can be made with --key"
+            }
             Self::ClientKey(_) => "copy the key file that `kakehi serve` made, as yours, mode 0600",
             Self::Root(_) => "name a folder that you may write, with --root",
             Self::Listen(address) if address.socket().is_some() => {

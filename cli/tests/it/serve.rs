@@ -73,7 +73,7 @@ fn what_a_server_cannot_use_is_named_with_what_to_do() {
     let key = folder.path().join("key");
     fs::write(&key, "secret").expect("key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("mode");
-    fails(&mut serve(folder.path(), any), 1, &["key file", "/key: ", "mode 0600", "--key"]);
+    fails(&mut serve(folder.path(), any), 1, &["key file", "/key: ", "mode 0600", "chmod"]);
     fs::remove_file(&key).expect("there");
 
     let other = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -82,6 +82,8 @@ fn what_a_server_cannot_use_is_named_with_what_to_do() {
 
     let long = format!("unix://{}", "x".repeat(107));
     fails(&mut serve(folder.path(), &long), 1, &["too long", "107 bytes"]);
+    let mut nowhere = serve(folder.path(), "unix:///nowhere/socket");
+    fails(&mut nowhere, 1, &["/nowhere/socket: No such file", "folder", "107 bytes"]);
 
     let mut nowhere = serve(folder.path(), any);
     fails(nowhere.args(["--address-file", "no"]), 1, &["/no: No such file", "--address-file"]);

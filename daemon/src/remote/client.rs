@@ -243,6 +243,11 @@ impl<N: Network> Client<N> {
         self.state.borrow().opened.why_gone(handle)
     }
 
+    /// The name of an open file, from the server's root, to be printed.
+    pub(crate) fn name_of(&self, handle: u32) -> Option<String> {
+        self.state.borrow().opened.name(handle)
+    }
+
     /// A file was opened for this process.
     pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
         self.state.borrow_mut().opened.is_for(handle, process);

@@ -75,6 +75,11 @@ impl<N: Network> RemoteFile<N> {
         self.left_at.take()
     }
 
+    /// Its name, from the server's root, to be printed.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.client.name_of(self.handle)
+    }
+
     /// Closes the file, unless somebody else has it too.
     pub(crate) async fn close(file: Rc<Self>) {
         if let Some(file) = Rc::into_inner(file) {

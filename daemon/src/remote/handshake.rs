@@ -44,7 +44,9 @@ fn is_unknown_host(error: &io::Error) -> bool {
 pub(crate) fn advised(error: &io::Error) -> String {
     let advice = match error.kind() {
         _ if is_unknown_host(error) => "name a host that this node knows",
-        io::ErrorKind::UnexpectedEof => "check that a `kakehi serve` of this version is there",
+        io::ErrorKind::UnexpectedEof => {
+            "check that a `kakehi serve` of this version is there, and what it said"
+        }
         io::ErrorKind::InvalidData => "use the same `kakehi serve` there, or its port",
         // Unless it is the system's.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {

@@ -21,8 +21,8 @@ use std::{
 use rustix::{
     fd::BorrowedFd,
     fs::{
-        CWD, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, fallocate,
-        futimens, openat, renameat_with,
+        Access, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW,
+        access, fallocate, futimens, openat, renameat_with,
     },
     io::{Errno, pread, pwrite, retry_on_intr},
 };
@@ -161,6 +161,10 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// Makes the folder below `root`, and removes what very old sessions have left.
+    ///
+    /// # Errors
+    ///
+    /// Why no ledger can be made there. A full disk is none: there, one may be.
     pub(crate) fn create(root: &Path) -> io::Result<Self> {
         let folder = root.join(OWN_FOLDER);
         match rustix::fs::mkdir(&folder, Mode::RWXU) {
@@ -170,6 +174,7 @@ impl Folder {
         if !fs::symlink_metadata(&folder)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
+        access(&folder, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
         let folder = Self(folder);
         folder.remove_old();
         let made = folder.make_spares();

@@ -66,6 +66,11 @@ impl Opened {
         self.files.get(&handle)?.gone
     }
 
+    /// The name of an open file, from the server's root, to be printed.
+    pub(super) fn name(&self, handle: u32) -> Option<String> {
+        self.files.get(&handle).map(|file| file.path.escape_ascii().to_string())
+    }
+
     /// Device and inode of an open file.
     pub(super) fn identity(&self, handle: u32) -> Option<Identity> {
         self.files.get(&handle).map(|file| file.identity)

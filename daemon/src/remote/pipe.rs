@@ -177,7 +177,7 @@ impl Pipe {
                     if let Err(error) = self.write(bytes.get(..len).unwrap_or_default()).await {
                         // The writers learn it by the pipe being closed, if they write again.
                         lock(&self.all.0).failed += 1;
-                        tracing::error!("what a program wrote to a pipe is lost: {error}");
+                        self.tell_of_loss(&error);
                         break;
                     }
                     self.written_len.set(self.read_len.get());
@@ -202,6 +202,14 @@ impl Pipe {
         }
         self.is_over.set(true);
         self.progress.notify_all();
+    }
+
+    fn tell_of_loss(&self, error: &io::Error) {
+        let name = self.file.borrow().as_ref().and_then(|file| file.name()).unwrap_or_default();
+        tracing::error!(
+            "what a program wrote to the server's {name}, as its standard output or a file it was \
+             handed, is lost: {error}"
+        );
     }
 
     async fn write(&self, bytes: &[u8]) -> io::Result<()> {

@@ -26,8 +26,10 @@ impl Published {
         let fresh = folder.join(format!(".{node}.{}", process::id()));
         let text = format!("{}\n", reachable(address, &node));
         forget_earlier(folder, &text)?;
-        fs::write(&fresh, text)?;
-        fs::rename(fresh, &path)?;
+        let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path));
+        written.inspect_err(|_| {
+            fs::remove_file(&fresh).ok(); // There is none, or it is of no use.
+        })?;
         Ok(Self(Some(path)))
     }
 }
@@ -83,5 +85,15 @@ mod tests {
             let address = reachable(&everywhere.parse().unwrap(), "io1");
             assert_eq!(address.to_string(), "tcp://io1:7");
         }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_left_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let write = || Published::write(&"tcp://10.0.0.1:7".parse().unwrap(), Some(folder.path()));
+        let path = write().expect("written").0.clone().expect("a path");
+        fs::create_dir(path).expect("its place is taken");
+        write().expect_err("a folder is no file's place");
+        assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 1);
     }
 }

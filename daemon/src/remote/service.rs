@@ -193,7 +193,10 @@ impl<S: Storage> Service<S> {
                 return Err(io::Error::other("no session is left"));
             }
             None => {
-                let session = Rc::new(Session::new(name, self.shelf.open(&name)?)?);
+                let ledger = self.shelf.open(&name).inspect_err(|why| {
+                    tracing::warn!("a client is turned away: its records cannot be kept: {why}");
+                })?;
+                let session = Rc::new(Session::new(name, ledger)?);
                 self.sessions.borrow_mut().insert(name, Rc::clone(&session));
                 session
             }

@@ -72,13 +72,15 @@ fn a_full_disk_of_a_server_is_reported_by_the_exit_code() {
     let folder = Folder::new();
     let Some(_disk) = Disk::mount(&folder, "root") else { return };
     let server = Server::start(&folder, Scheme::Tcp);
-    let script = "cd \"$0\"; head -c 1000000 /dev/zero >fill; echo little >file; exit 0";
+    let script = "cd \"$0\"; head -c 1000000 /dev/zero >fill; echo little >little; exit 0";
     let output =
         run(server.run(&folder).args(["sh", "-c", script]).arg(folder.join("local")), SOON);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
     let told = said.lines().filter(|line| line.contains("staged write")).count();
     assert_eq!(told, 1, "{said}");
+    let lost = |line: &str| line.contains("/job/little, ") && line.contains("No space left");
+    assert!(said.lines().any(lost), "{said}");
     server.end();
 }
 
@@ -106,6 +108,23 @@ fn a_full_disk_of_a_server_can_be_cleaned() {
     server.kill_and_restart();
     remove(&server, "second");
     server.end();
+}
+
+/// As a file system that the kernel gave up writing to. Nobody could be served.
+#[test]
+fn a_server_of_a_read_only_root_does_not_start() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "root") else { return };
+    Server::start(&folder, Scheme::Tcp).end();
+    let mut remount = Command::new("mount");
+    succeed(remount.args(["-o", "remount,ro"]).arg(&disk.0), SOON);
+    let mut serve = Command::new(kakehi());
+    serve.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+    serve.args(["serve", "--listen", "tcp://127.0.0.1:0", "--root", "root", "--key", "key"]);
+    let output = run(&mut serve, SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/root: Read-only file system") && said.contains("--root"), "{said}");
 }
 
 #[test]

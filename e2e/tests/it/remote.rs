@@ -6,6 +6,7 @@ mod fileset;
 mod handed;
 mod links;
 mod locks;
+mod mapped;
 mod patient;
 mod quiet;
 mod same_user;
