@@ -64,8 +64,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     raise_limit(Resource::Fsize);
     signals::survive_long_files().map_err(Error::setup("signals"))?;
     // Nobody means to withhold from the daemon what it makes for itself.
-    let mask = umask(Mode::empty());
-    umask(mask.difference(Mode::RWXU));
+    let mask = umask(Mode::empty()).difference(Mode::RWXU);
+    umask(mask);
     let (job, job_fd) = shm::Job::create().map_err(Error::setup("the job segment"))?;
     let key = config.remote.as_ref().map(|remote| {
         let given = Given::ClientKey(remote.key.clone().unwrap_or_default());
@@ -86,7 +86,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
     let launcher = launcher.and_then(|output| Launcher::watch(output, &first.reactor));
-    first.reach_server(&mut hall, launcher.as_ref())?;
+    first.reach_server(&mut hall, launcher.as_ref(), mask)?;
     // Before anybody can know of this server, and end it.
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let serving = first.serve_others(&hall)?;
@@ -261,7 +261,12 @@ impl Seat {
 
     /// Waits until a server of remote files is reached; the other executors do without those that
     /// are not. For a launcher that is gone none is waited for.
-    fn reach_server(&mut self, hall: &mut Hall, launcher: Option<&Launcher>) -> Result<(), Error> {
+    fn reach_server(
+        &mut self,
+        hall: &mut Hall,
+        launcher: Option<&Launcher>,
+        mask: Mode,
+    ) -> Result<(), Error> {
         let Some((server, remote)) = self.server.as_ref().zip(hall.config.remote.as_mut()) else {
             return Ok(());
         };
@@ -275,7 +280,8 @@ impl Seat {
         let reached = self.executor.run_until(first(server.group.reach(), forsaken));
         reached.map_err(|source| Error::Remote { addresses: remote.addresses.clone(), source })?;
         for mount in &remote.mounts {
-            let made = self.executor.run_until(server.make_folder(&mount.remote));
+            let mode = (Mode::RWXU | Mode::RWXG | Mode::RWXO).difference(mask);
+            let made = self.executor.run_until(server.make_folder(&mount.remote, mode));
             made.map_err(Error::unusable(Given::RemoteFolder(mount.remote.clone())))?;
         }
         let names = server.group.names();

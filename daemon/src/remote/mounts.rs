@@ -13,7 +13,10 @@ use std::{
 };
 
 use executor::{Credits, Handle};
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::{
+    fs::{Mode, SeekFrom},
+    io::Errno,
+};
 use uring::{Buffers, RecordLock};
 
 use super::{
@@ -132,17 +135,17 @@ impl Mounts {
 }
 
 impl Server {
-    /// Makes a folder that is mapped, and those above it.
+    /// Makes a folder that is mapped, and those above it, with this mode.
     ///
     /// # Errors
     ///
     /// Why it cannot be one.
-    pub(crate) async fn make_folder(&self, remote: &Path) -> io::Result<()> {
+    pub(crate) async fn make_folder(&self, remote: &Path, mode: Mode) -> io::Result<()> {
         let (mut path, mut why) = (PathBuf::from("/"), None);
         for part in remote {
             path.push(part);
             let path = CString::new(path.as_os_str().as_bytes())?;
-            match self.group.name(None, NameCall::MakeDir { path, mode: 0o777 }).await {
+            match self.group.name(None, NameCall::MakeDir { path, mode: mode.bits() }).await {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     why.get_or_insert(error);
                 }

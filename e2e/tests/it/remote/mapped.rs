@@ -1,13 +1,27 @@
 //! What `--map` and a job's daemon make of a name: the server's file, or a line that says why not.
 
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt as _, process::Command};
 
 use rustix::process::Signal;
 
+use super::local;
 use crate::{
-    harness::{Folder, SOON, run, text},
+    harness::{Folder, SOON, kakehi, run, succeed, text},
     remote::server::{Scheme, Server},
 };
+
+#[test]
+fn a_mapped_folder_is_made_with_the_rights_that_its_user_leaves() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let flags = server.flags(&local(&folder));
+    let mut command = Command::new("sh");
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    command.args(["-c", "umask 027; exec \"$0\" run \"$@\" -- true"]).arg(kakehi()).args(flags);
+    succeed(&mut command, SOON);
+    assert_eq!(fs::metadata(server.job()).expect("made").mode() & 0o7777, 0o750);
+    server.end();
+}
 
 /// Without room for its records no client can be served.
 #[test]
