@@ -376,7 +376,8 @@ impl Rows {
     fn take_maps(&mut self, environment: &Environment) -> Result<Maps, Failure> {
         let absolute = |maps: Maps| {
             let is_relative = maps.0.iter().any(|(local, _)| local.is_relative());
-            maps.starting_at(environment.start(is_relative)?).checked()
+            let folder = environment.start(is_relative)?;
+            maps.starting_at(folder, environment.get("PWD")).checked()
         };
         Ok(self.take_optional("map", absolute)?.unwrap_or_default())
     }

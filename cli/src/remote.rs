@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fmt, fs, io,
+    ffi::OsStr,
+    fmt, fs, io, iter,
     path::{Component, Path, PathBuf},
     str::FromStr,
 };
@@ -180,19 +181,24 @@ impl FromStr for Maps {
 }
 
 impl Maps {
-    /// The maps with absolute local folders, starting at `folder`, without `.` and `..`; the one
-    /// that a local folder's links lead to besides, since programs may use either name.
-    pub(crate) fn starting_at(self, folder: &Path) -> Self {
-        let mut maps = Vec::new();
+    /// The maps with absolute local folders, without `.` and `..`: each as it starts at `folder`,
+    /// as it starts at `pwd`, which may be a shell's name for that, and as links lead to it, since
+    /// programs may use any of these names.
+    pub(crate) fn starting_at(self, folder: &Path, pwd: Option<&OsStr>) -> Self {
+        let mut maps: Vec<(PathBuf, PathBuf)> = Vec::new();
         for (local, remote) in self.0 {
-            let local = plain(&folder.join(local));
-            let real = real(&local);
-            if real != local && is_plain_text(&real) {
-                maps.push((real, remote.clone()));
+            let name = plain(&folder.join(&local));
+            let real = real(&name);
+            let shells = pwd.map(|pwd| plain(&Path::new(pwd).join(&local)));
+            let shells = shells.filter(|shells| self::real(shells) == real);
+            let others =
+                [shells, Some(real)].into_iter().flatten().filter(|name| is_plain_text(name));
+            for name in iter::once(name).chain(others) {
+                if maps.iter().all(|(local, _)| *local != name) {
+                    maps.push((name, remote.clone()));
+                }
             }
-            maps.push((local, remote));
         }
-        maps.dedup();
         Self(maps)
     }
 
@@ -314,12 +320,13 @@ fn is_plain_text(path: &Path) -> bool {
     path.to_str().is_some_and(|path| !path.contains(RESERVED))
 }
 
-/// Where the links in a path lead, as far as there is anything.
+/// Where links lead; of what is not there yet, as far as it is.
 fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent).join(name),
+    match (fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
         _ => path.to_owned(),
-    })
+    }
 }
 
 /// Without `.` and `..`, by name alone: as the client library sees paths.
@@ -372,7 +379,7 @@ mod tests {
     #[test]
     fn local_folders_are_absolute_and_plain() {
         let maps: Maps = "../no-such/./out=/run".parse().expect("maps");
-        let maps = maps.starting_at(Path::new("/nowhere/here"));
+        let maps = maps.starting_at(Path::new("/nowhere/here"), None);
         assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run");
     }
 
@@ -383,8 +390,8 @@ mod tests {
         let link = base.join("link");
         std::os::unix::fs::symlink(&base, &link).expect("link");
         let maps: Maps = format!("{}/a/b=/run", link.display()).parse().expect("maps");
-        let maps = maps.starting_at(Path::new("/"));
-        let expected = [base.join("a/b"), link.join("a/b")].map(|local| (local, "/run".into()));
+        let maps = maps.starting_at(Path::new("/"), None);
+        let expected = [link.join("a/b"), base.join("a/b")].map(|local| (local, "/run".into()));
         assert_eq!(maps.0, expected);
     }
 
@@ -392,10 +399,30 @@ mod tests {
     fn local_folders_are_refused_where_a_list_of_maps_could_not_name_them() {
         let maps: Maps = "out=/run".parse().expect("maps");
         for folder in ["/T=300K", "/a;b", "/a*", "/a?b"] {
-            let maps = maps.clone().starting_at(Path::new(folder));
+            let maps = maps.clone().starting_at(Path::new(folder), None);
             assert!(maps.checked().is_err(), "{folder}");
         }
-        assert!(maps.starting_at(Path::new("/a b\n")).checked().is_ok());
+        assert!(maps.starting_at(Path::new("/a b\n"), None).checked().is_ok());
+    }
+
+    #[test]
+    fn a_local_folder_has_the_names_that_a_shell_and_links_give_it_and_no_others() {
+        let base = tempfile::tempdir().expect("folder");
+        let base = fs::canonicalize(base.path()).expect("there");
+        fs::create_dir_all(base.join("real/deep")).expect("folders");
+        std::os::unix::fs::symlink(base.join("real/deep"), base.join("link")).expect("link");
+        let (folder, pwd) = (base.join("real/deep"), base.join("link"));
+        let found = |map: &str, pwd: &Path| {
+            let maps: Maps = format!("{map}=/run").parse().expect("maps");
+            let Maps(maps) = maps.starting_at(&folder, Some(pwd.as_os_str()));
+            maps.into_iter().map(|(local, _)| local).collect::<Vec<_>>()
+        };
+        assert_eq!(found("a/b", &pwd), [folder.join("a/b"), pwd.join("a/b")]);
+        let linked = pwd.join("a");
+        assert_eq!(found(&linked.to_string_lossy(), &pwd), [linked, folder.join("a")]);
+        // A shell's own parent of a link is another folder.
+        assert_eq!(found("../a", &pwd), [base.join("real/a")]);
+        assert_eq!(found("a", &base), [folder.join("a")]);
     }
 
     #[test]
@@ -411,7 +438,7 @@ mod tests {
             ("/a/..", false),
         ] {
             let maps: Maps = format!("{local}=/run").parse().expect("maps");
-            let maps = maps.starting_at(Path::new("/nowhere"));
+            let maps = maps.starting_at(Path::new("/nowhere"), None);
             assert_eq!(maps.checked().is_ok(), is_possible, "{local}");
         }
     }

@@ -1,6 +1,11 @@
 //! What `--map` and a job's daemon make of a name: the server's file, or a line that says why not.
 
-use std::{fs, os::unix::fs::MetadataExt as _, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
+    process::Command,
+};
 
 use rustix::process::Signal;
 
@@ -9,6 +14,15 @@ use crate::{
     harness::{Folder, SOON, kakehi, run, succeed, text},
     remote::server::{Scheme, Server},
 };
+
+/// A run in `current`, as a shell has it that came there by this name.
+fn run_in(server: &Server, folder: &Folder, map: &Path, current: &Path) -> Command {
+    let flags = server.flags(map);
+    let mut command = Command::new(kakehi());
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    command.current_dir(current).env("PWD", current).arg("run").args(flags).arg("--");
+    command
+}
 
 #[test]
 fn a_mapped_folder_is_made_with_the_rights_that_its_user_leaves() {
@@ -20,6 +34,26 @@ fn a_mapped_folder_is_made_with_the_rights_that_its_user_leaves() {
     command.args(["-c", "umask 027; exec \"$0\" run \"$@\" -- true"]).arg(kakehi()).args(flags);
     succeed(&mut command, SOON);
     assert_eq!(fs::metadata(server.job()).expect("made").mode() & 0o7777, 0o750);
+    server.end();
+}
+
+/// As a home folder that is a link. The folder that is mapped need not be there.
+#[test]
+fn a_mapped_folder_is_the_servers_by_its_name_through_a_link_and_without() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let (real, link) = (folder.join("real"), folder.join("link"));
+    fs::create_dir(&real).expect("folder");
+    symlink(&real, &link).expect("link");
+    let script = "echo >out/a; echo >\"$0/out/b\"; echo >\"$1/out/c\"; ls out";
+    for (map, current) in [(&*link.join("out"), &real), (Path::new("out"), &link)] {
+        let mut command = run_in(&server, &folder, map, current);
+        let found = succeed(command.args(["sh", "-c", script]).args([&real, &link]), SOON);
+        assert_eq!(found, "a\nb\nc\n", "{}", map.display());
+        assert_eq!(fs::read_dir(real.join("out")).expect("made").count(), 0, "{}", map.display());
+        fs::remove_dir(real.join("out")).expect("empty");
+        fs::remove_dir_all(server.job()).expect("the server's");
+    }
     server.end();
 }
 
