@@ -64,7 +64,25 @@ impl Job {
     /// `Usage` when the job's name cannot be the name of a folder, or the socket's path is too
     /// long for the kernel.
     pub(crate) fn find(config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        let name = given_name(config, environment)?.unwrap_or_else(|| process::id().to_string());
+        Self::named(given_name(config, environment)?, config, environment)
+    }
+
+    /// The job of a server, which is none of the launcher's: its programs want a daemon of their
+    /// own on a node that serves, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub(crate) fn of_server(config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        Self::named(own_name(config)?, config, environment)
+    }
+
+    fn named(
+        name: Option<String>,
+        config: &Config,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
+        let name = name.unwrap_or_else(|| process::id().to_string());
         let folder = match &config.socket {
             // Behind a slash at its end a link would be followed.
             Some(folder) => folder.components().collect(),
@@ -244,10 +262,15 @@ fn unreachable(place: &Path, why: impl fmt::Display) -> Failure {
     )
 }
 
+/// What the user calls the job.
+fn own_name(config: &Config) -> Result<Option<String>, Failure> {
+    config.job.as_deref().map(|name| checked("KAKEHI_JOB", name)).transpose()
+}
+
 /// What the user or the launcher calls the job.
 fn given_name(config: &Config, environment: &Environment) -> Result<Option<String>, Failure> {
-    if let Some(name) = &config.job {
-        return checked("KAKEHI_JOB", name).map(Some);
+    if let Some(name) = own_name(config)? {
+        return Ok(Some(name));
     }
     for variable in ["SLURM_JOB_ID", "PMIX_NAMESPACE"] {
         if let Some(name) = environment.get(variable) {

@@ -11,10 +11,11 @@ use crate::{
     config::Config,
     failure::{Code, Failure},
     job::Job,
+    status::ask,
 };
 use daemon::{
     Error, Summary,
-    control::{self, Attachment},
+    control::{self, Attachment, Control},
 };
 
 /// What the daemon prints once it listens.
@@ -39,13 +40,29 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
     // Held until the daemon listens, so that of many that come at once one starts it.
     let lock = job.lock()?;
     match control::attach(&job.folder) {
-        Ok(attachment) => return Ok(Launched::Attached(attachment)),
+        Ok(attachment) => return check(job, config).map(|()| Launched::Attached(attachment)),
         Err(Error::Unreachable { .. }) => {}
         Err(why) => return Err(Failure::of_daemon(&why)),
     }
     let daemon = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
     let attachment = control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
     Ok(Launched::Started(daemon, attachment))
+}
+
+/// Whether the daemon of a job has the remote folders that this run maps.
+fn check(job: &Job, config: &Config) -> Result<(), Failure> {
+    if config.maps.0.is_empty() {
+        return Ok(());
+    }
+    match config.maps.missing_in(config.remote.as_ref(), &ask(job, Control::Status)?) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(
+            Code::Ours,
+            format_args!("the daemon of this job, in {}", job.folder.display()),
+            why,
+            "give the same --remote and --map, or name a folder for another daemon with --socket",
+        )),
+    }
 }
 
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {

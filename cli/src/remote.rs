@@ -8,15 +8,13 @@ use std::{
     str::FromStr,
 };
 
-use daemon::control::Control;
 use serde_json::Value;
 
 use crate::{
     config::Config,
     failure::{Code, Failure},
-    job::{Job, SOCKET_PATH_LEN_MAX},
+    job::SOCKET_PATH_LEN_MAX,
     settings::{Policy, Rule, Rules},
-    status,
 };
 
 /// Characters that mean something in a list of maps or in a rule.
@@ -232,25 +230,28 @@ impl Maps {
         Rules(rules)
     }
 
-    /// Refuses the daemon of a job, which somebody else has started, unless it has these maps:
-    /// programs would find the local folders.
-    pub(crate) fn are_had_by(&self, job: &Job) -> Result<(), Failure> {
-        if self.0.is_empty() {
-            return Ok(());
+    /// Why a daemon that says `status` cannot be this run's, if it cannot: it would take what is
+    /// mapped here for files of this node.
+    pub(crate) fn missing_in(&self, servers: Option<&Servers>, status: &Value) -> Option<String> {
+        let remote = status.get("remote");
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let theirs = remote.and_then(|remote| remote.get("servers")).and_then(text);
+        let is_there = |(local, there): &(PathBuf, PathBuf)| {
+            let found =
+                remote.and_then(|remote| remote.get("maps")?.get(&*local.to_string_lossy()));
+            found.and_then(text).is_some_and(|found| Path::new(&found) == there)
+        };
+        let is_ours = theirs == servers.map(ToString::to_string);
+        if is_ours && self.0.iter().all(is_there) {
+            return None;
         }
-        let answer = status::ask(job, Control::Status).map_err(Failure::ours)?;
-        let theirs = answer.get("maps").and_then(Value::as_array);
-        let theirs: Vec<_> = theirs.into_iter().flatten().filter_map(Value::as_str).collect();
-        for map in &self.0 {
-            let map = Self(vec![map.clone()]).to_string();
-            if !theirs.contains(&&*map) {
-                let what = format!("the daemon in {}", job.folder.display());
-                let why = format!("it was started without --map {map}");
-                let advice = "give every 'kakehi run' of a job the same, or this one a --socket";
-                return Err(Failure::new(Code::Ours, what, why, advice));
-            }
-        }
-        Ok(())
+        let Some(theirs) = theirs else { return Some("it has no remote folders".to_owned()) };
+        let maps = remote.and_then(|remote| remote.get("maps")?.as_object());
+        let maps = maps
+            .into_iter()
+            .flatten()
+            .filter_map(|(local, there)| Some(format!("{local}={}", there.as_str()?)));
+        Some(format!("it has {} of {theirs}", maps.collect::<Vec<_>>().join(", ")))
     }
 
     /// Makes the local folders that are missing. They stay empty.
@@ -287,6 +288,7 @@ pub(crate) fn server(config: &Config) -> Result<Option<daemon::Remote>, Failure>
     let addresses = servers.addresses()?;
     Ok(Some(daemon::Remote {
         key: key(config, &addresses, "--remote needs --key FILE, but for unix://PATH")?,
+        name: servers.to_string(),
         addresses,
         spread: config.spread.into(),
         mounts: config.maps.0.iter().map(mount).collect(),

@@ -72,7 +72,6 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     cores::leave(config.cores.as_ref())?;
     match launched {
         Launched::Attached(attachment) => {
-            config.maps.are_had_by(&job)?;
             attachment.inherit().map_err(|why| lost(&why))?;
             Err(failed_to_execute(&args.command, &command.exec()))
         }

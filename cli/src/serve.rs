@@ -104,7 +104,8 @@ fn serve_to_end(
 ) -> Result<Summary, Failure> {
     let config = Config::load(environment, &args.flags)?;
     log::start(config.log);
-    let job = Job::find(&config, environment)?;
+    let find = if args.listen.is_some() { Job::of_server } else { Job::find };
+    let job = find(&config, environment)?;
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),

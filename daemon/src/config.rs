@@ -44,6 +44,8 @@ pub struct Config {
 /// How a daemon reaches a server, or several that serve one folder of a shared file system.
 #[derive(Clone, Debug)]
 pub struct Remote {
+    /// What the user calls them: an address, or a folder of addresses.
+    pub name: String,
     /// Where they listen, in an order that all clients agree on. Not empty.
     pub addresses: Vec<Address>,
     /// Which of them a request goes to.

@@ -91,7 +91,7 @@ impl Life {
         node.ask_all(Mail::Close).await;
         self.emptied().await;
         node.ask_all(Mail::LeaveServer).await;
-        let answer = status::document(&self.core).await;
+        let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
         }

@@ -222,7 +222,7 @@ impl Listener {
             }
         }
         // Whoever asked may have gone without waiting for the answer.
-        socket::send(&*socket, &status::document(&self.core).await, &[]).ok();
+        socket::send(&*socket, &status::document(&self.core.node).await, &[]).ok();
     }
 
     /// Waits for `future`, but no longer than `time`; returns whether it was ready.

@@ -17,12 +17,15 @@ use crate::{
     mail::{Mailbox, Reply, lock},
     registry::Registry,
     statistics::Totals,
+    status::RemoteStatus,
 };
 
 /// Shared by all executors.
 #[derive(Debug)]
 pub(crate) struct Node {
     job: shm::Job,
+    /// Of a daemon that has servers.
+    pub(crate) remote: Option<RemoteStatus>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
@@ -120,6 +123,7 @@ impl Node {
     pub(crate) fn new(job: shm::Job, admission: Admission, core_count: usize) -> Self {
         Self {
             job,
+            remote: None,
             registry: Mutex::default(),
             admission: Mutex::new(admission),
             ended: (0..core_count).map(|_| Mutex::default()).collect(),

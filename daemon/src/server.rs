@@ -39,7 +39,8 @@ use crate::{
     },
     seats::Seats,
     signals::{self, Signals},
-    socket, status,
+    socket,
+    status::{self, RemoteStatus},
     storage::Machine,
 };
 
@@ -76,7 +77,9 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let seats = Seats::new(&config);
     let core_count = seats.count();
     let admission = Admission::new(config.staging, config.memory, fds, seats);
-    let node = Arc::new(Node::new(job, admission, core_count));
+    let mut node = Node::new(job, admission, core_count);
+    node.remote = config.remote.as_ref().map(RemoteStatus::from);
+    let node = Arc::new(node);
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
     let (job_fd, stand_ins, listings) =

@@ -1,44 +1,57 @@
 //! What a daemon says of itself: the answer to every question.
 
-use std::{process, sync::atomic::Ordering};
+use std::{collections::BTreeMap, process, sync::atomic::Ordering};
 
 use serde::Serialize;
 
 use crate::{
-    core::Core,
+    config::Remote,
     mail::lock,
     node::{CoreReport, Mail, Node},
-    remote::{Mount, Mounts},
+    remote::Mount,
     statistics::{Summary, Totals, peak_rss},
 };
 
 #[derive(Debug, Serialize)]
-struct Status {
+struct Status<'a> {
     pid: u32,
     version: &'static str,
     sessions: usize,
     files: usize,
-    /// `LOCAL=REMOTE` of every folder that is a server's.
-    maps: Vec<String>,
     cores: Vec<CoreReport>,
     staged_bytes: u64,
     peak_rss_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote: Option<&'a RemoteStatus>,
     summary: Summary,
 }
 
+/// Which servers' folders a daemon has, for whoever wants to share it.
+#[derive(Debug, Serialize)]
+pub(crate) struct RemoteStatus {
+    servers: String,
+    /// The folders of servers by those here.
+    maps: BTreeMap<String, String>,
+}
+
+impl From<&Remote> for RemoteStatus {
+    fn from(remote: &Remote) -> Self {
+        let texts = |it: &Mount| (it.local.display().to_string(), it.remote.display().to_string());
+        Self { servers: remote.name.clone(), maps: remote.mounts.iter().map(texts).collect() }
+    }
+}
+
 /// The state of the daemon as a JSON document.
-pub(crate) async fn document(core: &Core<Mounts>) -> Vec<u8> {
-    let node = &core.node;
-    let map = |Mount { local, remote }: &Mount| format!("{}={}", local.display(), remote.display());
+pub(crate) async fn document(node: &Node) -> Vec<u8> {
     let reports = node.ask_all(Mail::Report).await;
     let status = Status {
         pid: process::id(),
         version: env!("CARGO_PKG_VERSION"),
         sessions: node.session_count(),
         files: lock(&node.registry).count(),
-        maps: core.storage.mounts().iter().map(map).collect(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
+        remote: node.remote.as_ref(),
         summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),
         cores: reports.into_iter().map(|report| report.core).collect(),
     };

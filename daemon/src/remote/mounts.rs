@@ -91,11 +91,6 @@ impl Mounts {
         Self { machine, server, process: None, rank: None }
     }
 
-    /// The folders that are a server's.
-    pub(crate) fn mounts(&self) -> &[Mount] {
-        self.server.as_ref().map_or(&[], |server| &server.mounts)
-    }
-
     /// Has everything that programs have written to pipes at the server.
     async fn settle(&self) {
         if let Some(server) = &self.server {

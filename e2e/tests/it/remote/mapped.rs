@@ -4,16 +4,19 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
 
 use super::local;
 use crate::{
-    harness::{Folder, SOON, kakehi, run, succeed, text},
+    harness::{Folder, Running, SOON, kakehi, run, succeed, text, wait_for},
     remote::server::{Scheme, Server},
 };
+
+/// What Slurm gives every step of a batch job, the one that serves too.
+const JOB: (&str, &str) = ("SLURM_JOB_ID", "7");
 
 /// A run in `current`, as a shell has it that came there by this name.
 fn run_in(server: &Server, folder: &Folder, map: &Path, current: &Path) -> Command {
@@ -22,6 +25,53 @@ fn run_in(server: &Server, folder: &Folder, map: &Path, current: &Path) -> Comma
     command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
     command.current_dir(current).env("PWD", current).arg("run").args(flags).arg("--");
     command
+}
+
+#[test]
+fn servers_of_a_job_leave_its_daemon_to_the_programs() {
+    let folder = Folder::new();
+    let job = format!("{}={}", JOB.0, JOB.1);
+    let wrapper = [Path::new("/usr/bin/env"), Path::new(&job)];
+    let servers = [0, 1].map(|_| Server::start_under(&wrapper, &folder, Scheme::Tcp));
+    for server in &servers {
+        let mut command = server.run(&folder);
+        let script = "echo x >>\"$0\"/file; ls \"$0\"";
+        command.env(JOB.0, JOB.1).args(["sh", "-c", script]).arg(local(&folder));
+        assert_eq!(succeed(&mut command, SOON), "file\n");
+    }
+    assert_eq!(fs::read_to_string(servers[0].job().join("file")).expect("written"), "x\nx\n");
+    servers.into_iter().for_each(Server::end);
+}
+
+/// The daemon of the first run would look for the second one's files on this node.
+#[test]
+fn a_run_is_refused_where_the_jobs_daemon_has_other_remote_folders() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let ours = local(&folder);
+    let script = "echo >\"$0\"/begun; read line";
+    let mut first = server.run(&folder);
+    first.env(JOB.0, JOB.1).args(["sh", "-c", script]).arg(&ours);
+    let mut first = Running::start(first.stdin(Stdio::piped()));
+    assert!(wait_for(SOON, || server.job().join("begun").exists()), "it does not begin");
+
+    let again = |flags: &[String]| {
+        let mut command = Command::new(kakehi());
+        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB").env(JOB.0, JOB.1);
+        run(command.arg("run").args(flags).args(["--", "ls"]).arg(&ours), SOON)
+    };
+    let output = again(&server.flags(&ours));
+    assert_eq!(text(&output.stdout), "begun\n", "{}", text(&output.stderr));
+    let other = server.flags(&folder.join("other"));
+    let output = again(&other);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(125), 1), "{said}");
+    for part in [&*format!("{}=/job", ours.display()), "--map", "--socket"] {
+        assert!(said.contains(part), "{said}");
+    }
+    drop(first.child.stdin.take());
+    first.wait(SOON);
+    server.end();
 }
 
 #[test]
