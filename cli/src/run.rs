@@ -77,6 +77,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         }
         Launched::Started(daemon, attachment) => {
             let status = signals::run_to_end(&mut command);
+            config.maps.tell_of_hidden();
             // The program is gone; from here on the daemon may end.
             drop(attachment);
             let summary = daemon.wait(&job);

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::local;
 use crate::{
-    harness::{Folder, Running, SOON, kakehi, run, succeed, text, wait_for},
+    harness::{Folder, Running, SOON, kakehi, kakehi_run, run, succeed, text, wait_for},
     remote::server::{Scheme, Server},
 };
 
@@ -104,6 +104,25 @@ fn a_mapped_folder_is_the_servers_by_its_name_through_a_link_and_without() {
         fs::remove_dir(real.join("out")).expect("empty");
         fs::remove_dir_all(server.job()).expect("the server's");
     }
+    server.end();
+}
+
+#[test]
+fn files_that_a_map_hides_are_told_of() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut flags = server.flags(&local(&folder));
+    flags[5] += &format!(";{}=/other", local(&folder).join("mapped").display());
+    let mut nested = kakehi_run(&folder, &flags.each_ref().map(String::as_str));
+    let output = run(nested.arg("ls").arg(local(&folder)), SOON);
+    assert!(!text(&output.stderr).contains("not the server's"), "{}", text(&output.stderr));
+
+    fs::write(local(&folder).join("hidden"), "").expect("file");
+    let output = run(server.run(&folder).arg("ls").arg(local(&folder)), SOON);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]), "{said}");
+    let told = |line: &str| line.contains(&*local(&folder).to_string_lossy());
+    assert!(said.lines().any(|line| told(line) && line.contains("not the server's")), "{said}");
     server.end();
 }
 
