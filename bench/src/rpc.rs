@@ -39,7 +39,7 @@
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
 //! `connections` lets many clients share the credits of 1,536 packets, or gives each 64 as soon as
-//! there is place among these 1,536. What a client costs the server, the buffers of its packets included, is the row `memory`; what is
+//! there is place among these 1,536. What a client costs the server is the row `memory`; what is
 //! received ahead is in stages that all clients share, and they take turns to be received from.
 
 mod answers;
