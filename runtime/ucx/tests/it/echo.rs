@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use ucx::{NoPayload, payload};
 
-use crate::support::{Core, IDLE, TRANSPORTS};
+use crate::support::{Core, IDLE, TRANSPORTS, Transport};
 
 /// Eager ones, and one by rendezvous.
 const LENS: [usize; 6] = [0, 8, 1000, 8 * 1024, 100_000, 1 << 20];
@@ -43,15 +43,15 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// them there, too.
 #[test]
 fn processes_of_a_node_share_memory_when_they_may() {
-    for way in WAYS {
-        let Some(mut core) = Core::new(&way.0.config()) else { return };
-        let (peer, endpoint) = core.meet(way, "echo");
+    for transport in TRANSPORTS {
+        let Some(mut core) = Core::new(&transport.config()) else { return };
+        let (peer, endpoint) = core.meet(transport, "echo");
         core.run(endpoint.receive()).expect("connected");
         let is_shared = || !segments("self").is_disjoint(&segments(&peer.id().to_string()));
-        if way.0 == Transport::SharedMemory {
+        if transport == Transport::SharedMemory {
             core.turn_until(|_| is_shared());
         } else {
-            assert!(!is_shared(), "{way:?}");
+            assert!(!is_shared(), "{transport:?}");
         }
         core.run(endpoint.send(b"bye", NoPayload)).expect("connected");
         peer.finish();
