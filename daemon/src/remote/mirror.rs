@@ -168,11 +168,12 @@ fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
 
 fn make_folder(path: &Path) -> io::Result<()> {
     let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    make().or_else(|error| {
-        // What is in the way has become a folder since it was listed.
-        let is_old = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir());
-        let mut mirrors = path.ancestors().take_while(|path| !path.ends_with(FOLDER));
-        remove(mirrors.find(is_old).ok_or(error)?, Kind::File)?;
+    make().or_else(|_| {
+        // What is in the way, a file or a link to nowhere, has become a folder since it was listed.
+        let is_old = |path: &&Path| fs::symlink_metadata(path).is_ok() && !path.is_dir();
+        if let Some(old) = path.ancestors().find(is_old) {
+            fs::remove_file(old).ok(); // Another core may have removed it.
+        }
         make()
     })
 }
@@ -232,9 +233,18 @@ mod tests {
         fs::write(mirror.join("sub/inner"), "").expect("file");
         refresh(&mirror, b"fsub\0da\0").expect("changed");
         assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
+    }
 
-        refresh(&mirror.join("sub/deep"), b"fb\0").expect("is a folder by now");
-        assert_eq!(found(&mirror.join("sub/deep")), [entry("b", false)]);
+    #[test]
+    fn what_has_become_a_folder_since_it_was_listed_gives_way() {
+        let job = tempfile::tempdir().expect("folder");
+        let mirror = path(job.path(), b"/data");
+        refresh(&mirror, b"ffile\0llink\0lmirror\0").expect("made");
+        for name in ["file", "link", "mirror"] {
+            let folder = mirror.join(name).join("deep");
+            refresh(&folder, b"fa\0").expect(name);
+            assert_eq!(found(&folder), [("a".to_owned(), false)]);
+        }
     }
 
     #[test]
