@@ -180,14 +180,15 @@ impl FromStr for Maps {
 }
 
 impl Maps {
-    /// The maps with absolute local folders, without `.` and `..`: each as it starts at `folder`,
+    /// The maps with absolute folders, without `.` and `..`, so that those of a daemon and of a run
+    /// can be compared. Remote ones start at the root. Local ones are each as it starts at `folder`,
     /// as it starts at `pwd`, which may be a shell's name for that, and as links lead to it, since
     /// programs may use any of these names.
     pub(crate) fn starting_at(self, folder: &Path, pwd: Option<&OsStr>) -> Self {
         let mut maps: Vec<(PathBuf, PathBuf)> = Vec::new();
         for (local, remote) in self.0 {
             let name = plain(&folder.join(&local));
-            let real = real(&name);
+            let (real, remote) = (real(&name), plain(&Path::new("/").join(remote)));
             let shells = pwd.map(|pwd| plain(&Path::new(pwd).join(&local)));
             let shells = shells.filter(|shells| self::real(shells) == real);
             let others =
@@ -396,10 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn local_folders_are_absolute_and_plain() {
-        let maps: Maps = "../no-such/./out=/run".parse().expect("maps");
-        let maps = maps.starting_at(Path::new("/nowhere/here"), None);
-        assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run");
+    fn folders_are_absolute_and_plain() {
+        for remote in ["/run/1", "run/1", "//run/./1/"] {
+            let maps: Maps = format!("../no-such/./out={remote}").parse().expect("maps");
+            let maps = maps.starting_at(Path::new("/nowhere/here"), None);
+            assert_eq!(maps.to_string(), "/nowhere/no-such/out=/run/1");
+        }
     }
 
     #[test]
