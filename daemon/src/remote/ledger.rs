@@ -182,7 +182,7 @@ impl Folder {
         if is_full && !folder.spares().any(|spare| spare.exists()) {
             tracing::warn!(
                 "the root has no room for a record of requests: its clients can change nothing, \
-                 nor remove it, until somebody else makes room"
+                 nor remove what fills it, until somebody else makes room"
             );
         }
         Ok(folder)
