@@ -38,9 +38,10 @@
 //! Under `--transport ucx` packets are UCX messages, which go through shared memory here. The peers
 //! speak TCP only, `bound` leaves the bare stream out, and `connections` are TCP's.
 //!
-//! `connections` lets many clients share the credits of 1,536 packets, or gives each 64 as soon as
-//! there is place among these 1,536. What a client costs the server is the row `memory`; what is
-//! received ahead is in stages that all clients share, and they take turns to be received from.
+//! In `connections` all clients together have at most 1,536 packets on the way: each its share, or
+//! 64 if that is more, for which it then waits in line. The buffers of these packets, and the
+//! stages of what is received ahead, all clients share, and they take turns to be received from.
+//! What one more client costs the server is the row `memory`.
 
 mod answers;
 mod cells;

@@ -30,11 +30,11 @@ pub(crate) enum Transport {
     Ucx,
 }
 
-/// Packets that a client may send, be they as many as they may: as a daemon grants.
+/// Packets that a client may send at least, however many clients there are: as a daemon grants.
 const SHARE_MIN: u32 = 64;
 
 impl Run {
-    /// Packets that one client may have on the way, if there is place for them.
+    /// Packets that one client may have on the way, once there is place for them.
     pub(crate) fn share(&self) -> u32 {
         self.depth.min(SHARE_MIN).max(self.depth / self.clients)
     }
