@@ -12,8 +12,8 @@
 //! `integrated` one core does it all. Where no core is kept, CPU time is the process's. Without
 //! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
 //!
-//! `file` has 4 MiB under way, `integrated` 8 MiB on the way, of which half is being written at a
-//! time, while the rest is received. Each is at least 8 packets.
+//! `file` has 4 MiB under way, `integrated` 8 MiB on the way to a disk, of which half is being
+//! written at a time, while the rest is received, and 4 MiB to memory. Each is at least 8 packets.
 //!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is

@@ -35,7 +35,9 @@ pub(crate) struct Answers {
     stored_len: Cell<usize>,
     /// Packets received and not yet served.
     in_service: Cell<u32>,
-    /// So many are returned at once; fewer only when nothing is in service.
+    /// Whether some of the next packet has come.
+    expects_more: Cell<bool>,
+    /// So many are returned at once; fewer only when nothing is in service, or about to be.
     batch_len: u32,
     news: Notify,
 }
@@ -53,6 +55,7 @@ impl Answers {
             owed: Cell::new(share),
             stored_len: Cell::default(),
             in_service: Cell::default(),
+            expects_more: Cell::default(),
             batch_len,
             news: Notify::new(),
         })
@@ -60,6 +63,11 @@ impl Answers {
 
     pub(crate) fn received(&self) {
         self.in_service.set(self.in_service.get() + 1);
+    }
+
+    /// What the client may send it is sending: it needs no answer before that is served, too.
+    pub(crate) fn expects(&self, more: bool) {
+        self.expects_more.set(more);
     }
 
     /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
@@ -76,8 +84,8 @@ impl Answers {
     }
 
     fn is_due(&self) -> bool {
-        let owed = self.owed.get();
-        owed >= self.batch_len || owed > 0 && self.in_service.get() == 0
+        let (owed, busy) = (self.owed.get(), self.in_service.get() > 0 || self.expects_more.get());
+        owed >= self.batch_len || owed > 0 && !busy
     }
 
     /// The credits of the next answer, once it is due and there are places for as many packets.
@@ -133,15 +141,44 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    #[test]
-    fn clients_wait_in_line_for_places_until_there_are_some_or_nothing_is_left_to_send() {
-        let events = Events::new().unwrap();
-        let clock = Rc::new(SystemClock);
+    /// Serves 200 packets, 100 at a time.
+    fn server(clients: u32) -> (Rc<Server>, Executor) {
+        let (events, clock) = (Events::new().unwrap(), Rc::new(SystemClock));
         let executor = Executor::new(clock, Box::new(events.parker()), Config::default());
         let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
         let (transport, span) = (Transport::Tcp, 1 << 20);
-        let run = Run { size: SIZE, count: 200, depth: 100, clients: 4, span, transport };
-        let server = Server::new(&executor.handle(), &engines, None, run).unwrap();
+        let run = Run { size: SIZE, count: 200, depth: 100, clients, span, transport };
+        (Server::new(&executor.handle(), &engines, None, run).unwrap(), executor)
+    }
+
+    #[test]
+    fn an_answer_waits_for_what_is_being_sent_but_for_no_more_than_a_batch() {
+        let (server, _executor) = server(1);
+        let client = Answers::new(server);
+        assert!(matches!(poll(pin!(client.due())), Poll::Ready(100)));
+        let mut due = pin!(client.due());
+        client.received();
+        client.expects(true);
+        client.served(SIZE);
+        assert!(poll(due.as_mut()).is_pending());
+
+        client.received();
+        client.expects(false);
+        client.served(SIZE);
+        assert!(matches!(poll(due.as_mut()), Poll::Ready(2)));
+
+        let mut due = pin!(client.due());
+        (0..64).for_each(|_| client.received());
+        client.expects(true);
+        client.served(63 * SIZE);
+        assert!(poll(due.as_mut()).is_pending());
+        client.served(SIZE);
+        assert!(matches!(poll(due.as_mut()), Poll::Ready(64)));
+    }
+
+    #[test]
+    fn clients_wait_in_line_for_places_until_there_are_some_or_nothing_is_left_to_send() {
+        let (server, _executor) = server(4);
         let clients = [(); 4].map(|()| Answers::new(Rc::clone(&server)));
         let [first, second, third, fourth] = &clients;
 
@@ -149,9 +186,7 @@ mod tests {
         let (mut second_due, mut third_due) = (pin!(second.due()), pin!(third.due()));
         assert!(poll(second_due.as_mut()).is_pending() && poll(third_due.as_mut()).is_pending());
 
-        for _ in 0..64 {
-            first.received();
-        }
+        (0..64).for_each(|_| first.received());
         first.served(27 * SIZE);
         assert!(poll(second_due.as_mut()).is_pending(), "63 places");
         first.served(SIZE);

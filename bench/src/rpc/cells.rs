@@ -1,6 +1,6 @@
 //! What is run in every round, and what follows from it.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::{
     Effort,
@@ -39,15 +39,11 @@ const PEERS: [(Program, &str); 4] = [
 /// Of one case, one a round, or why there are none.
 pub(super) type Values<T> = Result<Vec<T>, String>;
 
-/// What was measured of one size.
-struct Cell {
-    run: Run,
-    stored: Vec<Stored>,
-}
-
 /// What was measured of one size beside one place. Rates are in MB/s. A machine's network is not
 /// the same from one second to the next, so it is measured anew beside each place.
-struct Stored {
+struct Cell {
+    run: Run,
+    path: PathBuf,
     suffix: String,
     /// Of the packets of a run, one in so many is left to blocking calls.
     psync_part: u64,
@@ -89,15 +85,18 @@ pub(super) fn measure(
     transport: Transport,
     report: &mut Report,
 ) {
-    let mut cells: Vec<_> = SIZES.map(|size| Cell::new(effort, places, size, transport)).into();
+    let of_size =
+        |size| places.0.iter().map(move |place| Cell::new(place, size, transport, effort));
+    let mut cells: Vec<_> = SIZES.into_iter().flat_map(of_size).collect();
     let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
-    let cases = (0..effort.rounds).flat_map(|round| (0..=SIZES.len()).map(move |at| (round, at)));
+    let count = cells.len();
+    let cases = (0..effort.rounds).flat_map(|round| (0..=count).map(move |at| (round, at)));
     for (round, index) in cases {
         if effort.is_used_up() {
             break;
         }
         match cells.get_mut(index) {
-            Some(cell) => cell.round(round, effort, places, cores),
+            Some(cell) => cell.round(round, effort, cores),
             None => crowds.iter_mut().for_each(|crowds| crowds.round(places, cores)),
         }
     }
@@ -116,80 +115,14 @@ pub(super) fn skip(report: &mut Report, why: &str) {
 }
 
 impl Cell {
-    fn new(effort: &Effort, places: &Places, size: usize, transport: Transport) -> Self {
-        // The server has one half written while it receives the other.
-        let depth = u32::try_from(depth(2 * AT_DEVICE, size)).unwrap_or(1);
+    fn new(place: &Place, size: usize, transport: Transport, effort: &Effort) -> Self {
+        // A disk has one half written while the server receives the other.
+        let on_the_way = if place.is_memory() { AT_DEVICE } else { 2 * AT_DEVICE };
+        let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume / size as u64;
-        let run = Run { size, count, depth, clients: 1, span: effort.span, transport };
-        let stored = places.0.iter().map(|place| Stored::new(place, &run, effort)).collect();
-        Self { run, stored }
-    }
-
-    fn round(&mut self, round: usize, effort: &Effort, places: &Places, cores: Option<Cores>) {
-        for (place, stored) in places.0.iter().zip(&mut self.stored) {
-            stored.round(round, &self.run, effort, &place.file(), cores);
-        }
-    }
-
-    fn report(&self, report: &mut Report) {
-        let (size, transport) = (size_name(self.run.size), name(self.run.transport));
-        for stored in &self.stored {
-            let end = &stored.suffix;
-            let request = rates(&self.run, &stored.request);
-            let name = |what: &str| format!("{what}/{size}/{transport}{end}");
-            report.row(name("request"), "MB/s", spread(&request));
-            report.row(name("request") + "/cpu", "us", self.cpu(&stored.request));
-            report.row(name("network"), "MB/s", spread(&stored.network));
-            let file = rates(&self.run, &stored.file);
-            report.row(format!("file/{size}{end}"), "MB/s", spread(&file));
-            report.row(format!("file/{size}{end}/cpu"), "us", self.cpu(&stored.file));
-            report.row(format!("fio/{size}{end}"), "MB/s", spread(stored.best_fio()));
-            report.row(format!("fio_psync/{size}{end}"), "MB/s", spread(&stored.fio_psync));
-            self.report_integrated(report, stored);
-        }
-    }
-
-    fn report_integrated(&self, report: &mut Report, stored: &Stored) {
-        let (size, end) = (size_name(self.run.size), &stored.suffix);
-        let transport = name(self.run.transport);
-        let name = |what: &str| format!("{what}/{size}/{transport}{end}");
-        let ours = rates(&self.run, &stored.integrated);
-        let by_round = by_round(&ours, stored.turns);
-        report.row(name("integrated"), "MB/s", spread(&ours));
-        report.row(name("integrated") + "/cpu", "us", self.cpu(&stored.integrated));
-        report.row(format!("rss_growth/{size}{end}"), "B", spread(&stored.growth));
-        report.ratio(name("integrated") + ":limit", by_least(&ours, &self.limits(stored)));
-        report.ratio(name("integrated") + ":bound", by_least(&by_round, &self.bounds(stored)));
-        for ((_, peer), theirs) in PEERS.into_iter().zip(&stored.peers) {
-            report.row(name(peer), "MB/s", spread(theirs));
-            report.ratio(name("integrated") + ":" + peer, ratio(&by_round, theirs));
-        }
-    }
-
-    /// What one core can reach at most, with this network, this storage, and this CPU time.
-    fn limits(&self, stored: &Stored) -> [Values<f64>; 3] {
-        let cpu = combine(&stored.request, &stored.file, |request, file| {
-            rate_of(&self.run, request.core_ns + file.core_ns)
-        });
-        [rates(&self.run, &stored.request), rates(&self.run, &stored.file), cpu]
-    }
-
-    /// What others reach with the storage and with the network.
-    fn bounds(&self, stored: &Stored) -> Vec<Values<f64>> {
-        let request = by_round(&rates(&self.run, &stored.request), stored.turns);
-        let network = (self.run.transport == Transport::Tcp).then(|| stored.network.clone());
-        [request, stored.best_fio().clone()].into_iter().chain(network).collect()
-    }
-
-    /// Microseconds of its core a packet.
-    fn cpu(&self, samples: &Values<Sample>) -> Result<Spread, String> {
-        spread(&map(samples, |sample| sample.core_ns as f64 / 1e3 / self.run.count as f64))
-    }
-}
-
-impl Stored {
-    fn new(place: &Place, &Run { size, transport, .. }: &Run, effort: &Effort) -> Self {
         Self {
+            run: Run { size, count, depth, clients: 1, span: effort.span, transport },
+            path: place.file(),
             suffix: place.suffix.clone(),
             psync_part: if place.is_memory() { 1 } else { PSYNC_PART },
             turns: effort.turns,
@@ -204,14 +137,7 @@ impl Stored {
         }
     }
 
-    fn round(
-        &mut self,
-        round: usize,
-        all: &Run,
-        effort: &Effort,
-        path: &Path,
-        cores: Option<Cores>,
-    ) {
+    fn round(&mut self, round: usize, effort: &Effort, cores: Option<Cores>) {
         // What a ratio is made of is measured side by side, and nothing always before another.
         let turn = |index| match [Step::Request, Step::Integrated, Step::File] {
             there if index % 2 == 0 => there,
@@ -226,18 +152,20 @@ impl Stored {
             steps.reverse();
         }
         for step in steps {
-            self.step(step, all, effort, path, cores);
+            self.step(step, effort, cores);
         }
         if round == 0 {
-            let long = Run { count: effort.long_volume(all.size) / all.size as u64, ..all.clone() };
+            let size = self.run.size;
+            let long = Run { count: effort.long_volume(size) / size as u64, ..self.run.clone() };
             push(&mut self.growth, || {
-                let sample = run(Program::Kakehi, Part::Integrated, &long, path, cores)?;
+                let sample = run(Program::Kakehi, Part::Integrated, &long, &self.path, cores)?;
                 Ok(sample.growth as f64)
             });
         }
     }
 
-    fn step(&mut self, step: Step, all: &Run, effort: &Effort, path: &Path, cores: Option<Cores>) {
+    fn step(&mut self, step: Step, effort: &Effort, cores: Option<Cores>) {
+        let (all, path) = (&self.run, &*self.path);
         let &Run { size, count, span, .. } = all;
         let less = Run { count: (count / self.psync_part).max(1), ..all.clone() };
         let core = cores.map(|cores| cores.daemon);
@@ -281,6 +209,59 @@ impl Stored {
     /// At the depth that is best over all rounds: the best of a round would be the luckiest.
     fn best_fio(&self) -> &Values<f64> {
         best(&self.fio)
+    }
+
+    fn report(&self, report: &mut Report) {
+        let (size, transport) = (size_name(self.run.size), name(self.run.transport));
+        let end = &self.suffix;
+        let request = rates(&self.run, &self.request);
+        let name = |what: &str| format!("{what}/{size}/{transport}{end}");
+        report.row(name("request"), "MB/s", spread(&request));
+        report.row(name("request") + "/cpu", "us", self.cpu(&self.request));
+        report.row(name("network"), "MB/s", spread(&self.network));
+        let file = rates(&self.run, &self.file);
+        report.row(format!("file/{size}{end}"), "MB/s", spread(&file));
+        report.row(format!("file/{size}{end}/cpu"), "us", self.cpu(&self.file));
+        report.row(format!("fio/{size}{end}"), "MB/s", spread(self.best_fio()));
+        report.row(format!("fio_psync/{size}{end}"), "MB/s", spread(&self.fio_psync));
+        self.report_integrated(report);
+    }
+
+    fn report_integrated(&self, report: &mut Report) {
+        let (size, end) = (size_name(self.run.size), &self.suffix);
+        let transport = name(self.run.transport);
+        let name = |what: &str| format!("{what}/{size}/{transport}{end}");
+        let ours = rates(&self.run, &self.integrated);
+        let by_round = by_round(&ours, self.turns);
+        report.row(name("integrated"), "MB/s", spread(&ours));
+        report.row(name("integrated") + "/cpu", "us", self.cpu(&self.integrated));
+        report.row(format!("rss_growth/{size}{end}"), "B", spread(&self.growth));
+        report.ratio(name("integrated") + ":limit", by_least(&ours, &self.limits()));
+        report.ratio(name("integrated") + ":bound", by_least(&by_round, &self.bounds()));
+        for ((_, peer), theirs) in PEERS.into_iter().zip(&self.peers) {
+            report.row(name(peer), "MB/s", spread(theirs));
+            report.ratio(name("integrated") + ":" + peer, ratio(&by_round, theirs));
+        }
+    }
+
+    /// What one core can reach at most, with this network, this storage, and this CPU time.
+    fn limits(&self) -> [Values<f64>; 3] {
+        let cpu = combine(&self.request, &self.file, |request, file| {
+            rate_of(&self.run, request.core_ns + file.core_ns)
+        });
+        [rates(&self.run, &self.request), rates(&self.run, &self.file), cpu]
+    }
+
+    /// What others reach with the storage and with the network.
+    fn bounds(&self) -> Vec<Values<f64>> {
+        let request = by_round(&rates(&self.run, &self.request), self.turns);
+        let network = (self.run.transport == Transport::Tcp).then(|| self.network.clone());
+        [request, self.best_fio().clone()].into_iter().chain(network).collect()
+    }
+
+    /// Microseconds of its core a packet.
+    fn cpu(&self, samples: &Values<Sample>) -> Result<Spread, String> {
+        spread(&map(samples, |sample| sample.core_ns as f64 / 1e3 / self.run.count as f64))
     }
 }
 

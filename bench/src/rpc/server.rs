@@ -19,10 +19,6 @@ use super::{
 };
 use crate::meter::{Meter, Sample};
 
-/// Longer packets are received in place. So few of them wait in the socket that they are still in
-/// the cache, as the kernel sees to by itself. Shorter ones leave room in small steps, each of
-/// which would wake the client, so they have room for all.
-const AHEAD_LEN_MAX: usize = 16 << 10;
 /// Clients send longer packets at any time, and shorter ones in turns. As in the daemon.
 const SHORT_LEN_MAX: usize = 8 << 10;
 
@@ -79,10 +75,9 @@ impl Server {
         let mut connections = Vec::new();
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
-            if self.run.size <= AHEAD_LEN_MAX {
-                let share = self.run.share() as usize;
-                stream.set_window_min(share * (NUMBER_LEN + self.run.size))?;
-            }
+            // Whom the window stops goes on when it opens: on our core, or in small steps.
+            let share = self.run.share() as usize;
+            stream.set_window_min(share * (NUMBER_LEN + self.run.size))?;
             connections.push(stream.split());
         }
         // Only now, so that all clients begin together.
@@ -126,6 +121,7 @@ impl Server {
                 share.set(share.get() + 1);
                 answers.received();
             }
+            answers.expects(frames.has_more());
             let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
             intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, share);
         }
