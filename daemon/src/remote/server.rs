@@ -3,27 +3,34 @@
 //!
 //! # Bounds
 //!
-//! A connection may be greeting for [`GREETING_TIME_MAX`]. Afterwards a client has at most the
-//! granted requests unanswered, of which at most the granted buffers are larger than
-//! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
-//! the server's [`Room`], of which all connections have equal parts, and waits while it holds its
-//! part; the buffer is free again when the request is executed, or what was read is sent. Of the
-//! smaller ones as much is executed at a time as stays in the cache: connections take turns, each
-//! with what it has sent together. Replies that a client does not take are bounded by not reading
-//! on. A client whose machine is silent for
+//! A connection may be greeting for [`GREETING_TIME_MAX`]. There are [`GREETING_COUNT_MAX`] at a
+//! time, and the oldest gives way to one more: who has the key greets at once, so strangers that
+//! say nothing keep nobody out. Afterwards a client has at most the granted requests unanswered, of
+//! which at most the granted buffers are larger than [`INLINE_LEN_MAX`]; one more and it is cut
+//! off. For each of the larger ones it takes a buffer of the server's [`Room`], of which all
+//! connections have equal parts, and waits while it holds its part; the buffer is free again when
+//! the request is executed, or what was read is sent. Of the smaller ones as much is executed at a
+//! time as stays in the cache: connections take turns, each with what it has sent together. Replies
+//! that a client does not take are bounded by not reading on. A client whose machine is silent for
 //! [`SILENCE_MAX`] is taken for gone.
 
-use std::{cell::Cell, io, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    io,
+    rc::Rc,
+    time::Duration,
+};
 
 use executor::{Class, Notify};
 use uring::{Heap, Listener};
-use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request};
+use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
 
 use super::{
     boot::Boot,
     channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, moved},
     decode::Job,
-    handshake::{challenge, fails_at, fails_when, first},
+    handshake::{challenge, fails_at, fails_when, first, refused},
     key::Key,
     line,
     service::{Service, Session},
@@ -39,11 +46,13 @@ pub(crate) const BUFFERS: u32 = 48;
 /// What a client, or the replies to it, may have on the way by these bounds, bytes.
 pub(crate) const WINDOW_LEN: usize =
     REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
-/// Connections at a time, those that are greeting included.
+/// Connections at a time that have greeted.
 const CONNECTIONS_MAX: usize = 1024;
-/// Larger requests that the server has at a time: one of every client, all that a client has been
-/// granted as long as there are few. Memory is taken as it is used.
-const ROOM: usize = CONNECTIONS_MAX;
+/// Connections at a time that are greeting.
+pub(super) const GREETING_COUNT_MAX: usize = 256;
+/// Larger requests that the server has at a time: one of every connection, all that a client has
+/// been granted as long as there are few. Memory is taken as it is used.
+const ROOM: usize = CONNECTIONS_MAX + GREETING_COUNT_MAX;
 /// Between two assurances that the server is there, to a client that waits for it.
 const BEAT: Duration = Duration::from_secs(1);
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -57,15 +66,18 @@ pub(crate) struct Server<S: Storage> {
     pub(crate) service: Rc<Service<S>>,
     pub(crate) key: Key,
     boot: Boot,
-    connections: Cell<usize>,
+    /// The right to be served.
+    connections: executor::Credits,
+    greetings: Greetings,
     room: Room,
 }
 
 impl<S: Storage> Server<S> {
     /// A server on the machine that `boot` was started on.
     pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
-        let (connections, room) = (Cell::new(0), Room::in_turns(ROOM, &service.handle));
-        Rc::new(Self { service, key, boot, connections, room })
+        let connections = executor::Credits::new(CONNECTIONS_MAX as u64);
+        let (greetings, room) = (Greetings::default(), Room::in_turns(ROOM, &service.handle));
+        Rc::new(Self { service, key, boot, connections, greetings, room })
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -89,12 +101,8 @@ impl<S: Storage> Server<S> {
         }
     }
 
-    /// Serves a connection, unless there are too many.
+    /// Serves a connection.
     pub(crate) fn meet(self: &Rc<Self>, receiver: impl Receive, mut sender: impl Transmit) {
-        if self.connections.get() >= CONNECTIONS_MAX {
-            return; // Dropped, and so closed.
-        }
-        self.connections.set(self.connections.get() + 1);
         let server = Rc::clone(self);
         self.service.handle.spawn(Class::Latency, async move {
             let (outbox, room) = (Outbox::default(), server.room.join());
@@ -102,7 +110,6 @@ impl<S: Storage> Server<S> {
             if let Err(error) = first(served, outbox.pump(&mut sender)).await {
                 tracing::info!("a remote client is gone: {error}");
             }
-            server.connections.set(server.connections.get() - 1);
         });
     }
 
@@ -112,9 +119,9 @@ impl<S: Storage> Server<S> {
         outbox: &Outbox,
         room: &Room,
     ) -> io::Result<()> {
-        let handle = &self.service.handle;
-        let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
-        let name = first(challenge(&self.key, &mut inbox, outbox), too_late).await?;
+        let name = self.greet(&mut inbox, outbox).await?;
+        let full = || refused("as many are connected as may be");
+        let _place = self.connections.try_take(1).ok_or_else(full)?;
         let (visit, is_known) = self.service.enter(name).await?;
         let Boot(boot) = self.boot;
         let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
@@ -126,6 +133,60 @@ impl<S: Storage> Server<S> {
         let replaced = fails_when(&session.changed, is_replaced, io::ErrorKind::ConnectionAborted);
         let read = first(connection.read(&mut inbox), connection.assure());
         first(read, replaced).await
+    }
+
+    /// The session of a client that has the key.
+    async fn greet<R: Receive>(
+        &self,
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
+    ) -> io::Result<[u8; SESSION_LEN]> {
+        let (handle, greeting) = (&self.service.handle, self.greetings.begin());
+        let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
+        let (crowded, cut) = (&self.greetings.crowded, io::ErrorKind::ConnectionAborted);
+        let too_many = fails_when(crowded, || greeting.has_given_way(), cut);
+        first(challenge(&self.key, inbox, outbox), first(too_late, too_many)).await
+    }
+}
+
+/// Connections that are greeting.
+#[derive(Default)]
+struct Greetings {
+    /// By number, the oldest first.
+    numbers: RefCell<BTreeSet<u64>>,
+    next: Cell<u64>,
+    /// Signalled when one gives way.
+    crowded: Notify,
+}
+
+impl Greetings {
+    fn begin(&self) -> Greeting<'_> {
+        let number = self.next.replace(self.next.get() + 1);
+        let mut numbers = self.numbers.borrow_mut();
+        if numbers.len() == GREETING_COUNT_MAX {
+            numbers.pop_first();
+            self.crowded.notify_all();
+        }
+        numbers.insert(number);
+        Greeting { greetings: self, number }
+    }
+}
+
+/// One of them, until it is dropped.
+struct Greeting<'a> {
+    greetings: &'a Greetings,
+    number: u64,
+}
+
+impl Greeting<'_> {
+    fn has_given_way(&self) -> bool {
+        !self.greetings.numbers.borrow().contains(&self.number)
+    }
+}
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.greetings.numbers.borrow_mut().remove(&self.number);
     }
 }
 

@@ -6,16 +6,16 @@ use executor::{Class, Clock as _};
 use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
-use uring::Heap;
+use uring::{Heap, Inlet as _};
 use wire::{Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, SESSION_LEN};
 
-use super::{SimNetwork, TIME_MAX, World, disk::SimDisk};
+use super::{SimNetwork, TIME_MAX, World, disk::SimDisk, network::End};
 use crate::remote::{
     channel::{Inbox, Outbox, Transmit as _},
     client::Network as _,
     handshake::{first, greet},
     key::Key,
-    server::{BUFFERS, REQUESTS},
+    server::{BUFFERS, GREETING_COUNT_MAX, REQUESTS},
     service::KEEP,
 };
 
@@ -68,6 +68,29 @@ fn half_of_the_long_transfers_that_are_granted_are_executed_at_a_time() {
         read.expect("answered");
         assert_eq!(world.disk.reads_max.get(), at_a_time, "of {len} bytes");
     }
+}
+
+#[test]
+fn strangers_that_do_not_greet_keep_nobody_out() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let strangers = world.outcome_of(async move {
+        let mut strangers = Vec::new();
+        for _ in 0..8 * GREETING_COUNT_MAX {
+            strangers.push(network.connect().await?);
+        }
+        ask_at_once(&network, &key, 1).await.map(|()| strangers)
+    });
+    let mut strangers = strangers.expect("served");
+    // The oldest gave way, the newest are still listened to.
+    let is_cut = |end: &mut (End, End)| {
+        let received = end.0.receive_now(&Heap::buffer(1).into());
+        received.expect_err("nothing is said").kind() != io::ErrorKind::WouldBlock
+    };
+    let cut = strangers.iter_mut().map(is_cut).filter(|cut| *cut).count();
+    assert_eq!(cut, 7 * GREETING_COUNT_MAX + 1);
+    assert!(is_cut(&mut strangers[0]));
 }
 
 /// Sends so many requests without waiting for a reply, then waits for all of them.
