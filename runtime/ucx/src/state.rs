@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) any_failed: Rc<Cell<bool>>,
     /// By endpoint, from its making to its closing.
     peers: RefCell<HashMap<*mut abi::Endpoint, Rc<Peer>>>,
+    /// Of endpoints that UCX did not close: until the worker is destroyed it calls back for them.
+    unclosed: RefCell<Vec<Rc<Peer>>>,
     put_off: RefCell<VecDeque<PutOff>>,
     put_off_max: u32,
 }
@@ -76,6 +78,7 @@ impl State {
             in_flight: Rc::default(),
             any_failed: Rc::default(),
             peers: RefCell::default(),
+            unclosed: RefCell::default(),
             put_off: RefCell::default(),
             put_off_max,
         }
@@ -152,7 +155,10 @@ impl State {
         let call = |_, param: &abi::RequestParam| unsafe { close(endpoint, param) };
         let (owned, flags) = (Owned::Close(Rc::clone(peer)), abi::EP_CLOSE_FLAG_FORCE);
         // SAFETY: closing takes a send callback; what `close` returns is returned.
-        drop(unsafe { self.start(owned, flags, call) });
+        let closing = unsafe { self.start(owned, flags, call) };
+        if closing.has_failed() {
+            self.unclosed.borrow_mut().push(Rc::clone(peer));
+        }
     }
 
     /// # Safety
@@ -298,4 +304,40 @@ pub(crate) unsafe extern "C" fn on_failure(
     // SAFETY: the peer the endpoint was made with; it lives until the endpoint is closed.
     let peer = unsafe { &*peer.cast::<Peer>() };
     peer.fail(Error::Disconnected(Status(status)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write as _};
+
+    use super::*;
+
+    unsafe extern "C" fn refuses(
+        _endpoint: *mut abi::Endpoint,
+        _param: *const abi::RequestParam,
+    ) -> abi::StatusPointer {
+        ptr::without_provenance_mut(usize::MAX - 3) // -4: out of memory.
+    }
+
+    #[test]
+    fn a_peer_lives_as_long_as_its_endpoint_that_could_not_be_closed() {
+        let Ok(mut library) = Library::open("libucp.so.0") else {
+            let line = b"1 SKIPPED: ucx: no libucp.so.0 (Debian: libucx0)\n";
+            return io::stderr().write_all(line).expect("standard error");
+        };
+        library.ucp_ep_close_nbx = refuses;
+        let pool = Pool::new(1, 64);
+        let state = State::new(library, ptr::null_mut(), pool, (1, 1));
+        let peer = Rc::new(Peer::new(&state.any_failed));
+        peer.endpoint.set(ptr::without_provenance_mut(64));
+        state.add(Rc::clone(&peer));
+        let named = Rc::downgrade(&peer);
+        peer.fail(Error::Closed);
+        drop(peer);
+
+        assert_eq!(state.close_failed(), 1);
+
+        assert_eq!(state.peer_count(), 0);
+        assert!(named.upgrade().is_some(), "UCX still names it");
+    }
 }
