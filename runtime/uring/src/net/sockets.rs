@@ -9,14 +9,15 @@ use std::{
     path::Path,
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
 
 use executor::{Handle, Instant};
 use rustix::{
-    fs::{FileType, Mode, fchmod, lstat, unlink},
-    io::Errno,
+    fs::{FileType, FlockOperation, Mode, OFlags, fchmod, flock, lstat, open, unlink},
+    io::{Errno, retry_on_intr},
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with,
         addr::SocketAddrArg,
@@ -61,6 +62,7 @@ impl Sockets {
 
     /// Listens at `address`; of a host with several addresses at the first that can be had. Only
     /// this user connects to a Unix socket; its path is taken over from a listener that is gone.
+    /// Of several that begin at one path at a time the first has it.
     ///
     /// # Errors
     ///
@@ -70,6 +72,8 @@ impl Sockets {
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
             // The file that `bind` makes has it from the beginning.
             fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+            // One that is bound and not yet listening looks like one that is gone.
+            let _lock = self.lock_folder_of(path).await;
             bind_path(&fd, path)?;
             return self.listener(fd, address.clone());
         }
@@ -139,6 +143,22 @@ impl Sockets {
             socket_error(&socket)??;
         }
         Ok(Stream::new(socket))
+    }
+
+    /// Waits for the lock of the folder that a path is in, held until this is dropped. Where there
+    /// is none to be had, as on some file systems, nobody is kept waiting.
+    async fn lock_folder_of(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
+        let folder = Arc::new(folder);
+        let locked = Arc::clone(&folder);
+        let lock = move || {
+            retry_on_intr(|| flock(&*locked, FlockOperation::LockExclusive))?;
+            Ok(0)
+        };
+        self.engines.call(lock).await.ok()?;
+        Some(folder)
     }
 
     fn listen_at(&self, place: SocketAddr) -> io::Result<Listener> {

@@ -3,19 +3,26 @@
 use std::{
     cell::{Cell, RefCell},
     fs,
+    future::poll_fn,
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener},
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::{MetadataExt as _, PermissionsExt as _},
     },
+    pin::pin,
     rc::Rc,
+    task::Poll,
     time::Duration,
 };
 
 use executor::{Class, ManualClock, yield_now};
-use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
+use rustix::{
+    fs::{FlockOperation, flock},
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen,
+        socket_with, sockopt,
+    },
 };
 use uring::{Address, Buffer, Buffers, Choice, Heap, Listener, Sockets, Stream};
 
@@ -235,6 +242,29 @@ fn a_unix_socket_is_its_users_and_takes_over_the_path_of_one_that_is_gone() {
     for stream in net.pair(&mut listener) {
         assert_eq!(stream.peer_user().expect("connected"), None);
     }
+}
+
+#[test]
+fn of_two_that_begin_at_one_path_the_first_has_it() {
+    let mut net = Net::new();
+    let path = net.folder.path().join("socket");
+    let (sockets, address) = (net.sockets.clone(), Address::Unix(path.clone()));
+    // The first is just between its two calls.
+    let folder = fs::File::open(net.folder.path()).expect("a folder");
+    flock(&folder, FlockOperation::LockExclusive).expect("free");
+    let first = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let first = first.expect("a socket");
+    bind(&first, &SocketAddrUnix::new(&path).expect("a short path")).expect("a free path");
+    let mut second = pin!(sockets.listen(&address));
+    let begun = poll_fn(|context| Poll::Ready(second.as_mut().poll(context).is_ready()));
+    assert!(!net.core.run(begun), "it did not wait");
+
+    listen(&first, 1).expect("bound");
+    drop(folder);
+
+    let taken = net.core.run(second).expect_err("the first listens");
+    assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    net.core.run(sockets.connect(&address, DEADLINE)).expect("the first is still there");
 }
 
 #[test]
