@@ -14,15 +14,20 @@ pub const SOCKET_LEN_MAX: usize = INLINE_LEN_MAX;
 /// Most bytes one call receives: besides, the head of what follows, which would cost another call.
 pub(super) const RECEIVE_LEN_MAX: usize = SOCKET_LEN_MAX + 64;
 
-/// Receives what has arrived; 0 when the peer sends no more.
-pub(crate) fn receive(socket: impl AsFd, into: &Buffers) -> io::Result<usize> {
+/// Receives what has arrived, 0 bytes when the peer sends no more; and whether the kernel stopped
+/// there for descriptors that came along, which it closed.
+pub(crate) fn receive(socket: impl AsFd, into: &Buffers) -> io::Result<(usize, bool)> {
     let vectors = Vectors::of(into, RECEIVE_LEN_MAX);
     let fd = socket.as_fd().as_raw_fd();
-    transfer(&vectors, |message| {
+    let mut flags = 0;
+    let len = transfer(&vectors, |message| {
         // SAFETY: the message names the buffers of `into`, which are borrowed, and whose bytes are
         // atomics that may change under shared references.
-        unsafe { libc::recvmsg(fd, message, libc::MSG_DONTWAIT) }
-    })
+        let len = unsafe { libc::recvmsg(fd, message, libc::MSG_DONTWAIT) };
+        flags = message.msg_flags;
+        len
+    })?;
+    Ok((len, flags & libc::MSG_CTRUNC != 0))
 }
 
 /// Sends what there is room for.

@@ -50,8 +50,9 @@ struct Readiness {
 struct Side {
     /// A call may succeed.
     is_ready: Cell<bool>,
-    /// The other end is gone: ready for good.
-    is_closed: Cell<bool>,
+    /// The other end is gone, or has sent urgent bytes, at which a receive stops: only a call that
+    /// would block tells that nothing is left.
+    is_odd: Cell<bool>,
     /// The one task that waits; of an earlier one that gave up, at worst, it is woken once more.
     waiting: RefCell<Option<Waker>>,
     /// What it has used up since the last visit.
@@ -92,8 +93,9 @@ impl Poller {
         let readiness = Rc::new(Readiness { receive: Side::new(), send: Side::new() });
         let key = self.sockets.borrow_mut().insert(Rc::clone(&readiness));
         let socket = Socket { poller: Rc::clone(self), readiness, key, fd };
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, &socket.fd, EventData::new_u64(key as u64), flags)?;
+        let told = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP;
+        let data = EventData::new_u64(key as u64);
+        epoll::add(&self.epoll, &socket.fd, data, told | EventFlags::ET)?;
         Ok(socket)
     }
 
@@ -121,8 +123,8 @@ impl Poller {
 impl Readiness {
     fn hear(&self, flags: EventFlags) {
         let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        let sends_no_more = broken || flags.contains(EventFlags::RDHUP);
-        self.receive.hear(flags.contains(EventFlags::IN), sends_no_more);
+        let ends_or_stops = broken || flags.intersects(EventFlags::RDHUP | EventFlags::PRI);
+        self.receive.hear(flags.contains(EventFlags::IN), ends_or_stops);
         self.send.hear(flags.contains(EventFlags::OUT), broken);
     }
 }
@@ -132,15 +134,15 @@ impl Side {
     fn new() -> Self {
         Self {
             is_ready: Cell::new(true),
-            is_closed: Cell::new(false),
+            is_odd: Cell::new(false),
             waiting: RefCell::new(None),
             used: Cell::default(),
         }
     }
 
-    fn hear(&self, is_ready: bool, is_closed: bool) {
-        self.is_closed.set(self.is_closed.get() || is_closed);
-        if is_ready || is_closed {
+    fn hear(&self, is_ready: bool, is_odd: bool) {
+        self.is_odd.set(self.is_odd.get() || is_odd);
+        if is_ready || is_odd {
             self.is_ready.set(true);
             if let Some(waker) = self.waiting.take() {
                 waker.wake();
@@ -229,7 +231,7 @@ impl Socket {
     /// Notes that the next call would block unless something is heard meanwhile.
     pub(crate) fn exhausted(&self, direction: Direction) {
         let side = self.side(direction);
-        side.is_ready.set(side.is_closed.get());
+        side.is_ready.set(side.is_odd.get());
     }
 
     /// Where it was added.

@@ -142,13 +142,12 @@ impl Inlet for Receiver {
     fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
         let direction = Direction::Receive;
         let received = self.0.call(direction, |fd| call::receive(fd, into));
-        if let Ok(len) = received {
-            self.0.moved(direction, len);
-            if len < into.len().min(RECEIVE_LEN_MAX) {
-                self.0.exhausted(direction);
-            }
+        let (len, is_cut) = received?;
+        self.0.moved(direction, len);
+        if len < into.len().min(RECEIVE_LEN_MAX) && !is_cut {
+            self.0.exhausted(direction);
         }
-        received
+        Ok(len)
     }
 
     fn cut(&mut self) {

@@ -9,5 +9,6 @@ mod memory;
 mod neighbours;
 mod parker;
 mod sockets;
+mod stops;
 mod support;
 mod workers;

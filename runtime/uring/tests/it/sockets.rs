@@ -47,7 +47,7 @@ impl Net {
     }
 
     /// Over TCP and Unix sockets.
-    fn listeners(&mut self) -> [Listener; 2] {
+    pub(crate) fn listeners(&mut self) -> [Listener; 2] {
         let unix = Address::Unix(self.folder.path().join("socket"));
         let unix = self.core.run(self.sockets.listen(&unix)).expect("a free path");
         [self.tcp_listener(), unix]
@@ -74,7 +74,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// Receives exactly `len` bytes, in receives of at most `step`.
-async fn receive(stream: &mut Stream, len: usize, step: usize) -> io::Result<Vec<u8>> {
+pub(crate) async fn receive(stream: &mut Stream, len: usize, step: usize) -> io::Result<Vec<u8>> {
     let (into, mut all) = (Heap::buffer(step), Vec::new());
     while all.len() < len {
         let part = Buffers::from(into.prefix(len - all.len()));
