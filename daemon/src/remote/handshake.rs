@@ -13,6 +13,7 @@ use super::{
 };
 
 const UCX_ONLY: &str = "the server is reached by ucx:// only; name it so";
+const NO_WAY: &str = "the server closes the connection when UCX is to carry it";
 const NO_UCX: &str = "the other side does not use UCX; use tcp:// with it";
 
 /// Why a connection is of no use, as an I/O error; the text says what to do.
@@ -48,6 +49,10 @@ pub(crate) fn advised(error: &io::Error) -> String {
             "check that a `kakehi serve` of this version is there, and what it said"
         }
         io::ErrorKind::InvalidData => "use the same `kakehi serve` there, or its port",
+        io::ErrorKind::HostUnreachable if error.raw_os_error().is_none() => {
+            "give both sides the same UCX_TLS, and UCX_NET_DEVICES that reach each other through \
+             any firewall, or use tcp://"
+        }
         // Unless it is the system's.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             return error.to_string();
@@ -94,7 +99,11 @@ pub(crate) async fn greet<R: Receive>(
     if inbox.receiver().leaves_stream() {
         there = Some(hear_worker(inbox)?);
         tell_worker(inbox, outbox)?;
-        inbox.fill().await?;
+        // Before it welcomes us, the server connects to that.
+        inbox.fill().await.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::HostUnreachable, NO_WAY),
+            _ => error,
+        })?;
     }
     let welcome = match inbox.frame() {
         Some(Frame::Welcome(welcome)) => welcome,
@@ -103,7 +112,6 @@ pub(crate) async fn greet<R: Receive>(
     };
     inbox.consume();
     if let Some(there) = there {
-        // The server has connected to us before it welcomed us.
         let secrets = secrets(key, &said, (Prover::Client, Prover::Server));
         inbox.receiver().leave_stream(&there, secrets, Speaks::First)?;
     }

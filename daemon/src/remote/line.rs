@@ -121,7 +121,7 @@ impl Receive for Incoming {
         let to = Address::from_bytes(to).ok_or(io::ErrorKind::InvalidData)?;
         let endpoint = worker.worker.connect_worker(&to).map_err(|why| {
             workers.retire(&worker);
-            io::Error::other(why)
+            io::Error::new(io::ErrorKind::HostUnreachable, why)
         })?;
         let line = Rc::new(Line {
             endpoint,

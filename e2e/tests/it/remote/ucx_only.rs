@@ -79,6 +79,23 @@ fn client_that_asks_for_the_other_transport_is_told_so() {
 }
 
 #[test]
+fn server_that_ucx_does_not_reach_is_said_to_be_that() {
+    let folder = Folder::new();
+    if !Scheme::Ucx.is_here("a server that UCX does not reach") {
+        return;
+    }
+    let server = Server::start(&folder, Scheme::Ucx);
+    let mut command = server.run(&folder);
+    command.env("UCX_TLS", "self").env("KAKEHI_REMOTE_TIMEOUT", "1s");
+    let output = run(command.arg("true"), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    let line = said.lines().find(|line| line.starts_with("kakehi: ")).unwrap_or_default();
+    assert!(line.contains("UCX_TLS") && line.contains("tcp://"), "{said}");
+    server.end();
+}
+
+#[test]
 fn library_is_opened_by_the_daemon_only_and_only_for_its_address() {
     let folder = Folder::new();
     for (scheme, is_opened) in [(Scheme::Tcp, false), (Scheme::Ucx, true)] {
