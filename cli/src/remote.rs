@@ -181,9 +181,9 @@ impl FromStr for Maps {
 
 impl Maps {
     /// The maps with absolute folders, without `.` and `..`, so that those of a daemon and of a run
-    /// can be compared. Remote ones start at the root. Local ones are each as it starts at `folder`,
-    /// as it starts at `pwd`, which may be a shell's name for that, and as links lead to it, since
-    /// programs may use any of these names.
+    /// can be compared. Remote folders start at the root. A local one is had as it starts at
+    /// `folder`, as it starts at `pwd`, which may be a shell's name for that, and as links lead to
+    /// it, since programs may use any of these names.
     pub(crate) fn starting_at(self, folder: &Path, pwd: Option<&OsStr>) -> Self {
         let mut maps: Vec<(PathBuf, PathBuf)> = Vec::new();
         for (local, remote) in self.0 {
