@@ -406,18 +406,6 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_below_a_link_is_mapped_by_both_names_before_it_is_made() {
-        let folder = tempfile::tempdir().expect("folder");
-        let base = fs::canonicalize(folder.path()).expect("there");
-        let link = base.join("link");
-        std::os::unix::fs::symlink(&base, &link).expect("link");
-        let maps: Maps = format!("{}/a/b=/run", link.display()).parse().expect("maps");
-        let maps = maps.starting_at(Path::new("/"), None);
-        let expected = [link.join("a/b"), base.join("a/b")].map(|local| (local, "/run".into()));
-        assert_eq!(maps.0, expected);
-    }
-
-    #[test]
     fn local_folders_are_refused_where_a_list_of_maps_could_not_name_them() {
         let maps: Maps = "out=/run".parse().expect("maps");
         for folder in ["/T=300K", "/a;b", "/a*", "/a?b"] {
