@@ -9,7 +9,6 @@ use std::{
     path::Path,
     pin::pin,
     rc::Rc,
-    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -17,7 +16,7 @@ use std::{
 use executor::{Handle, Instant};
 use rustix::{
     fs::{FileType, FlockOperation, Mode, OFlags, fchmod, flock, lstat, open, unlink},
-    io::{Errno, retry_on_intr},
+    io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with,
         addr::SocketAddrArg,
@@ -36,6 +35,11 @@ use crate::{engines::Engines, parker::Events};
 
 /// Connections that wait to be accepted; the kernel has a limit of its own.
 const BACKLOG: i32 = 1024;
+
+/// A folder's lock is held for two calls, and asked for so often,
+const LOCK_PERIOD: Duration = Duration::from_millis(10);
+/// for so long.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -146,19 +150,20 @@ impl Sockets {
     }
 
     /// Waits for the lock of the folder that a path is in, held until this is dropped. Where there
-    /// is none to be had, as on some file systems, nobody is kept waiting.
-    async fn lock_folder_of(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+    /// is none to be had, as on some file systems, or a stranger keeps it, nobody waits for long.
+    async fn lock_folder_of(&self, path: &Path) -> Option<OwnedFd> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
-        let folder = Arc::new(folder);
-        let locked = Arc::clone(&folder);
-        let lock = move || {
-            retry_on_intr(|| flock(&*locked, FlockOperation::LockExclusive))?;
-            Ok(0)
-        };
-        self.engines.call(lock).await.ok()?;
-        Some(folder)
+        let end = self.handle.now() + LOCK_PATIENCE;
+        loop {
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK | Errno::INTR) if self.handle.now() < end => {
+                    self.handle.sleep(LOCK_PERIOD).await;
+                }
+                locked => return locked.ok().map(|()| folder),
+            }
+        }
     }
 
     fn listen_at(&self, place: SocketAddr) -> io::Result<Listener> {

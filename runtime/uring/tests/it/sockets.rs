@@ -268,6 +268,16 @@ fn of_two_that_begin_at_one_path_the_first_has_it() {
 }
 
 #[test]
+fn a_stranger_that_keeps_the_lock_of_a_folder_keeps_no_server_from_listening() {
+    let mut net = Net::new();
+    let folder = fs::File::open(net.folder.path()).expect("a folder");
+    flock(&folder, FlockOperation::LockExclusive).expect("free");
+    let (sockets, address) = (net.sockets.clone(), Address::Unix(net.folder.path().join("socket")));
+
+    net.core.run(sockets.listen(&address)).expect("a free path");
+}
+
+#[test]
 fn a_connection_that_is_not_answered_times_out() {
     let mut net = Net::new();
     let sockets = net.sockets.clone();
