@@ -7,7 +7,7 @@
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     task::Poll,
 };
@@ -19,8 +19,8 @@ use super::{packet::NUMBER_LEN, server::Server};
 
 /// A client's credits return in so many batches,
 const BATCHES: u32 = 4;
-/// or in fewer, of packets with so many bytes: a turn's.
-const BATCH_LEN: usize = 256 << 10;
+/// or in fewer, of packets with so many bytes.
+const BATCH_LEN: usize = 512 << 10;
 
 /// Credits of one client.
 pub(crate) struct Answers {
@@ -33,11 +33,7 @@ pub(crate) struct Answers {
     owed: Cell<u32>,
     /// Bytes stored that make no whole packet yet.
     stored_len: Cell<usize>,
-    /// Packets received and not yet served.
-    in_service: Cell<u32>,
-    /// Whether some of the next packet has come.
-    expects_more: Cell<bool>,
-    /// So many are returned at once; fewer only when nothing is in service, or about to be.
+    /// So many are returned at once. The client may send the rest meanwhile, if there is one.
     batch_len: u32,
     news: Notify,
 }
@@ -54,20 +50,9 @@ impl Answers {
             places: RefCell::default(),
             owed: Cell::new(share),
             stored_len: Cell::default(),
-            in_service: Cell::default(),
-            expects_more: Cell::default(),
             batch_len,
             news: Notify::new(),
         })
-    }
-
-    pub(crate) fn received(&self) {
-        self.in_service.set(self.in_service.get() + 1);
-    }
-
-    /// What the client may send it is sending: it needs no answer before that is served, too.
-    pub(crate) fn expects(&self, more: bool) {
-        self.expects_more.set(more);
     }
 
     /// Counts what was stored: as many bytes as a packet has are a credit, whichever they are.
@@ -76,7 +61,6 @@ impl Answers {
         self.stored_len.set(stored_len % size);
         let count = u32::try_from(stored_len / size).unwrap_or(u32::MAX);
         drop(self.places.borrow_mut().as_mut().map(|places| places.split(count.into())));
-        self.in_service.set(self.in_service.get().saturating_sub(count));
         self.owed.set(self.owed.get() + count);
         if self.is_due() {
             self.news.notify_all();
@@ -84,15 +68,15 @@ impl Answers {
     }
 
     fn is_due(&self) -> bool {
-        let (owed, busy) = (self.owed.get(), self.in_service.get() > 0 || self.expects_more.get());
-        owed >= self.batch_len || owed > 0 && !busy
+        self.owed.get() >= self.batch_len
     }
 
-    /// The credits of the next answer, once it is due and there are places for as many packets.
-    pub(crate) async fn due(&self) -> u64 {
-        self.news.until(|| self.is_due()).await;
+    /// The credits of the next answer, once it is due and there are places for as many packets;
+    /// once all packets are served, those that are left, and then `None`.
+    pub(crate) async fn due(&self) -> Option<u64> {
+        self.unless_done(self.news.until(|| self.is_due())).await;
         let count = self.owed.take();
-        if let Some(more) = self.places(count).await {
+        if let Some(more) = self.unless_done(self.server.places.take(count.into())).await {
             let mut places = self.places.borrow_mut();
             match &mut *places {
                 Some(places) => places.join(more),
@@ -100,15 +84,15 @@ impl Answers {
             }
         }
         self.grants.add(count);
-        count.into()
+        (count > 0).then_some(count.into())
     }
 
-    /// Waits for places; none are needed once all packets are served.
-    async fn places(&self, count: u32) -> Option<Credit> {
-        let mut places = self.server.places.take(count.into());
+    /// Waits for something, unless all packets are served.
+    async fn unless_done<T>(&self, other: impl Future<Output = T>) -> Option<T> {
+        let mut other = pin!(other);
         let mut done = pin!(self.server.news.until(|| self.server.is_done()));
-        poll_fn(|context| match Pin::new(&mut places).poll(context) {
-            Poll::Ready(places) => Poll::Ready(Some(places)),
+        poll_fn(|context| match other.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
             Poll::Pending => done.as_mut().poll(context).map(|()| None),
         })
         .await
@@ -116,8 +100,8 @@ impl Answers {
 
     pub(crate) async fn send(&self, mut sender: Sender) {
         let bytes = Heap::buffer(NUMBER_LEN);
-        loop {
-            bytes.store(&self.due().await.to_le_bytes());
+        while let Some(count) = self.due().await {
+            bytes.store(&count.to_le_bytes());
             if sender.send_all(vec![bytes.clone()]).await.is_err() {
                 return;
             }
@@ -127,7 +111,10 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
+    use std::{
+        pin::Pin,
+        task::{Context, Waker},
+    };
 
     use executor::{Config, Executor};
     use uring::{Choice, Engines, Events, SystemClock};
@@ -141,39 +128,35 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Serves 200 packets, 100 at a time.
+    /// Serves 400 packets, 200 at a time.
     fn server(clients: u32) -> (Rc<Server>, Executor) {
         let (events, clock) = (Events::new().unwrap(), Rc::new(SystemClock));
         let executor = Executor::new(clock, Box::new(events.parker()), Config::default());
         let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
         let (transport, span) = (Transport::Tcp, 1 << 20);
-        let run = Run { size: SIZE, count: 200, depth: 100, clients, span, transport };
+        let run = Run { size: SIZE, count: 400, depth: 200, clients, span, transport };
         (Server::new(&executor.handle(), &engines, None, run).unwrap(), executor)
     }
 
     #[test]
-    fn an_answer_waits_for_what_is_being_sent_but_for_no_more_than_a_batch() {
+    fn an_answer_waits_for_a_batch_or_for_the_last_packet() {
         let (server, _executor) = server(1);
-        let client = Answers::new(server);
-        assert!(matches!(poll(pin!(client.due())), Poll::Ready(100)));
-        let mut due = pin!(client.due());
-        client.received();
-        client.expects(true);
-        client.served(SIZE);
-        assert!(poll(due.as_mut()).is_pending());
+        let client = Answers::new(Rc::clone(&server));
+        assert!(matches!(poll(pin!(client.due())), Poll::Ready(Some(200))));
 
-        client.received();
-        client.expects(false);
-        client.served(SIZE);
-        assert!(matches!(poll(due.as_mut()), Poll::Ready(2)));
+        let mut batch = pin!(client.due());
+        client.served(127 * SIZE + 1);
+        assert!(poll(batch.as_mut()).is_pending());
+        client.served(SIZE - 1);
+        assert!(matches!(poll(batch), Poll::Ready(Some(128))));
 
-        let mut due = pin!(client.due());
-        (0..64).for_each(|_| client.received());
-        client.expects(true);
-        client.served(63 * SIZE);
-        assert!(poll(due.as_mut()).is_pending());
-        client.served(SIZE);
-        assert!(matches!(poll(due.as_mut()), Poll::Ready(64)));
+        let mut rest = pin!(client.due());
+        server.count(400 * SIZE - 1);
+        client.served(72 * SIZE);
+        assert!(poll(rest.as_mut()).is_pending());
+        server.count(1);
+        assert!(matches!(poll(rest), Poll::Ready(Some(72))));
+        assert!(matches!(poll(pin!(client.due())), Poll::Ready(None)));
     }
 
     #[test]
@@ -182,19 +165,18 @@ mod tests {
         let clients = [(); 4].map(|()| Answers::new(Rc::clone(&server)));
         let [first, second, third, fourth] = &clients;
 
-        assert!(matches!(poll(pin!(first.due())), Poll::Ready(64)));
+        assert!(matches!(poll(pin!(first.due())), Poll::Ready(Some(128))));
         let (mut second_due, mut third_due) = (pin!(second.due()), pin!(third.due()));
         assert!(poll(second_due.as_mut()).is_pending() && poll(third_due.as_mut()).is_pending());
 
-        (0..64).for_each(|_| first.received());
-        first.served(27 * SIZE);
-        assert!(poll(second_due.as_mut()).is_pending(), "63 places");
+        first.served(55 * SIZE);
+        assert!(poll(second_due.as_mut()).is_pending(), "127 places");
         first.served(SIZE);
-        assert!(matches!(poll(second_due.as_mut()), Poll::Ready(64)));
+        assert!(matches!(poll(second_due.as_mut()), Poll::Ready(Some(128))));
         assert!(poll(third_due.as_mut()).is_pending());
 
-        server.count(200 * SIZE);
-        assert!(matches!(poll(third_due.as_mut()), Poll::Ready(64)));
-        assert!(matches!(poll(pin!(fourth.due())), Poll::Ready(64)));
+        server.count(400 * SIZE);
+        assert!(matches!(poll(third_due.as_mut()), Poll::Ready(Some(128))));
+        assert!(matches!(poll(pin!(fourth.due())), Poll::Ready(Some(128))));
     }
 }

@@ -6,7 +6,7 @@
 use std::{future::poll_fn, mem, pin::pin, rc::Rc};
 
 use executor::{Class, Credit};
-use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Halves};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
 use super::{answers::Answers, server::Server};
 
@@ -19,8 +19,6 @@ const GROUP_LEN: usize = 256 << 10;
 pub(crate) struct Intake {
     server: Rc<Server>,
     answers: Rc<Answers>,
-    /// Of what the client may send.
-    halves: Halves,
     /// Came last, and more may follow.
     group: Group,
 }
@@ -37,8 +35,7 @@ struct Group {
 
 impl Intake {
     pub(crate) fn new(server: Rc<Server>, answers: Rc<Answers>) -> Self {
-        let share = u64::from(server.run.share()) * server.run.size as u64;
-        Self { server, answers, halves: Halves::of(share), group: Group::default() }
+        Self { server, answers, group: Group::default() }
     }
 
     /// Waits for what comes next, and has stored meanwhile what has come.
@@ -72,9 +69,8 @@ impl Intake {
         let Group { mut at, len, bodies, shares } = mem::take(&mut self.group);
         let Some(bodies) = Buffers::new(bodies) else { return };
         let (server, answers) = (Rc::clone(&self.server), Rc::clone(&self.answers));
-        let halves = self.halves.clone();
         self.server.handle.start(Class::Latency, async move {
-            let half = halves.serve(len as u64).await;
+            let half = server.halves.serve(len as u64).await;
             if let Some(file) = &server.file {
                 let mut left = Some(bodies);
                 while let Some(bodies) = left {

@@ -30,8 +30,8 @@ pub(crate) enum Transport {
     Ucx,
 }
 
-/// Packets that a client may send at least, however many clients there are: as a daemon grants.
-const SHARE_MIN: u32 = 64;
+/// Packets that a client may send at least, however many clients there are.
+const SHARE_MIN: u32 = 128;
 
 impl Run {
     /// Packets that one client may have on the way, once there is place for them.

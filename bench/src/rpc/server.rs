@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
-use uring::{Engines, File, Frames, Listener, Pool, Receiver, SOCKET_LEN_MAX, Stages};
+use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, SOCKET_LEN_MAX, Stages};
 
 use super::{
     answers::Answers,
@@ -43,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) run: Run,
     /// Packets that clients may have on the way.
     pub(crate) places: Credits,
+    /// Of what they may have on the way.
+    pub(crate) halves: Halves,
     /// Bytes written, or dropped as told.
     stored_len: Cell<u64>,
     /// Packets of each connection.
@@ -65,9 +67,20 @@ impl Server {
         let (stored_len, shares) = (Cell::new(0), RefCell::default());
         let (news, meter) = (Notify::new(), Meter::new(run.count));
         let places = Credits::new(run.depth.into());
-        let server =
-            Self { handle, engines, pool, file, run, places, stored_len, shares, news, meter };
-        Ok(Rc::new(server))
+        let halves = Halves::of(u64::from(run.depth) * run.size as u64);
+        Ok(Rc::new(Self {
+            handle,
+            engines,
+            pool,
+            file,
+            run,
+            places,
+            halves,
+            stored_len,
+            shares,
+            news,
+            meter,
+        }))
     }
 
     /// Serves clients until all packets are served, and every client knows and has left.
@@ -119,9 +132,7 @@ impl Server {
             let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
-                answers.received();
             }
-            answers.expects(frames.has_more());
             let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
             intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, share);
         }

@@ -92,14 +92,17 @@ async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers
     let (from, owed) = (Rc::clone(&endpoint), Rc::clone(&answers));
     server.handle.spawn(Class::Latency, async move {
         // The client tells why, when it is gone.
-        while from.send(&owed.due().await.to_le_bytes(), NoPayload).await.is_ok() {}
+        while let Some(count) = owed.due().await {
+            if from.send(&count.to_le_bytes(), NoPayload).await.is_err() {
+                return;
+            }
+        }
     });
     let mut intake = Intake::new(server, Rc::clone(&answers));
     while let Ok(message) = intake.wait(endpoint.receive()).await {
         let Ok(offset) = message.header().try_into().map(u64::from_le_bytes) else { return };
         let len = message.data.len();
         let Some(body) = Buffer::new(Arc::new(Landed(message.data)), 0, len) else { return };
-        answers.received();
         intake.take(offset, body, None);
     }
     intake.store();

@@ -131,12 +131,6 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         self.turn.as_mut().map(|turn| turn.split(len as u64))
     }
 
-    /// Whether some of the next frame, or of the next part of this one, has come.
-    #[must_use]
-    pub fn has_more(&self) -> bool {
-        self.start < self.end
-    }
-
     /// Waits for something else than the next frame. Until then it is another stream's turn.
     pub async fn wait<T>(&mut self, other: impl Future<Output = T>) -> T {
         turns::wait(&mut self.turn, other).await

@@ -194,24 +194,6 @@ fn a_frame_waits_for_a_buffer() {
     net.core.turn_until(|| taken.get() == 1);
 }
 
-#[test]
-fn there_is_more_as_soon_as_a_byte_of_the_next_frame_has_come() {
-    let mut net = Net::new();
-    for len in [100, 300_000] {
-        let pool = Pool::new(300_000, 2);
-        let (mut peer, mut frames, _sender) = frames(&mut net, &pool);
-        let (whole, next) = (pattern(len), frame(b"next"));
-        let stream: Vec<u8> = frame(&whole).iter().chain(&next).flat_map(content).collect();
-        let begun = frame(&whole).iter().map(Buffer::len).sum::<usize>() + 1;
-        for (part, has_more) in [(&stream[..begun], true), (&stream[begun..], false)] {
-            net.core.run(peer.send_all(vec![buffer(part)])).expect("sent");
-            let received = net.core.run(frames.next(body_len)).expect("no error");
-            assert!(received.is_some());
-            assert_eq!(frames.has_more(), has_more, "{len} bytes");
-        }
-    }
-}
-
 /// Bodies that are bounded by their number need no buffer of the pool.
 #[test]
 fn a_small_body_can_have_memory_of_its_own() {
