@@ -1,7 +1,7 @@
 //! When the entries that are queued for the kernel are worth a system call.
 //!
-//! As soon as they are as many as the device has left to do (at least 2, at most 32), so that it
-//! never waits while a long batch is prepared.
+//! As soon as they are as many as the device has left to do, or a quarter of that if they are short
+//! and scattered (at least 2, at most 32), so that it never waits while a long batch is prepared.
 //!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much
 //! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for
@@ -77,7 +77,8 @@ impl Batch {
         if self.is_gathered() {
             self.byte_len >= GATHERED_LEN
         } else {
-            self.len >= left.clamp(BATCH_LEN_MIN, BATCH_LEN)
+            let worth_a_call = if self.is_urgent() { left / 4 } else { left };
+            self.len >= worth_a_call.clamp(BATCH_LEN_MIN, BATCH_LEN)
         }
     }
 
@@ -146,6 +147,17 @@ mod tests {
         let (mut batch, _) = batch_of(&[0, LEN as u64]);
         assert!(!batch.is_due(true, Instant::default));
         assert!(batch.is_due(true, Instant::default), "no more of them has come");
+    }
+
+    #[test]
+    fn what_is_scattered_waits_for_a_quarter_of_what_the_device_has_left() {
+        let scattered: Vec<_> = (0..8).map(|place| place << 20).collect();
+        for (len, left_max) in [(2, 11), (3, 15), (8, 35)] {
+            let (batch, _) = batch_of(scattered.get(..len).expect("so many"));
+            assert!(batch.is_full(left_max) && !batch.is_full(left_max + 1), "{len} transfers");
+        }
+        let (one, _) = batch_of(&[0]);
+        assert!(!one.is_full(0));
     }
 
     #[test]

@@ -93,13 +93,13 @@ fn an_entry_is_held_for_20_us_while_others_are_in_flight() {
 #[test]
 fn a_device_with_little_to_do_gets_short_batches() {
     let Some(mut bench) = Bench::new() else { return };
+    let mut at = 0;
     for batch_len in [BATCH_LEN_MIN, BATCH_LEN_MIN, 4, 8, 16, BATCH_LEN, BATCH_LEN] {
-        for queued in 1..batch_len {
-            bench.submit().unwrap();
-            assert_eq!(bench.ring.batch.len, queued);
+        for queued in 1..=batch_len {
+            bench.submit_of(SHORT_LEN_MAX + 1, at).unwrap();
+            at += 1 << 20;
+            assert_eq!(bench.ring.batch.len, queued % batch_len);
         }
-        bench.submit().unwrap();
-        assert_eq!(bench.ring.batch.len, 0);
     }
 }
 
@@ -180,6 +180,8 @@ fn who_continues_nothing_does_not_wait_for_those_that_do() {
     for _ in 0..BATCH_LEN {
         bench.submit().unwrap();
     }
+    bench.clock.advance(HELD_MAX);
+    bench.queued_after_reap();
     for first in [1000, 20] {
         bench.submit_at(first).unwrap();
         bench.submit_at(first + 10).unwrap();
