@@ -15,6 +15,9 @@ const SIZE: usize = 4 << 10;
 const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
 const MOST: u32 = 256;
 const DEPTH: u32 = 1536;
+/// Runs are so many times as long as others, and as much less often: each of many clients has
+/// several turns in one.
+const LONGER: u32 = 4;
 
 /// What was measured of each number of clients: the same index is the same turn.
 pub(super) struct Crowds {
@@ -26,10 +29,14 @@ pub(super) struct Crowds {
 
 impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
-        let count = effort.volume / SIZE as u64;
+        let count = u64::from(LONGER) * effort.volume / SIZE as u64;
         let (span, transport) = (effort.span, Transport::Tcp);
         let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
-        Self { run, turns: effort.turns, samples: CLIENTS.map(|_| Ok(Vec::new())) }
+        Self {
+            run,
+            turns: effort.turns.div_ceil(LONGER as usize),
+            samples: CLIENTS.map(|_| Ok(Vec::new())),
+        }
     }
 
     pub(super) fn round(&mut self, places: &Places, cores: Option<Cores>) {
