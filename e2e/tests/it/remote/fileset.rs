@@ -8,7 +8,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What differs, by the README.
+/// What differs, as `docs/remote.md` says.
 const DIFFERENT: [(&str, &str); 19] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),
@@ -32,7 +32,7 @@ const DIFFERENT: [(&str, &str); 19] = [
 ];
 
 #[test]
-fn calls_come_to_what_they_do_natively_but_for_what_the_readme_says() {
+fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
     let Some(program) = python("remote file calls", "fileset") else { return };
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
