@@ -233,7 +233,7 @@ impl Config {
             maps,
             remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
             log: rows.take("log", Level::Warn)?,
-            rows: rows.rows,
+            rows: rows.in_order(),
         })
     }
 }
@@ -417,6 +417,11 @@ impl Rows {
         let meaning =
             SETTINGS.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
         self.rows.push(Row { name, meaning, value, origin });
+    }
+
+    fn in_order(mut self) -> Vec<Row> {
+        self.rows.sort_by_key(|row| SETTINGS.iter().position(|(name, _)| *name == row.name));
+        self.rows
     }
 }
 

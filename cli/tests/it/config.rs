@@ -81,6 +81,26 @@ fn text_form_names_variable_and_origin_of_every_setting() {
     assert_eq!(words, ["log", "debug", "KAKEHI_LOG", "variable", "KAKEHI_LOG"]);
 }
 
+/// The words that stand in backquotes in a row of a table.
+fn quoted(row: &str) -> Vec<&str> {
+    row.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn settings_are_listed_as_in_the_readme() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = fs::read_to_string(readme).expect("the README");
+    let rows = readme.lines().filter(|line| line.starts_with("| `KAKEHI_"));
+    let told: Vec<_> = rows.map(|row| quoted(row)[..2].to_vec()).collect();
+
+    let found = json(Home::new().config().arg("--json"));
+    let settings = found["settings"].as_array().expect("a list").iter();
+    let text = |row: &'_ Value, key| row[key].as_str().expect("a text").to_owned();
+    let listed: Vec<_> =
+        settings.map(|row| vec![text(row, "variable"), text(row, "name")]).collect();
+    assert_eq!(listed, told);
+}
+
 #[test]
 fn a_list_of_rules_is_replaced_as_a_whole_and_made_absolute() {
     let home = Home::new();
