@@ -59,7 +59,7 @@ pub(crate) struct Flags {
     /// How the daemon executes file I/O: auto (default), uring, or threads.
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Cores of the daemon, like 0,2-3; the program gets the others. Default: one, anywhere.
+    /// Cores of the daemon, like 0,2-3; the program gets the others. Default: they share all.
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
     /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
