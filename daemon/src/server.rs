@@ -50,8 +50,8 @@ const THREADS_PER_CORE: usize = 4;
 /// Serves until told to stop, and returns what was done.
 ///
 /// Blocks. Calls `ready` once connections are accepted, with the address where daemons elsewhere
-/// are served, if they are. On return everything that clients had
-/// staged is in the file system, unless a second signal cut the end short; the socket is gone.
+/// are served, if they are. On return everything that clients had staged is in the file system,
+/// unless a second signal cut the end short; the socket is gone.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The kinds of requests, as they are numbered on the wire.
 //!
-//! The first eight are those of the 2012 paper's Table 3. All of them are asynchronous, that is
-//! answered twice (ACKNOWLEDGED, then COMPLETED), but for set-position, which is answered once.
+//! The first eight are those of Fukazawa et al. (2012), table 3. A request is answered twice
+//! (ACKNOWLEDGED, then COMPLETED), but for what takes no I/O: see [`Kind::is_acknowledged`].
 
 use crate::entry::Invalid;
 

@@ -283,8 +283,7 @@ pub enum Request {
         /// Its inode number.
         inode: u64,
     },
-    /// Drains, and changes which bytes of the file have space, as `fallocate(2)`. Only what can be
-    /// done twice: no bytes are moved.
+    /// Drains, and changes which bytes of the file have space, as `fallocate(2)`.
     Allocate {
         /// Slot.
         file: u32,
@@ -295,7 +294,8 @@ pub enum Request {
         /// Bytes.
         len: u64,
     },
-    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows).
+    /// Does nothing: what a request costs (`kakehi bench delegate`, overhead rows). To a server of
+    /// remote files it says that all locks have been asked for again.
     Nothing,
 }
 
