@@ -97,7 +97,7 @@ impl Buffer {
         let from = self.bytes();
         bytes.reserve(from.len());
         let to = bytes.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: there is room for as many bytes, and the vector is borrowed alone.
+        // SAFETY: there is room for as many bytes, and the vector is borrowed alone; as in `load`.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len()) };
         // SAFETY: so many have just been written.
         unsafe { bytes.set_len(bytes.len() + from.len()) };
@@ -124,7 +124,8 @@ impl Buffer {
 /// Copies the start of `from` to `into`, as many bytes as fit.
 pub(crate) fn load(from: &[AtomicU8], into: &mut [u8]) {
     let len = from.len().min(into.len());
-    // SAFETY: both hold `len` bytes, and `into` is borrowed alone.
+    // SAFETY: both hold `len` bytes, and `into` is borrowed alone; who writes to `from` meanwhile
+    // changes what is read, not whether it can be read.
     unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast(), into.as_mut_ptr(), len) }
 }
 
