@@ -2,8 +2,13 @@
 
 use std::{io, os::fd::OwnedFd, path::Path};
 
-use rustix::net::{RecvFlags, recv};
-use wire::{Greeting, Role, Welcome};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, retry_on_intr},
+    net::{RecvFlags, recv, sockopt::socket_peercred},
+    process::{PidfdFlags, pidfd_open},
+};
+use wire::{Greeting, Refusal, Role, Welcome};
 
 pub use wire::Control;
 
@@ -11,6 +16,8 @@ use crate::{Error, socket};
 
 /// Longest answer to a question, bytes.
 const ANSWER_LEN_MAX: usize = 64 << 10;
+/// Longest wait for the end of a daemon that closes a connection without a word.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Keeps the daemon of a folder alive until dropped.
 #[derive(Debug)]
@@ -42,7 +49,7 @@ impl Attachment {
 pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
     let socket = greet(folder, Role::Control(question))?;
     let mut answer = vec![0; ANSWER_LEN_MAX];
-    let received = rustix::io::retry_on_intr(|| recv(&socket, &mut *answer, RecvFlags::empty()));
+    let received = retry_on_intr(|| recv(&socket, &mut *answer, RecvFlags::empty()));
     let (len, _) = received.map_err(|errno| Error::Lost(errno.into()))?;
     if len == 0 {
         return Err(Error::Lost(io::ErrorKind::UnexpectedEof.into()));
@@ -53,11 +60,40 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 
 /// Attaches to the daemon in `folder`: it stays as long as the result lives.
 ///
+/// One that is stopping takes nobody in any more: then blocks until its process has ended, however
+/// long it drains.
+///
 /// # Errors
 ///
-/// Those of [`ask`].
+/// Those of [`ask`]; [`Error::Unreachable`] also when it has ended.
 pub fn attach(folder: &Path) -> Result<Attachment, Error> {
-    Ok(Attachment { socket: greet(folder, Role::Run)? })
+    let mut was_lost = false;
+    loop {
+        match greet(folder, Role::Run) {
+            Err(Error::Refused(Refusal::Stopping)) => await_end(folder, None),
+            // It is about to end, or had too many greetings at a time.
+            Err(Error::Lost(_)) if !was_lost => {
+                was_lost = true;
+                await_end(folder, Some(&PATIENCE))
+            }
+            greeted => return Ok(Attachment { socket: greeted? }),
+        }
+        .map_err(Error::Lost)?;
+    }
+}
+
+/// Waits until the process that listens in `folder`, if there is one, has ended, or `time` is over.
+fn await_end(folder: &Path, time: Option<&Timespec>) -> io::Result<()> {
+    let Ok(socket) = socket::connect_to(folder) else { return Ok(()) };
+    let process = match pidfd_open(socket_peercred(socket)?.pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(()),
+        process => process?,
+    };
+    // While it listens, its number is nobody else's.
+    if socket::connect_to(folder).is_ok() {
+        retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], time))?;
+    }
+    Ok(())
 }
 
 /// Connects and exchanges greetings.

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -176,20 +176,36 @@ fn a_launcher_inside_and_outside_makes_one_job() {
     assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
 }
 
+/// A program that is told what to call, and outlives its job.
+struct Outliving {
+    calls: File,
+    answers: PathBuf,
+}
+
+impl Outliving {
+    /// The program, and a script that starts it, has it write `hello` to `out`, and ends.
+    fn new(folder: &Folder, out: &Path) -> (Self, String) {
+        let (fifo, answers) = (folder.join("calls"), folder.join("answers"));
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("a pipe");
+        let mut calls = File::options().read(true).write(true).open(&fifo).expect("the pipe");
+        write!(calls, "open {} wc\nwrite 3 hello\n", out.display()).expect("written");
+        let (program, fifo) = (program("calls").display().to_string(), fifo.display());
+        // It ends when both calls are answered, and does not wait for a third. Number 3 is free,
+        // whatever this test has inherited.
+        let script = format!(
+            "{program} <{fifo} >{0} 2>&1 3>&- & \
+             until [ \"$(wc -l <{0})\" = 2 ]; do sleep 0.05; done",
+            answers.display()
+        );
+        (Self { calls, answers }, script)
+    }
+}
+
 #[test]
 fn a_process_that_outlives_the_job_goes_on_undelegated() {
     let folder = Folder::new();
-    let (fifo, answers, out) = (folder.join("calls"), folder.join("answers"), folder.join("out"));
-    rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("a pipe");
-    let mut calls = File::options().read(true).write(true).open(&fifo).expect("the pipe");
-    write!(calls, "open {} wc\nwrite 3 hello\n", out.display()).expect("written");
-    let (program, fifo) = (program("calls").display().to_string(), fifo.display());
-    // The job ends when both calls are answered, and does not wait for a third. Number 3 is free,
-    // whatever this test has inherited.
-    let script = format!(
-        "{program} <{fifo} >{0} 2>&1 3>&- & until [ \"$(wc -l <{0})\" = 2 ]; do sleep 0.05; done",
-        answers.display()
-    );
+    let out = folder.join("out");
+    let (Outliving { mut calls, answers }, script) = Outliving::new(&folder, &out);
     let output = run(kakehi_run(&folder, &[]).args(["sh", "-c", &script]), SOON);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(&out).expect("the file"), "hello");
@@ -202,6 +218,31 @@ fn a_process_that_outlives_the_job_goes_on_undelegated() {
     assert!(wait_for(SOON, || said().lines().count() == 7), "{}", said());
     assert_eq!(said(), "3\n5\n5\n0\n3\n5\n0\n");
     assert_eq!(fs::read_to_string(&out).expect("the file"), "helloworldagain");
+}
+
+#[test]
+fn a_run_that_comes_while_the_daemon_ends_starts_the_next() {
+    let folder = Folder::new();
+    let (_outliving, script) = Outliving::new(&folder, &folder.join("out"));
+    let of_job = |command: &mut Command| {
+        command.env("KAKEHI_JOB", "ending");
+    };
+    let mut first = kakehi_run(&folder, &[]);
+    of_job(first.args(["sh", "-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()));
+    let mut first = Running::start(&mut first);
+    // It ends, and waits for the program that it serves.
+    let ends = || {
+        let mut drain = Command::new(kakehi());
+        of_job(drain.arg("drain").env("XDG_RUNTIME_DIR", folder.path()));
+        text(&run(&mut drain, SOON).stderr).contains("is stopping")
+    };
+    assert!(wait_for(SOON, ends), "the daemon does not end");
+
+    let mut second = kakehi_run(&folder, &[]);
+    of_job(second.args(["echo", "ran"]));
+    let output = run(&mut second, SOON);
+    assert_eq!((text(&output.stdout).trim(), output.status.code()), ("ran", Some(0)));
+    assert!(first.wait(SOON).success());
 }
 
 #[test]
