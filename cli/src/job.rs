@@ -11,7 +11,7 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{fs::MetadataExt as _, process::parent_id},
     path::{Path, PathBuf},
     process,
 };
@@ -277,7 +277,8 @@ fn given_name(config: &Config, environment: &Environment) -> Result<Option<Strin
             return checked(variable, &name.to_string_lossy()).map(Some);
         }
     }
-    Ok(None)
+    // MPICH's and Intel's launchers name no job, but start the ranks of a node from one process.
+    Ok(environment.get("PMI_RANK").map(|_| format!("pmi-{}", parent_id())))
 }
 
 /// A name that is one path component and prints as itself.

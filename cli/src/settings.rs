@@ -12,7 +12,7 @@ use std::{
 /// Every setting and what it means. `config` refuses any other name.
 pub(crate) const SETTINGS: [(&str, &str); 20] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
-    ("job", "name of the job; unset: SLURM_JOB_ID, PMIX_NAMESPACE, or the process id"),
+    ("job", "name of the job; unset: by Slurm, PMIx, MPICH's launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
     ("quiet", "how long nothing must have happened before poll-idle parks the last core"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),

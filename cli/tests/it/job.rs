@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
-    process::Command,
+    process::{self, Command},
 };
 
 use tempfile::tempdir;
@@ -19,7 +19,7 @@ fn env(folder: &Path) -> Command {
 }
 
 #[test]
-fn the_first_of_kakehi_slurm_pmix_and_pid_names_the_job() {
+fn the_first_of_kakehi_slurm_pmix_pmi_and_pid_names_the_job() {
     let folder = tempdir().expect("temporary folder");
     let name = |command: &mut Command| {
         let found = json(command.arg("--json"));
@@ -30,9 +30,14 @@ fn the_first_of_kakehi_slurm_pmix_and_pid_names_the_job() {
     };
     let mut command = env(folder.path());
     assert!(name(&mut command).bytes().all(|byte| byte.is_ascii_digit()));
+    // Ranks that one process has started, as MPICH's launcher does, are of one job.
+    for rank in ["0", "1"] {
+        let us = format!("pmi-{}", process::id());
+        assert_eq!(name(env(folder.path()).env("PMI_RANK", rank)), us);
+    }
     assert_eq!(name(env(folder.path()).env("PMIX_NAMESPACE", "prte-n1-7@1")), "prte-n1-7@1");
     let mut both = env(folder.path());
-    both.env("PMIX_NAMESPACE", "7@1").env("SLURM_JOB_ID", "42");
+    both.env("PMIX_NAMESPACE", "7@1").env("SLURM_JOB_ID", "42").env("PMI_RANK", "0");
     assert_eq!(name(&mut both), "42");
     let mut all = env(folder.path());
     all.env("SLURM_JOB_ID", "42").env("KAKEHI_JOB", "mine");
