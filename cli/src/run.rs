@@ -39,9 +39,9 @@ use crate::{
 /// the flags, and more. KAKEHI_DISABLE=1 runs the program untouched.
 ///
 /// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found,
-/// 128+n after signal n; 125 when kakehi itself failed, or the program ended well and yet something
-/// it wrote was refused by the file system; 2 when a setting or flag is wrong. A daemon that dies is
-/// no failure of the program, which goes on without it: standard error tells of it.
+/// 128+n after signal n; 125 when kakehi itself failed, or the program ended well and yet the file
+/// system refused something it wrote; 2 when a setting or flag is wrong. A daemon that dies is no
+/// failure of the program, which goes on without it: standard error tells of it.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
