@@ -107,9 +107,10 @@ fn read(
     let len = usize::try_from(stream.cursor().total().clamp(1, 1 << 20)).unwrap_or(1);
     let mut buffer = vec![0; len];
     loop {
-        match stream.read(&mut buffer) {
+        let skipped = stream.skip_hole();
+        match skipped.and_then(|hole_len| Ok(hole_len + stream.read(&mut buffer)? as u64)) {
             Ok(0) => return Ok(Ok(())),
-            Ok(count) => progress.advance(count as u64)?,
+            Ok(len) => progress.advance(len)?,
             Err(why) => return Ok(Err(why)),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use multifile::{Disk, NewTask, Options, Writer};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -257,6 +258,23 @@ fn one_changed_byte_is_found_and_its_task_named() {
     assert!(stderr.contains("damage in 1 of 2 tasks"), "{stderr}");
     let verdict = json(&mut multifile(folder.path(), &["verify", "--json", "joined"]));
     assert_eq!((&verdict["ok"], &verdict["damage"][0]["task"]), (&false.into(), &1.into()));
+}
+
+/// To read it all would take longer than any test may.
+#[test]
+fn verify_does_not_read_a_hole() {
+    const LEN: u64 = 1 << 42;
+    let folder = tempdir().expect("a folder");
+    let (disk, path) = (Disk::in_folder(folder.path()), Path::new("sparse"));
+    let tasks = NewTask::in_one_file(&[LEN]);
+    let mut writer = Writer::create(&disk, path, &tasks, &Options::default()).expect("created");
+    let mut task = writer.task(0).expect("one");
+    let end = task.fill().file_at().expect("small") + LEN;
+    task.file().expect("written").set_len(end).expect("as long as a file may be");
+    task.advance(LEN).expect("room");
+    writer.close().expect("closed");
+    let verdict = json(&mut multifile(folder.path(), &["verify", "--json", "sparse"]));
+    assert_eq!((&verdict["ok"], &verdict["bytes"]), (&true.into(), &LEN.into()));
 }
 
 #[test]

@@ -32,6 +32,17 @@ pub(crate) fn stored<F: File>(
     Ok(part.filter(|part| !part.is_empty()))
 }
 
+/// Bytes at the start of `range` that need not be read: they are a hole, and so zeros.
+pub(crate) fn hole_len<F: File>(file: &F, number: u32, range: Range<u64>) -> Result<u64> {
+    let io = |error| Error::io(number, &error);
+    let end = match file.data_at(range.start).map_err(io)? {
+        Some(data_at) => data_at,
+        // What is behind the file's end is no hole.
+        None => file.size().map_err(io)?,
+    };
+    Ok(end.min(range.end).saturating_sub(range.start))
+}
+
 /// Refuses as `part` what needs `len` bytes of memory for what `range` of the file holds, when that
 /// is much and fewer bytes are stored there.
 pub(crate) fn demand<F: File>(

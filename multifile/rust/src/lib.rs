@@ -27,6 +27,7 @@ pub mod reader;
 pub mod repair;
 mod run;
 pub mod storage;
+mod sums;
 pub mod task_writer;
 pub mod writer;
 

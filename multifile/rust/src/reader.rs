@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    backing::hole_len,
     blocks::Table,
     codec::{narrow, wide},
     cursor::Cursor,
@@ -17,6 +18,7 @@ use crate::{
     name,
     physical::{self, Physical},
     storage::{File, Storage, read_exactly},
+    sums,
 };
 
 /// (file, local rank) of every task of a set.
@@ -272,23 +274,14 @@ impl<F: File> Reader<F> {
     /// [`Part::Checksum`] for the first block that differs, and the errors of reading.
     pub fn verify(&self, task: usize) -> Result<bool> {
         let (file, local) = self.locate(task)?;
-        let number = file.front.number;
-        let mut stream = self.stream(task)?;
-        let mut buf = vec![0; 1 << 16];
+        let (front, place) = (&file.front, file.cursor(local)?.place());
         for (block, len) in file.blocks.of(local).iter().enumerate() {
             let Some(expected) = self.checksum(task, block)? else {
                 return Ok(false);
             };
-            stream.seek_block(block, 0)?;
-            let (mut sum, mut left) = (0, *len);
-            while left > 0 {
-                let part = buf.get_mut(..narrow(left).min(1 << 16)).unwrap_or_default();
-                let n = stream.read(part)?;
-                sum = crc32c::crc32c_append(sum, part.get(..n).unwrap_or_default());
-                left -= wide(n);
-            }
-            if sum != expected {
-                return Err(Error::Damaged { part: Part::Checksum, file: number });
+            let at = place.block_at(block)?;
+            if sums::append(&*front.file, front.number, 0, at..at + len)? != expected {
+                return Err(Error::Damaged { part: Part::Checksum, file: front.number });
             }
         }
         Ok(true)
@@ -429,6 +422,19 @@ impl<F: File> TaskReader<F> {
         }
         self.cursor.advance(len);
         Ok(())
+    }
+
+    /// Moves over a hole that the file has from the position on, within one block, and returns its
+    /// length: so many zeros need not be read.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports.
+    pub fn skip_hole(&mut self) -> Result<u64> {
+        let Some((at, len)) = self.cursor.extent()? else { return Ok(0) };
+        let hole_len = hole_len(&*self.file, self.number, at..at + len)?;
+        self.cursor.advance(hole_len);
+        Ok(hole_len)
     }
 
     /// The position, and what there is before and behind it.

@@ -22,6 +22,7 @@ use crate::{
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
     storage::{File, Storage, read_exactly},
+    sums,
     writer::remove_journal,
 };
 
@@ -359,7 +360,7 @@ fn note_sum<F: File>(
     let at = front.layout.place(task).unwrap_or_default().block_at(block)?;
     extent.sums.resize(extent.sums.len().max(block + 1), 0);
     if let Some(sum) = extent.sums.get_mut(block) {
-        *sum = data_sum(front, at, len)?;
+        *sum = sums::append(&*front.file, front.number, 0, at..at + len)?;
     }
     Ok(())
 }
@@ -392,22 +393,12 @@ fn note_slot<F: File>(
         if let Some(known) = extent.sums.get_mut(block) {
             *known = sum;
         }
-        extent.damaged |= data_sum(front, place.block_at(block)?, slot.used)? != sum;
+        let at = place.block_at(block)?;
+        let found = sums::append(&*front.file, front.number, 0, at..at + slot.used)?;
+        extent.damaged |= found != sum;
     }
     extent.most = extent.most.max(extent.lens.iter().sum());
     Ok(())
-}
-
-fn data_sum<F: File>(front: &Front<F>, mut at: u64, len: u64) -> Result<u32> {
-    let mut buf = vec![0; narrow(len).min(1 << 16)];
-    let (mut sum, end) = (0, at + len);
-    while at < end {
-        let part = buf.get_mut(..narrow(end - at).min(1 << 16)).unwrap_or_default();
-        read_exactly(&*front.file, front.number, part, at)?;
-        sum = crc32c::crc32c_append(sum, part);
-        at += wide(part.len());
-    }
-    Ok(sum)
 }
 
 /// The mapping a set must have had: tasks in the order of their global ranks, without those that

@@ -119,6 +119,16 @@ pub trait File: Send + Sync + fmt::Debug {
     ///
     /// What the system reports.
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// Where the first of these ranges begins, or `at` when that lies within it: less work than
+    /// finding its end, too.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn data_at(&self, at: u64) -> io::Result<Option<u64>> {
+        Ok(self.data_from(at)?.map(|range| range.start.max(at)))
+    }
 }
 
 /// Plain files, with relative names resolved in one folder.
@@ -196,17 +206,22 @@ impl File for fs::File {
     }
 
     fn data_from(&self, at: u64) -> io::Result<Option<Range<u64>>> {
-        let start = match seek(self, at, Whence::SeekData) {
-            Ok(start) => start,
-            Err(Errno::ENXIO) => return Ok(None),
+        let Some(start) = self.data_at(at)? else { return Ok(None) };
+        match seek(self, start, Whence::SeekHole) {
+            Ok(end) => Ok(Some(start..end)),
+            Err(Errno::EINVAL) => Ok(Some(start..File::size(self)?)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn data_at(&self, at: u64) -> io::Result<Option<u64>> {
+        match seek(self, at, Whence::SeekData) {
+            Ok(start) => Ok(Some(start)),
+            Err(Errno::ENXIO) => Ok(None),
             // The file system knows no holes: everything may be data.
-            Err(Errno::EINVAL) => {
-                let size = File::size(self)?;
-                return Ok((at < size).then_some(at..size));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(Some(start..seek(self, start, Whence::SeekHole)?))
+            Err(Errno::EINVAL) => Ok((at < File::size(self)?).then_some(at)),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -3,14 +3,15 @@
 use std::{io, ops::Range, sync::Arc};
 
 use crate::{
-    codec::{Order, narrow, wide},
+    codec::{Order, wide},
     cursor::Fill,
     error::{Argument, Error, Result},
     finish::Usage,
     journal::Slot,
     keyval::encode_header,
     output::{Output, Owner},
-    storage::{File, Storage, read_exactly},
+    storage::{File, Storage},
+    sums,
 };
 
 /// What a writer remembers of one task: as little as possible, there may be very many.
@@ -158,17 +159,10 @@ impl<S: Storage> TaskWriter<'_, S> {
             return Err(Argument::Position.into());
         }
         self.output.flush()?;
-        let (mut sum, mut left) = (self.sum_with(&[]), len);
+        let mut sum = self.sum_with(&[]);
         if self.checksums {
-            let mut buf = vec![0; narrow(len).min(1 << 16)];
-            let mut at = self.state.fill.file_at()?;
-            while left > 0 {
-                let part = buf.get_mut(..narrow(left).min(1 << 16)).unwrap_or_default();
-                read_exactly(&**self.output.file(), self.output.number(), part, at)?;
-                sum = crc32c::crc32c_append(sum, part);
-                at += wide(part.len());
-                left -= wide(part.len());
-            }
+            let at = self.state.fill.file_at()?;
+            sum = sums::append(&**self.output.file(), self.output.number(), sum, at..at + len)?;
         }
         self.output.record(self.owner(len, sum))?;
         self.accept(len, sum);

@@ -1,6 +1,6 @@
 //! Files that are long and hold nothing: what they claim takes neither memory nor time.
 
-use std::{fs, os::unix::fs::FileExt as _, path::Path};
+use std::{fs, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use multifile::{
     Disk, Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
@@ -157,4 +157,26 @@ fn records_that_are_a_hole_are_refused() {
     let (peak, found) = peak_during(|| Records::scan(stream, Order::Little).err());
     assert_eq!(found, Some(Error::Damaged { part: Part::Record, file: 0 }));
     assert!(peak < MEMORY_MAX, "took {peak} bytes");
+}
+
+/// To read it all would take longer than any test may.
+#[test]
+fn a_stream_that_is_mostly_a_hole_is_compared_with_its_checksum_without_being_read() {
+    let folder = TempDir::new().unwrap();
+    let options = Options { checksums: true, journal: false, ..Options::default() };
+    let tasks = NewTask::in_one_file(&[LEN]);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    let mut task = writer.task(0).unwrap();
+    task.write(b"head").unwrap();
+    let (at, left) = (task.fill().file_at().unwrap(), task.fill().left_in_block());
+    let file = Arc::clone(task.file().unwrap());
+    file.write_all_at(b"middle", at + LEN / 2).unwrap();
+    file.set_len(at + left).unwrap();
+    task.advance(left).unwrap();
+    writer.close().unwrap();
+
+    let verdict = || Reader::open(&disk(&folder), Path::new(NAME)).unwrap().verify(0);
+    assert_eq!(verdict(), Ok(true));
+    file.write_all_at(b"x", at + LEN / 4).unwrap();
+    assert_eq!(verdict(), Err(Error::Damaged { part: Part::Checksum, file: 0 }));
 }
