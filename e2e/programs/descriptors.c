@@ -139,6 +139,11 @@ static void modes(void) {
     close(again);
     said("readonly", open("/proc/version", O_WRONLY | O_TRUNC) < 0);
     said("no file", open("none", O_RDONLY));
+    fd = open("for ioctl", O_WRONLY | O_RDWR | O_CREAT, 0600);
+    said("write for ioctl", write(fd, "x", 1));
+    said("pwrite for ioctl", pwrite(fd, "x", 1, 0));
+    said("read for ioctl", read(fd, &st, 1));
+    said("close for ioctl", close(fd));
     said("creat", creat("created", 0600) > 0);
     said("openat", openat(AT_FDCWD, "created", O_RDONLY) > 0);
     fd = open(".", O_RDONLY | O_DIRECTORY);

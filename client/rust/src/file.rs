@@ -263,10 +263,11 @@ pub(crate) const fn identity(device: u64, inode: u64) -> u64 {
 
 /// A file that was just opened, before anybody else knows of it.
 pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
+    // The fourth mode is for `ioctl` alone, and neither.
     let mode = flags & OFlags::RWMODE;
     let access = Access {
-        readable: mode != OFlags::WRONLY,
-        writable: mode != OFlags::RDONLY,
+        readable: mode == OFlags::RDONLY || mode == OFlags::RDWR,
+        writable: mode == OFlags::WRONLY || mode == OFlags::RDWR,
         append: flags.contains(OFlags::APPEND),
     };
     let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
