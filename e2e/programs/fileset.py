@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,23 @@ def copies(fd):
     tell("preadv2", lambda: os.preadv(fd, [bytearray(3)], 0, os.RWF_HIPRI))
     tell("pwritev2", lambda: os.pwritev(fd, [b"xyz"], 0, os.RWF_DSYNC))
     tell("read after them", lambda: os.pread(fd, 10, 20))
+
+
+def asynchronous(_):
+    fd = make("asynchronous")
+    request, data = ctypes.create_string_buffer(168), ctypes.create_string_buffer(b"xyz")
+    # Descriptor, data, and length; no notification; and where to.
+    struct.pack_into("i12xQQ", request, 0, fd, ctypes.addressof(data), 3)
+    struct.pack_into("i", request, 44, 1)
+    struct.pack_into("q", request, 128, 4)
+
+    def written():
+        call("aio_write", request)
+        while libc.aio_error(request) == errno.EINPROGRESS:
+            pass
+        return libc.aio_return(request), os.pread(fd, 10, 0)
+
+    tell("aio_write", written)
 
 
 def attributes(fd):
@@ -372,5 +390,6 @@ def limits(fd):
 os.makedirs(sys.argv[1], exist_ok=True)
 os.chdir(sys.argv[1])
 file = make("a")
-for part in [space, copies, attributes, names, endings, masks, flags, children, limits]:
+parts = [space, copies, asynchronous, attributes, names, endings, masks, flags]
+for part in [*parts, children, limits]:
     part(file)

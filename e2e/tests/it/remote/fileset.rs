@@ -9,10 +9,11 @@ use crate::{
 };
 
 /// What differs, as `docs/remote.md` says.
-const DIFFERENT: [(&str, &str); 19] = [
+const DIFFERENT: [(&str, &str); 20] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),
     ("O_TMPFILE", "ENOTSUP"),
+    ("aio_write", "ENOSYS"),
     ("clone", "ENOTSUP"),
     ("copy_file_range", "EINVAL"),
     ("fsetxattr", "ENOTSUP"),
