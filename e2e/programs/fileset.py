@@ -101,6 +101,24 @@ def asynchronous(_):
     tell("aio_write", written)
 
 
+def locks(_):
+    fd = make("locked")
+
+    def is_locked():
+        child = os.fork()
+        if child == 0:
+            try:
+                fcntl.lockf(os.open("locked", os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return os.waitpid(child, 0)[1] >> 8
+
+    tell("locked", lambda: (fcntl.lockf(fd, fcntl.LOCK_EX), is_locked()))
+    other = os.open("locked", os.O_RDONLY)
+    tell("unlocked by another number's close", lambda: (os.close(other), is_locked()))
+
+
 def attributes(fd):
     tell("setxattr", lambda: os.setxattr("a", "user.k", b"v"))
     tell("getxattr", lambda: os.getxattr("a", "user.k"))
@@ -390,6 +408,6 @@ def limits(fd):
 os.makedirs(sys.argv[1], exist_ok=True)
 os.chdir(sys.argv[1])
 file = make("a")
-parts = [space, copies, asynchronous, attributes, names, endings, masks, flags]
+parts = [space, copies, asynchronous, locks, attributes, names, endings, masks, flags]
 for part in [*parts, children, limits]:
     part(file)

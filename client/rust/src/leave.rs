@@ -49,6 +49,7 @@ impl Process {
         if file.is_remote {
             return; // There is nothing here to lock: the kernel says so.
         }
+        self.has_locks.store(true, Ordering::Release);
         if file.placeholder {
             // The lock belongs to the descriptor, so there has to be a real one.
             self.leave_file(fd, entry, &mut file, Reason::Unsupported);

@@ -21,6 +21,7 @@ use crate::{
     position::{SEEK_CUR, SEEK_END, SEEK_SET},
     process::Process,
     rules::link_of,
+    staging::reopen,
 };
 
 /// Bytes as `fcntl(2)` names them.
@@ -235,6 +236,14 @@ impl Process {
         };
         let base = i64::try_from(base).map_err(|_| Errno::OVERFLOW)?;
         resolve(base, range)
+    }
+
+    /// A placeholder is closed: with a real number the kernel would take all record locks that this
+    /// process has on the file, whichever number they were made by.
+    pub(crate) fn unlock_with(&self, fd: RawFd, file: &OpenFile) {
+        if file.placeholder && !file.is_remote && self.has_locks.load(Ordering::Acquire) {
+            drop(reopen(fd, file));
+        }
     }
 
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,

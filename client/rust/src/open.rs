@@ -108,6 +108,7 @@ impl Process {
             self.table.take(fd);
             return Ok(());
         };
+        self.unlock_with(fd, &file);
         if file.number_count > 1 {
             self.unlock_records(&file);
             file.number_count -= 1;
