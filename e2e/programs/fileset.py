@@ -130,6 +130,7 @@ def attributes(fd):
     status = ctypes.create_string_buffer(256)
     tell("statx", lambda: call("statx", HERE, b"a", 0, 0x7FF, status))
     tell("statx of a descriptor", lambda: call("statx", fd, b"", EMPTY, 0x7FF, status))
+    tell("statx, unknown flag", lambda: call("statx", HERE, b"a", 0x10000, 0x7FF, status))
     tell("utime", lambda: (os.utime("a", ns=(5, 7)), os.stat("a").st_mtime_ns))
     tell("futimens", lambda: (os.utime(fd, ns=(5, 8)), os.fstat(fd).st_mtime_ns))
     tell("chmod", lambda: (os.chmod("a", 0o640), os.stat("a").st_mode))

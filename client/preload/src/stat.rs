@@ -13,6 +13,10 @@ use crate::{
     start::{client, text},
 };
 
+/// What `fstatat` and `statx` know.
+const KNOWN_FLAGS: c_int =
+    AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_SYNC_TYPE;
+
 interpose! {
     fn stat|stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
         answer(stat_at(AT_FDCWD, path, out, 0))
@@ -215,6 +219,9 @@ unsafe fn delegated(
     path: *const c_char,
     flags: c_int,
 ) -> Option<Outcome<Status>> {
+    if flags & !KNOWN_FLAGS != 0 {
+        return None; // The kernel says that there are no such flags.
+    }
     // SAFETY: as the caller promises.
     match unsafe { text(path) } {
         Some(path) if !path.is_empty() => {
