@@ -1,6 +1,6 @@
 """Says, a line each, what the calls on files come to that programs make beside read and write.
 
-    fileset.py FOLDER
+    fileset.py FOLDER [FOLDER ON ANOTHER FILE SYSTEM]
 """
 import ctypes
 import errno
@@ -198,6 +198,50 @@ def endings(fd):
     tell("rmdir with a slash", lambda: os.rmdir("some/"))
     tell("link that follows", lambda: call("linkat", HERE, b"a", HERE, b"followed", FOLLOW))
     tell("link that follows a link", lambda: call("linkat", HERE, b"to_b", HERE, b"b2", FOLLOW))
+
+
+def rename_with(flags):
+    return lambda old, new: call("renameat2", HERE, old.encode(), HERE, new.encode(), flags)
+
+
+def pairs(fd):
+    os.symlink("loop", "loop")
+    changes = {
+        "link": os.link,
+        "rename": os.rename,
+        "rename to none": rename_with(1),
+        "exchange": rename_with(2),
+        "unknown": rename_with(64),
+        "contradictory": rename_with(3),
+    }
+    there = ["none", "none/", "none/x", "a/", "a/x", "loop/x", "up/."]
+    for name, change in changes.items():
+        for old in ["a", "up", "up/", *there]:
+            for new in [*there[1:], "a", "up", "up/"]:
+                # But for those that the kernel makes.
+                one, other = old.strip("/"), new.strip("/")
+                is_renamed = (one, new) == ("up", "none/") and name.startswith("rename")
+                is_exchanged = {one, other} == {"a", "up"} and name == "exchange"
+                # A server looks where to before it looks for what there is.
+                is_servers = name == "link" and new in ["a/x", "loop/x"]
+                if one != other and not is_renamed and not is_exchanged and not is_servers:
+                    tell(f"{name} '{old}' '{new}'", lambda: change(old, new))
+    tell("exchange with a folder's name", lambda: rename_with(2)("a", "up/"))
+    tell("exchange back", lambda: rename_with(2)("a", "up"))
+    tell("exchange with what is none", lambda: rename_with(2)("up", "a/"))
+
+
+def crossing(fd):
+    if len(sys.argv) < 3:
+        return
+    other = sys.argv[2]
+    open(f"{other}/f", "w").close()
+    changes = {"link": os.link, "rename": os.rename, "exchange": rename_with(2)}
+    for name, change in changes.items():
+        for here in ["a", "none", "none/x", "a/x"]:
+            for there in ["f", "none", "none/x", "f/x"]:
+                tell(f"{name} '{here}' out to '{there}'", lambda: change(here, f"{other}/{there}"))
+                tell(f"{name} '{here}' from '{there}'", lambda: change(f"{other}/{there}", here))
 
 
 def masks(fd):
@@ -409,6 +453,6 @@ def limits(fd):
 os.makedirs(sys.argv[1], exist_ok=True)
 os.chdir(sys.argv[1])
 file = make("a")
-parts = [space, copies, asynchronous, locks, attributes, names, endings, masks, flags]
-for part in [*parts, children, limits]:
+parts = [space, copies, asynchronous, locks, attributes, names, endings, pairs, crossing]
+for part in [*parts, masks, flags, children, limits]:
     part(file)

@@ -32,6 +32,7 @@ mod process;
 mod queue;
 mod read;
 mod remote;
+mod renames;
 mod rules;
 mod slots;
 mod staging;

@@ -7,7 +7,7 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::RawFd,
-    fs::{FileType, OFlags},
+    fs::{FileType, OFlags, RenameFlags},
     io::{self, Errno},
 };
 use wire::Request;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A name as the program gives it: relative to an open folder.
-type Name<'a> = (RawFd, &'a CStr);
+pub(crate) type Name<'a> = (RawFd, &'a CStr);
 
 /// What a name ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,15 +101,16 @@ impl Client {
         to: Name<'_>,
         flags: u32,
     ) -> Option<io::Result<()>> {
-        let target = match self.target(from, to)? {
+        let (how, exchange) = (RenameFlags::from_bits_retain(flags), RenameFlags::EXCHANGE);
+        let known = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT | exchange;
+        // The kernel refuses these whatever the names are.
+        if !known.contains(how) || how.contains(exchange) && how != exchange {
+            return None;
+        }
+        let target = match self.target(from, to, || self.0.may_rename(from, to, how))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
         };
-        if let Some(errno) =
-            self.refusal(from, Errno::BUSY, None).or_else(|| self.no_target(from, to))
-        {
-            return Some(Err(errno));
-        }
         let from = self.0.absolute(from.0, from.1)?;
         self.0.about_paths(from.bytes(), &target, |paths| Request::Rename { paths, flags })
     }
@@ -121,16 +122,10 @@ impl Client {
         to: Name<'_>,
         follow: bool,
     ) -> Option<io::Result<()>> {
-        let target = match self.target(from, to)? {
+        let target = match self.target(from, to, || self.0.may_link(from, to, follow))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
         };
-        let refused = self
-            .refusal(from, Errno::PERM, Some(Errno::PERM))
-            .or_else(|| self.refusal(to, Errno::EXIST, Some(Errno::EXIST)));
-        if let Some(errno) = refused {
-            return Some(Err(errno));
-        }
         if follow {
             match self.0.look(from, false) {
                 Some(Err(errno)) => return Some(Err(errno)),
@@ -153,26 +148,29 @@ impl Client {
         self.0.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
     }
 
-    /// Where a call leads that gives what is at `from` another name; `None` where that is the
-    /// kernel's to judge.
+    /// Where a call leads that gives what is at `from` another name, if the kernel `would` make it;
+    /// `None` where that is the kernel's to judge.
     fn target(
         &'static self,
         from: Name<'_>,
         to: Name<'_>,
+        would: impl FnOnce() -> io::Result<()>,
     ) -> Option<io::Result<(AbsolutePath, bool)>> {
         if is_empty(from) || is_empty(to) {
             return None;
         }
-        if self.0.crosses(from, to) {
-            return Some(Err(Errno::XDEV));
+        let (crosses, target) = (self.0.crosses(from, to), self.0.delegated_path(to.0, to.1));
+        let are_plain = [from, to].iter().all(|(_, name)| Ending::of(name) == Ending::Plain);
+        if crosses || !are_plain {
+            let is_remote = target.as_ref().is_some_and(|(_, is_remote)| *is_remote);
+            if !crosses && !is_remote {
+                return None; // Both are on this node, where the kernel knows best.
+            }
+            if let Err(errno) = would() {
+                return Some(Err(errno));
+            }
         }
-        let target = self.0.delegated_path(to.0, to.1)?;
-        (!self.is_kernels(from)).then_some(Ok(target))
-    }
-
-    /// Whether the kernel has to judge a name that no rule is about: it ends in more than a name.
-    fn is_kernels(&'static self, name: Name<'_>) -> bool {
-        Ending::of(name.1) != Ending::Plain && self.0.delegated_path(name.0, name.1).is_none()
+        target.map(Ok)
     }
 
     /// Why the kernel refuses to change a name because of how it ends: a folder's name with a dot
@@ -196,17 +194,6 @@ impl Client {
             Ok(status) if !is_folder(&status) => Some(Errno::NOTDIR),
             Ok(_) if is_slash => on_slash,
             Ok(_) => Some(on_dot),
-        }
-    }
-
-    /// Why nothing can be renamed to `to`; only a folder can be to a name that ends in a slash.
-    fn no_target(&'static self, from: Name<'_>, to: Name<'_>) -> Option<Errno> {
-        if Ending::of(to.1) != Ending::Slash {
-            return self.refusal(to, Errno::BUSY, None);
-        }
-        match self.0.look(from, false)? {
-            Err(errno) => Some(errno),
-            Ok(status) => (!is_folder(&status)).then_some(Errno::NOTDIR),
         }
     }
 }
@@ -259,7 +246,7 @@ fn is_empty(name: Name<'_>) -> bool {
     Ending::of(name.1) == Ending::Empty
 }
 
-fn kind(status: &Status) -> FileType {
+pub(crate) fn kind(status: &Status) -> FileType {
     FileType::from_raw_mode(status.mode)
 }
 

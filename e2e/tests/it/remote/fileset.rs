@@ -1,6 +1,10 @@
 //! What calls on remote files come to, one by one, beside what they come to natively.
 
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{
+    collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::Path, process::Command,
+};
+
+use tempfile::TempDir;
 
 use super::local;
 use crate::{
@@ -38,14 +42,18 @@ fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let [python, script] = &program;
-    let native = succeed(Command::new(python).arg(script).arg(folder.join("native")), SOON);
+    let other = other_file_system(&folder);
+    let other = other.as_ref().map(TempDir::path);
+    let mut native = Command::new(python);
+    native.arg(script).arg(folder.join("native")).args(other);
+    let native = succeed(&mut native, SOON);
     // No rule is about the folder itself.
     let rule = format!("{}/**=delegate", folder.join("delegated").display());
     let mut delegated = kakehi_run(&folder, &["--rule", &rule]);
-    let delegated = delegated.args(&program).arg(folder.join("delegated"));
+    let delegated = delegated.args(&program).arg(folder.join("delegated")).args(other);
     assert_eq!(succeed(delegated, SOON), native);
     let mut remote = server.run(&folder);
-    remote.args(&program).arg(local(&folder).join("remote"));
+    remote.args(&program).arg(local(&folder).join("remote")).args(other);
     let remote = succeed(&mut remote, SOON);
     let (native, mut remote) = (by_name(&native), by_name(&remote));
     assert!(native.len() > 60 && native.keys().eq(remote.keys()), "{native:?} {remote:?}");
@@ -70,6 +78,13 @@ fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
     assert_eq!(remote, native);
     assert!(native.contains("still there"), "{native}");
     server.end();
+}
+
+/// A folder that nothing can be renamed to, if there is one.
+fn other_file_system(folder: &Folder) -> Option<TempDir> {
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+    let other = tempfile::tempdir_in("/dev/shm").ok()?;
+    (device(other.path()) != device(folder.path())).then_some(other)
 }
 
 fn by_name(said: &str) -> BTreeMap<&str, &str> {

@@ -1,0 +1,129 @@
+//! What the kernel refuses where something is given another name, in the kernel's order: a program
+//! that hears `ENOENT` makes the folder, and one that hears `EXDEV` copies.
+//!
+//! Asked about what a server, which is sent plain names of its own, cannot tell: remote names that
+//! end in more than a name, and those that go together with local ones.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fs::{self, AtFlags, FileType, RenameFlags},
+    io::{self, Errno},
+};
+use wire::Request;
+
+use crate::{
+    names::{Ending, Name, kind},
+    process::Process,
+    rules::{AbsolutePath, CURRENT_FOLDER, PATH_MAX},
+};
+
+/// A name, and where it leads.
+struct Named {
+    path: AbsolutePath,
+    ending: Ending,
+    is_remote: bool,
+}
+
+impl Named {
+    fn is_dot(&self) -> bool {
+        matches!(self.ending, Ending::Dot | Ending::DotDot)
+    }
+}
+
+impl Process {
+    /// As `renameat2(2)` does, but for what the daemon finds out.
+    pub(crate) fn may_rename(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+        flags: RenameFlags,
+    ) -> io::Result<()> {
+        let (old, new) = (self.named(from)?, self.named(to)?);
+        self.enter(&old)?;
+        self.enter(&new)?;
+        let may_replace = !flags.contains(RenameFlags::NOREPLACE);
+        let exchanges = flags.contains(RenameFlags::EXCHANGE);
+        if self.crosses(from, to) {
+            return Err(Errno::XDEV);
+        }
+        if old.is_dot() || new.is_dot() && may_replace {
+            return Err(Errno::BUSY);
+        }
+        if new.is_dot() {
+            return Err(Errno::EXIST);
+        }
+        let is_folder = self.kind_of(&old)? == FileType::Directory;
+        match self.kind_of(&new) {
+            Ok(_) if !may_replace => return Err(Errno::EXIST),
+            Ok(kind) if exchanges && kind != FileType::Directory && new.ending == Ending::Slash => {
+                return Err(Errno::NOTDIR);
+            }
+            Err(errno) if exchanges || errno != Errno::NOENT => return Err(errno),
+            _ => {}
+        }
+        let is_slash = old.ending == Ending::Slash || new.ending == Ending::Slash && !exchanges;
+        if is_slash && !is_folder { Err(Errno::NOTDIR) } else { Ok(()) }
+    }
+
+    /// As `linkat(2)` does, but for what the daemon finds out.
+    pub(crate) fn may_link(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+        follow: bool,
+    ) -> io::Result<()> {
+        let (old, new) = (self.named(from)?, self.named(to)?);
+        let is_plain = old.ending == Ending::Plain;
+        let kind = self.kind_at(old.path.bytes(), old.is_remote, follow || !is_plain)?;
+        if !is_plain && kind != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        self.enter(&new)?;
+        match self.kind_of(&new) {
+            found if found.is_ok() || new.is_dot() => return Err(Errno::EXIST),
+            Err(errno) if errno != Errno::NOENT || new.ending == Ending::Slash => {
+                return Err(errno);
+            }
+            _ => {}
+        }
+        if self.crosses(from, to) {
+            return Err(Errno::XDEV);
+        }
+        if kind == FileType::Directory { Err(Errno::PERM) } else { Ok(()) }
+    }
+
+    fn named(&'static self, (dir, path): Name<'_>) -> io::Result<Named> {
+        let ending = Ending::of(path);
+        let is_remote = self.remote_path(dir, path).is_some();
+        let path = self.absolute(dir, path).ok_or(Errno::NAMETOOLONG)?;
+        Ok(Named { path, ending, is_remote })
+    }
+
+    /// Whether there is a folder that the name is in.
+    fn enter(&'static self, name: &Named) -> io::Result<()> {
+        let folder = if name.is_dot() { name.path.bytes() } else { name.path.folder() };
+        match self.kind_at(folder, name.is_remote, true)? {
+            FileType::Directory => Ok(()),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    fn kind_of(&'static self, name: &Named) -> io::Result<FileType> {
+        self.kind_at(name.path.bytes(), name.is_remote, false)
+    }
+
+    fn kind_at(&'static self, path: &[u8], is_remote: bool, follow: bool) -> io::Result<FileType> {
+        if is_remote {
+            let status = self.status(|path_len| Request::Stat { path_len, follow }, path);
+            return Ok(kind(&status.unwrap_or(Err(Errno::IO))?));
+        }
+        let mut space = [0; PATH_MAX];
+        let name = space.get_mut(..path.len()).ok_or(Errno::NAMETOOLONG)?;
+        name.copy_from_slice(path);
+        let name = CStr::from_bytes_until_nul(&space).map_err(|_| Errno::NAMETOOLONG)?;
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let status = fs::statat(self.host.borrow(CURRENT_FOLDER), name, flags)?;
+        Ok(FileType::from_raw_mode(status.st_mode))
+    }
+}
