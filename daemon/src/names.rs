@@ -7,7 +7,7 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     sync::{Arc, Mutex},
 };
 
@@ -371,7 +371,7 @@ fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
 /// removed names by then, so that their number says nothing. Nothing at all after the last name.
 fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
     let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
-    let hides = place.is_root(path);
+    let hides = place.is_root(fd.as_fd());
     let mut dir = Dir::new(fd)?;
     if from > 0 {
         dir.seek(i64::from_le_bytes(from.to_le_bytes()))?;

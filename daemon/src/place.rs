@@ -1,8 +1,11 @@
 //! Where names are looked up: on the whole machine, or below one folder that nothing leads out of.
 //!
 //! Below a root every name is resolved by the kernel with `RESOLVE_BENEATH`: `..`, absolute links,
-//! and links that somebody changes meanwhile cannot leave the root. Calls that the kernel offers by
-//! name only are made on the parent folder, found that way, and never follow the last name.
+//! and links that somebody changes meanwhile cannot leave the root. What is done with a name is
+//! done in its folder, found that way, and never follows the last part: where that is a link to be
+//! followed, the name it stands for is looked up in its place. So before anything happens it is
+//! known which folder it happens in, and the one that is the daemon's own is refused by what it is,
+//! whatever path has led there.
 
 use std::{
     ffi::{CStr, CString},
@@ -13,12 +16,17 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
+    fs::{
+        AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat, statx,
+    },
     io::Errno,
+    path::Arg,
 };
 
-/// The folder below a root that belongs to the daemon; clients have no such name.
+/// The folder below a root that belongs to the daemon; nothing of a client's leads there.
 pub(crate) const OWN_FOLDER: &str = ".kakehi";
+/// Links that the last part of a name may lead through, as in the kernel.
+const LINKS_MAX: usize = 40;
 
 /// Where names are looked up. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +35,18 @@ pub(crate) enum Place {
     #[default]
     Machine,
     /// Below this folder; names are absolute, the folder being `/`.
-    Below(Arc<OwnedFd>),
+    Below(Arc<Root>),
 }
+
+/// A folder that nothing leads out of.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: OwnedFd,
+    identity: Identity,
+}
+
+/// Device and inode.
+type Identity = ((u32, u32), u64);
 
 /// A name in an open folder.
 #[derive(Debug)]
@@ -51,7 +69,8 @@ impl Place {
     /// Those of `open`; `ENOSYS`: the kernel has no `openat2` (Linux 5.6).
     pub(crate) fn below(root: &Path) -> io::Result<Self> {
         let fd = openat(CWD, root, folder_flags(), Mode::empty())?;
-        let place = Self::Below(Arc::new(fd));
+        let identity = identity(fd.as_fd(), c"")?;
+        let place = Self::Below(Arc::new(Root { fd, identity }));
         place.find(c"/").map(|_| place)
     }
 
@@ -60,7 +79,7 @@ impl Place {
         let flags = flags | OFlags::CLOEXEC;
         match self {
             Self::Machine => Ok(openat(CWD, path, flags, mode)?),
-            Self::Below(root) => Ok(beneath(root, relative(path)?, flags, mode)?),
+            Self::Below(root) => Ok(root.open(path.to_bytes(), flags, mode)?),
         }
     }
 
@@ -71,22 +90,58 @@ impl Place {
 
     /// The folder a name is in, and the last part of the name, which may be a link or be missing.
     pub(crate) fn anchor(&self, path: &CStr) -> io::Result<Anchored> {
-        let Self::Below(root) = self else {
-            return Ok(Anchored { folder: None, name: path.to_owned() });
-        };
-        let bytes = relative(path)?;
-        let (folder, name) = match bytes.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => (bytes.get(..slash).unwrap_or_default(), bytes.get(slash + 1..)),
-            None => (&b"."[..], Some(bytes)),
-        };
-        let name = name.filter(|name| *name != b"..").ok_or(Errno::INVAL)?;
-        let folder = beneath(root, folder, folder_flags(), Mode::empty())?;
-        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        Ok(Anchored { folder: Some(folder), name })
+        match self {
+            Self::Machine => Ok(Anchored { folder: None, name: path.to_owned() }),
+            Self::Below(root) => Ok(root.anchor(path.to_bytes())?),
+        }
     }
 
-    pub(crate) fn is_root(&self, path: &CStr) -> bool {
-        matches!(self, Self::Below(_)) && path.to_bytes() == b"/"
+    /// Whether this is the root that nothing leads out of.
+    pub(crate) fn is_root(&self, folder: BorrowedFd<'_>) -> bool {
+        let is_it = |root: &Arc<Root>| identity(folder, c"") == Ok(root.identity);
+        matches!(self, Self::Below(root) if is_it(root))
+    }
+}
+
+impl Root {
+    fn open(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let follows = !flags.contains(OFlags::NOFOLLOW);
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            let at = self.anchor(&path)?;
+            let (folder, name) = (at.folder(), at.name.as_bytes());
+            match resolve(folder, name, flags, mode, ResolveFlags::NO_SYMLINKS) {
+                Err(Errno::LOOP) if follows => match readlinkat(folder, name, Vec::new()) {
+                    Ok(text) if text.to_bytes().starts_with(b"/") => return Err(Errno::XDEV),
+                    Ok(text) => {
+                        path.truncate(split(&path).0.len());
+                        path.extend([b"/", text.to_bytes()].concat());
+                    }
+                    // It is something else by now.
+                    Err(Errno::INVAL | Errno::NOENT) => {}
+                    Err(why) => return Err(why),
+                },
+                opened => return opened,
+            }
+        }
+        Err(Errno::LOOP)
+    }
+
+    fn anchor(&self, path: &[u8]) -> Result<Anchored, Errno> {
+        let (folder, name) = split(path);
+        let folder = [b"./", folder].concat();
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let folder = resolve(self.fd.as_fd(), &folder, folder_flags(), Mode::empty(), beneath)?;
+        let here = identity(folder.as_fd(), c"")?;
+        let is_own = match here == self.identity {
+            true => name == OWN_FOLDER.as_bytes(),
+            false => identity(self.fd.as_fd(), OWN_FOLDER) == Ok(here),
+        };
+        if is_own {
+            return Err(Errno::ACCESS);
+        }
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        Ok(Anchored { folder: Some(folder), name })
     }
 }
 
@@ -99,13 +154,18 @@ const fn folder_flags() -> OFlags {
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC)
 }
 
-fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+fn resolve(
+    folder: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    how: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let (flags, mode) = heeded(flags, mode);
     // Refused only while somebody renames on the way: then the kernel asks to be asked again.
     let mut opened = Err(Errno::AGAIN);
     for _ in 0..64 {
-        opened = openat2(root, path, flags, mode, resolve);
+        opened = openat2(folder, path, flags, mode, how);
         if opened.as_ref().err() != Some(&Errno::AGAIN) {
             break;
         }
@@ -124,17 +184,19 @@ fn heeded(flags: OFlags, mode: Mode) -> (OFlags, Mode) {
     (flags, mode & Mode::from_bits_retain(mode_max))
 }
 
-/// The name as seen from the root.
-fn relative(path: &CStr) -> Result<&[u8], Errno> {
-    let bytes = path.to_bytes();
-    let start = bytes.iter().take_while(|byte| **byte == b'/').count();
-    let relative = bytes.get(start..).unwrap_or_default();
-    let first = relative.split(|byte| *byte == b'/').next().unwrap_or_default();
-    match first {
-        b"" => Ok(b"."),
-        _ if first == OWN_FOLDER.as_bytes() => Err(Errno::ACCESS),
-        _ => Ok(relative),
-    }
+/// The folder of a name as seen from the root, and its last part; `.` in itself where that is none.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
+    if matches!(name, b"" | b"." | b"..") { (path, b".") } else { (folder, name) }
+}
+
+/// What a name in a folder is, or with none the folder itself. That never changes, so a network
+/// file system need not ask for it.
+fn identity(folder: BorrowedFd<'_>, name: impl Arg) -> Result<Identity, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let found = statx(folder, name, flags, StatxFlags::INO)?;
+    Ok(((found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
 }
 
 #[cfg(test)]
@@ -162,6 +224,8 @@ mod tests {
         }
         let anchored = place.anchor(c"/sub/new").expect("the folder is there");
         assert_eq!(anchored.name.as_c_str(), c"new");
+        let root = place.anchor(c"/sub/..").expect("the root");
+        assert!(root.name.as_c_str() == c"." && place.is_root(root.folder()));
     }
 
     #[test]
@@ -175,7 +239,6 @@ mod tests {
             assert_eq!(place.find(path).expect_err("out").raw_os_error(), Some(18), "{path:?}");
         }
         assert!(place.anchor(c"/folder/secret").is_err());
-        assert!(place.anchor(c"/sub/..").is_err());
     }
 
     /// As when the creation of a file is answered again, by opening what it has made.
@@ -191,10 +254,55 @@ mod tests {
     }
 
     #[test]
-    fn own_folder_is_nobodys_name() {
-        let (_folder, place) = tree();
-        for path in [c"/.kakehi", c"/.kakehi/a"] {
-            assert_eq!(place.find(path).expect_err("reserved").raw_os_error(), Some(13));
+    fn own_folder_is_refused_whatever_leads_there() {
+        let (folder, place) = tree();
+        let root = folder.path().join("root");
+        for path in [c"/.kakehi", c"/sub/../.kakehi"] {
+            let error = place.anchor(path).expect_err("nobody makes it");
+            assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
         }
+        fs::create_dir(root.join(".kakehi")).expect("folder");
+        fs::write(root.join(".kakehi/a"), "z").expect("file");
+        for (text, name) in [(".kakehi", "own"), ("own/a", "a"), ("own/new", "new"), ("new", "far")]
+        {
+            symlink(text, root.join(name)).expect("link");
+        }
+        let paths =
+            [c"/.kakehi", c"/.kakehi/", c"/.kakehi/a", c"/sub/../.kakehi", c"//./.kakehi/a"];
+        let links =
+            [c"/own", c"/own/", c"/own/a", c"/own/.", c"/a", c"/sub/../a", c"/new", c"/far"];
+        for path in paths.into_iter().chain(links) {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+            for flags in [OFlags::PATH, OFlags::RDONLY | OFlags::DIRECTORY, flags] {
+                let error = place.open(path, flags, Mode::RWXU).expect_err("reserved");
+                assert_eq!(error.raw_os_error(), Some(13), "{path:?} {flags:?}");
+            }
+        }
+        assert_eq!(fs::read(root.join(".kakehi/a")).expect("kept"), b"z");
+        assert_eq!(fs::read_dir(root.join(".kakehi")).expect("listed").count(), 1);
+    }
+
+    /// As the kernel follows them.
+    #[test]
+    fn last_names_that_are_links_are_followed() {
+        let (folder, place) = tree();
+        let root = folder.path().join("root");
+        for (text, name) in [("../sub/file", "sub/up"), ("sub/up", "far"), ("new", "sub/later")] {
+            symlink(text, root.join(name)).expect("link");
+        }
+        let inode = |fd: OwnedFd| rustix::fs::fstat(fd).expect("open").st_ino;
+        let file = inode(place.find(c"/sub/file").expect("there"));
+        assert_eq!(inode(place.find(c"/far").expect("through two")), file);
+        let link = place.open(c"/far", OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
+        assert_ne!(inode(link.expect("itself")), file);
+        let error = place.open(c"/far", OFlags::NOFOLLOW, Mode::empty()).expect_err("a link");
+        assert_eq!(error.raw_os_error(), Some(40));
+        let made = OFlags::WRONLY | OFlags::CREATE;
+        let exclusive = place.open(c"/sub/later", made | OFlags::EXCL, Mode::RWXU);
+        assert_eq!(exclusive.expect_err("taken").raw_os_error(), Some(17));
+        place.open(c"/sub/later", made, Mode::RWXU).expect("made where the link leads");
+        assert!(root.join("sub/new").is_file());
+        symlink("round", root.join("round")).expect("link");
+        assert_eq!(place.find(c"/round").expect_err("no end").raw_os_error(), Some(40));
     }
 }
