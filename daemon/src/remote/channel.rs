@@ -104,6 +104,11 @@ impl<R: Receive> Inbox<R> {
         Self { frames: frames.with_own_up_to(OWN_LEN_MAX), current: None }
     }
 
+    /// Goes on, between two frames, with other room.
+    pub(crate) fn move_to(&mut self, room: &Room) {
+        self.frames.move_to(room.pool.clone(), &room.stages);
+    }
+
     /// Waits until a whole frame has been received.
     ///
     /// # Errors

@@ -5,14 +5,14 @@
 //!
 //! A connection may be greeting for [`GREETING_TIME_MAX`]. There are [`GREETING_COUNT_MAX`] at a
 //! time, and the oldest gives way to one more: who has the key greets at once, so strangers that
-//! say nothing keep nobody out. Afterwards a client has at most the granted requests unanswered, of
-//! which at most the granted buffers are larger than [`INLINE_LEN_MAX`]; one more and it is cut
-//! off. For each of the larger ones it takes a buffer of the server's [`Room`], of which all
-//! connections have equal parts, and waits while it holds its part; the buffer is free again when
-//! the request is executed, or what was read is sent. Of the smaller ones as much is executed at a
-//! time as stays in the cache: connections take turns, each with what it has sent together. Replies
-//! that a client does not take are bounded by not reading on. A client whose machine is silent for
-//! [`SILENCE_MAX`] is taken for gone.
+//! say nothing keep nobody out, and they have room of their own. Afterwards a client has at most
+//! the granted requests unanswered, of which at most the granted buffers are larger than
+//! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
+//! the clients' [`Room`], of which all of them have equal parts, and waits while it holds its part;
+//! the buffer is free again when the request is executed, or what was read is sent. Of the smaller
+//! ones as much is executed at a time as stays in the cache: clients take turns, each with what it
+//! has sent together. Replies that a client does not take are bounded by not reading on. A client
+//! whose machine is silent for [`SILENCE_MAX`] is taken for gone.
 
 use std::{
     cell::{Cell, RefCell},
@@ -50,9 +50,9 @@ pub(crate) const WINDOW_LEN: usize =
 const CONNECTIONS_MAX: usize = 1024;
 /// Connections at a time that are greeting.
 pub(super) const GREETING_COUNT_MAX: usize = 256;
-/// Larger requests that the server has at a time: one of every connection, all that a client has
-/// been granted as long as there are few. Memory is taken as it is used.
-const ROOM: usize = CONNECTIONS_MAX + GREETING_COUNT_MAX;
+/// Larger requests that the server has at a time: one of every client, all that a client has been
+/// granted as long as there are few. Memory is taken as it is used.
+const ROOM: usize = CONNECTIONS_MAX;
 /// Between two assurances that the server is there, to a client that waits for it.
 const BEAT: Duration = Duration::from_secs(1);
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -69,6 +69,8 @@ pub(crate) struct Server<S: Storage> {
     /// The right to be served.
     connections: executor::Credits,
     greetings: Greetings,
+    /// Of those that are greeting.
+    lobby: Room,
     room: Room,
 }
 
@@ -76,8 +78,9 @@ impl<S: Storage> Server<S> {
     /// A server on the machine that `boot` was started on.
     pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
         let connections = executor::Credits::new(CONNECTIONS_MAX as u64);
-        let (greetings, room) = (Greetings::default(), Room::in_turns(ROOM, &service.handle));
-        Rc::new(Self { service, key, boot, connections, greetings, room })
+        let (greetings, lobby) = (Greetings::default(), Room::new(GREETING_COUNT_MAX));
+        let room = Room::in_turns(ROOM, &service.handle);
+        Rc::new(Self { service, key, boot, connections, greetings, lobby, room })
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -105,24 +108,21 @@ impl<S: Storage> Server<S> {
     pub(crate) fn meet(self: &Rc<Self>, receiver: impl Receive, mut sender: impl Transmit) {
         let server = Rc::clone(self);
         self.service.handle.spawn(Class::Latency, async move {
-            let (outbox, room) = (Outbox::default(), server.room.join());
-            let served = server.serve(Inbox::with(receiver, &room), &outbox, &room);
+            let (inbox, outbox) = (Inbox::with(receiver, &server.lobby.join()), Outbox::default());
+            let served = server.serve(inbox, &outbox);
             if let Err(error) = first(served, outbox.pump(&mut sender)).await {
                 tracing::info!("a remote client is gone: {error}");
             }
         });
     }
 
-    async fn serve<R: Receive>(
-        &self,
-        mut inbox: Inbox<R>,
-        outbox: &Outbox,
-        room: &Room,
-    ) -> io::Result<()> {
+    async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
         let name = self.greet(&mut inbox, outbox).await?;
         let full = || refused("as many are connected as may be");
         let _place = self.connections.try_take(1).ok_or_else(full)?;
         let (visit, is_known) = self.service.enter(name).await?;
+        let room = &self.room.join();
+        inbox.move_to(room);
         let Boot(boot) = self.boot;
         let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
         outbox.push(Frame::Welcome(welcome));

@@ -93,6 +93,25 @@ fn strangers_that_do_not_greet_keep_nobody_out() {
     assert!(is_cut(&mut strangers[0]));
 }
 
+#[test]
+fn strangers_that_do_not_greet_take_no_room_of_clients() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let len = u32::try_from(PIECE_LEN_MAX).expect("a short length");
+    let read = Request::Read { file: 1, at: 0, len, arena_at: 0 };
+    let rounds = [vec![(open(), &b"/x"[..])], vec![(read, b""); BUFFERS as usize]];
+    let read = world.outcome_of(async move {
+        let mut strangers = Vec::new();
+        for _ in 0..GREETING_COUNT_MAX {
+            strangers.push(network.connect().await?);
+        }
+        send(&network, &key, &rounds).await
+    });
+    read.expect("answered");
+    assert_eq!(world.disk.reads_max.get(), BUFFERS / 2);
+}
+
 /// Sends so many requests without waiting for a reply, then waits for all of them.
 async fn ask_at_once(network: &SimNetwork<SimDisk>, key: &Key, asked: u32) -> io::Result<()> {
     let stat = Request::Stat { path_len: 2, follow: true };

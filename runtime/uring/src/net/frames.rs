@@ -123,6 +123,11 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         &mut self.inlet
     }
 
+    /// Goes on, between two frames, with buffers of another pool and among other streams.
+    pub fn move_to(&mut self, pool: Pool, stages: &Stages) {
+        (self.pool, self.stages, self.turn) = (pool, stages.clone(), None);
+    }
+
     /// Takes what is left of the stream's turn, at most `len` bytes, for the frame that came last.
     ///
     /// To be kept until the frame is served, and to be taken for every frame: else the turn never
