@@ -131,9 +131,12 @@ impl<R: Receive> Inbox<R> {
         let (frame, payload_at) =
             decoded.map_err(|invalid| io::Error::new(io::ErrorKind::InvalidData, invalid))?;
         let data = body.suffix(payload_at);
-        let is_data = matches!(frame, Frame::Request { request: Request::Write { .. }, .. });
-        let is_small = !is_data && body.len() <= OWN_LEN_MAX;
-        let bytes = if is_small { bytes_of(&data) } else { Vec::new() };
+        let is_copied = match frame {
+            Frame::Request { request: Request::Write { .. }, .. } => false,
+            Frame::Worker { .. } => true,
+            _ => body.len() <= OWN_LEN_MAX,
+        };
+        let bytes = if is_copied { bytes_of(&data) } else { Vec::new() };
         let share = self.share(&frame);
         self.current = Some(Received { frame, data, bytes, share });
         Ok(())
@@ -311,5 +314,50 @@ impl Part {
             Self::Bytes(bytes) => bytes.into(),
             Self::Data(data) => data,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use uring::Buffers;
+    use wire::WORKER_LEN_MAX;
+
+    use super::*;
+
+    /// What has come.
+    struct Said(Vec<u8>);
+
+    impl Inlet for Said {
+        async fn ready(&mut self) {}
+
+        fn receive_now(&mut self, into: &Buffers) -> io::Result<usize> {
+            let mut done = 0;
+            for buffer in into.as_slice() {
+                let rest = &self.0[done..];
+                buffer.store(rest);
+                done += buffer.len().min(rest.len());
+            }
+            self.0.drain(..done);
+            Ok(done)
+        }
+
+        fn cut(&mut self) {}
+    }
+
+    impl Receive for Said {}
+
+    #[test]
+    fn the_longest_address_of_a_worker_is_heard() {
+        let address = [7; WORKER_LEN_MAX];
+        let frame = Frame::Worker { address: &address };
+        let mut inbox = Inbox::new(Said([frame.head().bytes(), &address].concat()));
+        let filled = pin!(inbox.fill()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(filled, Poll::Ready(Ok(()))));
+        assert!(inbox.frame() == Some(frame));
     }
 }
