@@ -17,6 +17,8 @@ use crate::{
 
 /// Rounds of a program that a fault interrupts.
 const ROUNDS: u32 = 200;
+/// Packets lost on purpose, of about five times as many.
+const PACKETS_LOST: u64 = 50;
 
 /// What happens to the network while the program of the folder runs.
 type Fault = fn(&Namespaces, &Folder) -> Result<(), String>;
@@ -40,15 +42,19 @@ fn partition_costs_time_only() {
         namespaces.drop_packets("-A", &[])?;
         // Longer than the client waits for a server that says nothing.
         assert_stands_still(folder, Duration::from_secs(6));
+        assert!(namespaces.dropped() > 0, "nothing was dropped");
         namespaces.drop_packets("-D", &[])
     });
 }
 
 #[test]
 fn packets_that_are_lost_cost_time_only() {
-    survives("packet loss", Scheme::Tcp, 12, |namespaces, _| {
-        namespaces
-            .drop_packets("-A", &["-m", "statistic", "--mode", "random", "--probability", "0.2"])
+    survives("packet loss", Scheme::Tcp, ROUNDS, |namespaces, _| {
+        let some = ["-m", "statistic", "--mode", "random", "--probability", "0.2"];
+        namespaces.drop_packets("-A", &some)?;
+        let lost = || namespaces.dropped() >= PACKETS_LOST;
+        assert!(wait_for(LONG, lost), "{} packets were lost", namespaces.dropped());
+        namespaces.drop_packets("-D", &some)
     });
 }
 
@@ -223,6 +229,19 @@ impl Namespaces {
             execute("ip", &[&before[..], which, &["-j", "DROP"]].concat())?;
         }
         Ok(())
+    }
+
+    /// Packets that the rules have dropped.
+    fn dropped(&self) -> u64 {
+        let counted = |name: &String| {
+            let list = ["netns", "exec", name, "iptables", "-L", "INPUT", "-nvx"];
+            let list = succeed(Command::new("ip").args(list), SOON);
+            let rules = list.lines().filter(|line| line.contains("DROP"));
+            let count =
+                |rule: &str| rule.split_whitespace().next().and_then(|word| word.parse().ok());
+            rules.map(|rule| count(rule).unwrap_or(0)).sum::<u64>()
+        };
+        [&self.server, &self.client].into_iter().map(counted).sum()
     }
 }
 
