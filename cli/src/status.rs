@@ -12,7 +12,7 @@ use crate::{
     usage::utf8,
 };
 
-/// Shows the daemon of this job: process, sessions, cores, memory.
+/// Shows the daemon of this job: process, sessions, cores, memory, and whom it serves elsewhere.
 ///
 /// Exit status: 0; 3 when no daemon answers.
 #[derive(clap::Args, Debug)]
@@ -58,6 +58,11 @@ fn text(status: &Value) -> String {
         size("staged_bytes"),
         size("peak_rss_bytes"),
     );
+    if let Some(serving) = status.get("serving") {
+        let connections = number_of(serving, "connections").unwrap_or(0);
+        let connections = report::count(connections, "connection", "s");
+        text += &format!("serves {}: {connections}\n", text_of(serving, "address"));
+    }
     for core in status.get("cores").and_then(Value::as_array).into_iter().flatten() {
         let count = |name: &str| number_of(core, name).unwrap_or(0);
         let name = format!("executor {}", count("core"));

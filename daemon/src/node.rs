@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex,
+        Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -17,7 +17,7 @@ use crate::{
     mail::{Mailbox, Reply, lock},
     registry::Registry,
     statistics::Totals,
-    status::RemoteStatus,
+    status::{Door, RemoteStatus},
 };
 
 /// Shared by all executors.
@@ -26,6 +26,8 @@ pub(crate) struct Node {
     job: shm::Job,
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
+    /// Of a daemon that is a server.
+    pub(crate) door: OnceLock<Door>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
@@ -124,6 +126,7 @@ impl Node {
         Self {
             job,
             remote: None,
+            door: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),
             ended: (0..core_count).map(|_| Mutex::default()).collect(),

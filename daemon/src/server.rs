@@ -40,7 +40,7 @@ use crate::{
     seats::Seats,
     signals::{self, Signals},
     socket,
-    status::{self, RemoteStatus},
+    status::{self, Door, RemoteStatus},
     storage::Machine,
 };
 
@@ -319,7 +319,10 @@ impl Seat {
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
-        handle.spawn(Class::Latency, Server::new(service, key, boot).listen(listener, workers));
+        let server = Server::new(service, key, boot);
+        let door = Door { address: address.to_string(), connections: server.served() };
+        hall.node.door.set(door).ok(); // The first executor's, of which there is one.
+        handle.spawn(Class::Latency, server.listen(listener, workers));
         let folder = &serving.address_folder;
         let given = Given::AddressFolder(folder.clone().unwrap_or_default());
         let published = Published::write(&address, folder.as_deref());

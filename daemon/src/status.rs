@@ -1,6 +1,10 @@
 //! What a daemon says of itself: the answer to every question.
 
-use std::{collections::BTreeMap, process, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    process,
+    sync::{Weak, atomic::Ordering},
+};
 
 use serde::Serialize;
 
@@ -23,6 +27,8 @@ struct Status<'a> {
     peak_rss_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<&'a RemoteStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serving: Option<ServingStatus<'a>>,
     summary: Summary,
 }
 
@@ -41,6 +47,27 @@ impl From<&Remote> for RemoteStatus {
     }
 }
 
+/// Where a daemon listens for daemons elsewhere, and who is connected.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) address: String,
+    /// Held once by the server, and once for each connection.
+    pub(crate) connections: Weak<()>,
+}
+
+#[derive(Debug, Serialize)]
+struct ServingStatus<'a> {
+    address: &'a str,
+    connections: usize,
+}
+
+impl<'a> From<&'a Door> for ServingStatus<'a> {
+    fn from(door: &'a Door) -> Self {
+        let connections = door.connections.strong_count().saturating_sub(1);
+        Self { address: &door.address, connections }
+    }
+}
+
 /// The state of the daemon as a JSON document.
 pub(crate) async fn document(node: &Node) -> Vec<u8> {
     let reports = node.ask_all(Mail::Report).await;
@@ -52,6 +79,7 @@ pub(crate) async fn document(node: &Node) -> Vec<u8> {
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
         remote: node.remote.as_ref(),
+        serving: node.door.get().map(ServingStatus::from),
         summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),
         cores: reports.into_iter().map(|report| report.core).collect(),
     };

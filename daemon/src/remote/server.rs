@@ -19,6 +19,7 @@ use std::{
     collections::BTreeSet,
     io,
     rc::Rc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -68,6 +69,8 @@ pub(crate) struct Server<S: Storage> {
     boot: Boot,
     /// The right to be served.
     connections: executor::Credits,
+    /// Held by each connection that is served, for those on other threads who count them.
+    served: Arc<()>,
     greetings: Greetings,
     /// Of those that are greeting.
     lobby: Room,
@@ -80,7 +83,13 @@ impl<S: Storage> Server<S> {
         let connections = executor::Credits::new(CONNECTIONS_MAX as u64);
         let (greetings, lobby) = (Greetings::default(), Room::new(GREETING_COUNT_MAX));
         let room = Room::in_turns(ROOM, &service.handle);
-        Rc::new(Self { service, key, boot, connections, greetings, lobby, room })
+        let served = Arc::default();
+        Rc::new(Self { service, key, boot, connections, served, greetings, lobby, room })
+    }
+
+    /// Has as many holders as there are connections that are served, and one.
+    pub(crate) fn served(&self) -> Weak<()> {
+        Arc::downgrade(&self.served)
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
@@ -123,6 +132,7 @@ impl<S: Storage> Server<S> {
         let (visit, is_known) = self.service.enter(name).await?;
         let room = &self.room.join();
         inbox.move_to(room);
+        let _served = Arc::clone(&self.served);
         let Boot(boot) = self.boot;
         let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
         outbox.push(Frame::Welcome(welcome));

@@ -2,6 +2,7 @@
 //! happen to any of the three.
 
 mod allocate;
+mod asked;
 mod fileset;
 mod handed;
 mod links;
