@@ -235,10 +235,14 @@ fn allocate(file: &fs::File, how: FallocateFlags, range: Range<u64>) {
     }
 }
 
-/// Where the next data, or the next hole, begins.
+/// Where the next data, or the next hole, begins. Who writes by the file's own position, as through
+/// a stdio stream, finds that as it was.
 fn seek(file: &fs::File, at: u64, what: Whence) -> nix::Result<u64> {
-    let found = lseek(file, at.try_into().map_err(|_| Errno::ENXIO)?, what)?;
-    Ok(found.unsigned_abs())
+    let at = at.try_into().map_err(|_| Errno::ENXIO)?;
+    let position = lseek(file, 0, Whence::SeekCur)?;
+    let found = lseek(file, at, what);
+    lseek(file, position, Whence::SeekSet)?;
+    Ok(found?.unsigned_abs())
 }
 
 /// Fills as much of `buf` as the file holds from `at`, and returns how much that is.

@@ -1,6 +1,12 @@
 //! Files that are long and hold nothing: what they claim takes neither memory nor time.
 
-use std::{fs, os::unix::fs::FileExt as _, path::Path, sync::Arc};
+use std::{
+    fs,
+    io::{Seek as _, SeekFrom, Write as _},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    sync::Arc,
+};
 
 use multifile::{
     Disk, Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
@@ -179,4 +185,27 @@ fn a_stream_that_is_mostly_a_hole_is_compared_with_its_checksum_without_being_re
     assert_eq!(verdict(), Ok(true));
     file.write_all_at(b"x", at + LEN / 4).unwrap();
     assert_eq!(verdict(), Err(Error::Damaged { part: Part::Checksum, file: 0 }));
+}
+
+/// Who writes by a position of its own finds it where it was.
+#[test]
+fn looking_for_holes_moves_no_position_of_the_file() {
+    let folder = TempDir::new().unwrap();
+    let options = Options { checksums: true, ..Options::default() };
+    let tasks = NewTask::in_one_file(&[LEN]);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    let mut task = writer.task(0).unwrap();
+    let mut stream = task.file().unwrap().try_clone().unwrap();
+    stream.seek(SeekFrom::Start(task.fill().file_at().unwrap())).unwrap();
+    for part in [b"head", b"tail"] {
+        stream.write_all(part).unwrap();
+        task.advance(part.len() as u64).unwrap();
+    }
+    writer.close().unwrap();
+
+    let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+    let mut found = [0; 9];
+    assert_eq!(reader.stream(0).unwrap().read(&mut found), Ok(8));
+    assert_eq!(found.get(..8), Some(&b"headtail"[..]));
+    assert_eq!(reader.verify(0), Ok(true));
 }
