@@ -129,9 +129,10 @@ impl Root {
 
     fn anchor(&self, path: &[u8]) -> Result<Anchored, Errno> {
         let (folder, name) = split(path);
-        let folder = [b"./", folder].concat();
+        let start = folder.iter().position(|byte| *byte != b'/');
+        let folder = start.and_then(|start| folder.get(start..)).unwrap_or(b".");
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let folder = resolve(self.fd.as_fd(), &folder, folder_flags(), Mode::empty(), beneath)?;
+        let folder = resolve(self.fd.as_fd(), folder, folder_flags(), Mode::empty(), beneath)?;
         let here = identity(folder.as_fd(), c"")?;
         let is_own = match here == self.identity {
             true => name == OWN_FOLDER.as_bytes(),
@@ -239,6 +240,22 @@ mod tests {
             assert_eq!(place.find(path).expect_err("out").raw_os_error(), Some(18), "{path:?}");
         }
         assert!(place.anchor(c"/folder/secret").is_err());
+    }
+
+    #[test]
+    fn names_may_be_as_long_as_the_kernel_takes_them() {
+        let (_folder, place) = tree();
+        let mut path = Vec::new();
+        for len in [255; 15].into_iter().chain([252]) {
+            path.extend([b"/".to_vec(), vec![b'd'; len]].concat());
+            let at = place.anchor(&CString::new(path.clone()).expect("no NUL")).expect("a folder");
+            rustix::fs::mkdirat(at.folder(), &at.name, Mode::RWXU).expect("made");
+        }
+        path.extend(b"/f");
+        let path = CString::new(path).expect("no NUL");
+        assert_eq!(path.count_bytes(), 4095);
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        place.open(&path, flags, Mode::RWXU).expect("a file");
     }
 
     /// As when the creation of a file is answered again, by opening what it has made.
