@@ -1,4 +1,5 @@
-//! How much of what a peer has sent is being served at a time: half of what it may send.
+//! How much of what has been sent is being served at a time: half of what a peer may send, or all
+//! peers of a disk together: with a half for each of many, it would get short requests.
 //!
 //! A disk may report nothing before it has done all it was given, as virtual ones do that interrupt
 //! once their queue is empty. One that is given all a peer may send has nothing to do from then on
@@ -7,12 +8,12 @@
 
 use executor::{Credit, Credits};
 
-/// What a peer may send, in bytes, or in transfers. Cheap to clone.
+/// What may be sent, in bytes, or in transfers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Halves(Credits);
 
 impl Halves {
-    /// Halves of `total`, what a peer may have sent that is not answered.
+    /// Halves of `total`, what may have been sent that is not answered.
     #[must_use]
     pub fn of(total: u64) -> Self {
         Self(Credits::new(total.div_ceil(2)))
