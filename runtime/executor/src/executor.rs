@@ -98,6 +98,8 @@ pub struct Executor {
     since: Instant,
     /// The last turn found nothing.
     was_idle: bool,
+    /// The last turn left nothing to do, whatever it found.
+    is_over: bool,
     /// This is the first turn after a block.
     was_parked: bool,
     /// Where the next visit to the sources begins, when they are too many for one turn.
@@ -146,6 +148,7 @@ impl Executor {
             is_poller: false,
             since,
             was_idle: false,
+            is_over: false,
             was_parked: false,
             next_source: 0,
         }
@@ -187,9 +190,11 @@ impl Executor {
         let source_events = self.visit_sources() + self.visit_lists();
         let throughput_polls = u64::from(self.poll_next(Class::Throughput));
 
-        // A look for throughput tasks may have brought in latency tasks, woken just now.
-        let idle =
-            timers + latency_polls + source_events + throughput_polls == 0 && self.ready.is_empty();
+        // Sources have seen what tasks did. The look for throughput tasks may have brought in
+        // latency tasks, woken just now.
+        self.is_over =
+            source_events + throughput_polls == 0 && self.ready.is_empty() && !self.main_woken;
+        let idle = self.is_over && timers + latency_polls == 0;
         let counters = &mut self.counters;
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
@@ -275,10 +280,13 @@ impl Executor {
         events
     }
 
-    /// After a turn that found something.
+    /// After a turn that found something: who does not poll blocks at once if nothing is left.
     fn go_on(&mut self) {
         if self.pace.worked(self.since) && self.is_poller {
             self.resign();
+        }
+        if self.is_over && matches!(self.config.idle, Idle::Interrupt | Idle::Park) {
+            self.block();
         }
     }
 

@@ -29,6 +29,32 @@ fn a_park_ends_at_the_next_timer() {
 }
 
 #[test]
+fn a_park_follows_the_turn_that_leaves_nothing_to_do() {
+    let machine = Machine::default();
+    let mut executor = machine.executor(Config::default());
+    let handle = executor.handle();
+    handle.spawn(Class::Latency, async {});
+
+    executor.run_until(handle.sleep(Duration::from_millis(1)));
+
+    assert_eq!(machine.parks.borrow().len(), 1);
+    assert_eq!(executor.counters().turns, 2, "that of the task, and that of the timer");
+}
+
+#[test]
+fn a_turn_that_wakes_the_future_of_run_until_is_followed_by_its_poll() {
+    let machine = Machine::default();
+    let mut executor = machine.executor(Config::default());
+    let (notify, handle) = (Notify::new(), executor.handle());
+    let told = notify.clone();
+    handle.spawn(Class::Latency, async move { told.notify_all() });
+
+    executor.run_until(notify.notified());
+
+    assert_eq!(*machine.parks.borrow(), []);
+}
+
+#[test]
 fn every_source_is_armed_before_a_park_and_disarmed_after() {
     let machine = Machine::default();
     let mut executor = machine.executor(Config::default());
