@@ -1,19 +1,24 @@
 //! The plain server: one thread that receives a packet, writes it, and answers.
+//!
+//! A message of UCX it writes from where it has landed, in the middle of the task that waits for
+//! the next one.
 
 use std::{
     fs::File,
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::fs::FileExt as _,
+    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
     path::Path,
 };
 
 use anyhow::{bail, ensure};
-use uring::SOCKET_LEN_MAX;
+use ucx::{NoPayload, Worker};
+use uring::{Listener, SOCKET_LEN_MAX};
 
 use super::{
     packet::{NUMBER_LEN, Run},
     server::Part,
+    ucx as messages,
 };
 use crate::{
     file::side::open,
@@ -23,7 +28,7 @@ use crate::{
 
 const PAGE: usize = 4096;
 
-/// Serves the one client of a run.
+/// Serves the one client of a run, over TCP.
 pub(crate) fn serve(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
     ensure!(run.clients == 1, "one client");
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -69,4 +74,38 @@ fn serve_packets(stream: &mut TcpStream, file: &File, run: &Run) -> anyhow::Resu
         meter.served(served);
     }
     Ok(meter.sample())
+}
+
+/// Serves the one client of a run, over UCX.
+pub(crate) async fn serve_messages(
+    worker: &Worker,
+    mut listener: Listener,
+    file: &File,
+    run: &Run,
+) -> anyhow::Result<Sample> {
+    let (stream, endpoint) = messages::accept(worker, &mut listener).await?;
+    endpoint.send(&u64::from(run.depth).to_le_bytes(), NoPayload).await?;
+    let meter = Meter::new(run.count);
+    for served in 1..=run.count {
+        let message = endpoint.receive().await?;
+        meter.start();
+        let offset = u64::from_le_bytes(message.header().try_into()?);
+        write_all_at(file, &message.data, offset)?;
+        endpoint.send(&1_u64.to_le_bytes(), NoPayload).await?;
+        meter.served(served);
+    }
+    let sample = meter.sample();
+    messages::end(stream).await;
+    Ok(sample)
+}
+
+fn write_all_at(file: &File, data: &ucx::Buffer, offset: u64) -> io::Result<()> {
+    let (bytes, mut at) = (data.bytes(), 0);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let to = i64::try_from(offset + at as u64).map_err(io::Error::other)?;
+        // SAFETY: so many bytes are there, which the kernel only reads.
+        let len = unsafe { libc::pwrite(file.as_raw_fd(), rest.as_ptr().cast(), rest.len(), to) };
+        at += usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    }
+    Ok(())
 }

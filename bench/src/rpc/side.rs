@@ -6,12 +6,13 @@ use std::{
     rc::Rc,
 };
 
-use anyhow::Context as _;
 #[cfg(not(feature = "peers"))]
 use anyhow::bail;
+use anyhow::{Context as _, ensure};
 use executor::{Config, Executor, Idle};
 use uring::{
-    Address, Choice, Engines, Events, File, Pool, Sockets, SystemClock, prefer_short_turns,
+    Address, Choice, Engines, Events, File, Listener, Pool, Sockets, SystemClock,
+    prefer_short_turns,
 };
 
 #[cfg(feature = "peers")]
@@ -104,6 +105,9 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<()> {
     let run = args.run.run();
     let sample = match args.program {
         Program::Kakehi => serve_ours(args.part, &args.path, run),
+        Program::Psync if run.transport == Transport::Ucx => {
+            serve_messages(args.part, &args.path, &run)
+        }
         Program::Psync => psync::serve(args.part, &args.path, &run),
         #[cfg(feature = "peers")]
         Program::Glommio => peers::glommio::serve(&args.path, &run),
@@ -135,6 +139,16 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
     }
 }
 
+/// By the plain server.
+fn serve_messages(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
+    ensure!(part == Part::Integrated, "not by this program");
+    let (mut executor, events, _, sockets) = set_up()?;
+    let landing = (Pool::new(run.size, run.depth as usize).memory(), run.size);
+    let worker = ucx::worker(&executor.handle(), &events, run, landing)?;
+    let listener = listen(&mut executor, &sockets)?;
+    executor.run_until(psync::serve_messages(&worker, listener, &open(path, true)?, run))
+}
+
 fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
     let (mut executor, events, engines, sockets) = set_up()?;
     let file = match part {
@@ -148,13 +162,19 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
         Transport::Tcp => None,
         Transport::Ucx => Some(ucx::worker(&handle, &events, &run, landing)?),
     };
-    let address = "tcp://127.0.0.1:0".parse().context("an address")?;
-    let listener = executor.run_until(sockets.listen(&address))?;
-    say(listener.address())?;
+    let listener = listen(&mut executor, &sockets)?;
     match worker {
         None => executor.run_until(server.serve(listener)),
         Some(worker) => executor.run_until(ucx::serve(server, worker, listener)),
     }
+}
+
+/// Says where.
+fn listen(executor: &mut Executor, sockets: &Sockets) -> anyhow::Result<Listener> {
+    let address = "tcp://127.0.0.1:0".parse().context("an address")?;
+    let listener = executor.run_until(sockets.listen(&address))?;
+    say(listener.address())?;
+    Ok(listener)
 }
 
 fn set_up() -> anyhow::Result<(Executor, Events, Engines, Sockets)> {

@@ -76,16 +76,30 @@ pub(super) async fn serve(
     worker: Worker,
     mut listener: Listener,
 ) -> anyhow::Result<Sample> {
-    let mut stream = listener.accept().await?;
-    send_address(&mut stream, &worker).await?;
-    // The client has connected, and takes what is sent from now on.
-    let endpoint = Rc::new(worker.connect_worker(&receive_address(&mut stream).await?)?);
+    let (stream, endpoint) = accept(&worker, &mut listener).await?;
     let answers = Answers::new(Rc::clone(&server));
-    server.handle.spawn(Class::Latency, receive(Rc::clone(&server), endpoint, answers));
+    server.handle.spawn(Class::Latency, receive(Rc::clone(&server), Rc::new(endpoint), answers));
     let sample = server.sample().await;
+    end(stream).await;
+    sample
+}
+
+/// Meets the client.
+pub(super) async fn accept(
+    worker: &Worker,
+    listener: &mut Listener,
+) -> anyhow::Result<(Stream, Endpoint)> {
+    let mut stream = listener.accept().await?;
+    send_address(&mut stream, worker).await?;
+    // The client has connected, and takes what is sent from now on.
+    let endpoint = worker.connect_worker(&receive_address(&mut stream).await?)?;
+    Ok((stream, endpoint))
+}
+
+/// Waits until the client has left.
+pub(super) async fn end(mut stream: Stream) {
     // It says nothing more: this is its end, of whatever kind.
     drop(stream.receive(&Buffers::from(Heap::buffer(NUMBER_LEN))).await);
-    sample
 }
 
 async fn receive(server: Rc<Server>, endpoint: Rc<Endpoint>, answers: Rc<Answers>) {
