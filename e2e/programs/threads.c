@@ -101,6 +101,38 @@ static void interrupted(void) {
     ftruncate(same_fd, 0);
 }
 
+static volatile sig_atomic_t hits;
+
+static void hit(int signal) {
+    int saved = errno;
+    if (write(same_fd, "h", 1) == 1) hits++;
+    errno = saved;
+    (void)signal;
+}
+
+// A handler's bytes and those of the calls that it interrupts have their places, each its own.
+static void side_by_side(size_t len, int enough) {
+    static unsigned char block[300000];
+    long written = 0, counts[256] = {0};
+    memset(block, 'w', sizeof block);
+    same_fd = open("sides", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    hits = 0;
+    signal(SIGALRM, hit);
+    struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    written += write(same_fd, block, 1);
+    while (hits < enough) written += write(same_fd, block, len);
+    setitimer(ITIMER_REAL, &never, NULL);
+    printf("at the end %d\n", lseek(same_fd, 0, SEEK_CUR) == written + hits);
+    lseek(same_fd, 0, SEEK_SET);
+    for (ssize_t got; (got = read(same_fd, block, sizeof block)) > 0;)
+        for (ssize_t i = 0; i < got; i++) counts[block[i]]++;
+    printf("side by side %d %d\n", counts['w'] == written, counts['h'] == hits);
+    // How many there were differs from run to run.
+    ftruncate(same_fd, 0);
+    close(same_fd);
+}
+
 static void locked(void) {
     int fd = open("locked", O_RDWR | O_CREAT | O_TRUNC, 0644);
     write(fd, "0123456789", 10);
@@ -144,6 +176,8 @@ int main(void) {
     together();
     cancelled();
     interrupted();
+    side_by_side(1, 1000);
+    side_by_side(300000, 200);
     locked();
     passed();
     return 0;

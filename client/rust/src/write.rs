@@ -121,27 +121,12 @@ impl Process {
             // Linux appends this too, and leaves the position where the last write put it.
             self.position(fd, entry, &mut file)?;
         }
-        let start = if file.access.append {
-            APPEND
-        } else {
-            at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed))
-        };
-        let is_in_range =
-            start == APPEND || i64::try_from(start.saturating_add(len as u64)).is_ok();
         if len == 0 {
             return Ok(0);
         }
-        if !is_in_range {
-            return Err(Errno::INVAL);
-        }
+        let start = reserve(entry, file.access.append, at, len as u64)?;
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;
-        }
-        match at {
-            None if file.access.append => entry.position.store(AT_END, Ordering::Relaxed),
-            // Reserved first, so that a signal handler that interrupts us writes behind this.
-            None => drop(entry.position.fetch_add(len as u64, Ordering::Relaxed)),
-            Some(_) => {}
         }
         let staged = self.stage(fd, entry, &mut file, data, start);
         let moved = staged.unwrap_or(0);
@@ -198,12 +183,19 @@ impl Process {
         data: &[&[u8]],
         at: Option<u64>,
     ) -> io::Result<usize> {
-        let position =
-            entry.is_staged.load(Ordering::Acquire).then(|| entry.position.load(Ordering::Relaxed));
-        let len = self.kernel_write(fd, data, at.or(position))?;
-        if let (None, Some(position)) = (at, position) {
-            entry.position.store(position + len as u64, Ordering::Relaxed);
+        let asked = total(data) as u64;
+        // Reserved before: a signal handler writes behind this.
+        let reserved = (at.is_none() && entry.is_staged.load(Ordering::Acquire))
+            .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
+        let wrote = self.kernel_write(fd, data, at.or(reserved));
+        if let Some(from) = reserved {
+            let (end, to) = (from + asked, from + wrote.unwrap_or(0) as u64);
+            // A handler that has moved it on has written behind what was reserved.
+            match entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) | Err(_) => {}
+            }
         }
+        let len = wrote?;
         self.count_written(Reason::Large, len);
         Ok(len)
     }
@@ -279,7 +271,6 @@ impl Process {
         }
         let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
         let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
-        let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
         // Its other descriptors would not see what is staged through this one.
         file.is_synchronous |= self.is_open_elsewhere(file.device, file.inode);
         match file.link {
@@ -287,6 +278,8 @@ impl Process {
             None => staging::link(connection, file, self.borrow(fd), log_len)?,
         }
         if !entry.is_staged.load(Ordering::Acquire) {
+            // Only now: until here a signal handler's write moved the kernel's.
+            let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
             entry.position.store(position, Ordering::Relaxed);
             entry.is_staged.store(true, Ordering::Release);
         }
@@ -360,6 +353,20 @@ impl Process {
         self.count(Counter::BytesWritten, len as u64);
         self.count(Counter::BytesUndelegated(reason), len as u64);
     }
+}
+
+/// Where a write of `len` bytes goes. The position is taken and moved at once, so that a signal
+/// handler writes before this, or behind it.
+fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::Result<u64> {
+    if appends {
+        if at.is_none() {
+            entry.position.store(AT_END, Ordering::Relaxed);
+        }
+        return Ok(APPEND);
+    }
+    let start = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
+    i64::try_from(start.saturating_add(len)).map_err(|_| Errno::INVAL)?;
+    Ok(at.unwrap_or_else(|| entry.position.fetch_add(len, Ordering::Relaxed)))
 }
 
 /// The daemon went away after `accepted` bytes: writes the others directly, as far as the kernel
