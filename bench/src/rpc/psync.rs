@@ -83,6 +83,7 @@ pub(crate) async fn serve_messages(
     file: &File,
     run: &Run,
 ) -> anyhow::Result<Sample> {
+    ensure!(run.clients == 1, "one client");
     let (stream, endpoint) = messages::accept(worker, &mut listener).await?;
     endpoint.send(&u64::from(run.depth).to_le_bytes(), NoPayload).await?;
     let meter = Meter::new(run.count);
@@ -90,7 +91,7 @@ pub(crate) async fn serve_messages(
         let message = endpoint.receive().await?;
         meter.start();
         let offset = u64::from_le_bytes(message.header().try_into()?);
-        write_all_at(file, &message.data, offset)?;
+        write_at(file, &message.data, offset)?;
         endpoint.send(&1_u64.to_le_bytes(), NoPayload).await?;
         meter.served(served);
     }
@@ -99,13 +100,12 @@ pub(crate) async fn serve_messages(
     Ok(sample)
 }
 
-fn write_all_at(file: &File, data: &ucx::Buffer, offset: u64) -> io::Result<()> {
-    let (bytes, mut at) = (data.bytes(), 0);
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let to = i64::try_from(offset + at as u64).map_err(io::Error::other)?;
-        // SAFETY: so many bytes are there, which the kernel only reads.
-        let len = unsafe { libc::pwrite(file.as_raw_fd(), rest.as_ptr().cast(), rest.len(), to) };
-        at += usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    }
+/// By one call, which a file takes whole.
+fn write_at(file: &File, data: &ucx::Buffer, offset: u64) -> anyhow::Result<()> {
+    let (bytes, to) = (data.bytes(), i64::try_from(offset)?);
+    // SAFETY: so many bytes are there, which the kernel only reads.
+    let len = unsafe { libc::pwrite(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), to) };
+    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    ensure!(len == bytes.len(), "{len} bytes of {} were written", bytes.len());
     Ok(())
 }

@@ -191,9 +191,7 @@ impl Process {
         if let Some(from) = reserved {
             let (end, to) = (from + asked, from + wrote.unwrap_or(0) as u64);
             // A handler that has moved it on has written behind what was reserved.
-            match entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) | Err(_) => {}
-            }
+            entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
         let len = wrote?;
         self.count_written(Reason::Large, len);
