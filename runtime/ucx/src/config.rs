@@ -39,7 +39,7 @@ pub struct Config {
     pub buffer_count: u32,
     /// Length of a receive buffer, in bytes: the longest message taken.
     pub buffer_len: usize,
-    /// Messages of one peer put off while no buffer is free. One more cuts the peer off.
+    /// Messages of one peer that may wait with no buffer for them. One more cuts the peer off.
     pub put_off_max: u32,
     /// Sends in flight at one time, at least 1. Further ones wait.
     pub send_max: u32,

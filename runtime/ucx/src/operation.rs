@@ -46,6 +46,7 @@ pub(crate) enum Owned {
     Receive {
         message: Message,
         from: Rc<Peer>,
+        _fetch: Option<Credit>,
     },
     /// UCX may call the peer's failure callback until that is over.
     Close(#[expect(dead_code, reason = "keeps the peer alive")] Rc<Peer>),
@@ -129,8 +130,8 @@ impl Operation {
         self.in_flight.set(self.in_flight.get() - 1);
         let owned = self.owned.borrow_mut().take();
         match (owned, result) {
-            (Some(Owned::Receive { message, from }), Ok(())) => from.deliver(message),
-            (Some(Owned::Receive { message, from }), Err(status)) => from.lose(message, status),
+            (Some(Owned::Receive { message, from, .. }), Ok(())) => from.deliver(message),
+            (Some(Owned::Receive { message, from, .. }), Err(status)) => from.lose(message, status),
             (Some(Owned::Send { .. } | Owned::Close(_)) | None, _) => {}
         }
         self.result.set(Some(result));

@@ -9,13 +9,17 @@ use std::{
     rc::Rc,
 };
 
-use executor::Notify;
+use executor::{Credits, Notify};
 
 use crate::{
     abi,
     error::{Error, Status},
     pool::Buffer,
 };
+
+/// Messages fetched from a peer at one time: enough to keep a transport busy. Each has a buffer, and
+/// what more of them bring leaves the cache before it is used.
+const FETCH_MAX: u64 = 4;
 
 /// Most bytes of a message's header.
 pub const HEADER_LEN_MAX: usize = 128;
@@ -63,8 +67,10 @@ pub(crate) struct Peer {
     failure: RefCell<Option<Error>>,
     /// Received and not taken; each holds a buffer, so there are at most that many.
     inbox: RefCell<VecDeque<Message>>,
-    /// Its messages put off for want of a buffer.
+    /// Its messages put off.
     pub(crate) put_off: Cell<u32>,
+    /// The right to fetch one.
+    pub(crate) fetches: Credits,
     changed: Notify,
     /// Raised when any peer of the worker fails, for the next visit to close its endpoint.
     any_failed: Rc<Cell<bool>>,
@@ -77,6 +83,7 @@ impl Peer {
             failure: RefCell::default(),
             inbox: RefCell::default(),
             put_off: Cell::default(),
+            fetches: Credits::new(FETCH_MAX),
             changed: Notify::new(),
             any_failed: Rc::clone(any_failed),
         }

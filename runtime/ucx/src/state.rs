@@ -1,10 +1,10 @@
 //! What the callbacks of a worker reach: peers, buffers, messages put off.
 //!
 //! A message that finds a free buffer is copied into it at once; one by rendezvous is fetched into
-//! one after the progress call that announced it. With no buffer free it is put off: an eager one
-//! as a copy, one by rendezvous as the descriptor UCX gave. Messages put off get their buffers
-//! first. When more than the configured number of a peer's remain, it is cut off, so what this
-//! holds is bounded by peers, not by what they send.
+//! one after the progress call that announced it, a few at a time. Until then it is put off, as the
+//! descriptor UCX gave, and so is an eager one as a copy that finds no buffer free. Messages put off
+//! get their buffers first. When more than the configured number of a peer's remain for which there
+//! is none, it is cut off, so what this holds is bounded by peers, not by what they send.
 //!
 //! # Reentrance
 //!
@@ -28,7 +28,7 @@ use crate::{
     library::Library,
     operation::{Completion, Operation, Owned, Place},
     peer::{Header, Message, Peer},
-    pool::Pool,
+    pool::{Buffer, Pool},
 };
 
 /// State of one worker.
@@ -98,26 +98,33 @@ impl State {
 
     /// Whether the next visit has work that UCX does not know of.
     pub(crate) fn has_work(&self) -> bool {
-        let served = self.put_off_count() > 0 && self.pool.free_count() > 0;
-        served || self.any_failed.get()
+        let served = self.put_off.borrow().iter().any(PutOff::may_come);
+        served && self.pool.free_count() > 0 || self.any_failed.get()
+    }
+
+    /// Whether a message waits for a buffer, and none is free.
+    pub(crate) fn lacks_buffers(&self) -> bool {
+        self.put_off_count() > 0 && self.pool.free_count() == 0
     }
 
     /// Gives buffers to messages put off, as far as there are any; returns to how many.
     pub(crate) fn serve(&self) -> usize {
         let mut count = 0;
-        loop {
-            let first = self.put_off.borrow_mut().pop_front();
-            let Some(first) = first else { return count };
-            let Some(buffer) = self.pool.take(first.data.len()) else {
-                self.put_off.borrow_mut().push_front(first);
-                self.cut_off();
-                return count;
-            };
+        while let Some((next, buffer)) = self.next() {
             count += 1;
-            first.from.put_off.set(first.from.put_off.get() - 1);
-            let message = Message { header: first.header, data: buffer };
-            self.receive(message, first.from, first.data);
+            next.from.put_off.set(next.from.put_off.get() - 1);
+            self.receive(Message { header: next.header, data: buffer }, next.from, next.data);
         }
+        self.cut_off();
+        count
+    }
+
+    /// The first message put off that may come, and its buffer.
+    fn next(&self) -> Option<(PutOff, Buffer)> {
+        let mut put_off = self.put_off.borrow_mut();
+        let at = put_off.iter().position(PutOff::may_come)?;
+        let buffer = self.pool.take(put_off.get(at)?.data.len())?;
+        Some((put_off.remove(at)?, buffer))
     }
 
     /// Closes the endpoints of peers that failed; returns of how many.
@@ -229,15 +236,21 @@ impl State {
             // the buffer's, which the operation owns, as long as the message.
             unsafe { receive(worker, descriptor, place.data, place.len, param) }
         };
+        let owned = Owned::Receive { _fetch: from.fetches.try_take(1), message, from };
         // SAFETY: this takes a receive callback; what `receive` returns is returned.
-        let completion = unsafe { self.start(Owned::Receive { message, from }, 0, call) };
+        let completion = unsafe { self.start(owned, 0, call) };
         drop(completion); // The peer is told by the operation itself.
     }
 
-    /// Fails the peers that have more put off than is allowed.
+    /// Fails the peers that have more put off than is allowed, and than there are buffers.
     fn cut_off(&self) {
-        for put_off in &*self.put_off.borrow() {
-            if put_off.from.put_off.get() > self.put_off_max && !put_off.from.has_failed() {
+        let put_off = self.put_off.borrow();
+        if put_off.is_empty() {
+            return;
+        }
+        let max = self.put_off_max as usize + self.pool.free_count();
+        for put_off in &*put_off {
+            if put_off.from.put_off.get() as usize > max && !put_off.from.has_failed() {
                 put_off.from.fail(Error::Overrun);
             }
         }
@@ -254,6 +267,16 @@ impl State {
                 // SAFETY: kept in the callback and not used since.
                 unsafe { (self.library.ucp_am_data_release)(self.worker, descriptor) };
             }
+        }
+    }
+}
+
+impl PutOff {
+    /// Whether nothing but a buffer is wanting.
+    fn may_come(&self) -> bool {
+        match self.data {
+            Data::Copied(_) => true,
+            Data::Rendezvous { .. } => self.from.fetches.available() > 0,
         }
     }
 }

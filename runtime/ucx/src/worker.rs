@@ -50,7 +50,7 @@ pub struct Held {
     pub operations: usize,
     /// Receive buffers nobody has.
     pub free_buffers: usize,
-    /// Messages put off for want of a buffer.
+    /// Messages put off: until others of that peer have come, or for want of a buffer.
     pub put_off: usize,
     /// Endpoints not closed.
     pub endpoints: usize,
@@ -196,7 +196,7 @@ impl Source for Progress {
             // SAFETY: the worker lives, on this thread, and this is no callback.
             let progressed = unsafe { (state.library.ucp_worker_progress)(state.worker) };
             events += state.serve() + usize::from(progressed > 0);
-            if progressed == 0 || state.put_off_count() > 0 {
+            if progressed == 0 || state.lacks_buffers() {
                 break;
             }
         }

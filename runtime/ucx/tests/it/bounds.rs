@@ -45,6 +45,25 @@ fn messages_that_find_no_buffer_arrive_when_one_is_free() {
 }
 
 #[test]
+fn long_messages_come_a_few_at_a_time() {
+    const SENT_COUNT: usize = 32;
+    for transport in TRANSPORTS {
+        let config = Config { put_off_max: 0, ..transport.config() };
+        let Some(mut core) = Core::new(&config) else { return };
+        let (_peer, endpoint) = core.meet(transport, "flood-large");
+        let (mut most, all) = (core.worker.held(), config.buffer_count as usize);
+        core.turn_until(|worker| {
+            let held = worker.held();
+            most.operations = most.operations.max(held.operations);
+            most.put_off = most.put_off.max(held.put_off);
+            held.free_buffers <= all - SENT_COUNT
+        });
+        assert!(most.operations <= 4 && most.put_off > 0, "{transport:?}: {most:?}");
+        assert_eq!(endpoint.failure(), None, "there are buffers");
+    }
+}
+
+#[test]
 fn a_peer_that_sends_without_end_is_cut_off_and_holds_nothing_after() {
     for role in ["flood", "flood-large"] {
         for transport in TRANSPORTS {
