@@ -2,13 +2,16 @@
  * the call's result, or the name of its error.
  *
  *   open PATH FLAGS      FLAGS of r w + (O_RDONLY O_WRONLY O_RDWR) c t a x s (O_CREAT ... O_SYNC)
- *   close FD             dup FD
+ *   close FD             dup FD                 dup2 FD OVER
+ *   closerange FD        folder PATH: opendir; its number               closefolder
  *   write FD TEXT        pwrite FD AT TEXT      fill FD COUNT: writes COUNT bytes 'x' in one call
  *   read FD COUNT        pread FD AT COUNT: answer in brackets, for it may be empty
  *   seek FD OFFSET: from where it is; the new position
- *   fsync FD             truncate FD LEN        lock FD, trylock FD, unlock FD: flock
+ *   fsync FD             truncate FD LEN
+ *   lock FD KIND, trylock FD KIND, share FD KIND, unlock FD KIND: KIND of flock (if none) posix ofd
+ *                        lockf
  *   stat PATH            fstat FD: the size
- *   unlink PATH          rename FROM TO
+ *   unlink PATH          rename FROM TO         mkdir PATH              rmdir PATH
  *   fopen PATH MODE      puts N TEXT, pad N COUNT (bytes 'x'), flush N, fclose N: streams by number
  *   copy FROM TO         by read and write; TO is executable
  *   run PATH             starts it by fork and exec; the exit status, 126 when it cannot start
@@ -16,6 +19,7 @@
  *   closemany            closes those; answers how many closed without an error
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,6 +33,7 @@
 enum { LINE = 8192, STREAMS = 16, MANY = 8192 };
 
 static FILE *streams[STREAMS];
+static DIR *folder;
 static int many[MANY], many_count;
 
 static int flags_of(const char *letters)
@@ -122,6 +127,26 @@ static long close_many(void)
     return closed;
 }
 
+/* `type` as for `fcntl`; `waits` as long as it takes. */
+static long lock(int fd, const char *kind, int type, int waits)
+{
+    struct flock whole = {.l_type = (short)type, .l_whence = SEEK_SET};
+    if (kind != NULL && strcmp(kind, "posix") == 0)
+        return fcntl(fd, waits ? F_SETLKW : F_SETLK, &whole);
+    if (kind != NULL && strcmp(kind, "ofd") == 0)
+        return fcntl(fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &whole);
+    if (kind != NULL && strcmp(kind, "lockf") == 0)
+        return lockf(fd, type == F_UNLCK ? F_ULOCK : waits ? F_LOCK : F_TLOCK, 0);
+    int operation = type == F_UNLCK ? LOCK_UN : type == F_RDLCK ? LOCK_SH : LOCK_EX;
+    return flock(fd, operation | (waits ? 0 : LOCK_NB));
+}
+
+static long open_folder(const char *path)
+{
+    folder = opendir(path);
+    return folder == NULL ? -1 : dirfd(folder);
+}
+
 /* A read's answer is its bytes; `*text` takes them. */
 static long get(int fd, off_t at, size_t count, char *text)
 {
@@ -174,6 +199,10 @@ static long of_paths(char **w)
     if (IS("stat")) return size_of(stat(w[1], &found), &found);
     if (IS("unlink")) return unlink(w[1]);
     if (IS("rename")) return rename(w[1], w[2]);
+    if (IS("mkdir")) return mkdir(w[1], 0777);
+    if (IS("rmdir")) return rmdir(w[1]);
+    if (IS("folder")) return open_folder(w[1]);
+    if (IS("closefolder")) return closedir(folder);
     if (IS("copy")) return copy(w[1], w[2]);
     if (IS("run")) return run(w[1]);
     if (IS("many")) return open_many(w[1], atoi(w[2]));
@@ -187,6 +216,8 @@ static long call(char **w, char *text)
     int fd = w[1] ? atoi(w[1]) : -1;
     if (IS("close")) return close(fd);
     if (IS("dup")) return dup(fd);
+    if (IS("dup2")) return dup2(fd, atoi(w[2]));
+    if (IS("closerange")) return close_range((unsigned)fd, (unsigned)fd, 0);
     if (IS("write")) return write(fd, w[2], strlen(w[2]));
     if (IS("pwrite")) return pwrite(fd, w[3], strlen(w[3]), atol(w[2]));
     if (IS("fill")) return fill(fd, strtoul(w[2], NULL, 10));
@@ -195,9 +226,10 @@ static long call(char **w, char *text)
     if (IS("seek")) return lseek(fd, atol(w[2]), SEEK_CUR);
     if (IS("fsync")) return fsync(fd);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
-    if (IS("lock")) return flock(fd, LOCK_EX);
-    if (IS("trylock")) return flock(fd, LOCK_EX | LOCK_NB);
-    if (IS("unlock")) return flock(fd, LOCK_UN);
+    if (IS("lock")) return lock(fd, w[2], F_WRLCK, 1);
+    if (IS("trylock")) return lock(fd, w[2], F_WRLCK, 0);
+    if (IS("share")) return lock(fd, w[2], F_RDLCK, 1);
+    if (IS("unlock")) return lock(fd, w[2], F_UNLCK, 1);
     if (IS("fstat")) return size_of(fstat(fd, &found), &found);
     return of_paths(w);
 }

@@ -5,7 +5,7 @@
 use libc::{c_char, c_int, c_uint, c_void, pid_t, sockaddr, socklen_t};
 
 use crate::{
-    descriptor::forget,
+    descriptor::{forget, let_go},
     errno::answer,
     interpose::{interpose, next},
     kernel::{Outcome, blocking, kernel},
@@ -144,7 +144,7 @@ interpose! {
     }
 
     fn closedir(dir: *mut c_void) -> c_int {
-        forget(libc::dirfd(dir.cast()));
+        let_go(libc::dirfd(dir.cast()));
         next!(closedir(dir => *mut c_void) -> c_int)
     }
 

@@ -113,6 +113,14 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
+/// Before libc closes a number that is no file of ours.
+pub(crate) fn let_go(fd: c_int) {
+    if let Some(client) = client() {
+        // It owes nothing.
+        ignore(client.close(fd));
+    }
+}
+
 /// Before a number gets a duplicate, or is to stay open in another program.
 pub(crate) fn borrow(fd: c_int) {
     if let Some(client) = client() {
@@ -192,7 +200,9 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             }
             lock::before(client, fd);
             // SAFETY: as above. Waiting for a lock can be cancelled.
-            number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?)
+            let done = unsafe { blocking!(SYS_fcntl, fd, command, argument) }?;
+            lock::after();
+            number(done)
         }
         libc::F_SETLEASE => {
             client.drain(fd);

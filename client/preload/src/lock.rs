@@ -1,5 +1,6 @@
 //! Locks. Those of local files stay with the kernel, and a locked file is written through; those of
-//! remote files are the server's.
+//! remote files are the server's. What is staged for other files is drained before each call, and
+//! what was read ahead is forgotten after it: any of them may be what the lock guards.
 
 use client::{Client, Errno, LockKind, LockOwner, LockRange};
 use libc::{c_int, c_short, off_t};
@@ -28,7 +29,11 @@ interpose! {
         if let Some(client) = client() {
             before(client, fd);
         }
-        next!(lockf(fd => c_int, command => c_int, len => off_t) -> c_int)
+        let done = next!(lockf(fd => c_int, command => c_int, len => off_t) -> c_int);
+        if done == 0 {
+            after();
+        }
+        done
     }
 }
 
@@ -51,7 +56,7 @@ pub(crate) fn whole(fd: c_int, operation: c_int) -> Outcome {
         None => {
             before(client, fd);
             // SAFETY: no pointers.
-            unsafe { blocking!(SYS_flock, fd, operation) }
+            unsafe { blocking!(SYS_flock, fd, operation) }.inspect(|_| after())
         }
     }
 }
@@ -172,11 +177,18 @@ fn set(
     }
 }
 
-/// Before the kernel takes a lock: what it guards is in the file, and ranges that count from the
-/// file position find the kernel's to be right.
+/// Before the kernel takes a lock, or gives it up: all that it may guard is in the files, and ranges
+/// that count from the file position find the kernel's to be right.
 pub(crate) fn before(client: &'static Client, fd: c_int) {
     client.lock(fd);
     position::publish(client, fd);
+}
+
+/// After the kernel has.
+pub(crate) fn after() {
+    if let Some(client) = client() {
+        client.locked();
+    }
 }
 
 /// A small constant, whose type differs between platforms.

@@ -1,4 +1,7 @@
 //! Calls that change names. Under policy `delegate` they are the daemon's to make.
+//!
+//! To other programs a name may be a lock. So before one goes, all that is staged is in the files:
+//! whoever finds it gone finds what was written before.
 
 use client::Errno;
 use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint};
@@ -9,6 +12,7 @@ use crate::{
     kernel::{Outcome, kernel},
     paths::resolved,
     start::{client, text},
+    sync::drain_all,
 };
 
 interpose! {
@@ -93,6 +97,7 @@ unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
 ///
 /// The same.
 unsafe fn remove_at_named(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
+    drain_all();
     // SAFETY: the caller promises null or a C string.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
@@ -147,6 +152,7 @@ pub(crate) unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
 ///
 /// The same.
 unsafe fn rename_at_named(from: Name, to: Name, flags: c_uint) -> Outcome {
+    drain_all();
     // SAFETY: the caller promises null or a C string.
     let old = unsafe { text(from.1) };
     // SAFETY: the caller promises null or a C string.

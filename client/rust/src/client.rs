@@ -138,12 +138,14 @@ impl Client {
 
     /// Lets go of a number that the caller is about to close (or to reuse by `dup2`), whatever this
     /// returns. With the file's last number, everything staged is in the file afterwards and the
-    /// daemon holds it no longer.
+    /// daemon holds it no longer. With a number that may have had a lock, everything staged is in
+    /// all files.
     ///
     /// # Errors
     ///
     /// What a write behind still owes.
     pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
+        self.0.before_unlock(Some(fd));
         let closed = self.0.close(fd);
         self.0.sweep();
         closed
@@ -162,6 +164,7 @@ impl Client {
     /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
     /// number the client keeps for itself in that range, which must stay open.
     pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
+        self.0.before_unlock(None);
         for (fd, _) in self.0.table.files(first, last) {
             // `close_range` reports no error of the files it closes.
             match self.0.close(fd) {
@@ -320,7 +323,8 @@ impl Client {
         self.0.settle(device, inode)
     }
 
-    /// The program takes a lock: drains, and makes every later write wait until it is drained.
+    /// The program takes a lock, or gives it up: drains everything, and makes every later write to
+    /// this file wait until it is drained.
     pub fn lock(&'static self, fd: RawFd) {
         self.0.lock(fd);
     }
@@ -408,7 +412,7 @@ impl Client {
         let done = self.0.about_path(CURRENT_FOLDER, path, request);
         if done.is_some() {
             // Which of the open files it is only the daemon knows.
-            self.0.forget_read_ahead(|_| true);
+            self.0.forget_read_ahead();
         }
         done
     }

@@ -198,10 +198,10 @@ impl Process {
         }
     }
 
-    /// What was read ahead of these files counts no more, by whichever descriptor.
-    pub(crate) fn forget_read_ahead(&'static self, is_it: impl Fn(u64) -> bool) {
-        let files = self.files.all();
-        for entry in files.filter(|entry| is_it(entry.identity.load(Ordering::Acquire))) {
+    /// What was read ahead counts no more, of any file.
+    pub(crate) fn forget_read_ahead(&'static self) {
+        let is_open = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) != 0;
+        for entry in self.files.all().filter(is_open) {
             if let Ok(mut file) = entry.lock.lock() {
                 if let Some(window) = file.window.as_mut() {
                     window.filled = 0;

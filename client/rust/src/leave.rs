@@ -45,11 +45,11 @@ impl Process {
     }
 
     pub(crate) fn lock(&'static self, fd: RawFd) {
+        self.before_lock();
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
         if file.is_remote {
             return; // There is nothing here to lock: the kernel says so.
         }
-        self.has_locks.store(true, Ordering::Release);
         if file.placeholder {
             // The lock belongs to the descriptor, so there has to be a real one.
             self.leave_file(fd, entry, &mut file, Reason::Unsupported);
@@ -194,6 +194,7 @@ impl Process {
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
             return;
         }
+        self.before_unlock(None);
         self.each_linked(|fd, entry, file| {
             self.release_window(file);
             if file.placeholder && (file.access.writable || !file.is_remote) {

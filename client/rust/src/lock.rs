@@ -2,7 +2,10 @@
 //! here but who asks, and for which bytes.
 //!
 //! A lock is asked for while nothing of the open file is held, so others go on with it meanwhile.
-//! Once there is one, nothing that was read ahead before counts any more, by whichever descriptor.
+//!
+//! Which files a lock guards, remote or not, only the program knows. So whatever it has staged is
+//! in the files before it gives up a lock, by whichever call; and once there is one, nothing counts
+//! any more that was read ahead before.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +20,7 @@ use wire::{LockKind, LockOwner, LockTerms, Request};
 use crate::{
     client::Client,
     connection::Connection,
-    file::{Link, OpenFile, identity},
+    file::{Link, OpenFile},
     position::{SEEK_CUR, SEEK_END, SEEK_SET},
     process::Process,
     rules::link_of,
@@ -49,8 +52,6 @@ pub struct FoundLock {
 /// A file, and the bytes of it that are meant.
 struct Place {
     slot: Slot,
-    device: u64,
-    inode: u64,
     start: u64,
     len: u64,
 }
@@ -78,17 +79,20 @@ impl Client {
             Ok(place) => place,
             Err(errno) => return Some(Err(errno)),
         };
-        self.0.has_locks.store(true, Ordering::Release);
+        self.0.before_lock();
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
         let Place { start, len, .. } = place;
         let request = Request::Lock { file: place.slot.number, terms, start, len };
         let done = place.slot.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
-            // It may have been changed by whoever had the lock before.
-            let its = identity(place.device, place.inode);
-            self.0.forget_read_ahead(|identity| identity == its);
+            self.locked();
         }
         Some(done)
+    }
+
+    /// There is a lock: what was read ahead of any file may have been changed by who had it before.
+    pub fn locked(&'static self) {
+        self.0.forget_read_ahead();
     }
 
     /// Looks for a lock that is in the way of one on bytes of a remote file. `None`: the file is
@@ -141,7 +145,6 @@ impl Process {
         let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
             return self.inherited(fd, owner, range);
         };
-        let (device, inode) = (file.device, file.inode);
         let refusal = refusal(&file, owner, kind);
         drop(file);
         if let Some(errno) = refusal {
@@ -150,7 +153,7 @@ impl Process {
         let bytes = self.bytes(fd, link, range);
         Some(bytes.map(|(start, len)| {
             let slot = Slot { connection: link.connection, number: link.slot, is_adopted: false };
-            Place { slot, device, inode, start, len }
+            Place { slot, start, len }
         }))
     }
 
@@ -181,7 +184,7 @@ impl Process {
                 SEEK_SET => resolve(0, range)?,
                 _ => return Err(Errno::NOLCK),
             };
-            Ok(Place { slot, device, inode, start, len })
+            Ok(Place { slot, start, len })
         }))
     }
 
@@ -236,6 +239,25 @@ impl Process {
         };
         let base = i64::try_from(base).map_err(|_| Errno::OVERFLOW)?;
         resolve(base, range)
+    }
+
+    /// Before a lock is asked for, which may be less than there is already.
+    pub(crate) fn before_lock(&'static self) {
+        self.has_locks.store(true, Ordering::Release);
+        self.before_unlock(None);
+    }
+
+    /// Before a lock may be given up. The file that has no number but `closing` is drained as that
+    /// is closed.
+    pub(crate) fn before_unlock(&'static self, closing: Option<RawFd>) {
+        if !self.has_locks.load(Ordering::Relaxed) {
+            return;
+        }
+        self.each_linked(|fd, entry, file| {
+            if Some(fd) != closing || file.number_count > 1 {
+                self.drain_file(fd, entry, file);
+            }
+        });
     }
 
     /// A placeholder is closed: with a real number the kernel would take all record locks that this

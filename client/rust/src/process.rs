@@ -28,7 +28,7 @@ pub(crate) struct Process {
     pub(crate) table: Table,
     pub(crate) files: Files,
     pub(crate) exiting: AtomicBool,
-    /// Whether it has asked for a lock on a remote file.
+    /// Whether it has asked for a lock, on whatever file.
     pub(crate) has_locks: AtomicBool,
     /// Whether the sizes of files were limited when the process last changed that.
     pub(crate) is_limited: AtomicBool,

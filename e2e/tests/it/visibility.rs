@@ -20,16 +20,16 @@ const ELSEWHERE: (usize, u32) = (4, 4);
 const HERE: (usize, u32) = (20, 1);
 
 /// Two wrapped processes, and the path of a file they share.
-struct Pair {
-    path: String,
-    one: Calls,
-    other: Calls,
+pub(crate) struct Pair {
+    pub(crate) path: String,
+    pub(crate) one: Calls,
+    pub(crate) other: Calls,
     daemon: Daemon,
     folder: Folder,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Folder::new();
         let daemon = Daemon::start(&folder, "job", &[]);
         let path = folder.join("file").display().to_string();
@@ -39,7 +39,7 @@ impl Pair {
 
     /// Ends both processes, and asserts that `bytes` were staged: else nothing was put to the test.
     #[track_caller]
-    fn end(mut self, staged: u64) {
+    pub(crate) fn end(mut self, staged: u64) {
         self.one.end();
         self.other.end();
         let summary = self.daemon.status()["summary"].clone();
