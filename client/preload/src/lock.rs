@@ -177,8 +177,8 @@ fn set(
     }
 }
 
-/// Before the kernel takes a lock, or gives it up: all that it may guard is in the files, and ranges
-/// that count from the file position find the kernel's to be right.
+/// Before the kernel takes a lock, or gives it up: all that it may guard is in the files, and
+/// ranges that count from the file position find the kernel's to be right.
 pub(crate) fn before(client: &'static Client, fd: c_int) {
     client.lock(fd);
     position::publish(client, fd);

@@ -17,8 +17,8 @@ use crate::{
     pool::Buffer,
 };
 
-/// Messages fetched from a peer at one time: enough to keep a transport busy. Each has a buffer, and
-/// what more of them bring leaves the cache before it is used.
+/// Messages fetched from a peer at one time: enough to keep a transport busy. Each has a buffer,
+/// and what more of them bring leaves the cache before it is used.
 const FETCH_MAX: u64 = 4;
 
 /// Most bytes of a message's header.
