@@ -159,6 +159,12 @@ impl Client {
         self.0.table.take(fd);
     }
 
+    /// The number now refers to what may be a file of ours, opened past the client.
+    pub fn appeared(&'static self, fd: RawFd) {
+        self.0.table.take(fd);
+        self.0.look_up(fd);
+    }
+
     /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
     /// number the client keeps for itself in that range, which must stay open.
     pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
@@ -332,7 +338,7 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if matches!(self.0.look_up(fd), Entry::File(_) | Entry::Inherited) {
+        if matches!(self.0.look_up(fd), Entry::File(_)) {
             self.0.count_written(reason, bytes);
         }
     }

@@ -60,11 +60,6 @@ impl Process {
                 }
                 wrote
             }
-            Entry::Inherited => {
-                let len = self.kernel_write(fd, data, at)?;
-                self.count_written(Reason::Inherited, len);
-                Ok(len)
-            }
             Entry::Foreign | Entry::Unknown => self.kernel_write(fd, data, at),
         }
     }
