@@ -331,6 +331,13 @@ impl Client {
         self.0.lock(fd);
     }
 
+    /// The program maps the file: no descriptor of it begins to stage from now on.
+    pub fn mapping(&'static self, fd: RawFd) {
+        if let Some((_, file)) = self.0.locked_fd(fd) {
+            self.0.mapped.add(file.device, file.inode);
+        }
+    }
+
     /// Drains, gives the kernel the file position, and leaves the file to it from now on.
     pub fn leave(&'static self, fd: RawFd, reason: Reason) {
         self.0.leave(fd, reason);

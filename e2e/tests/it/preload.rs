@@ -80,6 +80,11 @@ fn descriptors_that_come_past_open_behave_as_without_the_library() {
     same_in_every_way(&program);
 }
 
+#[test]
+fn mappings_behave_as_without_the_library() {
+    same_in_every_way(&compile("maps.c", "cc", &[]));
+}
+
 /// A write that goes to the kernel does not overtake what was staged for the same place.
 #[test]
 fn large_writes_over_small_ones_win_as_without_the_library() {
