@@ -5,12 +5,14 @@
 use libc::{c_char, c_int, c_uint, c_void, pid_t, sockaddr, socklen_t};
 
 use crate::{
-    descriptor::{forget, let_go},
+    descriptor::{appeared, forget, let_go},
     errno::answer,
     interpose::{interpose, next},
-    kernel::{Outcome, blocking, kernel},
+    kernel::{Outcome, blocking, ignore, kernel},
     open::number,
     process,
+    start::client,
+    stat::settle_path,
 };
 
 interpose! {
@@ -79,7 +81,11 @@ interpose! {
     }
 
     fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
-        made(kernel!(SYS_open_by_handle_at, mount, handle, flags))
+        if flags & libc::O_TRUNC != 0 {
+            settle_handle(mount, handle);
+        }
+        let opened = kernel!(SYS_open_by_handle_at, mount, handle, flags).and_then(number);
+        answer(opened.inspect(|fd| appeared(*fd)))
     }
 
     fn open_tree(dir: c_int, path: *const c_char, flags: c_uint) -> c_int {
@@ -154,6 +160,24 @@ interpose! {
             forget(libc::fileno(stream));
         }
         stream
+    }
+}
+
+/// Before a file is truncated by opening it by its handle: what is staged for it goes first, or it
+/// would come back.
+///
+/// # Safety
+///
+/// `handle` is null or a handle.
+unsafe fn settle_handle(mount: c_int, handle: *mut c_void) {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: as the caller promises.
+    let opened = unsafe { kernel!(SYS_open_by_handle_at, mount, handle, flags) };
+    if let (Some(client), Ok(fd)) = (client(), opened.and_then(number)) {
+        // SAFETY: a C string.
+        unsafe { settle_path(client, fd, c"".as_ptr(), libc::AT_EMPTY_PATH) };
+        // SAFETY: nobody else knows the number.
+        ignore(unsafe { kernel!(SYS_close, fd) });
     }
 }
 

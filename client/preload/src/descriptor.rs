@@ -41,6 +41,10 @@ interpose! { safe:
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         answer(duplicate(old, new, flags))
     }
+
+    fn pidfd_getfd(process: c_int, old: c_int, flags: c_uint) -> c_int {
+        answer(copy_from(process, old, flags))
+    }
 }
 
 interpose! {
@@ -104,6 +108,28 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
     let new = number(unsafe { kernel!(SYS_dup3, old, new, flags) }?)?;
     duplicated(old, new);
     Ok(new)
+}
+
+/// As `pidfd_getfd(2)`. What this very process has open is duplicated.
+fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
+    const WHETHER_SAME_FILE: c_int = 0;
+    // SAFETY: no pointers.
+    let new = number(unsafe { kernel!(SYS_pidfd_getfd, process, old, flags) }?)?;
+    // SAFETY: no arguments.
+    let own = unsafe { kernel!(SYS_getpid) }?;
+    // SAFETY: no pointers.
+    match unsafe { kernel!(SYS_kcmp, own, own, WHETHER_SAME_FILE, old, new) } {
+        Ok(0) => duplicated(old, new),
+        _ => appeared(new),
+    }
+    Ok(new)
+}
+
+/// The number refers to what may be a file that this process has open by another one.
+pub(crate) fn appeared(fd: c_int) {
+    if let Some(client) = client() {
+        client.appeared(fd);
+    }
 }
 
 /// The number refers to something that libc or the kernel just made.

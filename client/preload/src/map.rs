@@ -54,6 +54,7 @@ fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
 /// left to the kernel, one that it only reads has to be complete.
 fn before(fd: c_int) {
     let Some(client) = client() else { return };
+    client.mapping(fd);
     if !client.is_delegated(fd) {
         return;
     }

@@ -188,7 +188,7 @@ pub(crate) unsafe fn settle_path(
     flags: c_int,
 ) {
     let mut found = MaybeUninit::<libc::stat>::uninit();
-    let flags = flags & AT_SYMLINK_NOFOLLOW;
+    let flags = flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH);
     // SAFETY: as the caller promises; there is room for the answer.
     if unsafe { kernel!(SYS_newfstatat, dir, path, found.as_mut_ptr(), flags) }.is_ok() {
         // SAFETY: the kernel has filled it in.

@@ -161,6 +161,12 @@ impl Client {
         self.0.table.take(fd);
     }
 
+    /// The number now refers to what may be a file of ours, opened past the client.
+    pub fn appeared(&'static self, fd: RawFd) {
+        self.0.table.take(fd);
+        self.0.look_up(fd);
+    }
+
     /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
     /// number the client keeps for itself in that range, which must stay open.
     pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
@@ -329,6 +335,13 @@ impl Client {
         self.0.lock(fd);
     }
 
+    /// The program maps the file: no descriptor of it begins to stage from now on.
+    pub fn mapping(&'static self, fd: RawFd) {
+        if let Some((_, file)) = self.0.locked_fd(fd) {
+            self.0.mapped.add(file.device, file.inode);
+        }
+    }
+
     /// Drains, gives the kernel the file position, and leaves the file to it from now on.
     pub fn leave(&'static self, fd: RawFd, reason: Reason) {
         self.0.leave(fd, reason);
@@ -336,7 +349,7 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if matches!(self.0.look_up(fd), Entry::File(_) | Entry::Inherited) {
+        if matches!(self.0.look_up(fd), Entry::File(_)) {
             self.0.count_written(reason, bytes);
         }
     }

@@ -161,9 +161,10 @@ impl Process {
         from: u64,
     ) -> Result<io::Result<usize>, Lost> {
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
+        let is_mapped = self.mapped.has(file.device, file.inode) && !file.is_remote;
         let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
         // A child writes past everybody.
-        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent();
+        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
         let mut done = if is_private { window.serve(link, buffer, from) } else { 0 };
         let rest = buffer.get_mut(done..).unwrap_or_default();
         if rest.is_empty() {

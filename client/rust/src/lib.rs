@@ -24,6 +24,7 @@ mod lend;
 mod limit;
 mod links;
 mod lock;
+mod mapped;
 mod names;
 mod open;
 mod patience;

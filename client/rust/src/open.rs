@@ -58,48 +58,55 @@ impl Process {
         let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
             None
         } else {
-            self.regular(fd).and_then(|stat| self.keep(&stat, flags, policy, fd <= STREAMS_MAX))
+            let left = match policy {
+                Policy::Pass => Some(Reason::Rule),
+                _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
+                _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
+                _ => None,
+            };
+            let stat = fs::fstat(self.host.borrow(fd)).ok();
+            stat.and_then(|stat| self.keep(&stat, flags, left))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
 
-    fn regular(&self, fd: RawFd) -> Option<Stat> {
-        let stat = fs::fstat(self.host.borrow(fd)).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat)
-    }
-
-    fn keep(
-        &'static self,
-        stat: &Stat,
-        flags: OFlags,
-        policy: Policy,
-        is_stream: bool,
-    ) -> Option<FileId> {
+    /// Keeps a regular file. What anybody has staged for it is in it from now on.
+    fn keep(&'static self, stat: &Stat, flags: OFlags, left: Option<Reason>) -> Option<FileId> {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return None;
+        }
         self.settle_all(stat.st_dev, stat.st_ino);
-        let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
-        file.left = match policy {
-            Policy::Pass => Some(Reason::Rule),
-            _ if is_stream => Some(Reason::StandardStream),
-            _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
-            _ => None,
-        };
-        if file.left.is_none() {
+        if left.is_none() {
             self.count(Counter::Files, 1);
         }
-        self.files.add(file)
+        self.files.add(OpenFile { left, ..file::fresh(stat.st_dev, stat.st_ino, flags) })
     }
 
-    /// What an unknown number stands for: a file that somebody else opened, or none.
+    /// What a number stands for. One that is not known is a file that somebody else opened, which
+    /// is left to the kernel, or none.
     pub(crate) fn look_up(&'static self, fd: RawFd) -> Entry {
-        match self.table.get(fd) {
-            Entry::Unknown if self.active().is_some() => {
-                let entry = match self.regular(fd) {
-                    Some(_) => Entry::Inherited,
-                    None => Entry::Foreign,
-                };
-                self.table.learn(fd, entry)
-            }
-            entry => entry,
+        let entry = self.table.get(fd);
+        if entry != Entry::Unknown || self.active().is_none() {
+            return entry;
+        }
+        // A number that is closed stays unknown.
+        let number = self.host.borrow(fd);
+        let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, fs::fstat(number)?)));
+        let Ok((flags, stat)) = found else { return entry };
+        let is_file = !flags.contains(OFlags::PATH);
+        let id = is_file.then(|| self.keep(&stat, flags, Some(Reason::Inherited))).flatten();
+        let learned = self.table.learn(fd, id.map_or(Entry::Foreign, Entry::File));
+        if let Some(id) = id.filter(|id| learned != Entry::File(*id)) {
+            self.forget_file(id);
+        }
+        learned
+    }
+
+    /// Frees the place of a file that no number stands for.
+    fn forget_file(&'static self, id: FileId) {
+        if let Some((_, mut file)) = self.locked(id) {
+            file.number_count = 0;
+            self.files.freed(id);
         }
     }
 
@@ -160,6 +167,7 @@ impl Process {
         &'static self,
         fd: RawFd,
     ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
+        self.look_up(fd);
         self.locked_id(fd).map(|(_, locked)| locked)
     }
 

@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     connection::{Connection, Failure},
     file::{FileEntry, Files},
+    mapped::Mapped,
     table::Table,
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Process {
     pub(crate) config: Once<Config>,
     pub(crate) table: Table,
     pub(crate) files: Files,
+    pub(crate) mapped: Mapped,
     pub(crate) exiting: AtomicBool,
     /// Whether it has asked for a lock, on whatever file.
     pub(crate) has_locks: AtomicBool,
@@ -57,6 +59,7 @@ impl Process {
             config: Once::new(),
             table: Table::new(),
             files: Files::new(),
+            mapped: Mapped::new(),
             exiting: AtomicBool::new(false),
             has_locks: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),

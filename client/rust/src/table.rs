@@ -10,7 +10,6 @@ use rustix::fd::RawFd;
 /// Numbers that can be looked up; higher ones are left to the kernel.
 const NUMBERS: usize = 1 << 16;
 const FOREIGN: u32 = 1;
-const INHERITED: u32 = 2;
 const FILE: u32 = 1 << 31;
 const GENERATIONS: u32 = 1 << 15;
 
@@ -21,9 +20,7 @@ pub(crate) enum Entry {
     Unknown,
     /// Nothing that could be delegated: not a regular file, or one that a rule excludes.
     Foreign,
-    /// A regular file that another program opened.
-    Inherited,
-    /// One of ours.
+    /// A regular file.
     File(FileId),
 }
 
@@ -59,9 +56,7 @@ impl Table {
 
     /// Returns whether the number can be looked up at all.
     pub(crate) fn set(&self, fd: RawFd, entry: Entry) -> bool {
-        if let (Entry::File(_), Ok(number)) = (entry, u32::try_from(fd)) {
-            self.highest.fetch_max(number, Ordering::AcqRel);
-        }
+        self.raise_highest(fd, entry);
         self.entry(fd).map(|slot| slot.store(encode(entry), Ordering::Release)).is_some()
     }
 
@@ -69,6 +64,7 @@ impl Table {
     /// somebody may have known better meanwhile.
     pub(crate) fn learn(&self, fd: RawFd, entry: Entry) -> Entry {
         let Some(slot) = self.entry(fd) else { return entry };
+        self.raise_highest(fd, entry);
         let learned = slot.compare_exchange(0, encode(entry), Ordering::AcqRel, Ordering::Acquire);
         learned.map_or_else(decode, |_| entry)
     }
@@ -90,6 +86,12 @@ impl Table {
         })
     }
 
+    fn raise_highest(&self, fd: RawFd, entry: Entry) {
+        if let (Entry::File(_), Ok(number)) = (entry, u32::try_from(fd)) {
+            self.highest.fetch_max(number, Ordering::AcqRel);
+        }
+    }
+
     fn entry(&self, fd: RawFd) -> Option<&AtomicU32> {
         self.entries.get(usize::try_from(fd).ok()?)
     }
@@ -99,7 +101,6 @@ const fn encode(entry: Entry) -> u32 {
     match entry {
         Entry::Unknown => 0,
         Entry::Foreign => FOREIGN,
-        Entry::Inherited => INHERITED,
         Entry::File(FileId { index, generation }) => {
             FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
         }
@@ -110,7 +111,6 @@ const fn decode(word: u32) -> Entry {
     match word {
         0 => Entry::Unknown,
         FOREIGN => Entry::Foreign,
-        INHERITED => Entry::Inherited,
         _ => {
             let [low, high, generation_low, generation_high] = word.to_le_bytes();
             let generation = u16::from_le_bytes([generation_low, generation_high & 0x7f]);
@@ -127,7 +127,7 @@ mod tests {
     fn entries_survive_the_table() {
         let table = std::boxed::Box::new(Table::new());
         let file = Entry::File(FileId::new(4095, 32767));
-        for entry in [Entry::Foreign, Entry::Inherited, file, Entry::File(FileId::new(0, 0))] {
+        for entry in [Entry::Foreign, file, Entry::File(FileId::new(0, 0))] {
             assert!(table.set(7, entry));
             assert_eq!(table.get(7), entry);
         }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn numbers_beyond_the_table_are_foreign() {
         let table = std::boxed::Box::new(Table::new());
-        assert!(!table.set(1 << 16, Entry::Inherited));
+        assert!(!table.set(1 << 16, Entry::Foreign));
         assert_eq!(table.get(1 << 16), Entry::Foreign);
         assert_eq!(table.get(-1), Entry::Foreign);
     }

@@ -60,11 +60,6 @@ impl Process {
                 }
                 wrote
             }
-            Entry::Inherited => {
-                let len = self.kernel_write(fd, data, at)?;
-                self.count_written(Reason::Inherited, len);
-                Ok(len)
-            }
             Entry::Foreign | Entry::Unknown => self.kernel_write(fd, data, at),
         }
     }
@@ -263,7 +258,7 @@ impl Process {
         if file.log.is_some() {
             return Ok(());
         }
-        if let Some(reason) = self.unfit(fd).filter(|_| !file.is_remote) {
+        if let Some(reason) = self.unfit(fd, file).filter(|_| !file.is_remote) {
             self.fall_back(file, reason);
             return Err(reason);
         }
@@ -285,7 +280,10 @@ impl Process {
     }
 
     /// Why a file can never be staged to.
-    fn unfit(&self, fd: RawFd) -> Option<Reason> {
+    fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
+        if self.mapped.has(file.device, file.inode) {
+            return Some(Reason::Mapped);
+        }
         if size_limit().is_some() {
             return Some(Reason::Unsupported);
         }

@@ -68,6 +68,23 @@ fn descriptors_behave_as_without_the_library() {
     same_in_every_way(&compile("descriptors.c", "cc", &[]));
 }
 
+#[test]
+fn descriptors_that_come_past_open_behave_as_without_the_library() {
+    let program = compile("handles.c", "cc", &[]);
+    let turn = Folder::new();
+    let native = run(&program, None);
+    drop(turn);
+    if native.status == Some(77) {
+        return skip("files opened by a handle", native.output.trim_end());
+    }
+    same_in_every_way(&program);
+}
+
+#[test]
+fn mappings_behave_as_without_the_library() {
+    same_in_every_way(&compile("maps.c", "cc", &[]));
+}
+
 /// A write that goes to the kernel does not overtake what was staged for the same place.
 #[test]
 fn large_writes_over_small_ones_win_as_without_the_library() {
