@@ -83,9 +83,7 @@ impl Process {
             _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
             _ => None,
         };
-        if file.left.is_none() {
-            self.count(Counter::Files, 1);
-        }
+        self.count(file.left.map_or(Counter::Files, Counter::Fallbacks), 1);
         self.files.add(file)
     }
 

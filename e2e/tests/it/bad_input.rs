@@ -337,3 +337,14 @@ fn an_empty_variable_counts_as_unset_and_a_wrong_one_is_named() {
         assert_eq!(said.matches(&format!("kakehi: {name}: ")).count(), 1, "{said}");
     }
 }
+
+#[test]
+fn the_summary_tells_of_files_that_a_rule_leaves_to_the_kernel() {
+    let folder = Folder::new();
+    let file = folder.join("file").display().to_string();
+    let script = format!("BEGIN {{ print \"written\" > \"{file}\" }}");
+    let output = run(kakehi_run(&folder, &["--rule", "/**=pass"]).args(["awk", &script]), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(fs::read(&file).expect("the file"), b"written\n");
+    assert!(said.contains("left to the kernel: rule ") && !said.contains("no file I/O"), "{said}");
+}
