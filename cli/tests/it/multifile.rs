@@ -359,6 +359,10 @@ fn join_takes_names_from_a_list() {
     let list = fs::File::open(folder.path().join("list")).expect("there");
     let (code, said, _) = output(multifile(folder.path(), &of("-")).stdin(list));
     assert_eq!((code, &*said), (0, "listed: 2 tasks, 7.8KiB\n"));
+    fs::rename(folder.path().join("b\n"), folder.path().join("b")).expect("renamed");
+    fs::write(folder.path().join("list"), "a\n\nb").expect("a list");
+    done(folder.path(), &of("list"));
+    assert!(streams(folder.path(), "listed") == streams(folder.path(), "joined"));
     fs::write(folder.path().join("list"), "").expect("a list");
     fails(&mut multifile(folder.path(), &of("list")), 2, &["list: it names no file"]);
     fails(&mut multifile(folder.path(), &["join", "made", "a", "--from=list"]), 2, &["--from"]);
