@@ -144,6 +144,7 @@ fn cat_selects_tasks_blocks_and_keys() {
         .flat_map(|block| of(&["cat", "--task=0", &format!("--block={block}"), "mpi_n7_f3.sion"]))
         .collect();
     assert_eq!(blocks, first);
+    fails(&mut multifile(folder, &["cat", "--block=99", "mpi_n7_f3.sion"]), 2, &["a block 99"]);
     assert_eq!(of(&["cat", "--task=0", "--key=1001", "ser_n3_kv.sion"]).len(), 440);
     done(folder, &["cat", "--task=6", "mpi_n7_f3.sion", "-o", "last"]);
     assert_eq!(fs::read(golden.path("last")).expect("written"), last);
