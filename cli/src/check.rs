@@ -124,11 +124,15 @@ fn resolve(
 }
 
 fn find(name: &OsStr, environment: &Environment) -> Result<PathBuf, Failure> {
-    let found = environment.find_program(name).filter(|path| path.is_file());
-    found.ok_or_else(|| {
-        let advice = "name a program by its path or by a name in PATH";
-        Failure::new(Code::Failure, name.to_string_lossy(), "no such program", advice)
-    })
+    let found = environment.find_program(name);
+    let why = match &found {
+        Some(path) if path.is_file() => return Ok(path.clone()),
+        Some(path) if path.is_dir() => "it is a folder",
+        Some(path) if path.exists() => "it is no file",
+        _ => "no such program",
+    };
+    let advice = "name a program by its path or by a name in PATH";
+    Err(Failure::new(Code::Failure, name.to_string_lossy(), why, advice))
 }
 
 /// What `#!/usr/bin/env [-S] [NAME=VALUE]… PROGRAM` starts.

@@ -74,7 +74,9 @@ fn failed(summary: &Summary) -> String {
 }
 
 fn text(summary: &Summary) -> String {
-    if [summary.sessions, summary.files, summary.bytes_written, summary.bytes_read] == [0; 4] {
+    let left = summary.fallbacks.values().sum();
+    let seen = [summary.sessions, summary.files, summary.bytes_written, summary.bytes_read, left];
+    if seen == [0; 5] {
         return "kakehi: no file I/O was seen; 'kakehi check PROGRAM' says what can be\n"
             .to_owned();
     }
@@ -162,6 +164,14 @@ mod tests {
     fn processes_that_the_daemon_never_met_are_not_called_none() {
         let text = text(&Summary { files: 2, ..Summary::default() });
         assert!(text.starts_with("kakehi: 2 files, "), "{text}");
+    }
+
+    #[test]
+    fn a_job_whose_files_are_all_left_to_the_kernel_is_told_so() {
+        let fallbacks = [("rule".to_owned(), 2)].into();
+        let text = text(&Summary { fallbacks, ..Summary::default() });
+        assert!(text.ends_with("kakehi: left to the kernel: rule 2 files\n"), "{text}");
+        assert!(!text.contains("no file I/O"), "{text}");
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {
         Some(Errno::NOEXEC) => {
             "begin a script with '#!/bin/sh' or its like, or name the shell that runs it"
         }
-        Some(Errno::NOENT) if Path::new(&*program).exists() => {
+        Some(Errno::NOENT) if program.contains('/') && Path::new(&*program).exists() => {
             "the interpreter behind its '#!' is missing"
         }
         _ => "check its path and that it is executable",

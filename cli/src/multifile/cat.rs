@@ -91,6 +91,14 @@ fn check(args: &Args, reader: &Reader<File>) -> Result<(), Failure> {
     for task in &args.task {
         reader.task(*task).map_err(|why| task_failure(&args.file, *task, why))?;
     }
+    let lacks = |block: usize| {
+        let lens = |task| reader.block_lens(task).map_or(0, <[u64]>::len);
+        chosen(args, reader).into_iter().all(|task| lens(task) <= block)
+    };
+    if let Some(block) = args.block.filter(|block| lacks(*block)) {
+        let why = format_args!("no task asked for has a block {block}");
+        return Err(Failure::usage(args.file.display(), why, "see 'kakehi multifile dump'"));
+    }
     let keyval = reader.header(0).is_some_and(|header| header.keyval == Keyval::Inline);
     if args.key.is_some() && !keyval {
         let why = "its streams hold no key-value records";

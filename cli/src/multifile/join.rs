@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "from", value_name = "FILE")]
     inputs: Vec<PathBuf>,
     /// Takes the names of the files from FILE, or from standard input if that is '-': more than a
-    /// command line holds. A zero byte ends each, as 'find -print0' and 'sort -z' write them.
+    /// command line holds. A zero byte ends each, as 'find -print0' and 'sort -z' write them; in a
+    /// list without a zero byte the end of its line does.
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -105,10 +106,11 @@ fn names_in(list: &Path) -> Result<Vec<PathBuf>, Failure> {
         _ => File::open(list).and_then(|mut file| file.read_to_end(&mut bytes)),
     };
     read.map_err(|why| file_failure(list, &why))?;
-    let names = bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let end = if bytes.contains(&0) { 0 } else { b'\n' };
+    let names = bytes.split(|byte| *byte == end).filter(|name| !name.is_empty());
     let names: Vec<PathBuf> = names.map(|name| OsStr::from_bytes(name).into()).collect();
     if names.is_empty() {
-        let advice = "end each file's name there with a zero byte, as 'find -print0' does";
+        let advice = "write one file's name on each line, or end each with a zero byte";
         return Err(Failure::usage(list.display(), "it names no file", advice));
     }
     Ok(names)

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use multifile::{
@@ -15,8 +16,9 @@ use serde::Serialize;
 
 use super::{
     beside::Beside,
-    copy::{Target, input_failure},
-    failure, file_failure, is_empty,
+    copy::{Target, in_parallel, input_failure},
+    damage::differs,
+    failure, file_failure, is_empty, open,
     progress::Progress,
 };
 use crate::{
@@ -46,6 +48,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The doubt in data that differs from its checksum.
+const CHECKSUM: &str = "checksum";
+
 #[derive(Serialize)]
 struct Found {
     file: String,
@@ -72,8 +77,11 @@ struct Row {
 
 pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let found = examine(&args.file)?;
-    let rows = rows(&found);
+    let mut rows = rows(&found);
     let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
+    if !needed {
+        compare(&args.file, &mut rows)?;
+    }
     let done = needed && !args.dry_run;
     match &args.output {
         Some(output) => repair_copy(args, output, found.file_count())?,
@@ -88,6 +96,21 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
         output::print(&text(&report))?;
     }
     judge(&report)
+}
+
+/// Compares the data of a closed multifile with its checksums, which nobody has read by now.
+fn compare(path: &Path, rows: &mut [Row]) -> Result<(), Failure> {
+    let reader = open(path)?;
+    let damaged = Mutex::new(Vec::new());
+    in_parallel(0..reader.task_count(), |task| {
+        if differs(&reader, path, task)? {
+            damaged.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        }
+        Ok(())
+    })?;
+    let damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.iter_mut().filter(|row| damaged.contains(&row.task)).for_each(|row| row.doubt = CHECKSUM);
+    Ok(())
 }
 
 fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
@@ -163,7 +186,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
         let (doubt, bytes_at_most) = match found.doubt {
             Doubt::None => ("none", None),
             Doubt::Zeros { most } => ("zeros", Some(most).filter(|most| *most < u64::MAX)),
-            Doubt::Checksum => ("checksum", None),
+            Doubt::Checksum => (CHECKSUM, None),
         };
         Row {
             task,
@@ -180,16 +203,19 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 
 fn text(found: &Found) -> String {
     let Found { file, needed, done, checksums_lost, tasks } = found;
-    if !needed {
+    if !needed && tasks.iter().all(|row| row.doubt != CHECKSUM) {
         let tasks = report::count(tasks.len(), "task", "s");
         return format!("{file}: nothing to repair, {tasks}, all whole\n");
     }
     let mut text = String::new();
     for Row { task, bytes, doubt, bytes_at_most, global_rank, .. } in tasks {
+        if !needed && *doubt != CHECKSUM {
+            continue;
+        }
         let more = match (*doubt, bytes_at_most) {
             ("zeros", Some(most)) => format!(", or up to {most} if it ended in zeros"),
             ("zeros", None) => ", or more if it ended in zeros".to_owned(),
-            ("checksum", _) => ", which differ from their checksum".to_owned(),
+            (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
             _ => String::new(),
         };
         text += &format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n");
@@ -197,11 +223,16 @@ fn text(found: &Found) -> String {
     if *checksums_lost {
         text += &format!("{file}: checksums are lost: from now on nothing tells damaged data\n");
     }
-    text + &format!("{file}: {}\n", if *done { "repaired" } else { "can be repaired" })
+    let verdict = match (needed, done) {
+        (false, _) => "nothing that could be repaired",
+        (true, false) => "can be repaired",
+        (true, true) => "repaired",
+    };
+    text + &format!("{file}: {verdict}\n")
 }
 
 fn judge(found: &Found) -> Result<(), Failure> {
-    let damaged = found.tasks.iter().filter(|row| row.doubt == "checksum").count();
+    let damaged = found.tasks.iter().filter(|row| row.doubt == CHECKSUM).count();
     if damaged == 0 {
         return Ok(());
     }

@@ -218,7 +218,8 @@ fn what_is_no_program_is_one_line() {
     fails(&mut bench.check(&bench.path("text")), 1, &["neither an ELF program nor a script"]);
     fails(&mut bench.check(Path::new("nosuchprogram")), 1, &["nosuchprogram", "PATH"]);
     fails(&mut bench.check(Path::new("/nowhere/app")), 1, &["/nowhere/app", "no such program"]);
-    fails(&mut bench.check(bench.0.path()), 1, &["no such program"]);
+    fails(&mut bench.check(bench.0.path()), 1, &["it is a folder"]);
+    fails(&mut bench.check(Path::new("/dev/null")), 1, &["/dev/null", "it is no file"]);
     let mut damaged = fs::read(bench.compile("app", WRITER, &[])).expect("readable");
     damaged.truncate(200);
     fs::write(bench.path("half"), damaged).expect("file");

@@ -144,6 +144,7 @@ fn cat_selects_tasks_blocks_and_keys() {
         .flat_map(|block| of(&["cat", "--task=0", &format!("--block={block}"), "mpi_n7_f3.sion"]))
         .collect();
     assert_eq!(blocks, first);
+    fails(&mut multifile(folder, &["cat", "--block=99", "mpi_n7_f3.sion"]), 2, &["a block 99"]);
     assert_eq!(of(&["cat", "--task=0", "--key=1001", "ser_n3_kv.sion"]).len(), 440);
     done(folder, &["cat", "--task=6", "mpi_n7_f3.sion", "-o", "last"]);
     assert_eq!(fs::read(golden.path("last")).expect("written"), last);
@@ -302,6 +303,16 @@ fn cat_writes_changed_bytes_and_is_code_4() {
 }
 
 #[test]
+fn repair_tells_of_changed_bytes_in_a_closed_multifile() {
+    let folder = tempdir().expect("a folder");
+    damaged(folder.path());
+    let (code, printed, said) = output(&mut multifile(folder.path(), &["repair", "joined"]));
+    assert_eq!(code, 4, "{printed}{said}");
+    assert!(printed.contains("task 1 (global rank 1): 3000 bytes, which differ"), "{printed}");
+    assert!(!printed.contains("whole") && !printed.contains("task 0"), "{printed}");
+}
+
+#[test]
 fn split_writes_changed_bytes_and_is_code_4_and_defrag_does_not_hide_them() {
     let folder = tempdir().expect("a folder");
     damaged(folder.path());
@@ -347,6 +358,10 @@ fn join_takes_names_from_a_list() {
     let list = fs::File::open(folder.path().join("list")).expect("there");
     let (code, said, _) = output(multifile(folder.path(), &of("-")).stdin(list));
     assert_eq!((code, &*said), (0, "listed: 2 tasks, 7.8KiB\n"));
+    fs::rename(folder.path().join("b\n"), folder.path().join("b")).expect("renamed");
+    fs::write(folder.path().join("list"), "a\n\nb").expect("a list");
+    done(folder.path(), &of("list"));
+    assert!(streams(folder.path(), "listed") == streams(folder.path(), "joined"));
     fs::write(folder.path().join("list"), "").expect("a list");
     fails(&mut multifile(folder.path(), &of("list")), 2, &["list: it names no file"]);
     fails(&mut multifile(folder.path(), &["join", "made", "a", "--from=list"]), 2, &["--from"]);

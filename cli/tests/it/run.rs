@@ -29,6 +29,11 @@ fn a_program_that_cannot_start_ends_as_in_a_shell() {
         command.env("KAKEHI_DISABLE", "1").args(["run", "--", program]);
         fails(&mut command, code, &[program]);
     }
+    // A folder of this name in the current one is not what was looked for in PATH.
+    fs::create_dir(folder.path().join("nosuchprogram")).expect("a folder");
+    let mut command = kakehi(folder.path());
+    command.env("KAKEHI_DISABLE", "1").args(["run", "--", "nosuchprogram"]);
+    fails(&mut command, 127, &["check its path"]);
 }
 
 #[test]

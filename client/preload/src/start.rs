@@ -78,21 +78,14 @@ impl Host for Program {
 /// Takes the settings from the environment.
 extern "C" fn start() {
     let mut config = Config::new();
-    let mut has_daemon = false;
-    let mut is_disabled = false;
     for setting in Setting::ALL {
         let Some(value) = variable(setting.name()) else { continue };
         if config.set(setting, value).is_err() {
             say([setting.name(), ": too long or malformed; running undelegated; ", "unset it"]);
             return;
         }
-        match setting {
-            Setting::Socket => has_daemon = !value.is_empty(),
-            Setting::Disable => is_disabled = value == b"1",
-            _ => {}
-        }
     }
-    if has_daemon && !is_disabled {
+    if config.delegates() {
         environment::keep();
         CLIENT.start(&config);
         IS_ACTIVE.store(true, Ordering::Relaxed);

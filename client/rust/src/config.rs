@@ -13,7 +13,7 @@ pub struct Config {
     rules: Text<RULES_MAX>,
     has_remote: bool,
     pub(crate) synchronous: bool,
-    pub(crate) disabled: bool,
+    disabled: bool,
     pub(crate) fence_timeout: Duration,
     /// Writes of at least this many bytes go to the kernel directly.
     pub(crate) direct: u64,
@@ -114,7 +114,7 @@ impl Config {
         }
     }
 
-    /// Takes one variable's value.
+    /// Takes one variable's value; an empty one counts as unset.
     ///
     /// # Errors
     ///
@@ -122,14 +122,15 @@ impl Config {
     pub fn set(&mut self, setting: Setting, value: &[u8]) -> Result<(), SettingError> {
         let wrong = SettingError(setting);
         match setting {
+            _ if value.is_empty() => {}
             Setting::Socket => self.folder.set(value).ok_or(wrong)?,
             Setting::Rules => {
                 self.rules.set(value).ok_or(wrong)?;
                 let mut rules = value.split(|byte| *byte == b';');
                 self.has_remote = rules.any(|rule| rule.ends_with(b"=remote"));
             }
-            Setting::Sync => self.synchronous = is_on(value),
-            Setting::Disable => self.disabled = is_on(value),
+            Setting::Sync => self.synchronous = switch(value).ok_or(wrong)?,
+            Setting::Disable => self.disabled = switch(value).ok_or(wrong)?,
             Setting::FenceTimeout => {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
@@ -141,6 +142,12 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether anything is delegated: there is a daemon, and nobody has switched it off.
+    #[must_use]
+    pub fn delegates(&self) -> bool {
+        !self.disabled && !self.folder().is_empty()
     }
 
     pub(crate) fn folder(&self) -> &[u8] {
@@ -157,8 +164,12 @@ impl Config {
     }
 }
 
-fn is_on(value: &[u8]) -> bool {
-    matches!(value, b"1" | b"true" | b"yes" | b"on")
+fn switch(value: &[u8]) -> Option<bool> {
+    match value {
+        b"1" | b"true" | b"yes" | b"on" => Some(true),
+        b"0" | b"false" | b"no" | b"off" => Some(false),
+        _ => None,
+    }
 }
 
 /// `500ms`, `30s`, `5min`: a whole number and a unit.
@@ -244,7 +255,7 @@ mod tests {
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), Ok(()));
             assert_eq!(config.fence_timeout, Duration::from_micros(micros));
         }
-        for value in ["", "30", "s", "99999999999999999999s", "1 s"] {
+        for value in ["30", "s", "99999999999999999999s", "1 s"] {
             let wrong = Err(SettingError(Setting::FenceTimeout));
             assert_eq!(config.set(Setting::FenceTimeout, value.as_bytes()), wrong, "{value}");
         }
@@ -252,6 +263,29 @@ mod tests {
         assert_eq!(config.direct, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
+    }
+
+    #[test]
+    fn an_empty_value_counts_as_unset() {
+        let mut config = Config::new();
+        assert_eq!(config.set(Setting::Direct, b"1MiB"), Ok(()));
+        for setting in Setting::ALL {
+            assert_eq!(config.set(setting, b""), Ok(()), "{}", setting.name());
+        }
+        assert_eq!((config.direct, config.fence_timeout), (1 << 20, Duration::from_secs(30)));
+        assert!(!config.delegates());
+    }
+
+    #[test]
+    fn delegation_is_switched_off_by_every_word_that_kakehi_takes() {
+        for (value, delegates) in [("1", false), ("on", false), ("0", true), ("off", true)] {
+            let mut config = Config::new();
+            assert_eq!(config.set(Setting::Socket, b"/folder"), Ok(()));
+            assert_eq!(config.set(Setting::Disable, value.as_bytes()), Ok(()));
+            assert_eq!(config.delegates(), delegates, "{value}");
+        }
+        let wrong = Err(SettingError(Setting::Disable));
+        assert_eq!(Config::new().set(Setting::Disable, b"maybe"), wrong);
     }
 
     #[test]

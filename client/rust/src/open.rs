@@ -65,7 +65,8 @@ impl Process {
                 _ => None,
             };
             let stat = fs::fstat(self.host.borrow(fd)).ok();
-            stat.and_then(|stat| self.keep(&stat, flags, left))
+            let kept = stat.and_then(|stat| self.keep(&stat, flags, left));
+            kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
     }
@@ -76,9 +77,6 @@ impl Process {
             return None;
         }
         self.settle_all(stat.st_dev, stat.st_ino);
-        if left.is_none() {
-            self.count(Counter::Files, 1);
-        }
         self.files.add(OpenFile { left, ..file::fresh(stat.st_dev, stat.st_ino, flags) })
     }
 

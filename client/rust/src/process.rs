@@ -78,7 +78,7 @@ impl Process {
 
     /// The settings, if anything is delegated in this process.
     pub(crate) fn active(&self) -> Option<&Config> {
-        self.config.get().filter(|config| !config.disabled && !config.folder().is_empty())
+        self.config.get().filter(|config| config.delegates())
     }
 
     /// The connection, if there is one already.

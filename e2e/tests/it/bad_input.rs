@@ -313,3 +313,38 @@ fn a_program_that_is_refused_says_so_once() {
     fs::remove_dir_all(&socket).expect("the folder");
     impostor.join().expect("no panic");
 }
+
+#[test]
+fn an_empty_variable_counts_as_unset_and_a_wrong_one_is_named() {
+    let folder = Folder::new();
+    let document = folder.join("stats");
+    let flags = ["--stats", document.to_str().expect("UTF-8")];
+    let file = folder.join("file").display().to_string();
+    let script = ["sh", "-c", "echo written | tee \"$0\" >/dev/null", &file];
+    let mut command = kakehi_run(&folder, &flags);
+    for name in ["RULES", "SYNC", "DISABLE", "FENCE_TIMEOUT", "DIRECT", "IDLE", "MAP", "CONFIG"] {
+        command.env(format!("KAKEHI_{name}"), "");
+    }
+    succeed(command.args(script), SOON);
+    assert_eq!(sum(&stats(&document), "/bytes_staged"), 8);
+
+    // One that a program is given behind the back of `kakehi run`, which would have refused it.
+    for wrong in ["KAKEHI_DIRECT=x", "KAKEHI_DISABLE=maybe"] {
+        let output = run(kakehi_run(&folder, &[]).args(["env", wrong, "true"]), SOON);
+        let said = text(&output.stderr);
+        let (name, _) = wrong.split_once('=').expect("NAME=VALUE");
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.matches(&format!("kakehi: {name}: ")).count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn the_summary_tells_of_files_that_a_rule_leaves_to_the_kernel() {
+    let folder = Folder::new();
+    let file = folder.join("file").display().to_string();
+    let script = format!("BEGIN {{ print \"written\" > \"{file}\" }}");
+    let output = run(kakehi_run(&folder, &["--rule", "/**=pass"]).args(["awk", &script]), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(fs::read(&file).expect("the file"), b"written\n");
+    assert!(said.contains("left to the kernel: rule ") && !said.contains("no file I/O"), "{said}");
+}
