@@ -134,15 +134,24 @@ impl Root {
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let folder = resolve(self.fd.as_fd(), folder, folder_flags(), Mode::empty(), beneath)?;
         let here = identity(folder.as_fd(), c"")?;
-        let is_own = match here == self.identity {
-            true => name == OWN_FOLDER.as_bytes(),
-            false => identity(self.fd.as_fd(), OWN_FOLDER) == Ok(here),
-        };
-        if is_own {
+        let is_in_root = here == self.identity;
+        // A root may know the folder by more names: as one that does not tell case from case.
+        let entered =
+            if is_in_root { if_there(identity(folder.as_fd(), name))? } else { Some(here) };
+        let own = if_there(identity(self.fd.as_fd(), OWN_FOLDER))?;
+        if is_in_root && name == OWN_FOLDER.as_bytes() || own.is_some() && entered == own {
             return Err(Errno::ACCESS);
         }
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         Ok(Anchored { folder: Some(folder), name })
+    }
+}
+
+/// Says that there is nothing, where that is sure.
+fn if_there(found: Result<Identity, Errno>) -> Result<Option<Identity>, Errno> {
+    match found {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -297,6 +306,12 @@ mod tests {
         }
         assert_eq!(fs::read(root.join(".kakehi/a")).expect("kept"), b"z");
         assert_eq!(fs::read_dir(root.join(".kakehi")).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_at_may_be_the_own() {
+        assert_eq!(if_there(Err(Errno::NOENT)), Ok(None));
+        assert_eq!(if_there(Err(Errno::IO)), Err(Errno::IO));
     }
 
     /// As the kernel follows them.

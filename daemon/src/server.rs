@@ -363,7 +363,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for path in [&self.socket, &self.job] {
+        // Without a socket the next daemon starts, and the link is then its own.
+        for path in [&self.job, &self.socket] {
             fs::remove_file(path).ok(); // Somebody may have cleared the folder already.
         }
     }
@@ -386,5 +387,30 @@ fn raise_limit(resource: Resource) -> u64 {
     match setrlimit(resource, raised) {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX >> 1),
         Err(_) => limit.current.unwrap_or(u64::MAX >> 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use rustix::fs::inotify;
+
+    use super::*;
+
+    /// Whoever finds no socket starts the next daemon, whose link has the same name.
+    #[test]
+    fn the_link_is_gone_before_the_socket() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (_job, job_fd) = shm::Job::create().expect("a segment");
+        let place = Place::occupy(folder.path(), &job_fd).expect("nobody else's");
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
+        inotify::add_watch(&watch, folder.path(), inotify::WatchFlags::DELETE).expect("watched");
+        drop(place);
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut events = inotify::Reader::new(&watch, &mut buffer);
+        for name in [c"job", c"socket"] {
+            assert_eq!(events.next().expect("an event").file_name(), Some(name));
+        }
     }
 }

@@ -32,8 +32,8 @@ use wire::{Frame, NONCE_LEN, SESSION_LEN};
 use self::quiet::daemons_that_nobody_asks_sleep;
 use crate::{
     harness::{
-        Folder, Running, SOON, collect, pause, processes_of, program, random, run, succeed, text,
-        wait_for,
+        Folder, Running, SOON, collect, kakehi_run, pause, processes_of, program, random, run,
+        skip, succeed, text, wait_for,
     },
     proxy::Proxy,
     remote::server::{Scheme, Server},
@@ -120,6 +120,29 @@ fn nothing_outside_the_root_is_reached(scheme: Scheme) {
 }
 
 // ---- who may come in
+
+/// A folder that is mounted again stands for one that a root knows by more names, as one that does
+/// not tell case from case.
+#[test]
+fn the_servers_own_folder_has_no_other_name() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("another name of the server's folder", "only root can mount");
+    }
+    let folder = Folder::new();
+    let script = "cd root && mkdir -m 700 .kakehi .KAKEHI && mount --bind .kakehi .KAKEHI && \
+        cd .. && exec \"$0\" \"$@\"";
+    let wrapper = ["unshare", "--mount", "sh", "-c", script].map(Path::new);
+    let server = Server::start_under(&wrapper, &folder, Scheme::Tcp);
+    let mut flags = server.flags(&local(&folder));
+    flags[5] = format!("{}=/", local(&folder).display());
+    let mut command = kakehi_run(&folder, &flags.each_ref().map(String::as_str));
+    let output = run(command.args(["chmod", "755"]).arg(local(&folder).join(".KAKEHI")), SOON);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("Permission denied"), "{said}");
+    let own = fs::metadata(server.folder.join("root/.kakehi")).expect("there");
+    assert_eq!(own.mode() & 0o777, 0o700);
+    server.end();
+}
 
 fn key_file_of_others_and_wrong_keys_are_refused(scheme: Scheme) {
     let folder = Folder::new();
