@@ -30,7 +30,8 @@ pub(crate) const AT_END: u64 = u64::MAX;
 /// needs in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct FileEntry {
-    /// The file position in bytes, or [`AT_END`], while the client keeps it.
+    /// The file position in bytes, or [`AT_END`], while the client keeps it. Before, only what
+    /// nested writes move it by counts: whoever takes it from the kernel sees that they did.
     pub(crate) position: AtomicU64,
     /// Whether the client keeps the position, and something may be staged.
     pub(crate) is_staged: AtomicBool,

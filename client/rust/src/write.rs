@@ -270,11 +270,18 @@ impl Process {
             Some(link) => staging::attach(file, link, log_len)?,
             None => staging::link(connection, file, self.borrow(fd), log_len)?,
         }
-        if !entry.is_staged.load(Ordering::Acquire) {
-            // Only now: until here a signal handler's write moved the kernel's.
+        while !entry.is_staged.load(Ordering::Acquire) {
+            // Only now: until here a signal handler's write moved the kernel's. One that comes in
+            // between moves both.
+            let before = entry.position.load(Ordering::Relaxed);
             let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
-            entry.position.store(position, Ordering::Relaxed);
-            entry.is_staged.store(true, Ordering::Release);
+            let unmoved = entry.position.compare_exchange(
+                before,
+                position,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            entry.is_staged.store(unmoved.is_ok(), Ordering::Release);
         }
         Ok(())
     }
@@ -300,8 +307,8 @@ impl Process {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let len = total(data) as u64;
-        let keeps_position = entry.is_staged.load(Ordering::Acquire)
-            && entry.position.load(Ordering::Relaxed) != AT_END;
+        let is_staged = entry.is_staged.load(Ordering::Acquire);
+        let keeps_position = is_staged && entry.position.load(Ordering::Relaxed) != AT_END;
         let at = match at {
             // Behind what the interrupted write has reserved; a file opened to append ignores it.
             None if keeps_position => Some(entry.position.fetch_add(len, Ordering::Relaxed)),
@@ -311,6 +318,10 @@ impl Process {
             Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at)?,
             wrote => wrote?,
         };
+        if at.is_none() && !is_staged {
+            // It is about to be taken from the kernel.
+            entry.position.fetch_add(len as u64, Ordering::Relaxed);
+        }
         self.count_written(Reason::Nested, len);
         Ok(len)
     }
