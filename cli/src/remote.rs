@@ -115,11 +115,14 @@ impl Servers {
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue; // Not whole yet.
             }
-            match fs::read_to_string(entry.path()) {
+            match daemon::published(&entry.path()) {
                 Ok(text) => drop(texts.insert(text.trim().to_owned())),
                 // A server that has ended took it away.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-                Err(why) => return Err(failed(why)),
+                Err(why) => {
+                    let advice = "remove from the folder what no server has left there";
+                    return Err(Failure::new(Code::Ours, entry.path().display(), why, advice));
+                }
             }
         }
         if texts.is_empty() {

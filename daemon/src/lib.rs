@@ -64,7 +64,7 @@ pub use admission::STAGING_MIN;
 pub use config::{Config, Remote, STAGING, Serving};
 pub use error::{Error, Given};
 pub use executor::Idle;
-pub use remote::{Address, Mount, Spread};
+pub use remote::{Address, Mount, Spread, published};
 pub use server::serve;
 pub use statistics::Summary;
 pub use uring::Choice;

@@ -31,13 +31,14 @@ pub(crate) mod mounts;
 mod opened;
 mod pipe;
 mod published;
+mod regular;
 mod server;
 mod service;
 #[cfg(test)]
 mod simulation;
 mod ucx;
 
-pub use {address::Address, group::Spread, mounts::Mount};
+pub use {address::Address, group::Spread, mounts::Mount, regular::published};
 pub(crate) use {
     address::Carrier,
     boot::Boot,

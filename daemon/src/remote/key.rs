@@ -21,7 +21,7 @@ use sha2::Sha256;
 use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
 
-use super::handshake::refused;
+use super::{handshake::refused, regular::open_regular};
 
 const ROOT: u32 = 0;
 const KEY_LEN: usize = 32;
@@ -87,10 +87,10 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Those of opening and reading; `PermissionDenied` when the file belongs to somebody else or
-    /// others may read it; `InvalidData` when it holds no key.
+    /// Those of [`open_regular`] and reading; `PermissionDenied` when the file belongs to somebody
+    /// else or others may read it; `InvalidData` when it holds no key.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
-        let file = fs::File::open(path)?;
+        let file = open_regular(path)?;
         let found = file.metadata()?;
         let is_ours = found.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || found.mode() & 0o077 != 0 {
@@ -211,6 +211,8 @@ pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 mod tests {
     use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, thread};
 
+    use rustix::fs::CWD;
+
     use super::*;
 
     const SAID: Transcript = Transcript {
@@ -228,6 +230,18 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let read = Key::read_or_create(&path).expect("read");
         assert_eq!(made.tag(Prover::Client, &SAID), read.tag(Prover::Client, &SAID));
+    }
+
+    #[test]
+    fn only_a_regular_file_is_a_key_file() {
+        let folder = tempfile::tempdir().expect("folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        for path in [folder.path(), &pipe, Path::new("/dev/zero")] {
+            let error = Key::read_or_create(path).expect_err("no file");
+            assert!(error.to_string().contains("regular"), "{path:?}: {error}");
+        }
     }
 
     #[test]

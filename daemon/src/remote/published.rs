@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, path::PathBuf, process};
 
 use uring::Address as Place;
 
-use super::Address;
+use super::{Address, published};
 
 /// A file with an address; removed when dropped.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ fn reachable(address: &Address, node: &str) -> Address {
 fn forget_earlier(folder: &Path, text: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        if published(&path).is_ok_and(|found| found == text) {
             fs::remove_file(path)?;
         }
     }
@@ -85,6 +85,17 @@ mod tests {
             let address = reachable(&everywhere.parse().unwrap(), "io1");
             assert_eq!(address.to_string(), "tcp://io1:7");
         }
+    }
+
+    #[test]
+    fn a_pipe_among_the_addresses_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().expect("folder");
+        let pipe = folder.path().join("pipe");
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, mode, 0).expect("a pipe");
+        let address = "tcp://10.0.0.1:7".parse().expect("an address");
+        Published::write(&address, Some(folder.path())).expect("written");
+        published(&pipe).expect_err("no file");
     }
 
     #[test]
