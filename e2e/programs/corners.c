@@ -3,11 +3,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -194,6 +196,71 @@ static void by_system_call(void) {
     close(fd);
 }
 
+// What is staged is there for them, and does not come over what they do.
+static void by_other_system_calls(void) {
+    char got[16] = "";
+    struct stat status;
+    struct iovec all = {got, 6}, again = {"SECOND", 6};
+    int fd = open("others", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "first.", 6);
+    said("preadv2", syscall(SYS_preadv2, fd, &all, 1, 0L, 0L, 0));
+    printf("%s\n", got);
+    pwrite(fd, "..", 2, 0);
+    said("pwritev2", syscall(SYS_pwritev2, fd, &again, 1, 0L, 0L, 0));
+    const char *mapped = (void *)syscall(SYS_mmap, NULL, 6, PROT_READ, MAP_SHARED, fd, 0L);
+    printf("%.6s\n", mapped);
+    munmap((void *)mapped, 6);
+    close(fd);
+    show("others");
+
+    fd = open("punched", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "0123456789", 10);
+    said("fallocate", syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0L, 4L));
+    said("read", pread(fd, got, 10, 0));
+    printf("%d%s\n", got[0], got + 4);
+    write(fd, "tail", 4);
+    said("truncate", syscall(SYS_truncate, "punched", 12L));
+    said("size", fstat(fd, &status) ? -1 : status.st_size);
+    struct timespec times[2] = {{1, 0}, {2, 0}};
+    write(fd, "!", 1);
+    said("utimensat", syscall(SYS_utimensat, fd, NULL, times, 0));
+    close(fd);
+    said("time", stat("punched", &status) ? -1 : status.st_mtime);
+}
+
+static void opened_by_system_call(void) {
+    const char *names[] = {"plainly", "carefully", "created"};
+    for (int way = 0; way < 3; way++) {
+        struct open_how how = {.flags = O_WRONLY | O_TRUNC, .resolve = way * RESOLVE_NO_MAGICLINKS};
+        int fd = open(names[way], O_RDWR | O_CREAT | O_TRUNC, 0644);
+        write(fd, "what was before", 15);
+#ifdef SYS_creat
+        int other = way == 2 ? syscall(SYS_creat, names[way], 0644)
+                             : syscall(SYS_openat2, AT_FDCWD, names[way], &how, sizeof how);
+#else
+        int other = syscall(SYS_openat2, AT_FDCWD, names[way], &how, sizeof how);
+#endif
+        // As programs do where there is no such call: for remote files there is none with a choice.
+        if (other < 0 && errno == ENOSYS) other = open(names[way], O_WRONLY | O_TRUNC);
+        said("other", write(other, "new", 3));
+        close(other);
+        close(fd);
+        show(names[way]);
+    }
+#ifdef SYS_stat
+    struct stat status;
+    int fd = open("plainly", O_WRONLY | O_APPEND);
+    write(fd, "er", 2);
+    said("stat", syscall(SYS_stat, "plainly", &status) ? -1 : status.st_size);
+    write(fd, "!", 1);
+    said("lstat", syscall(SYS_lstat, "plainly", &status) ? -1 : status.st_size);
+    close(fd);
+    said("rename", syscall(SYS_rename, "plainly", "renamed too"));
+    said("unlink", syscall(SYS_unlink, "carefully"));
+    said("unlink", syscall(SYS_unlink, "carefully"));
+#endif
+}
+
 static int cancelled_fd;
 
 static void *write_for_ever(void *block) {
@@ -262,6 +329,8 @@ int main(int argc, char **argv) {
     no_number();
     opened_by_number();
     by_system_call();
+    by_other_system_calls();
+    opened_by_system_call();
     cancelled();
     limited();
     return 0;

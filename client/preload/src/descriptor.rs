@@ -111,7 +111,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
 }
 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.
-fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
+pub(crate) fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
     const WHETHER_SAME_FILE: c_int = 0;
     // SAFETY: no pointers.
     let new = number(unsafe { kernel!(SYS_pidfd_getfd, process, old, flags) }?)?;

@@ -24,6 +24,7 @@ mod environment;
 mod errno;
 mod execl;
 mod folders;
+mod functions;
 mod interpose;
 mod kernel;
 mod limit;

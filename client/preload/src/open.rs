@@ -5,11 +5,13 @@ use libc::{AT_FDCWD, c_char, c_int, c_uint};
 
 use crate::{
     bits::unsigned,
+    descriptor::appeared,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
-    paths::resolved,
+    paths::{remote, resolved},
     start::{client, text},
+    stat::settle_path,
 };
 
 interpose! {
@@ -69,6 +71,40 @@ unsafe fn open_at_named(
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
     client.open(dir, path, unsigned(flags), mode)
+}
+
+/// As `openat2(2)`. Only the kernel can be told how to walk, and on a remote path it would walk the
+/// node's own folders: who asks for that there is told that there is no such call, as by older
+/// kernels.
+///
+/// # Safety
+///
+/// `path` is null or a C string, `how` has `len` bytes.
+pub(crate) unsafe fn open_how(
+    dir: c_int,
+    path: *const c_char,
+    how: *const libc::open_how,
+    len: usize,
+) -> Outcome<c_int> {
+    // SAFETY: as the caller promises.
+    if unsafe { remote(dir, path) }.is_some() {
+        let is_whole = len == size_of::<libc::open_how>() && !how.is_null();
+        // SAFETY: as the caller promises.
+        let how = is_whole.then(|| unsafe { how.read() }).filter(|how| how.resolve == 0);
+        let how = how.ok_or(Errno::NOSYS)?;
+        let flags = c_int::try_from(how.flags).map_err(|_| Errno::INVAL)?;
+        let mode = c_uint::try_from(how.mode).map_err(|_| Errno::INVAL)?;
+        // SAFETY: as the caller promises.
+        return unsafe { open_at(dir, path, flags, mode) };
+    }
+    if let Some(client) = client() {
+        // SAFETY: as the caller promises; the kernel refuses null.
+        unsafe { settle_path(client, dir, path, 0) };
+    }
+    // SAFETY: the program's own call.
+    let opened = number(unsafe { blocking!(SYS_openat2, dir, path, how, len) }?)?;
+    appeared(opened);
+    Ok(opened)
 }
 
 /// A descriptor that the kernel returned.

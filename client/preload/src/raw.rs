@@ -8,6 +8,7 @@ use crate::{
     bits::unsigned,
     clone, copy, data, descriptor,
     errno::answer,
+    functions,
     interpose::interpose,
     kernel::{self, Outcome},
     limit, lock, names, open, position, process, start, stat, sync, vector,
@@ -121,7 +122,7 @@ unsafe fn by_name(number: c_long, args: [usize; 6]) -> Outcome {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => open::open_at(libc::AT_FDCWD, pointer(a), b as c_int, c as c_uint)
                 .map(|new| new as isize),
-            _ => kernel::call(number, args),
+            _ => functions::call(number, args),
         }
     }
 }
