@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
@@ -215,7 +216,8 @@ static void by_other_system_calls(void) {
 
     fd = open("punched", O_RDWR | O_CREAT | O_TRUNC, 0644);
     write(fd, "0123456789", 10);
-    said("fallocate", syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0L, 4L));
+    int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    said("fallocate", syscall(SYS_fallocate, fd, mode, 0L, 4L));
     said("read", pread(fd, got, 10, 0));
     printf("%d%s\n", got[0], got + 4);
     write(fd, "tail", 4);
@@ -226,6 +228,32 @@ static void by_other_system_calls(void) {
     said("utimensat", syscall(SYS_utimensat, fd, NULL, times, 0));
     close(fd);
     said("time", stat("punched", &status) ? -1 : status.st_mtime);
+}
+
+// One request of the kernel's own asynchronous I/O, after another.
+static void asynchronous(void) {
+    char got[8] = "";
+    aio_context_t context = 0;
+    struct io_event event;
+    int fd = open("asynchronous", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "before", 6);
+    struct iocb requests[2] = {
+        {.aio_lio_opcode = IOCB_CMD_PWRITE, .aio_buf = (long)"BE", .aio_nbytes = 2},
+        {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_buf = (long)got, .aio_nbytes = 7},
+    };
+    said("setup", syscall(SYS_io_setup, 1, &context));
+    for (int i = 0; i < 2; i++) {
+        struct iocb *list[] = {&requests[i]};
+        requests[i].aio_fildes = fd;
+        if (said("submit", syscall(SYS_io_submit, context, 1L, list)) != 1) continue;
+        syscall(SYS_io_getevents, context, 1L, 1L, &event, NULL);
+        said("done", event.res);
+    }
+    printf("%s\n", got);
+    syscall(SYS_io_destroy, context);
+    write(fd, "!", 1);
+    close(fd);
+    show("asynchronous");
 }
 
 static void opened_by_system_call(void) {
@@ -320,6 +348,7 @@ int main(int argc, char **argv) {
     if (argc == 1) {
         given_back();
         named_by_number();
+        asynchronous();
     }
     reading_on("first", 0);
     reading_on("second", 1);

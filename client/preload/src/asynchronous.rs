@@ -1,15 +1,15 @@
-//! POSIX asynchronous I/O. libc's own threads carry it out, where nobody sees it: the file is left
-//! to the kernel. Of a remote file the kernel has a copy to read, or a pipe to write, in which
-//! nothing has a place: that is refused.
+//! Asynchronous I/O: POSIX's, which libc's own threads carry out, and the kernel's, as libaio asks
+//! for it. Nobody sees what is done: the file is left to the kernel. Of a remote file the kernel
+//! has a copy to read, or a pipe to write, in which nothing has a place: that is refused.
 
 use client::{Errno, Reason};
-use libc::{aiocb, c_int, c_void};
+use libc::{aiocb, c_int, c_void, iocb};
 
 use crate::{
     descriptor::is_writable,
     errno::answer,
     interpose::{interpose, next},
-    kernel::Outcome,
+    kernel::{Outcome, kernel},
     start::client,
 };
 
@@ -51,17 +51,39 @@ interpose! {
     }
 }
 
+/// As `io_submit(2)`.
+///
+/// # Safety
+///
+/// There are `count` requests in `list`, each null or one.
+pub(crate) unsafe fn submit(context: usize, count: usize, list: *const *const iocb) -> Outcome {
+    for index in 0..if list.is_null() { 0 } else { count } {
+        // SAFETY: the caller promises that many.
+        let place = unsafe { list.add(index) };
+        // SAFETY: one of them.
+        let request = unsafe { place.read() };
+        // SAFETY: as the caller promises.
+        if let Some(request) = unsafe { request.as_ref() } {
+            leave_number(c_int::try_from(request.aio_fildes).unwrap_or(-1))?;
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_io_submit, context, count, list) }
+}
+
 /// # Safety
 ///
 /// `request` is null or a request.
 unsafe fn leave(request: *const aiocb) -> Outcome<()> {
     // SAFETY: as the caller promises.
-    if let (Some(client), Some(request)) = (client(), unsafe { request.as_ref() }) {
-        let fd = request.aio_fildes;
-        if client.is_remote_file(fd) && is_writable(client, fd) {
-            return Err(Errno::NOSYS);
-        }
-        client.leave(fd, Reason::Unsupported);
+    unsafe { request.as_ref() }.map_or(Ok(()), |request| leave_number(request.aio_fildes))
+}
+
+fn leave_number(fd: c_int) -> Outcome<()> {
+    let Some(client) = client() else { return Ok(()) };
+    if client.is_remote_file(fd) && is_writable(client, fd) {
+        return Err(Errno::NOSYS);
     }
+    client.leave(fd, Reason::Unsupported);
     Ok(())
 }

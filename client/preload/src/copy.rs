@@ -84,7 +84,7 @@ fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
 }
 
 /// Before a device's own call, and those of file systems: the file has what was written.
-pub(crate) fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
+fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
     if request == libc::FIONCLEX {
         return client.borrow_file(fd);

@@ -12,10 +12,10 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long, c_uint, off_t};
+use libc::{c_int, c_long, c_uint, c_ulong, off_t};
 
 use crate::{
-    descriptor,
+    asynchronous, descriptor,
     errno::{Value as _, last},
     kernel::{self, Outcome},
     open,
@@ -64,8 +64,21 @@ pub(crate) unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_execveat => {
                 libc::execveat(fd, pointer(b), pointer(c), pointer(d), e as c_int).value()
             }
-            // What they are asked to do they do with files that only the kernel sees there.
-            libc::SYS_io_submit | libc::SYS_io_uring_enter => {
+            libc::SYS_sendmmsg => libc::sendmmsg(fd, pointer(b), c as c_uint, d as c_int).value(),
+            libc::SYS_recvmmsg => {
+                let (count, flags) = (c as c_uint, d as c_int);
+                libc::recvmmsg(fd, pointer(b), count, flags, pointer(e)).value()
+            }
+            libc::SYS_ioctl => libc::ioctl(fd, b as c_ulong, c).value(),
+            libc::SYS_fsetxattr => {
+                libc::fsetxattr(fd, pointer(b), pointer(c), d, e as c_int).value()
+            }
+            libc::SYS_fgetxattr => libc::fgetxattr(fd, pointer(b), pointer(c), d).value(),
+            libc::SYS_flistxattr => libc::flistxattr(fd, pointer(b), c).value(),
+            libc::SYS_fremovexattr => libc::fremovexattr(fd, pointer(b)).value(),
+            libc::SYS_io_submit => return asynchronous::submit(a, b, pointer(c)),
+            // Which files it is to work on stands in the ring.
+            libc::SYS_io_uring_enter => {
                 drain_all();
                 return kernel::call(number, args);
             }

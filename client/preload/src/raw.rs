@@ -2,7 +2,7 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long, c_uint, c_ulong};
+use libc::{c_int, c_long, c_uint};
 
 use crate::{
     bits::unsigned,
@@ -70,10 +70,6 @@ unsafe fn dispatch(number: c_long, args: [usize; 6]) -> Outcome {
             }
             libc::SYS_splice | libc::SYS_copy_file_range => {
                 copy::by_kernel(fd, b != 0, c as c_int, || kernel::call(number, args))
-            }
-            libc::SYS_ioctl => {
-                copy::before_ioctl(fd, b as c_ulong, c);
-                kernel::call(number, args)
             }
             libc::SYS_setrlimit => limit::changed(a as c_uint, kernel::call(number, args)),
             libc::SYS_prlimit64 => limit::changed(b as c_uint, kernel::call(number, args)),
