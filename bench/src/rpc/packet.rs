@@ -4,6 +4,8 @@
 //! number of credits, 8 bytes: at first what may be on the way, then one for every packet served.
 //! All numbers are little-endian.
 
+use uring::SOCKET_LEN_MAX;
+
 /// Length of an offset, and of an answer.
 pub(crate) const NUMBER_LEN: usize = 8;
 
@@ -37,6 +39,17 @@ impl Run {
     /// Packets that one client may have on the way, once there is place for them.
     pub(crate) fn share(&self) -> u32 {
         self.depth.min(SHARE_MIN).max(self.depth / self.clients)
+    }
+
+    /// Bytes that are received and written at a time: a longer packet is out of the fast caches when
+    /// its end is here.
+    pub(crate) fn part_len(&self) -> usize {
+        self.size.min(SOCKET_LEN_MAX)
+    }
+
+    /// Parts of a packet.
+    pub(crate) fn parts(&self) -> usize {
+        self.size.div_ceil(self.part_len())
     }
 
     /// Where packet `number` goes.

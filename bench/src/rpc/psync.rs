@@ -88,10 +88,12 @@ pub(crate) async fn serve_messages(
     endpoint.send(&u64::from(run.depth).to_le_bytes(), NoPayload).await?;
     let meter = Meter::new(run.count);
     for served in 1..=run.count {
-        let message = endpoint.receive().await?;
-        meter.start();
-        let offset = u64::from_le_bytes(message.header().try_into()?);
-        write_at(file, &message.data, offset)?;
+        for _ in 0..run.parts() {
+            let message = endpoint.receive().await?;
+            meter.start();
+            let offset = u64::from_le_bytes(message.header().try_into()?);
+            write_at(file, &message.data, offset)?;
+        }
         endpoint.send(&1_u64.to_le_bytes(), NoPayload).await?;
         meter.served(served);
     }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
-use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, SOCKET_LEN_MAX, Stages};
+use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, Stages};
 
 use super::{
     answers::Answers,
@@ -60,8 +60,7 @@ impl Server {
         file: Option<File>,
         run: Run,
     ) -> anyhow::Result<Rc<Self>> {
-        let part_len = run.size.min(SOCKET_LEN_MAX);
-        let pool = Pool::new(part_len, run.depth as usize * run.size.div_ceil(part_len));
+        let pool = Pool::new(run.part_len(), run.depth as usize * run.parts());
         engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
         let (handle, engines) = (handle.clone(), engines.clone());
         let (stored_len, shares) = (Cell::new(0), RefCell::default());

@@ -131,7 +131,7 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
             executor.run_until(client::send_all(&handle, &sockets, &args.address, run))
         }
         Transport::Ucx => {
-            let memory = Pool::new(NUMBER_LEN, run.depth as usize).memory();
+            let memory = Pool::new(NUMBER_LEN, run.depth as usize * run.parts()).memory();
             let worker = ucx::worker(&handle, &events, &run, (memory, NUMBER_LEN))?;
             let stream = executor.run_until(sockets.connect(&args.address, client::PATIENCE))?;
             executor.run_until(ucx::send_all(&handle, worker, stream, run))
@@ -143,7 +143,8 @@ pub(crate) fn send(args: &ClientArgs) -> anyhow::Result<()> {
 fn serve_messages(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample> {
     ensure!(part == Part::Integrated, "not by this program");
     let (mut executor, events, _, sockets) = set_up()?;
-    let landing = (Pool::new(run.size, run.depth as usize).memory(), run.size);
+    let part_count = run.depth as usize * run.parts();
+    let landing = (Pool::new(run.part_len(), part_count).memory(), run.part_len());
     let worker = ucx::worker(&executor.handle(), &events, run, landing)?;
     let listener = listen(&mut executor, &sockets)?;
     executor.run_until(psync::serve_messages(&worker, listener, &open(path, true)?, run))
@@ -157,7 +158,7 @@ fn serve_ours(part: Part, path: &Path, run: Run) -> anyhow::Result<Sample> {
     };
     let handle = executor.handle();
     let server = Server::new(&handle, &engines, file, run.clone())?;
-    let landing = (server.pool.memory(), run.size);
+    let landing = (server.pool.memory(), run.part_len());
     let worker = match run.transport {
         Transport::Tcp => None,
         Transport::Ucx => Some(ucx::worker(&handle, &events, &run, landing)?),

@@ -1,5 +1,6 @@
 //! The same packets as UCX messages: the offset is the header, and the data is written to the file
-//! from the buffer it arrives in. An answer is all header.
+//! from the buffer it arrives in. A long packet is several, one for each part. An answer is all
+//! header.
 //!
 //! Both processes meet on a TCP connection and tell each other their workers, an address after its
 //! length, 8 bytes; that connection then lies still. Between processes of one machine UCX uses
@@ -40,12 +41,12 @@ pub(super) fn worker(
     run: &Run,
     (memory, buffer_len): (Arc<dyn Memory>, usize),
 ) -> anyhow::Result<Worker> {
-    let depth = run.depth;
+    let count = run.depth * u32::try_from(run.parts()).unwrap_or(u32::MAX);
     let config = Config {
-        buffer_count: depth,
+        buffer_count: count,
         buffer_len,
-        put_off_max: depth,
-        send_max: depth,
+        put_off_max: count,
+        send_max: count,
         ..Config::default()
     };
     let worker = Worker::with_memory(handle, &config, Arc::new(Landing(memory)))?;
@@ -137,9 +138,13 @@ pub(super) async fn send_all(
     let (mut sent, mut credits) = (0, initial);
     loop {
         while credits > 0 && sent < run.count {
-            let send = endpoint.send(&run.offset(sent).to_le_bytes(), Shared(data.clone()));
-            // A failure is told to who waits for credits.
-            handle.spawn(Class::Latency, async { drop(send.await) });
+            for at in (0..run.size).step_by(run.part_len()) {
+                let part = data.suffix(at).prefix(run.part_len());
+                let offset = run.offset(sent) + at as u64;
+                let send = endpoint.send(&offset.to_le_bytes(), Shared(part));
+                // A failure is told to who waits for credits.
+                handle.spawn(Class::Latency, async { drop(send.await) });
+            }
             (sent, credits) = (sent + 1, credits - 1);
         }
         if sent == run.count && credits == initial {

@@ -5,7 +5,9 @@
 //!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much
 //! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for
-//! 1 MiB of them, also when the device has nothing to do, as long as more of them come.
+//! 512 KiB of them, also when the device has nothing to do, as long as more of them come. More does
+//! not wait, of whatever kind: the kernel would make longer requests of it, which begin later and
+//! take a device longer.
 
 use std::{
     mem,
@@ -22,9 +24,9 @@ pub(crate) const BATCH_LEN: usize = 32;
 /// and so many when it has nothing.
 pub(crate) const BATCH_LEN_MIN: usize = 2;
 
-/// So many bytes of short transfers that continue each other are worth one,
-pub(crate) const GATHERED_LEN: usize = 1 << 20;
-/// for which they stay queued so long at most.
+/// So many bytes are worth one at once, too.
+pub(crate) const BATCH_BYTES: usize = 512 << 10;
+/// Short transfers that continue each other stay queued so long for that at most.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_micros(400);
 
 /// The longest any other stays queued while some are in flight.
@@ -74,12 +76,13 @@ impl Batch {
 
     /// Whether it is worth a system call while the device has `left` operations to do.
     pub(crate) fn is_full(&self, left: usize) -> bool {
-        if self.is_gathered() {
-            self.byte_len >= GATHERED_LEN
+        let worth_a_call = if self.is_gathered() {
+            usize::MAX
         } else {
             let worth_a_call = if self.is_urgent() { left / 4 } else { left };
-            self.len >= worth_a_call.clamp(BATCH_LEN_MIN, BATCH_LEN)
-        }
+            worth_a_call.clamp(BATCH_LEN_MIN, BATCH_LEN)
+        };
+        self.len >= worth_a_call || self.byte_len >= BATCH_BYTES
     }
 
     /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
@@ -124,9 +127,13 @@ mod tests {
 
     /// A batch of short writes at these places, all noted at the start of time.
     fn batch_of(places: &[u64]) -> (Batch, impl Fn(&mut Batch, u64)) {
+        batch_of_len(LEN, places)
+    }
+
+    fn batch_of_len(len: usize, places: &[u64]) -> (Batch, impl Fn(&mut Batch, u64)) {
         let file = Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")));
         let note = move |batch: &mut Batch, at| {
-            let (file, from) = (Arc::clone(&file), Heap::buffer(LEN).into());
+            let (file, from) = (Arc::clone(&file), Heap::buffer(len).into());
             batch.note(&Operation::Write { file, at, from }, Instant::default);
         };
         let mut batch = Batch::default();
@@ -158,6 +165,19 @@ mod tests {
         }
         let (one, _) = batch_of(&[0]);
         assert!(!one.is_full(0));
+    }
+
+    #[test]
+    fn what_is_long_enough_waits_for_no_more_whatever_the_device_has_left() {
+        for (len, worth) in [(BATCH_BYTES, 1), (BATCH_BYTES / 2, 2), (BATCH_BYTES / 8, 8)] {
+            let places: Vec<_> = (0..worth).map(|place| place << 30).collect();
+            let (batch, note) = batch_of_len(len, &places);
+            assert!(batch.is_full(usize::MAX), "{worth} of {len} bytes");
+            let (mut fewer, _) = batch_of_len(len, &places[1..]);
+            assert!(!fewer.is_full(usize::MAX), "{worth} of {len} bytes less one");
+            note(&mut fewer, 0);
+            assert!(fewer.is_full(usize::MAX));
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Stages {
 
 impl Stages {
     /// Stages of streams that receive in turns, on the executor of `handle`: of all together about
-    /// 4 MiB have been received and are not yet served, of each up to 256 KiB that belong together.
+    /// 8 MiB have been received and are not yet served, of each up to 256 KiB that belong together.
     #[must_use]
     pub fn in_turns(handle: &Handle) -> Self {
         Self { turns: Some(Turns::new(handle)), ..Self::default() }

@@ -19,11 +19,9 @@ use std::{
 
 use executor::{Credit, Credits, Handle};
 
-use crate::batch::GATHERED_LEN;
-
-/// Bytes being served. With fewer a device waits for the next of them; with more all that is
-/// touched again is out of the cache.
-const BUDGET: u64 = 4 * GATHERED_LEN as u64;
+/// Bytes being served: what a device has to do, and as much again that is received meanwhile. With
+/// fewer it waits for the next of them; with more all that is touched again is out of the cache.
+const BUDGET: u64 = 8 << 20;
 /// Bytes of a turn: a part of what a ring hands over at once.
 const TURN_LEN: u64 = 256 << 10;
 /// The longest wait for a turn.

@@ -12,7 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::*;
 use crate::{
-    batch::{BATCH_LEN, BATCH_LEN_MIN, GATHERED_LEN, GATHERING_MAX, HELD_MAX, SHORT_LEN_MAX},
+    batch::{BATCH_BYTES, BATCH_LEN, BATCH_LEN_MIN, GATHERING_MAX, HELD_MAX, SHORT_LEN_MAX},
     memory::Buffers,
 };
 
@@ -130,7 +130,7 @@ fn transfers_that_continue_each_other_gather_while_all_that_is_complete_is_fetch
 fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
     let Some(mut bench) = Bench::new() else { return };
     const LEN: usize = 4096;
-    for number in 0..GATHERED_LEN / LEN {
+    for number in 0..BATCH_BYTES / LEN {
         assert_eq!(bench.ring.batch.len, number);
         bench.submit_of(LEN, (number * LEN) as u64).unwrap();
     }
@@ -139,7 +139,7 @@ fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
 
 #[test]
 fn transfers_of_short_buffers_wait_likewise_and_those_of_long_ones_do_not() {
-    for (len, worth) in [(4096, 16), (SHORT_LEN_MAX + 1, BATCH_LEN_MIN)] {
+    for (len, worth) in [(4096, 8), (SHORT_LEN_MAX + 1, BATCH_LEN_MIN)] {
         let Some(mut bench) = Bench::new() else { return };
         for number in 0..worth {
             assert_eq!(bench.ring.batch.len, number, "buffers of {len} bytes");

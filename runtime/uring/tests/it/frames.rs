@@ -246,9 +246,9 @@ fn small_bodies_that_are_held_are_not_overwritten() {
 /// What is received and not served is bounded, and all that was sent is received in the end.
 #[test]
 fn streams_in_turns_hold_no_more_together_than_is_to_be_served() {
-    const BUDGET: u64 = 4 << 20;
+    const BUDGET: u64 = 8 << 20;
     const STREAMS: usize = 16;
-    const FRAMES: usize = 64;
+    const FRAMES: usize = 128;
     const LEN: usize = 8192;
     let mut net = Net::new();
     let pool = Pool::new(LEN, STREAMS * FRAMES);
