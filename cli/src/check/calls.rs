@@ -16,7 +16,7 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
-pub(super) const GROUPS: [Group; 9] = [
+pub(super) const GROUPS: [Group; 10] = [
     Group {
         effect: "files opened by it are the kernel's: correct, undelegated",
         names: "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 \
@@ -56,6 +56,11 @@ pub(super) const GROUPS: [Group; 9] = [
         effect: "may miss what was staged in the last 10 ms, so a size may be too small",
         names: "stat stat64 lstat lstat64 fstat fstat64 __fstat64 fstatat fstatat64 statx __xstat \
             __xstat64 __lxstat __lxstat64 __fxstat __fxstat64 __fxstatat __fxstatat64",
+    },
+    Group {
+        effect: "the kernel says what is ready: correct (under the policy 'delegate' a file is no \
+            descriptor to it)",
+        names: "poll __poll __poll_chk ppoll __ppoll_chk select __select pselect epoll_ctl",
     },
     Group {
         effect: "acts on the real file or folder: correct, undelegated",

@@ -34,6 +34,7 @@ mod message;
 mod names;
 mod open;
 mod paths;
+mod poll;
 mod position;
 mod print;
 mod process;
