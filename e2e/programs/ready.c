@@ -1,5 +1,5 @@
-// Asks of files whether they are ready, as of pipes: poll, select, and epoll; with a folder, of
-// files there.
+// Asks of files whether they are ready, as of pipes: poll, select, epoll, and ioctl; with a folder,
+// of files there.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { ALL = POLLIN | POLLOUT | POLLPRI | POLLRDNORM | POLLWRNORM | POLLRDBAND | POLLRDHUP };
@@ -230,6 +232,39 @@ static void epolls(void) {
     close(fd);
 }
 
+static void controlled(void) {
+    int number = -1, on = 1, off = 0;
+    struct termios terminal;
+    struct winsize window;
+    int fd = file("controlled", O_RDWR | O_CLOEXEC);
+    said("terminal", ioctl(fd, TCGETS, &terminal));
+    said("window", ioctl(fd, TIOCGWINSZ, &window));
+    said("is a terminal", isatty(fd) ? 1 : -1);
+    said("not to wait", ioctl(fd, FIONBIO, &on));
+    said("to wait", ioctl(fd, FIONBIO, &off));
+    said("nowhere", ioctl(fd, FIONBIO, NULL));
+    said("kept", ioctl(fd, FIONCLEX));
+    said("flag", fcntl(fd, F_GETFD));
+    said("closed", ioctl(fd, FIOCLEX));
+    said("flag", fcntl(fd, F_GETFD));
+    said("to read", ioctl(fd, FIONREAD, &number));
+    said("bytes", number);
+    write(fd, "abcdefgh", 8);
+    lseek(fd, 0, SEEK_SET);
+    said("to read by number", syscall(SYS_ioctl, fd, FIONREAD, &number));
+    said("bytes", number);
+    said("to write", ioctl(fd, TIOCOUTQ, &number));
+    lseek(fd, 100, SEEK_SET);
+    said("to read beyond", ioctl(fd, FIONREAD, &number));
+    printf("bytes: %d\n", number);
+    said("nowhere", ioctl(fd, FIONREAD, NULL));
+    char got[4] = "";
+    said("read on", pread(fd, got, 3, 0));
+    printf("%s\n", got);
+    close(fd);
+    said("none", ioctl(fd, FIONREAD, &number));
+}
+
 // What a parent has open and keeps.
 static void in_a_child(void) {
     int fd = file("inherited", O_RDWR | O_CLOEXEC);
@@ -259,6 +294,7 @@ int main(int argc, char **argv) {
     checked();
     interrupted();
     epolls();
+    controlled();
     in_a_child();
     return 0;
 }

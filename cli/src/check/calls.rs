@@ -60,7 +60,7 @@ pub(super) const GROUPS: [Group; 10] = [
     Group {
         effect: "the kernel says what is ready: correct (under the policy 'delegate' a file is no \
             descriptor to it)",
-        names: "poll __poll __poll_chk ppoll __ppoll_chk select __select pselect epoll_ctl",
+        names: "poll __poll __poll_chk ppoll __ppoll_chk select __select pselect epoll_ctl isatty",
     },
     Group {
         effect: "acts on the real file or folder: correct, undelegated",

@@ -26,6 +26,7 @@ mod execl;
 mod folders;
 mod functions;
 mod interpose;
+mod ioctl;
 mod kernel;
 mod limit;
 mod lock;
