@@ -1,6 +1,7 @@
 // Asks of files whether they are ready, as of pipes: poll, select, epoll, and ioctl; with a folder,
 // of files there.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -283,6 +285,35 @@ static void in_a_child(void) {
     close(fd);
 }
 
+static int names(DIR *folder) {
+    int found = 0;
+    while (readdir(folder)) found++;
+    return found;
+}
+
+// A folder that is listed again is listed as it is by then.
+static void listed_again(void) {
+    mkdir("listed", 0755);
+    DIR *folder = opendir("listed");
+    said("names", names(folder));
+    close(open("listed/first", O_WRONLY | O_CREAT, 0644));
+    rewinddir(folder);
+    said("names", names(folder));
+    close(open("listed/second", O_WRONLY | O_CREAT, 0644));
+    unlink("listed/first");
+    close(open("listed/third", O_WRONLY | O_CREAT, 0644));
+    rewinddir(folder);
+    said("names", names(folder));
+    long start = (rewinddir(folder), telldir(folder));
+    names(folder);
+    unlink("listed/second");
+    unlink("listed/third");
+    seekdir(folder, start);
+    said("names", names(folder));
+    closedir(folder);
+    rmdir("listed");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     pipe2(empty, O_CLOEXEC);
@@ -296,5 +327,6 @@ int main(int argc, char **argv) {
     epolls();
     controlled();
     in_a_child();
+    listed_again();
     return 0;
 }

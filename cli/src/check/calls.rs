@@ -71,9 +71,9 @@ pub(super) const GROUPS: [Group; 10] = [
             fstatfs fstatfs64 statvfs statvfs64 fstatvfs fstatvfs64 getxattr lgetxattr fgetxattr \
             setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr removexattr \
             lremovexattr fremovexattr realpath __realpath_chk canonicalize_file_name opendir \
-            fdopendir closedir readdir readdir64 readdir_r readdir64_r scandir scandir64 \
-            scandirat scandirat64 getdents64 getdirentries ftw ftw64 nftw nftw64 fts_open \
-            fts_read glob glob64 posix_fadvise posix_fadvise64 readahead",
+            fdopendir rewinddir seekdir closedir readdir readdir64 readdir_r readdir64_r scandir \
+            scandir64 scandirat scandirat64 getdents64 getdirentries ftw ftw64 nftw nftw64 \
+            fts_open fts_read glob glob64 posix_fadvise posix_fadvise64 readahead",
     },
     Group {
         effect: "the next process may miss what was staged in the last 10 ms",

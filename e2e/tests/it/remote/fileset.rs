@@ -74,9 +74,9 @@ fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
 }
 
 #[test]
-fn remote_files_are_ready_as_native_ones() {
+fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
     let said = same_in_a_remote_folder("ready");
-    assert!(said.contains("interrupted: Interrupted"), "{said}");
+    assert!(said.contains("interrupted: Interrupted") && said.contains("names: 4"), "{said}");
 }
 
 /// Runs a program in a folder of its own and in a remote one, compares what it says, and returns
