@@ -16,7 +16,7 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
-pub(super) const GROUPS: [Group; 9] = [
+pub(super) const GROUPS: [Group; 10] = [
     Group {
         effect: "files opened by it are the kernel's: correct, undelegated",
         names: "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 \
@@ -58,6 +58,11 @@ pub(super) const GROUPS: [Group; 9] = [
             __xstat64 __lxstat __lxstat64 __fxstat __fxstat64 __fxstatat __fxstatat64",
     },
     Group {
+        effect: "the kernel says what is ready: correct (under the policy 'delegate' a file is no \
+            descriptor to it)",
+        names: "poll __poll __poll_chk ppoll __ppoll_chk select __select pselect epoll_ctl isatty",
+    },
+    Group {
         effect: "acts on the real file or folder: correct, undelegated",
         names: "rename renameat renameat2 unlink unlinkat remove link linkat symlink symlinkat \
             readlink readlinkat __readlink_chk __readlinkat_chk mkdir mkdirat rmdir access \
@@ -66,9 +71,9 @@ pub(super) const GROUPS: [Group; 9] = [
             fstatfs fstatfs64 statvfs statvfs64 fstatvfs fstatvfs64 getxattr lgetxattr fgetxattr \
             setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr removexattr \
             lremovexattr fremovexattr realpath __realpath_chk canonicalize_file_name opendir \
-            fdopendir closedir readdir readdir64 readdir_r readdir64_r scandir scandir64 \
-            scandirat scandirat64 getdents64 getdirentries ftw ftw64 nftw nftw64 fts_open \
-            fts_read glob glob64 posix_fadvise posix_fadvise64 readahead",
+            fdopendir rewinddir seekdir closedir readdir readdir64 readdir_r readdir64_r scandir \
+            scandir64 scandirat scandirat64 getdents64 getdirentries ftw ftw64 nftw nftw64 \
+            fts_open fts_read glob glob64 posix_fadvise posix_fadvise64 readahead",
     },
     Group {
         effect: "the next process may miss what was staged in the last 10 ms",

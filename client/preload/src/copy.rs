@@ -1,14 +1,13 @@
-//! Calls by which the kernel moves bytes between descriptors, or does what only it knows.
+//! Calls by which the kernel moves bytes between descriptors.
 
 use client::{Errno, Reason};
-use libc::{c_int, c_uint, c_ulong, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
 
 use crate::{
     bits::counted,
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
-    position,
     start::client,
 };
 
@@ -32,14 +31,6 @@ interpose! {
     ) -> ssize_t {
         let call = || blocking!(SYS_copy_file_range, from, from_at, out, out_at, len, flags);
         answer(by_kernel(from, !from_at.is_null(), out, call))
-    }
-
-    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-        if let Some(refused) = refusal(fd, request, argument) {
-            return answer(Err::<isize, _>(refused));
-        }
-        before_ioctl(fd, request, argument);
-        answer(blocking!(SYS_ioctl, fd, request, argument))
     }
 
     fn tee(from: c_int, out: c_int, len: size_t, flags: c_uint) -> ssize_t {
@@ -72,30 +63,4 @@ pub(crate) fn by_kernel(
     let moved = call()?;
     client.count_undelegated(out, Reason::KernelCopy, counted(moved));
     Ok(moved)
-}
-
-/// Why a remote file does not become a clone, nor is one made of it: the error of file systems that
-/// have none, which programs know.
-fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
-    let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
-    let from = c_int::try_from(argument).ok().filter(|_| request == libc::FICLONE);
-    let is_remote = |fd| client.is_remote_file(fd);
-    (is_remote(fd) || from.is_some_and(is_remote)).then_some(Errno::OPNOTSUPP)
-}
-
-/// Before a device's own call, and those of file systems: the file has what was written.
-fn before_ioctl(fd: c_int, request: c_ulong, argument: usize) {
-    let Some(client) = client() else { return };
-    if request == libc::FIONCLEX {
-        return client.borrow_file(fd);
-    }
-    // What programs ask of every file, to know a terminal.
-    if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
-        return;
-    }
-    client.drain(fd);
-    position::publish(client, fd);
-    if let (libc::FICLONE, Ok(from)) = (request, c_int::try_from(argument)) {
-        client.drain(from);
-    }
 }

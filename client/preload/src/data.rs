@@ -186,7 +186,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> &'a [u8] {
 }
 
 /// Ends the program as libc does when it asks for more than its buffer has room for.
-fn check(len: size_t, room: size_t) {
+pub(crate) fn check(len: size_t, room: size_t) {
     unsafe extern "C" {
         fn __chk_fail() -> !;
     }

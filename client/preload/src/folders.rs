@@ -6,7 +6,7 @@
 use core::{ffi::CStr, mem::MaybeUninit};
 
 use client::{Errno, Path};
-use libc::{AT_FDCWD, c_char, c_int, c_void, size_t};
+use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t};
 
 use crate::{
     descriptor::forget,
@@ -35,6 +35,18 @@ interpose! {
         }
         forget(fd);
         next!(fdopendir(fd => c_int) -> *mut c_void)
+    }
+
+    fn rewinddir(dir: *mut c_void) {
+        refresh(dir);
+        next!(rewinddir(dir => *mut c_void) -> ())
+    }
+
+    fn seekdir(dir: *mut c_void, at: c_long) {
+        if at == 0 {
+            refresh(dir);
+        }
+        next!(seekdir(dir => *mut c_void, at => c_long) -> ())
     }
 
     fn scandir|scandir64(
@@ -108,6 +120,18 @@ interpose! {
                 0
             }
         }
+    }
+}
+
+/// Before an open folder is listed from its start again.
+///
+/// # Safety
+///
+/// `dir` is an open folder of libc's.
+unsafe fn refresh(dir: *mut c_void) {
+    if let Some(client) = client().filter(|client| client.has_remote()) {
+        // SAFETY: as the caller promises.
+        client.refresh_folder(unsafe { libc::dirfd(dir.cast()) });
     }
 }
 

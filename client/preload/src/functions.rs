@@ -18,7 +18,7 @@ use crate::{
     asynchronous, descriptor,
     errno::{Value as _, last},
     kernel::{self, Outcome},
-    open,
+    open, poll,
     sync::drain_all,
 };
 
@@ -70,6 +70,9 @@ pub(crate) unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
                 libc::recvmmsg(fd, pointer(b), count, flags, pointer(e)).value()
             }
             libc::SYS_ioctl => libc::ioctl(fd, b as c_ulong, c).value(),
+            libc::SYS_ppoll => return poll::polled(number, args),
+            libc::SYS_pselect6 => return poll::selected(number, args),
+            libc::SYS_epoll_ctl => libc::epoll_ctl(fd, b as c_int, c as c_int, pointer(d)).value(),
             libc::SYS_fsetxattr => {
                 libc::fsetxattr(fd, pointer(b), pointer(c), d, e as c_int).value()
             }
@@ -134,7 +137,7 @@ unsafe fn by_name(number: c_long, args: [usize; 6]) -> Outcome {
     outcome(value)
 }
 
-/// Calls that take nothing but a name, which younger platforms do not have.
+/// Calls that younger platforms do not have: most take nothing but a name.
 ///
 /// # Safety
 ///
@@ -145,6 +148,8 @@ unsafe fn by_plain_name(number: c_long, args: [usize; 6]) -> Outcome {
     // SAFETY: each takes the arguments of the system call of its name.
     let value = unsafe {
         match number {
+            libc::SYS_poll => return poll::polled(number, args),
+            libc::SYS_select => return poll::selected(number, args),
             libc::SYS_creat => libc::creat(pointer(a), b as c_uint).value(),
             libc::SYS_stat => libc::stat(pointer(a), pointer(b)).value(),
             libc::SYS_lstat => libc::lstat(pointer(a), pointer(b)).value(),

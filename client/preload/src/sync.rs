@@ -176,7 +176,7 @@ fn is_remote(fd: c_int) -> bool {
 
 /// Whether the kernel would refuse data calls on this number.
 fn is_placeholder(fd: c_int) -> bool {
-    client().is_some_and(|client| client.flags(fd).is_some())
+    client().is_some_and(|client| client.is_placeholder(fd))
 }
 
 /// Has what is staged for a number in its file.

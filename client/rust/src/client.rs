@@ -136,6 +136,26 @@ impl Client {
         file.placeholder.then_some(file.flags & !once.bits())
     }
 
+    /// Whether `fd` is known as a regular file. Costs a table look-up.
+    #[must_use]
+    pub fn is_file(&'static self, fd: RawFd) -> bool {
+        matches!(self.0.table.get(fd), Entry::File(_))
+    }
+
+    /// Whether the kernel knows nothing of the file that `fd` is: it has a placeholder. Takes no
+    /// lock, and asks the kernel of files alone.
+    #[must_use]
+    pub fn is_placeholder(&'static self, fd: RawFd) -> bool {
+        let flags = self.is_file(fd).then(|| fs::fcntl_getfl(self.0.borrow(fd)));
+        matches!(flags, Some(Ok(flags)) if flags.contains(fs::OFlags::PATH))
+    }
+
+    /// The numbers below `end` that are known as regular files.
+    pub fn files_below(&'static self, end: u32) -> impl Iterator<Item = RawFd> {
+        let last = end.checked_sub(1);
+        last.into_iter().flat_map(|last| self.0.table.files(0, last)).map(|(fd, _)| fd)
+    }
+
     /// Lets go of a number that the caller is about to close (or to reuse by `dup2`), whatever this
     /// returns. With the file's last number, everything staged is in the file afterwards and the
     /// daemon holds it no longer. With a number that may have had a lock, everything staged is in

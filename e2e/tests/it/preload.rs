@@ -97,6 +97,11 @@ fn what_programs_seldom_do_is_done_as_without_the_library() {
 }
 
 #[test]
+fn files_are_ready_as_without_the_library() {
+    same_in_every_way(&compile("ready.c", "cc", &[]));
+}
+
+#[test]
 fn children_behave_as_without_the_library() {
     same_in_every_way(&compile("children.c", "cc", &[]));
 }
@@ -109,7 +114,7 @@ fn threads_behave_as_without_the_library() {
 #[test]
 fn checked_calls_behave_as_without_the_library() {
     let checked = ["-D_FORTIFY_SOURCE=2", "-O2", "-pthread"];
-    for source in ["stdio.c", "descriptors.c", "children.c", "fortified.c"] {
+    for source in ["stdio.c", "descriptors.c", "children.c", "fortified.c", "ready.c"] {
         same_in_every_way(&compile(source, "cc", &checked));
     }
 }

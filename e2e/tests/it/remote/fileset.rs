@@ -69,15 +69,28 @@ fn calls_come_to_what_they_do_natively_but_for_what_is_documented() {
 
 #[test]
 fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
+    let said = same_in_a_remote_folder("corners");
+    assert!(said.contains("still there"), "{said}");
+}
+
+#[test]
+fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
+    let said = same_in_a_remote_folder("ready");
+    assert!(said.contains("interrupted: Interrupted") && said.contains("names: 4"), "{said}");
+}
+
+/// Runs a program in a folder of its own and in a remote one, compares what it says, and returns
+/// that.
+fn same_in_a_remote_folder(name: &str) -> String {
     let folder = Folder::new();
     let server = Server::start(&folder, Scheme::Tcp);
     let native = folder.join("native");
     fs::create_dir(&native).expect("a folder");
-    let native = succeed(Command::new(program("corners")).arg(native), SOON);
-    let remote = succeed(server.run(&folder).arg(program("corners")).arg(local(&folder)), SOON);
+    let native = succeed(Command::new(program(name)).arg(native), SOON);
+    let remote = succeed(server.run(&folder).arg(program(name)).arg(local(&folder)), SOON);
     assert_eq!(remote, native);
-    assert!(native.contains("still there"), "{native}");
     server.end();
+    native
 }
 
 /// A folder that nothing can be renamed to, if there is one.

@@ -1,0 +1,98 @@
+//! `ioctl`: what every regular file answers, and what only a device or a file system knows, for
+//! which the file has what was written.
+//!
+//! Whether a file is a terminal many programs ask, so that is answered of a placeholder without
+//! giving it up, and so is what is about the number alone.
+
+use core::{mem::MaybeUninit, ptr::with_exposed_provenance_mut as pointer};
+
+use client::{Client, Errno};
+use libc::{c_int, c_ulong, termios};
+
+use crate::{
+    bits::unsigned,
+    descriptor::control,
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, blocking},
+    position,
+    start::client,
+};
+
+interpose! {
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        if let Some(refused) = refusal(fd, request, argument) {
+            return answer(Err::<isize, _>(refused));
+        }
+        if let Some(done) = of_placeholder(fd, request, argument) {
+            return answer(done);
+        }
+        before(fd, request, argument);
+        answer(blocking!(SYS_ioctl, fd, request, argument))
+    }
+
+    fn isatty(fd: c_int) -> c_int {
+        let mut terminal = MaybeUninit::<termios>::uninit();
+        c_int::from(libc::ioctl(fd, libc::TCGETS, terminal.as_mut_ptr()) == 0)
+    }
+}
+
+/// Why a remote file does not become a clone, nor is one made of it: the error of file systems that
+/// have none, which programs know.
+fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
+    let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
+    let from = c_int::try_from(argument).ok().filter(|_| request == libc::FICLONE);
+    let is_remote = |fd| client.is_remote_file(fd);
+    (is_remote(fd) || from.is_some_and(is_remote)).then_some(Errno::OPNOTSUPP)
+}
+
+/// What a regular file answers, in the place of a placeholder; `None`: the file itself has to.
+///
+/// # Safety
+///
+/// `argument` is what the request asks for.
+unsafe fn of_placeholder(fd: c_int, request: c_ulong, argument: usize) -> Option<Outcome> {
+    let client = client().filter(|client| client.is_placeholder(fd))?;
+    match request {
+        libc::FIOCLEX | libc::FIONCLEX => {
+            let flag = if request == libc::FIOCLEX { libc::FD_CLOEXEC } else { 0 };
+            // SAFETY: no pointers.
+            let done = unsafe { control(fd, libc::F_SETFD, unsigned(flag) as usize) };
+            Some(done.map(|_| 0))
+        }
+        libc::FIONREAD | libc::FIONBIO if argument == 0 => Some(Err(Errno::FAULT)),
+        libc::FIONREAD => {
+            let place = pointer::<c_int>(argument);
+            // SAFETY: not null, so there is room for a number.
+            Some(unread(client, fd)?.map(|len| unsafe { place.write(len) }).map(|()| 0))
+        }
+        libc::FIONBIO => Some(Ok(0)),
+        libc::TCGETS | libc::TIOCGWINSZ | libc::TIOCGPGRP => Some(Err(Errno::NOTTY)),
+        _ => client.is_remote_file(fd).then_some(Err(Errno::NOTTY)),
+    }
+}
+
+/// Bytes between the position and the end; beyond that less than none, as the kernel counts.
+#[expect(clippy::cast_possible_truncation, reason = "as in the kernel")]
+fn unread(client: &'static Client, fd: c_int) -> Option<Outcome<c_int>> {
+    let size = client.stat(fd)?.map(|status| status.size);
+    let at = || client.seek(fd, 0, unsigned(libc::SEEK_CUR));
+    Some(size.and_then(|size| Ok(size.wrapping_sub(at()?) as c_int)))
+}
+
+/// Before a device's own call, and those of file systems: the file has what was written.
+fn before(fd: c_int, request: c_ulong, argument: usize) {
+    let Some(client) = client() else { return };
+    if request == libc::FIONCLEX {
+        return client.borrow_file(fd);
+    }
+    // What programs ask of every file, to know a terminal.
+    if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
+        return;
+    }
+    client.drain(fd);
+    position::publish(client, fd);
+    if let (libc::FICLONE, Ok(from)) = (request, c_int::try_from(argument)) {
+        client.drain(from);
+    }
+}
