@@ -18,7 +18,7 @@ use uring::{Grants, Heap, Sender};
 use super::{packet::NUMBER_LEN, server::Server};
 
 /// A client's credits return in so many batches,
-const BATCHES: u32 = 4;
+const BATCHES: u32 = 8;
 /// or in fewer, of packets with so many bytes.
 const BATCH_LEN: usize = 512 << 10;
 
