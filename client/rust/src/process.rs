@@ -101,7 +101,7 @@ impl Process {
         if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
-        let connection = match Connection::open(config) {
+        let connection = match Connection::open(config, self.host) {
             Ok(connection) => place.set(connection).ok(),
             Err(failure) => {
                 let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
@@ -211,6 +211,10 @@ impl Process {
             Refusal::Full => {
                 "the daemon has no session, memory, or descriptor left; running undelegated; \
                  raise KAKEHI_MEMORY or the descriptor limit"
+            }
+            Refusal::Unseen => {
+                "the daemon runs in a pid namespace that this process is not in; running \
+                 undelegated; start the daemon outside of the container"
             }
             _ => return,
         });
