@@ -24,6 +24,7 @@ const PROCESSES: &[&str] =
     &["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 const RECORDS: u64 = 500;
 const RECORD_LEN: u64 = 4096;
+const ROUNDS: u64 = 20;
 const FENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The words before a command that is to run in a container; `None`, and said loudly, where this
@@ -62,6 +63,46 @@ fn a_program_in_a_container_is_delegated() {
         let documents = stats(&stats_file);
         let delegated = sum(&documents[index..], "/bytes_delegated");
         assert_eq!(delegated, RECORDS * RECORD_LEN, "{documents:#?}");
+    }
+}
+
+/// The link to what the job's processes share leads through the daemon's folder in `/proc`, which
+/// these may not enter, or do not have.
+#[test]
+fn programs_in_and_outside_of_a_container_see_each_others_writes() {
+    let folder = Folder::new();
+    for namespaces in [USERS, PROCESSES] {
+        let Some(container) = container(namespaces) else { return };
+        let daemon = Daemon::start(&folder, "job", &[]);
+        let mut outside = Calls::wrapped(&daemon);
+        let mut inside = Calls::start(&mut within(&container, &daemon.wrap(program("calls"))));
+        for round in 0..ROUNDS {
+            let path = folder.join(format!("file{round}")).display().to_string();
+            for is_inside in [false, true] {
+                let (writer, other) = match is_inside {
+                    false => (&mut outside, &mut inside),
+                    true => (&mut inside, &mut outside),
+                };
+                let fd = writer.get(&format!("open {path} wct"));
+                writer.get(&format!("write {fd} hello"));
+                let reader = other.get(&format!("open {path} r"));
+                assert_eq!(other.ask(&format!("pread {reader} 0 99")), "[hello]");
+                other.get(&format!("close {reader}"));
+                writer.get(&format!("close {fd}"));
+            }
+            // What is staged for a file that another process empties does not come back.
+            let fd = outside.get(&format!("open {path} w"));
+            outside.get(&format!("write {fd} longer"));
+            let emptied = inside.get(&format!("open {path} wt"));
+            inside.get(&format!("close {emptied}"));
+            outside.get(&format!("close {fd}"));
+            assert_eq!(fs::read_to_string(&path).expect("a file"), "");
+        }
+        outside.end();
+        inside.end();
+        let staged = daemon.status()["summary"]["bytes_staged"].as_u64();
+        assert!(staged >= Some(ROUNDS * 2 * 5), "{:#}", daemon.status());
+        daemon.end();
     }
 }
 
