@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -12,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi, kakehi_run, processes_of, program, run, skip, stats, succeed,
-        sum, text, wait_for,
+        Daemon, Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, stats,
+        succeed, sum, text, wait_for,
     },
 };
 
@@ -64,6 +65,29 @@ fn a_program_in_a_container_is_delegated() {
         let delegated = sum(&documents[index..], "/bytes_delegated");
         assert_eq!(delegated, RECORDS * RECORD_LEN, "{documents:#?}");
     }
+}
+
+/// Both have the same number, each among its own, and share the folder of jobs.
+#[test]
+fn runs_of_two_containers_are_two_jobs() {
+    let Some(container) = container(PROCESSES) else { return };
+    let folder = Folder::new();
+    let job = |name: &str, script: &str| {
+        let mut command = kakehi_run(&folder, &["--stats", &folder.join(name).to_string_lossy()]);
+        command.args(["sh", "-c", script]);
+        within(&container, &command)
+    };
+    let mut first = job("first", "echo ready; read line");
+    let mut first = Running::start(first.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut line = String::new();
+    let stdout = first.child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    succeed(&mut job("second", "exit 0"), SOON);
+    assert_eq!(stats(&folder.join("second")).len(), 1);
+    assert_eq!(fs::read_to_string(folder.join("first")).expect("opened"), "");
+    drop(first.child.stdin.take());
+    assert_eq!(first.wait(SOON).code(), Some(1)); // Nothing was to be read.
+    assert_eq!(stats(&folder.join("first")).len(), 1);
 }
 
 /// The link to what the job's processes share leads through the daemon's folder in `/proc`, which
