@@ -145,10 +145,15 @@ fn a_launcher_inside_and_outside_makes_one_job() {
         return skip("launchers", "no mpirun");
     }
     let folder = Folder::new();
+    // Ranks begin when all have come, as those of MPI do: one that came late would start a daemon.
     let write = |out: &str| {
         let out = folder.join(out).display().to_string();
         let writer = program("writer").display().to_string();
-        format!("{writer} blocks {out}.$OMPI_COMM_WORLD_RANK {RECORDS} {RECORD_LEN} >/dev/null")
+        format!(
+            ": >{out}.came.$OMPI_COMM_WORLD_RANK; for rank in 0 1 2 3; do \
+             until [ -e {out}.came.$rank ]; do sleep 0.01; done; done; \
+             {writer} blocks {out}.$OMPI_COMM_WORLD_RANK {RECORDS} {RECORD_LEN} >/dev/null"
+        )
     };
     let stats_file = folder.join("stats");
     let run_job = |before: &str, after: &str, out: &str| {
