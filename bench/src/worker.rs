@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use client::{Client, Config, Host, Setting};
+use client::{Client, Config, Host, Peer, Setting};
 use rustix::{
     fd::BorrowedFd,
     io::Errno,
@@ -141,6 +141,12 @@ impl Host for Files {
 
     fn replace(&self, _: RawFd, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
         Err(Errno::NOSYS)
+    }
+
+    fn peer(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<Peer> {
+        let found = uring::Peer::of(socket);
+        let found = found.map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))?;
+        Ok(Peer { user: found.user.ok_or(Errno::NODATA)?, process: found.process })
     }
 }
 

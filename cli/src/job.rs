@@ -64,7 +64,9 @@ impl Job {
     /// `Usage` when the job's name cannot be the name of a folder, or the socket's path is too
     /// long for the kernel.
     pub(crate) fn find(config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        Self::named(given_name(config, environment)?, config, environment)
+        let name = given_name(config, environment)?;
+        let name = name.unwrap_or_else(|| numbered(process::id()));
+        Self::named(name, config, environment)
     }
 
     /// The job of a server, which is none of the launcher's: its programs want a daemon of their
@@ -74,15 +76,11 @@ impl Job {
     ///
     /// As [`find`](Self::find).
     pub(crate) fn of_server(config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        Self::named(own_name(config)?, config, environment)
+        let name = own_name(config)?.unwrap_or_else(|| process::id().to_string());
+        Self::named(name, config, environment)
     }
 
-    fn named(
-        name: Option<String>,
-        config: &Config,
-        environment: &Environment,
-    ) -> Result<Self, Failure> {
-        let name = name.unwrap_or_else(|| process::id().to_string());
+    fn named(name: String, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let folder = match &config.socket {
             // Behind a slash at its end a link would be followed.
             Some(folder) => folder.components().collect(),
@@ -278,7 +276,18 @@ fn given_name(config: &Config, environment: &Environment) -> Result<Option<Strin
         }
     }
     // MPICH's and Intel's launchers name no job, but start the ranks of a node from one process.
-    Ok(environment.get("PMI_RANK").map(|_| format!("pmi-{}", parent_id())))
+    Ok(environment.get("PMI_RANK").map(|_| format!("pmi-{}", numbered(parent_id()))))
+}
+
+/// A process's number as a name. Containers that share a folder have the same numbers: those name
+/// theirs, too.
+fn numbered(pid: u32) -> String {
+    /// Where a machine's own processes have their numbers: the kernel's `PROC_PID_INIT_INO`.
+    const MACHINE: u64 = 0xEFFF_FFFC;
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.ino() != MACHINE => format!("{pid}-{}", namespace.ino()),
+        _ => pid.to_string(),
+    }
 }
 
 /// A name that is one path component and prints as itself.

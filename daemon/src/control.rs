@@ -5,9 +5,9 @@ use std::{io, os::fd::OwnedFd, path::Path};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, retry_on_intr},
-    net::{RecvFlags, recv, sockopt::socket_peercred},
-    process::{PidfdFlags, pidfd_open},
+    net::{RecvFlags, recv},
 };
+use uring::peer_process;
 use wire::{Greeting, Refusal, Role, Welcome};
 
 pub use wire::Control;
@@ -61,7 +61,7 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 /// Attaches to the daemon in `folder`: it stays as long as the result lives.
 ///
 /// One that is stopping takes nobody in any more: then blocks until its process has ended, however
-/// long it drains.
+/// long it drains. Where its end cannot be watched, that it is stopping is an error.
 ///
 /// # Errors
 ///
@@ -69,31 +69,35 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 pub fn attach(folder: &Path) -> Result<Attachment, Error> {
     let mut was_lost = false;
     loop {
-        match greet(folder, Role::Run) {
-            Err(Error::Refused(Refusal::Stopping)) => await_end(folder, None),
+        let (why, time) = match greet(folder, Role::Run) {
+            Err(why @ Error::Refused(Refusal::Stopping)) => (why, None),
             // It is about to end, or had too many greetings at a time.
-            Err(Error::Lost(_)) if !was_lost => {
+            Err(why @ Error::Lost(_)) if !was_lost => {
                 was_lost = true;
-                await_end(folder, Some(&PATIENCE))
+                (why, Some(&PATIENCE))
             }
             greeted => return Ok(Attachment { socket: greeted? }),
+        };
+        if !await_end(folder, time).map_err(Error::Lost)? {
+            return Err(why);
         }
-        .map_err(Error::Lost)?;
     }
 }
 
 /// Waits until the process that listens in `folder`, if there is one, has ended, or `time` is over.
-fn await_end(folder: &Path, time: Option<&Timespec>) -> io::Result<()> {
-    let Ok(socket) = socket::connect_to(folder) else { return Ok(()) };
-    let process = match pidfd_open(socket_peercred(socket)?.pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return Ok(()),
+/// Returns whether its end can be seen from here.
+fn await_end(folder: &Path, time: Option<&Timespec>) -> io::Result<bool> {
+    let Ok(socket) = socket::connect_to(folder) else { return Ok(true) };
+    let process = match peer_process(socket) {
+        Err(why) if Errno::from_io_error(&why) == Some(Errno::SRCH) => return Ok(true),
         process => process?,
     };
+    let Some(process) = process else { return Ok(false) };
     // While it listens, its number is nobody else's.
     if socket::connect_to(folder).is_ok() {
         retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], time))?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Connects and exchanges greetings.

@@ -16,10 +16,8 @@ use std::{
 };
 
 use executor::{Class, Notify};
-use rustix::{
-    net::sockopt::socket_peercred,
-    process::{PidfdFlags, geteuid, pidfd_open},
-};
+use rustix::process::geteuid;
+use uring::{Peer, peer_process};
 use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
 
 use crate::{
@@ -115,8 +113,8 @@ impl Listener {
 
     /// Who connects and what for; `None` when that is nobody who speaks our language.
     async fn greeting(&self, socket: &Rc<OwnedFd>) -> Result<Greeting, Option<Refusal>> {
-        let peer = socket_peercred(socket).map_err(|_| None)?;
-        if peer.uid != geteuid() {
+        let peer = Peer::of(&**socket).map_err(|_| None)?;
+        if peer.user != Some(geteuid().as_raw()) {
             return Err(Some(Refusal::User));
         }
         let news = Notify::new();
@@ -151,8 +149,9 @@ impl Listener {
     /// Makes a session and sends it to its executor.
     fn admit(&self, socket: &Rc<OwnedFd>, rank: Option<u32>) -> Result<(), Refusal> {
         let node = &self.core.node;
+        let process = watched(socket)?;
         let (id, grant) = lock(&node.admission).enter().ok_or(Refusal::Full)?;
-        let made = self.make(socket, (id, rank), grant);
+        let made = make(socket, process, (id, rank), grant);
         match made {
             Ok(newcomer) => {
                 if let Some(mailbox) = self.newcomers.get(grant.executor) {
@@ -166,20 +165,6 @@ impl Listener {
                 Err(Refusal::Full)
             }
         }
-    }
-
-    fn make(
-        &self,
-        socket: &Rc<OwnedFd>,
-        (id, rank): (u32, Option<u32>),
-        grant: Grant,
-    ) -> io::Result<Newcomer> {
-        let pid = socket_peercred(socket)?.pid;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;
-        let (segment, segment_fd) = Segment::create(arena_len)?;
-        let socket = socket.try_clone()?;
-        Ok(Newcomer { id, rank, grant, segment, segment_fd, socket, process })
     }
 
     /// Holds a `run` connection until its other end goes.
@@ -236,6 +221,27 @@ impl Listener {
         })
         .await
     }
+}
+
+/// What tells of the end of the process that has connected.
+fn watched(socket: &OwnedFd) -> Result<OwnedFd, Refusal> {
+    let process = peer_process(socket).map_err(|error| {
+        tracing::warn!("a client cannot be watched: {error}");
+        Refusal::Full
+    });
+    process?.ok_or(Refusal::Unseen)
+}
+
+fn make(
+    socket: &OwnedFd,
+    process: OwnedFd,
+    (id, rank): (u32, Option<u32>),
+    grant: Grant,
+) -> io::Result<Newcomer> {
+    let arena_len = usize::try_from(grant.arena_len).map_err(io::Error::other)?;
+    let (segment, segment_fd) = Segment::create(arena_len)?;
+    let socket = socket.try_clone()?;
+    Ok(Newcomer { id, rank, grant, segment, segment_fd, socket, process })
 }
 
 /// Answers a greeting that asks for no session.

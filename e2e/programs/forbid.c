@@ -1,8 +1,9 @@
 /* Runs a program that may not use io_uring, as in many containers, or has no fallocate, as on many
- * file systems.
+ * file systems, or no SO_PEERPIDFD, as before Linux 6.5.
  *
- *   forbid ERROR PROGRAM [ARGUMENT...]      ERROR: EPERM or ENOSYS, what io_uring_setup says, or
- *                                           EOPNOTSUPP, what fallocate says
+ *   forbid ERROR PROGRAM [ARGUMENT...]      ERROR: EPERM or ENOSYS, what io_uring_setup says,
+ *                                           EOPNOTSUPP, what fallocate says, or ENOPROTOOPT, what
+ *                                           getsockopt says of that option
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,6 +15,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+enum { PEER_PIDFD = 77 }; /* SO_PEERPIDFD, which older headers do not have. */
 
 int main(int argc, char **argv)
 {
@@ -27,9 +30,17 @@ int main(int argc, char **argv)
         call = SYS_fallocate;
         error = EOPNOTSUPP;
     }
+    unsigned option = 0;
+    if (strcmp(argv[1], "ENOPROTOOPT") == 0) {
+        call = SYS_getsockopt;
+        error = ENOPROTOOPT;
+        option = PEER_PIDFD;
+    }
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, option == 0 ? 0 : 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };

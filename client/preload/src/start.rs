@@ -9,7 +9,7 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use client::{Client, Config, Errno, Host, Setting};
+use client::{Client, Config, Errno, Host, Peer, Pid, Setting};
 use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -68,6 +68,24 @@ impl Host for Program {
         let inherit = if flags & libc::FD_CLOEXEC as isize == 0 { 0 } else { libc::O_CLOEXEC };
         // SAFETY: no pointers; the client owns what both numbers refer to.
         unsafe { kernel!(SYS_dup3, with.as_raw_fd(), fd, inherit) }.map(drop)
+    }
+
+    fn peer(&self, socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
+        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+        // SAFETY: both are ours; the kernel writes at most `len` bytes to `found`, and any bytes
+        // are a `ucred`.
+        unsafe {
+            kernel!(
+                SYS_getsockopt,
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                &raw mut found,
+                &raw mut len,
+            )
+        }?;
+        Ok(Peer { user: found.uid, process: Pid::from_raw(found.pid) })
     }
 
     fn notice(&self, text: &str) {

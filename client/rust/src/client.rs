@@ -5,6 +5,7 @@ use core::{ffi::CStr, fmt};
 use rustix::{
     fd::{BorrowedFd, RawFd},
     fs, io,
+    process::Pid,
 };
 use wire::{Reason, Request};
 
@@ -17,6 +18,15 @@ use crate::{
     table::Entry,
 };
 
+/// Who listens at the other end of a socket, in the words of `SO_PEERCRED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The user.
+    pub user: u32,
+    /// The process; `None` where it has no number in this one's pid namespace.
+    pub process: Option<Pid>,
+}
+
 /// What a process does with its own descriptors, which no safe code can vouch for.
 pub trait Host: Sync {
     /// Makes a number usable that the program passed in or still has open.
@@ -28,6 +38,13 @@ pub trait Host: Sync {
     ///
     /// As `dup3(2)`.
     fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Who listens at the other end of a connected Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// As `getsockopt(2)`.
+    fn peer(&self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
 
     /// Tells the user something, once, in one line.
     fn notice(&self, _text: &str) {}

@@ -10,7 +10,8 @@
 //! if another executor polls for its own, and sleeps on the lane's bell; every [`LOOK`] it looks
 //! whether the daemon still lives. A daemon that does not acknowledge a request
 //! within the fence timeout is given up: it is killed and its exit awaited, so that it writes
-//! nothing any more when this side begins to.
+//! nothing any more when this side begins to. One that cannot be killed, as from a container with
+//! processes of its own, is waited for.
 
 use core::{
     mem::MaybeUninit,
@@ -27,7 +28,7 @@ use rustix::{
         SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
         send, sendmsg, socket_with, sockopt,
     },
-    process::{PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
 };
 use shm::{Guard, Job, LANES, Lock, Session, lane::Requester, thread};
 use wire::{
@@ -37,6 +38,7 @@ use wire::{
 
 use crate::{
     arena::Arena,
+    client::Host,
     clock::now,
     config::Config,
     patience::{Patience, look},
@@ -82,9 +84,14 @@ pub(crate) struct Connection {
     lanes: [Lock<Requester>; LANES],
     materializing: Lock<()>,
     socket: OwnedFd,
+    host: &'static dyn Host,
+    /// The daemon, if it has a number here.
+    daemon: Option<Pid>,
     number: usize,
     executor: usize,
     lost: AtomicBool,
+    /// The user was told that the daemon cannot be killed.
+    is_told: AtomicBool,
     fence_timeout: Duration,
     patience: Patience,
 }
@@ -98,9 +105,10 @@ pub(crate) struct Lane<'a> {
 
 impl Connection {
     /// Connects to the daemon that the settings name.
-    pub(crate) fn open(config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn open(config: &Config, host: &'static dyn Host) -> Result<Self, Failure> {
         let fence_timeout = config.fence_timeout;
-        let socket = dial(config.folder(), fence_timeout).map_err(|_| Failure::Unreachable)?;
+        let dialed = dial(config.folder(), fence_timeout, host);
+        let (socket, daemon) = dialed.map_err(|_| Failure::Unreachable)?;
         let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
         let (welcome, session, job) = receive_welcome(&socket, fence_timeout)?;
@@ -117,9 +125,12 @@ impl Connection {
             lanes: [const { Lock::new(Requester::new()) }; LANES],
             materializing: Lock::new(()),
             socket: out_of_the_way(socket),
+            host,
+            daemon,
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             fence_timeout,
             patience: Patience::new(),
         })
@@ -297,18 +308,29 @@ impl Connection {
     }
 
     /// Kills a daemon that does not answer, and waits for its end: from then on it writes nothing.
-    fn fence(&self) -> Lost {
-        let peer = sockopt::socket_peercred(&self.socket);
-        let Ok(daemon) = peer.and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty())) else {
-            return self.lose();
-        };
+    /// `None` where it cannot be killed: it may yet write what it was about to.
+    fn fence(&self) -> Option<Lost> {
+        let daemon = self.daemon.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // As long as the socket is connected the daemon lives, and the pid is nobody else's.
         self.check_alive();
-        if !self.is_lost() && pidfd_send_signal(&daemon, Signal::KILL).is_ok() {
-            let mut fds = [PollFd::new(&daemon, PollFlags::IN)];
-            while poll(&mut fds, None) == Err(Errno::INTR) {}
+        if self.is_lost() {
+            return Some(Lost);
         }
-        self.lose()
+        let is_killed = |daemon: &OwnedFd| {
+            matches!(pidfd_send_signal(daemon, Signal::KILL), Ok(()) | Err(Errno::SRCH))
+        };
+        let Some(daemon) = daemon.filter(is_killed) else {
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                self.host.notice(
+                    "the daemon does not answer, and this process cannot kill it; waiting for it; \
+                     kill it to go on without it",
+                );
+            }
+            return None;
+        };
+        let mut fds = [PollFd::new(&daemon, PollFlags::IN)];
+        while poll(&mut fds, None) == Err(Errno::INTR) {}
+        Some(self.lose())
     }
 }
 
@@ -369,7 +391,9 @@ impl Lane<'_> {
                 continue;
             }
             if phase().is_none() || is_asked && connection.is_raised(self.index) {
-                return Err(connection.fence());
+                if let Some(lost) = connection.fence() {
+                    return Err(lost);
+                }
             }
             // What was acknowledged may take its time, but a daemon that runs looks at its lanes.
             // It is not asked anything: every lane may be held by a thread that waits as this one.
@@ -392,7 +416,8 @@ fn result(value: u64) -> io::Result<u64> {
     }
 }
 
-fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
+/// Connects to the daemon of a folder; returns the number of its process here, too.
+fn dial(folder: &[u8], timeout: Duration, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
     const NAME: &[u8] = b"/socket";
     let mut path = [0; 108];
     let (head, tail) = path.split_at_mut_checked(folder.len()).ok_or(Errno::NAMETOOLONG)?;
@@ -408,10 +433,11 @@ fn dial(folder: &[u8], timeout: Duration) -> io::Result<OwnedFd> {
     }
     let daemon = SocketAddrUnix::new(path)?;
     io::retry_on_intr(|| connect(&socket, &daemon))?;
-    if sockopt::socket_peercred(&socket)?.uid != getuid() {
+    let peer = host.peer(socket.as_fd())?;
+    if peer.user != getuid().as_raw() {
         return Err(Errno::PERM);
     }
-    Ok(socket)
+    Ok((socket, peer.process))
 }
 
 type Greeted = (Welcome, Option<OwnedFd>, Option<OwnedFd>);

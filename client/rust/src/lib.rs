@@ -40,10 +40,10 @@ mod staging;
 mod table;
 mod write;
 
-pub use client::{Client, Host, Status};
+pub use client::{Client, Host, Peer, Status};
 pub use config::{Config, Launcher, Setting, SettingError};
 pub use lock::{FoundLock, LockRange};
 pub use queue::WriteQueue;
 pub use remote::Path;
-pub use rustix::io::Errno;
+pub use rustix::{io::Errno, process::Pid};
 pub use wire::{LockKind, LockOwner, Reason};

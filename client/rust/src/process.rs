@@ -101,7 +101,7 @@ impl Process {
         if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
-        let connection = match Connection::open(config) {
+        let connection = match Connection::open(config, self.host) {
             Ok(connection) => place.set(connection).ok(),
             Err(failure) => {
                 let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
@@ -142,11 +142,17 @@ impl Process {
         if self.job_failures.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        let opened = open_job(config.folder()).and_then(Job::open);
-        if opened.is_err() {
+        let link = JobLink::of(config.folder());
+        let job = match link.open().and_then(Job::open) {
+            Ok(job) => self.job.set(job).ok(),
+            // To a process of another container, which is to be asked then.
+            Err(_) if link.exists() => self.connection().map(|connection| &connection.job),
+            Err(_) => None,
+        };
+        if job.is_none() {
             self.job_failures.store(1, Ordering::Relaxed);
         }
-        self.job.set(opened.ok()?).ok()
+        job
     }
 
     /// Adds to a counter.
@@ -212,19 +218,41 @@ impl Process {
                 "the daemon has no session, memory, or descriptor left; running undelegated; \
                  raise KAKEHI_MEMORY or the descriptor limit"
             }
+            Refusal::Unseen => {
+                "the daemon runs in a pid namespace that this process is not in; running \
+                 undelegated; start the daemon outside of the container"
+            }
             _ => return,
         });
     }
 }
 
-/// Opens the job segment through the link the daemon keeps in its folder.
-fn open_job(folder: &[u8]) -> io::Result<OwnedFd> {
-    const NAME: &[u8] = b"/job";
-    let mut path = [0; 128];
-    let len = folder.len() + NAME.len();
-    for (to, from) in path.iter_mut().zip(folder.iter().chain(NAME)) {
-        *to = *from;
+/// The link to the job segment that the daemon keeps in its folder, by way of its own in `/proc`.
+struct JobLink {
+    path: [u8; 128],
+    len: usize,
+}
+
+impl JobLink {
+    fn of(folder: &[u8]) -> Self {
+        const NAME: &[u8] = b"/job";
+        let mut path = [0; 128];
+        for (to, from) in path.iter_mut().zip(folder.iter().chain(NAME)) {
+            *to = *from;
+        }
+        Self { path, len: folder.len() + NAME.len() }
     }
-    let path = path.get(..len).unwrap_or_default();
-    fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+
+    fn path(&self) -> &[u8] {
+        self.path.get(..self.len).unwrap_or_default()
+    }
+
+    fn open(&self) -> io::Result<OwnedFd> {
+        fs::open(self.path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// Whether it is there, wherever it leads.
+    fn exists(&self) -> bool {
+        fs::lstat(self.path()).is_ok()
+    }
 }

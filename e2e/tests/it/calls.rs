@@ -5,6 +5,7 @@ use std::{
     process::{ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
+    time::Duration,
 };
 
 use crate::harness::{Daemon, Running, SOON, program};
@@ -39,6 +40,17 @@ impl Calls {
     pub(crate) fn ask(&mut self, call: &str) -> String {
         self.begin(call);
         self.answers.recv_timeout(SOON).unwrap_or_else(|why| panic!("{call}: {why}"))
+    }
+
+    /// Waits for the answer of a call that was [begun](Self::begin).
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> String {
+        self.answers.recv_timeout(SOON).unwrap_or_else(|why| panic!("no answer: {why}"))
+    }
+
+    /// Whether no answer comes for so long.
+    pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
+        self.answers.recv_timeout(time).is_err()
     }
 
     /// Begins a call whose answer is not waited for.

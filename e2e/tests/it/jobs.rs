@@ -138,17 +138,34 @@ fn a_killed_daemon_does_not_change_the_exit_code() {
     }
 }
 
+/// A launcher of four ranks, and the variable that numbers them.
+const LAUNCHERS: [(&str, &str, &str); 2] = [
+    ("mpirun", "--allow-run-as-root --oversubscribe -n 4", "OMPI_COMM_WORLD_RANK"),
+    ("mpirun.mpich", "-n 4", "PMI_RANK"),
+];
+
 #[test]
 fn a_launcher_inside_and_outside_makes_one_job() {
-    let ranks = "mpirun --allow-run-as-root --oversubscribe -n 4";
-    if Command::new("mpirun").arg("--version").output().is_err() {
-        return skip("launchers", "no mpirun");
+    for (launcher, flags, rank) in LAUNCHERS {
+        if Command::new(launcher).arg("--version").output().is_err() {
+            skip("launchers", format_args!("no {launcher}"));
+            continue;
+        }
+        make_one_job(&format!("{launcher} {flags}"), rank);
     }
+}
+
+fn make_one_job(ranks: &str, rank: &str) {
     let folder = Folder::new();
+    // Ranks begin when all have come, as those of MPI do: one that came late would start a daemon.
     let write = |out: &str| {
         let out = folder.join(out).display().to_string();
         let writer = program("writer").display().to_string();
-        format!("{writer} blocks {out}.$OMPI_COMM_WORLD_RANK {RECORDS} {RECORD_LEN} >/dev/null")
+        format!(
+            ": >{out}.came.${rank}; for rank in 0 1 2 3; do \
+             until [ -e {out}.came.$rank ]; do sleep 0.01; done; done; \
+             {writer} blocks {out}.${rank} {RECORDS} {RECORD_LEN} >/dev/null"
+        )
     };
     let stats_file = folder.join("stats");
     let run_job = |before: &str, after: &str, out: &str| {

@@ -39,8 +39,8 @@ pub use inline::{INLINE_LEN_MAX, Inline};
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
-    Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Receiver,
-    SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream,
+    Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Peer,
+    Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, SystemClock};

@@ -53,6 +53,8 @@ pub enum Refusal {
     Full,
     /// The daemon is stopping.
     Stopping,
+    /// The daemon cannot watch the client's process, which has no number in its pid namespace.
+    Unseen,
 }
 
 /// The daemon's answer to a greeting.
@@ -201,6 +203,7 @@ impl Welcome {
             Err(Refusal::User) => (2, 0),
             Err(Refusal::Full) => (3, 0),
             Err(Refusal::Stopping) => (4, 0),
+            Err(Refusal::Unseen) => (5, 0),
         };
         pack([
             MAGIC,
@@ -228,6 +231,7 @@ impl Welcome {
             2 => Err(Refusal::User),
             3 => Err(Refusal::Full),
             4 => Err(Refusal::Stopping),
+            5 => Err(Refusal::Unseen),
             _ => return Err(Invalid::Message(low(refusal))),
         };
         let (executor, file_credit) = (low(pair), low(pair >> 32));
@@ -310,7 +314,9 @@ mod tests {
                 assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
             }
         }
-        for session in [Ok(1023), Err(Refusal::Version), Err(Refusal::User), Err(Refusal::Full)] {
+        let refusals =
+            [Refusal::Version, Refusal::User, Refusal::Full, Refusal::Stopping, Refusal::Unseen];
+        for session in refusals.map(Err).into_iter().chain([Ok(1023)]) {
             let welcome =
                 Welcome { version: 1, session, executor: 3, file_credit: 256, arena_len: 1 << 25 };
             assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));

@@ -1,4 +1,4 @@
-//! What is set on every TCP connection, how a dead peer is noticed, and who it is.
+//! What is set on every TCP connection, and how a dead peer is noticed.
 
 use std::{
     io,
@@ -14,9 +14,6 @@ use rustix::net::sockopt::{
 
 /// The kernel counts keep-alive times in seconds.
 const PROBE_PERIOD_MIN: Duration = Duration::from_secs(1);
-
-/// What the kernel says of a TCP connection's other end.
-const NOBODY: u32 = u32::MAX;
 
 /// Probes a silent peer may miss.
 const PROBES_MISSED_MAX: u32 = 3;
@@ -49,31 +46,6 @@ pub(crate) fn set_window_min(socket: impl AsFd, len: usize) -> io::Result<()> {
     // To ask for so much before a wake-up makes room for it, and the room stays.
     set_wake_len(&socket, libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX))?;
     set_wake_len(&socket, 1)
-}
-
-/// The user at the other end; `None` where the kernel does not know.
-///
-/// Not through rustix, whose credentials have a process: of another container's there is none.
-pub(crate) fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
-    let fd = socket.as_fd().as_raw_fd();
-    let mut found = libc::ucred { pid: 0, uid: NOBODY, gid: NOBODY };
-    let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-    // SAFETY: both live through the call, which writes at most `len` bytes to `found`, of which
-    // any are a `ucred`.
-    let got = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut found).cast(),
-            &raw mut len,
-        )
-    };
-    if got == 0 {
-        Ok(Some(found.uid).filter(|uid| *uid != NOBODY))
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 /// Sets how much must have arrived before a receiver is woken, bytes.

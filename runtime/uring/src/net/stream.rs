@@ -14,6 +14,7 @@ use super::{
     call::{self, RECEIVE_LEN_MAX},
     frames::Inlet,
     options,
+    peer::Peer,
     readiness::{Direction, Socket},
 };
 use crate::memory::{BUFFER_COUNT_MAX, Buffer, Buffers};
@@ -99,7 +100,7 @@ impl Stream {
     ///
     /// Those of `getsockopt`.
     pub fn peer_user(&self) -> io::Result<Option<u32>> {
-        options::peer_user(self)
+        Ok(Peer::of(self)?.user)
     }
 
     /// The two directions, for two tasks. The connection closes when both are dropped.
