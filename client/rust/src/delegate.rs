@@ -52,6 +52,7 @@ impl Process {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 return None;
             }
+            Ok(stat) if self.may_have_locked(stat.st_dev, stat.st_ino) => return None,
             Ok(_) => {}
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(_) => return None,

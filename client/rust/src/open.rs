@@ -113,7 +113,6 @@ impl Process {
             self.table.take(fd);
             return Ok(());
         };
-        self.unlock_with(fd, &file);
         if file.number_count > 1 {
             self.unlock_records(&file);
             file.number_count -= 1;
@@ -221,11 +220,11 @@ impl Process {
         }
     }
 
-    /// Whether this process has the inode open more than once.
-    pub(crate) fn is_open_elsewhere(&'static self, device: u64, inode: u64) -> bool {
+    /// How many open files of this process are the inode's.
+    pub(crate) fn open_count(&'static self, device: u64, inode: u64) -> usize {
         let wanted = identity(device, inode);
         let same = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
-        self.files.all().filter(same).count() > 1
+        self.files.all().filter(same).count()
     }
 
     /// Before a file is truncated by opening it: what others staged goes first, or it would come

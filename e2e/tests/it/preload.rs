@@ -81,6 +81,11 @@ fn descriptors_that_come_past_open_behave_as_without_the_library() {
 }
 
 #[test]
+fn record_locks_are_held_as_without_the_library() {
+    same_in_every_way(&compile("held.c", "cc", &[]));
+}
+
+#[test]
 fn mappings_behave_as_without_the_library() {
     same_in_every_way(&compile("maps.c", "cc", &[]));
 }
