@@ -122,6 +122,8 @@ pub(crate) struct Window {
     pub(crate) filled: u64,
     /// When, by the coarse clock.
     pub(crate) filled_at: Duration,
+    /// How often all that was read ahead had been forgotten before it was asked for.
+    pub(crate) forgotten: u64,
     /// The daemon does not read by itself, but asks a server.
     pub(crate) is_remote: bool,
 }

@@ -89,7 +89,8 @@ impl Client {
         Some(done)
     }
 
-    /// There is a lock: what was read ahead of any file may have been changed by who had it before.
+    /// There is a lock, or a name that may be one: what was read ahead of any file may have been
+    /// changed by who had it before.
     pub fn locked(&'static self) {
         self.0.forget_read_ahead();
     }
