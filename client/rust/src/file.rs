@@ -23,7 +23,7 @@ use crate::{connection::Connection, table::FileId};
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
 
-/// The position right after an append, which is known once that is drained.
+/// The position right after an append, which is known once that is drained; or the kernel has it.
 pub(crate) const AT_END: u64 = u64::MAX;
 
 /// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
