@@ -75,6 +75,17 @@ impl Process {
         self.leave_file(fd, entry, &mut file, reason);
     }
 
+    /// Leaves what this process has open of this node, and what it will open.
+    pub(crate) fn leave_all(&'static self) {
+        self.leaves_all.store(true, Ordering::Release);
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some((entry, mut file)) = self.locked(id) else { continue };
+            if !file.is_remote {
+                self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+            }
+        }
+    }
+
     pub(crate) fn leave_file(
         &'static self,
         fd: RawFd,
