@@ -80,6 +80,7 @@ pub(crate) unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_flistxattr => libc::flistxattr(fd, pointer(b), c).value(),
             libc::SYS_fremovexattr => libc::fremovexattr(fd, pointer(b)).value(),
             libc::SYS_io_submit => return asynchronous::submit(a, b, pointer(c)),
+            libc::SYS_io_uring_setup => return asynchronous::set_up(a, pointer(b)),
             // Which files it is to work on stands in the ring.
             libc::SYS_io_uring_enter => {
                 drain_all();

@@ -184,7 +184,7 @@ pub(crate) fn before(client: &'static Client, fd: c_int) {
     position::publish(client, fd);
 }
 
-/// After the kernel has.
+/// After there is a lock, or a name that may be one.
 pub(crate) fn after() {
     if let Some(client) = client() {
         client.locked();

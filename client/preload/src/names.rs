@@ -1,7 +1,8 @@
 //! Calls that change names. Under policy `delegate` they are the daemon's to make.
 //!
 //! To other programs a name may be a lock. So before one goes, all that is staged is in the files:
-//! whoever finds it gone finds what was written before.
+//! whoever finds it gone finds what was written before; and once there is one, nothing counts any
+//! more that was read ahead before.
 
 use client::Errno;
 use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint};
@@ -10,6 +11,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
+    lock::after,
     paths::resolved,
     start::{client, text},
     sync::drain_all,
@@ -70,11 +72,13 @@ interpose! {
     }
 
     fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-        answer(resolved(AT_FDCWD, path, |path| symlink_at(target, AT_FDCWD, path)))
+        let make = |path| symlink_at(target, AT_FDCWD, path);
+        answer(resolved(AT_FDCWD, path, make).inspect(|_| after()))
     }
 
     fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
-        answer(resolved(dir, path, |path| symlink_at(target, dir, path)))
+        let make = |path| symlink_at(target, dir, path);
+        answer(resolved(dir, path, make).inspect(|_| after()))
     }
 }
 
@@ -115,7 +119,7 @@ unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome 
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { make_dir_at_named(dir, path, mode) };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    unsafe { resolved(dir, path, call) }.inspect(|_| after())
 }
 
 /// As [`make_dir_at`], for a name that is told as it is.
@@ -143,7 +147,7 @@ pub(crate) unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
     // SAFETY: as the caller promises.
     let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
     // SAFETY: as the caller promises.
-    unsafe { resolved(from.0, from.1, with_old) }
+    unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
 }
 
 /// As [`rename_at`], for a name that is told as it is.
@@ -175,7 +179,7 @@ unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
     // SAFETY: as the caller promises.
     let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
     // SAFETY: as the caller promises.
-    unsafe { resolved(from.0, from.1, with_old) }
+    unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
 }
 
 /// As [`link_at`], for a name that is told as it is.

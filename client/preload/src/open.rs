@@ -9,6 +9,7 @@ use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking},
+    lock::after,
     paths::{remote, resolved},
     start::{client, text},
     stat::settle_path,
@@ -46,7 +47,11 @@ pub(crate) unsafe fn open_at(
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { open_at_named(dir, path, flags, mode) };
     // SAFETY: as the caller promises.
-    unsafe { resolved(dir, path, call) }
+    let opened = unsafe { resolved(dir, path, call) }?;
+    if flags & libc::O_EXCL != 0 {
+        after(); // To other programs the new name may be a lock.
+    }
+    Ok(opened)
 }
 
 /// As [`open_at`], for a name that is told as it is.
@@ -104,6 +109,7 @@ pub(crate) unsafe fn open_how(
     // SAFETY: the program's own call.
     let opened = number(unsafe { blocking!(SYS_openat2, dir, path, how, len) }?)?;
     appeared(opened);
+    after(); // As above; only the kernel has looked whether it made one.
     Ok(opened)
 }
 

@@ -52,6 +52,7 @@ impl Process {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 return None;
             }
+            Ok(stat) if self.may_have_locked(stat.st_dev, stat.st_ino) => return None,
             Ok(_) => {}
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(_) => return None,
@@ -165,7 +166,9 @@ impl Process {
         let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
         // A child writes past everybody.
         let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
-        let mut done = if is_private { window.serve(link, buffer, from) } else { 0 };
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        let counts = is_private && window.forgotten == forgotten;
+        let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
         let rest = buffer.get_mut(done..).unwrap_or_default();
         if rest.is_empty() {
             return Ok(Ok(done));
@@ -177,8 +180,7 @@ impl Process {
         }
         let follows = at == window.from + window.filled;
         let len = if is_private && follows { window.len } else { rest.len() as u64 };
-        window.from = at;
-        window.filled = 0;
+        (window.from, window.filled, window.forgotten) = (at, 0, forgotten);
         let mut lane = link.connection.lane()?;
         let sent = window.ask(link, &mut lane, (at, len), window.at)?;
         window.filled = match lane.wait(sent)? {
@@ -199,16 +201,10 @@ impl Process {
         }
     }
 
-    /// What was read ahead counts no more, of any file.
+    /// What was read ahead counts no more, of any file. None is looked for: a thread that reads has
+    /// its file for as long as that takes.
     pub(crate) fn forget_read_ahead(&'static self) {
-        let is_open = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) != 0;
-        for entry in self.files.all().filter(is_open) {
-            if let Ok(mut file) = entry.lock.lock() {
-                if let Some(window) = file.window.as_mut() {
-                    window.filled = 0;
-                }
-            }
-        }
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
     // ---- names
@@ -331,8 +327,8 @@ fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
         let len = WINDOW.min(arena.len() / 8).max(64 << 10);
         let at = arena.take(len)?;
         let is_remote = file.is_remote;
-        let (from, filled, filled_at) = (0, 0, Duration::ZERO);
-        file.window = Some(Window { at, len, from, filled, filled_at, is_remote });
+        let (from, filled, filled_at, forgotten) = (0, 0, Duration::ZERO, 0);
+        file.window = Some(Window { at, len, from, filled, filled_at, forgotten, is_remote });
     }
     file.window.as_mut()
 }

@@ -23,7 +23,7 @@ use crate::{connection::Connection, table::FileId};
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
 
-/// The position right after an append, which is known once that is drained.
+/// The position right after an append, which is known once that is drained; or the kernel has it.
 pub(crate) const AT_END: u64 = u64::MAX;
 
 /// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
@@ -122,6 +122,8 @@ pub(crate) struct Window {
     pub(crate) filled: u64,
     /// When, by the coarse clock.
     pub(crate) filled_at: Duration,
+    /// How often all that was read ahead had been forgotten before it was asked for.
+    pub(crate) forgotten: u64,
     /// The daemon does not read by itself, but asks a server.
     pub(crate) is_remote: bool,
 }

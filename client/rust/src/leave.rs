@@ -46,21 +46,44 @@ impl Process {
 
     pub(crate) fn lock(&'static self, fd: RawFd) {
         self.before_lock();
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        let Some((_, file)) = self.locked_fd(fd) else { return };
         if file.is_remote {
             return; // There is nothing here to lock: the kernel says so.
         }
-        if file.placeholder {
-            // The lock belongs to the descriptor, so there has to be a real one.
-            self.leave_file(fd, entry, &mut file, Reason::Unsupported);
-        }
+        let (device, inode) = (file.device, file.inode);
+        drop(file);
+        self.leave_placeholders(device, inode);
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
         self.drain_file(fd, entry, &mut file);
         file.is_synchronous = true;
+    }
+
+    /// Before a file is locked. The lock belongs to the descriptor, so there has to be a real one;
+    /// and behind all others of the file: to make a placeholder real a number has to be closed, and
+    /// the kernel would take the record locks with it.
+    fn leave_placeholders(&'static self, device: u64, inode: u64) {
+        self.each_linked(|fd, entry, file| {
+            let is_same = (file.device, file.inode) == (device, inode);
+            if is_same && file.placeholder && !file.is_remote {
+                self.leave_file(fd, entry, file, Reason::Unsupported);
+            }
+        });
     }
 
     pub(crate) fn leave(&'static self, fd: RawFd, reason: Reason) {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
         self.leave_file(fd, entry, &mut file, reason);
+    }
+
+    /// Leaves what this process has open of this node, and what it will open.
+    pub(crate) fn leave_all(&'static self) {
+        self.leaves_all.store(true, Ordering::Release);
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            let Some((entry, mut file)) = self.locked(id) else { continue };
+            if !file.is_remote {
+                self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+            }
+        }
     }
 
     pub(crate) fn leave_file(

@@ -24,7 +24,6 @@ use crate::{
     position::{SEEK_CUR, SEEK_END, SEEK_SET},
     process::Process,
     rules::link_of,
-    staging::reopen,
 };
 
 /// Bytes as `fcntl(2)` names them.
@@ -90,7 +89,8 @@ impl Client {
         Some(done)
     }
 
-    /// There is a lock: what was read ahead of any file may have been changed by who had it before.
+    /// There is a lock, or a name that may be one: what was read ahead of any file may have been
+    /// changed by who had it before.
     pub fn locked(&'static self) {
         self.0.forget_read_ahead();
     }
@@ -260,12 +260,9 @@ impl Process {
         });
     }
 
-    /// A placeholder is closed: with a real number the kernel would take all record locks that this
-    /// process has on the file, whichever number they were made by.
-    pub(crate) fn unlock_with(&self, fd: RawFd, file: &OpenFile) {
-        if file.placeholder && !file.is_remote && self.has_locks.load(Ordering::Acquire) {
-            drop(reopen(fd, file));
-        }
+    /// Whether this process may have a record lock on the inode: then each number of it is real.
+    pub(crate) fn may_have_locked(&'static self, device: u64, inode: u64) -> bool {
+        self.has_locks.load(Ordering::Acquire) && self.open_count(device, inode) > 0
     }
 
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,

@@ -36,7 +36,9 @@ impl Process {
         let opened = match policy {
             Some(Policy::Pass) => self.open_number(path, flags),
             Some(Policy::Remote) => Some(self.open_remote(dir, path, flags, mode)),
-            Some(Policy::Delegate) => self.open_delegated(dir, path, flags, mode),
+            Some(Policy::Delegate) if !self.leaves_all() => {
+                self.open_delegated(dir, path, flags, mode)
+            }
             _ => None,
         };
         if let Some(opened) = opened {
@@ -53,6 +55,10 @@ impl Process {
         Ok(fd)
     }
 
+    fn leaves_all(&self) -> bool {
+        self.leaves_all.load(Ordering::Acquire)
+    }
+
     /// Takes a descriptor that was just opened into the table.
     fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
         let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
@@ -61,7 +67,9 @@ impl Process {
             let left = match policy {
                 Policy::Pass => Some(Reason::Rule),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
+                _ if flags.contains(OFlags::DIRECT) || self.leaves_all() => {
+                    Some(Reason::Unsupported)
+                }
                 _ => None,
             };
             let stat = fs::fstat(self.host.borrow(fd)).ok();
@@ -113,7 +121,6 @@ impl Process {
             self.table.take(fd);
             return Ok(());
         };
-        self.unlock_with(fd, &file);
         if file.number_count > 1 {
             self.unlock_records(&file);
             file.number_count -= 1;
@@ -221,11 +228,11 @@ impl Process {
         }
     }
 
-    /// Whether this process has the inode open more than once.
-    pub(crate) fn is_open_elsewhere(&'static self, device: u64, inode: u64) -> bool {
+    /// How many open files of this process are the inode's.
+    pub(crate) fn open_count(&'static self, device: u64, inode: u64) -> usize {
         let wanted = identity(device, inode);
         let same = |entry: &&FileEntry| entry.identity.load(Ordering::Acquire) == wanted;
-        self.files.all().filter(same).count() > 1
+        self.files.all().filter(same).count()
     }
 
     /// Before a file is truncated by opening it: what others staged goes first, or it would come

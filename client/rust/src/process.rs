@@ -32,6 +32,10 @@ pub(crate) struct Process {
     pub(crate) exiting: AtomicBool,
     /// Whether it has asked for a lock, on whatever file.
     pub(crate) has_locks: AtomicBool,
+    /// Whether every file is the kernel's from when it is opened.
+    pub(crate) leaves_all: AtomicBool,
+    /// How often everything that had been read ahead was forgotten.
+    pub(crate) forgotten: AtomicU64,
     /// Whether the sizes of files were limited when the process last changed that.
     pub(crate) is_limited: AtomicBool,
     /// Length of log that the last file came to need, bytes.
@@ -62,6 +66,8 @@ impl Process {
             mapped: Mapped::new(),
             exiting: AtomicBool::new(false),
             has_locks: AtomicBool::new(false),
+            leaves_all: AtomicBool::new(false),
+            forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],

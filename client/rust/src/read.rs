@@ -11,7 +11,7 @@ use wire::{Counter, Request};
 
 use crate::{
     delegate::partial,
-    file::FileEntry,
+    file::{AT_END, FileEntry},
     process::Process,
     staging,
     table::{Entry, FileId},
@@ -89,7 +89,8 @@ impl Process {
     ) -> io::Result<usize> {
         let Ok(mut file) = entry.lock.lock() else {
             let position = entry.position.load(Ordering::Relaxed);
-            return self.kernel_read(fd, buffers, at.or(Some(position)));
+            let position = Some(position).filter(|position| *position != AT_END);
+            return self.kernel_read(fd, buffers, at.or(position));
         };
         if at.is_none() {
             self.take_back(fd, entry, &mut file);

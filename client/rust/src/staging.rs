@@ -270,11 +270,15 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
             file.left = Some(Reason::DaemonLost);
         }
     }
-    if entry.is_staged.load(Ordering::Acquire) {
-        give_position(entry, fd, file.appended_to());
+    while entry.is_staged.load(Ordering::Acquire) {
+        let position = entry.position.load(Ordering::Relaxed);
+        give_position(position, fd, file.appended_to());
+        // A signal handler that has written since has moved it on; from now on the kernel does.
+        let given =
+            entry.position.compare_exchange(position, AT_END, Ordering::Relaxed, Ordering::Relaxed);
+        entry.is_staged.store(given.is_err(), Ordering::Release);
     }
     (file.link, file.log) = (None, None);
-    entry.is_staged.store(false, Ordering::Release);
 }
 
 /// A real descriptor of the file behind a placeholder, without asking a daemon.
@@ -293,8 +297,8 @@ pub(crate) fn take_error(link: Link) -> Option<Errno> {
 }
 
 /// Gives the kernel the file position, of a file that was appended to the end of the last append.
-fn give_position(entry: &FileEntry, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
-    let position = match (entry.position.load(Ordering::Relaxed), appended_to) {
+fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
+    let position = match (position, appended_to) {
         (AT_END, None) => SeekFrom::End(0),
         (AT_END, Some(end)) => SeekFrom::Start(end),
         (position, _) => SeekFrom::Start(position),

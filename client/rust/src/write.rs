@@ -265,7 +265,7 @@ impl Process {
         let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
         let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
         // Its other descriptors would not see what is staged through this one.
-        file.is_synchronous |= self.is_open_elsewhere(file.device, file.inode);
+        file.is_synchronous |= self.open_count(file.device, file.inode) > 1;
         match file.link {
             Some(link) => staging::attach(file, link, log_len)?,
             None => staging::link(connection, file, self.borrow(fd), log_len)?,

@@ -1,7 +1,17 @@
 //! What a lock guards that is on another file than what is written: whoever gets the lock finds all
-//! of it, by whichever call the lock was given up.
+//! of it, by whichever call the lock was given up, and nothing that was read ahead before.
 
-use crate::visibility::Pair;
+use std::fs;
+
+use crate::{
+    calls::Calls,
+    harness::{Folder, program},
+    remote::{
+        local,
+        server::{Scheme, Server},
+    },
+    visibility::Pair,
+};
 
 const ROUNDS: u32 = 10;
 /// What is locked, and how.
@@ -16,7 +26,31 @@ const WAYS: [&[&str]; 5] = [
     &["dup2 LOCK 70", "close LOCK", "close 70"],
 ];
 
-/// A file that two processes have had open since before it was written.
+/// A name is a lock, too, for programs that make it where there is none: how one makes it and gives
+/// it up, and the other makes it.
+const NAMES: [(&str, &str, &str); 6] = [
+    ("open LOCK wcx", "unlink LOCK", "open LOCK wcx"),
+    ("mkdir LOCK", "rmdir LOCK", "mkdir LOCK"),
+    ("symlink x LOCK", "unlink LOCK", "symlink x LOCK"),
+    ("link DATA LOCK", "unlink LOCK", "link DATA LOCK"),
+    ("open LOCK wcx", "rename LOCK LOCK.old", "open LOCK wcx"),
+    ("open LOCK wcx", "rename LOCK LOCK.free", "rename LOCK.free LOCK"),
+];
+
+/// Two processes, and the path of a file they share.
+struct Ends<'a> {
+    path: &'a str,
+    one: &'a mut Calls,
+    other: &'a mut Calls,
+}
+
+impl<'a> From<&'a mut Pair> for Ends<'a> {
+    fn from(pair: &'a mut Pair) -> Self {
+        Self { path: &pair.path, one: &mut pair.one, other: &mut pair.other }
+    }
+}
+
+/// A file that two processes have had open, and have read, since before it was written.
 struct Shared {
     numbers: [u64; 2],
     text: String,
@@ -24,99 +58,139 @@ struct Shared {
 
 impl Shared {
     #[track_caller]
-    fn open(pair: &mut Pair, text: String) -> Self {
-        let path = format!("{}.{text}", pair.path);
-        let one = pair.one.get(&format!("open {path} +c"));
-        Self { numbers: [one, pair.other.get(&format!("open {path} r"))], text }
+    fn open(ends: &mut Ends<'_>, text: String) -> Self {
+        let path = format!("{}.{text}", ends.path);
+        let one = ends.one.get(&format!("open {path} +c"));
+        ends.one.get(&format!("write {one} before"));
+        ends.one.get(&format!("fsync {one}"));
+        let other = ends.other.get(&format!("open {path} r"));
+        assert_eq!(ends.other.ask(&format!("pread {other} 0 99")), "[before]");
+        Self { numbers: [one, other], text }
     }
 
     #[track_caller]
-    fn write(&self, pair: &mut Pair) {
-        pair.one.get(&format!("pwrite {} 0 {}", self.numbers[0], self.text));
+    fn write(&self, ends: &mut Ends<'_>) {
+        ends.one.get(&format!("pwrite {} 0 {}", self.numbers[0], self.text));
     }
 
     /// Asserts that the other process finds what one has written.
     #[track_caller]
-    fn find(self, pair: &mut Pair, after: &str) {
+    fn find(self, ends: &mut Ends<'_>, after: &str) {
         let [one, other] = self.numbers;
-        let found = pair.other.ask(&format!("pread {other} 0 99"));
+        let found = ends.other.ask(&format!("pread {other} 0 99"));
         assert_eq!(found, format!("[{}]", self.text), "{after}");
-        pair.one.get(&format!("close {one}"));
-        pair.other.get(&format!("close {other}"));
+        ends.one.get(&format!("close {one}"));
+        ends.other.get(&format!("close {other}"));
     }
 }
 
 /// Has one process write under a lock and give it up, and another take it, `ROUNDS` times.
 #[track_caller]
-fn pass(pair: &mut Pair, open: &str, kind: &str, ways: (&[&str], &str)) {
+fn pass(ends: &mut Ends<'_>, open: &str, kind: &str, ways: (&[&str], &str)) {
     let (give_up, take) = ways;
     let after = format!("{open} {kind}: {give_up:?}");
     for round in 0..ROUNDS {
-        let data = Shared::open(pair, format!("round{round}"));
-        let (lock, theirs) = (pair.one.get(open), pair.other.get(open));
-        pair.one.get(&format!("lock {lock} {kind}"));
-        data.write(pair);
+        let data = Shared::open(ends, format!("round{round}"));
+        let (lock, theirs) = (ends.one.get(open), ends.other.get(open));
+        ends.one.get(&format!("lock {lock} {kind}"));
+        data.write(ends);
         for call in give_up {
             let call = call.replace("LOCK", &lock.to_string()).replace("KIND", kind);
-            pair.one.get(&call.replace("DATA", &data.numbers[0].to_string()));
+            ends.one.get(&call.replace("DATA", &data.numbers[0].to_string()));
         }
-        pair.other.get(&format!("{take} {theirs} {kind}"));
-        data.find(pair, &after);
+        ends.other.get(&format!("{take} {theirs} {kind}"));
+        data.find(ends, &after);
         // It may be closed by now.
-        pair.one.ask(&format!("close {lock}"));
-        pair.other.get(&format!("close {theirs}"));
-        pair.one.get(&format!("unlink {}.round{round}", pair.path));
+        ends.one.ask(&format!("close {lock}"));
+        ends.other.get(&format!("close {theirs}"));
+        ends.one.get(&format!("unlink {}.round{round}", ends.path));
+    }
+}
+
+/// Does so with each way to lock and to give up.
+#[track_caller]
+fn pass_in_all_ways(ends: &mut Ends<'_>, locks: &[(&str, &str)]) {
+    let path = ends.path.to_owned();
+    for (locked, kind) in locks {
+        let open = if *locked == "file" {
+            format!("open {path}.lock +c")
+        } else {
+            format!("open {path}.folder r")
+        };
+        for give_up in WAYS {
+            pass(ends, &open, kind, (give_up, "trylock"));
+        }
+        if *kind != "lockf" {
+            pass(ends, &open, kind, (&["share LOCK KIND"], "share"));
+        }
+    }
+}
+
+/// Has one process write while it has a name, and another make that once it is gone.
+#[track_caller]
+fn pass_names(ends: &mut Ends<'_>) {
+    let path = ends.path.to_owned();
+    for (make, give_up, make_theirs) in NAMES {
+        for round in 0..ROUNDS {
+            let data = Shared::open(ends, format!("round{round}"));
+            let (lock, file) = (format!("{path}.lock"), format!("{path}.round{round}"));
+            let call = |text: &str| text.replace("LOCK", &lock).replace("DATA", &file);
+            ends.one.get(&call(make));
+            data.write(ends);
+            ends.one.get(&call(give_up));
+            ends.other.get(&call(make_theirs));
+            data.find(ends, &format!("{give_up}, {make_theirs}"));
+            ends.other.get(&call(give_up));
+            for file in ["old", "free"] {
+                ends.other.ask(&format!("unlink {lock}.{file}"));
+            }
+            ends.one.get(&format!("unlink {file}"));
+        }
     }
 }
 
 #[test]
 fn whoever_gets_a_lock_finds_what_was_written_under_it_in_other_files() {
     let mut pair = Pair::new();
-    let path = pair.path.clone();
-    pair.one.get(&format!("mkdir {path}.folder"));
-    for (locked, kind) in LOCKS {
-        let open = if locked == "file" {
-            format!("open {path}.lock +c")
-        } else {
-            format!("open {path}.folder r")
-        };
-        for give_up in WAYS {
-            pass(&mut pair, &open, kind, (give_up, "trylock"));
-        }
-        if kind != "lockf" {
-            pass(&mut pair, &open, kind, (&["share LOCK KIND"], "share"));
-        }
-    }
-    pass(&mut pair, &format!("folder {path}.folder"), "flock", (&["closefolder"], "trylock"));
+    pair.one.get(&format!("mkdir {}.folder", pair.path));
+    pass_in_all_ways(&mut Ends::from(&mut pair), &LOCKS);
+    let open = format!("folder {}.folder", pair.path);
+    pass(&mut Ends::from(&mut pair), &open, "flock", (&["closefolder"], "trylock"));
     pair.end(6 * 30 * u64::from(ROUNDS));
 }
 
-/// A name is a lock, too, for programs that make it where there is none.
 #[test]
 fn whoever_finds_a_name_gone_finds_what_was_written_before_that() {
     let mut pair = Pair::new();
-    let path = pair.path.clone();
-    for (make, give_up, make_theirs) in [
-        ("open LOCK wcx", "unlink LOCK", "open LOCK wcx"),
-        ("mkdir LOCK", "rmdir LOCK", "mkdir LOCK"),
-        ("open LOCK wcx", "rename LOCK LOCK.old", "open LOCK wcx"),
-        ("open LOCK wcx", "rename LOCK LOCK.free", "rename LOCK.free LOCK"),
-    ] {
-        for round in 0..ROUNDS {
-            let data = Shared::open(&mut pair, format!("round{round}"));
-            let lock = format!("{path}.lock");
-            let call = |text: &str| text.replace("LOCK", &lock);
-            pair.one.get(&call(make));
-            data.write(&mut pair);
-            pair.one.get(&call(give_up));
-            pair.other.get(&call(make_theirs));
-            data.find(&mut pair, give_up);
-            pair.other.get(&call(give_up));
-            for file in ["old", "free"] {
-                pair.other.ask(&format!("unlink {lock}.{file}"));
-            }
-            pair.one.get(&format!("unlink {path}.round{round}"));
-        }
-    }
-    pair.end(6 * 4 * u64::from(ROUNDS));
+    pass_names(&mut Ends::from(&mut pair));
+    pair.end(6 * 6 * u64::from(ROUNDS));
+}
+
+/// Has two processes of two jobs do something with a server's files.
+#[track_caller]
+fn on_two_nodes(act: impl FnOnce(&mut Ends<'_>)) {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let [mut one, mut other] =
+        [0, 1].map(|_| Calls::start(server.run(&folder).arg(program("calls"))));
+    let path = local(&folder).join("file").display().to_string();
+    act(&mut Ends { path: &path, one: &mut one, other: &mut other });
+    one.end();
+    other.end();
+    assert!(fs::exists(server.job().join("file.lock")).expect("a folder"), "all was elsewhere");
+    server.end();
+}
+
+#[test]
+fn whoever_gets_a_lock_on_another_node_finds_what_was_written_under_it_in_other_files() {
+    // Folders are each node's own.
+    on_two_nodes(|ends| pass_in_all_ways(ends, &LOCKS[..4]));
+}
+
+#[test]
+fn whoever_finds_a_name_gone_on_another_node_finds_what_was_written_before_that() {
+    on_two_nodes(|ends| {
+        pass_names(ends);
+        ends.one.get(&format!("open {}.lock wc", ends.path));
+    });
 }

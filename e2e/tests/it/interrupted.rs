@@ -1,11 +1,12 @@
 //! Calls of the daemon that are interrupted, as a network file system or one in user space may do
-//! it to any: programs, which no signal has come to, do not see it.
+//! it to any: programs, which no signal has come to, do not see it. And calls of the client that a
+//! program's handler interrupts, which nobody sees but by what the handler has written.
 
 use std::{fs, process::Command};
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, kakehi, program, skip},
+    harness::{Daemon, Folder, SOON, kakehi, program, skip, succeed},
     strace::Trace,
 };
 
@@ -39,4 +40,16 @@ fn calls_that_are_interrupted_in_the_daemon_are_made_again() {
         let is_it = |line: &str| line.contains(call) && line.contains("EINTR");
         assert!(trace.lines().any(is_it), "{call} was not interrupted: {trace}");
     }
+}
+
+#[test]
+fn what_a_handler_writes_as_the_kernel_is_given_the_position_has_a_place_of_its_own() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let file = folder.join("file");
+    let said = succeed(daemon.wrap(program("returned")).arg(&file), SOON);
+    assert_eq!(said, "seen\n", "nothing was put to the test");
+    let found = fs::read_to_string(&file).expect("the file");
+    assert_eq!(found, "before handler after");
+    daemon.end();
 }
