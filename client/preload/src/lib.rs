@@ -37,7 +37,6 @@ mod paths;
 mod position;
 mod print;
 mod process;
-mod raw;
 mod signals;
 mod spawn;
 mod start;

@@ -13,7 +13,7 @@ use rustix::{
 use crate::{
     client::{Client, Status},
     process::Process,
-    remote::Path,
+    remote::{FILE_SYSTEM_WORDS, Path},
     rules::{CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
 };
 
@@ -52,6 +52,15 @@ impl Client {
         let mut path = [0; PATH_MAX];
         let path = self.0.path_of_mirror(fd, &mut path)?;
         self.stat_path(CURRENT_FOLDER, path, true)
+    }
+
+    /// As `fstatfs(2)` of an open folder that is a mirror.
+    pub fn file_system_of(
+        &'static self,
+        fd: RawFd,
+    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+        let mut path = [0; PATH_MAX];
+        self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
     }
 }
 

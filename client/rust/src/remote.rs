@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Words that describe a file system.
-const FILE_SYSTEM_WORDS: usize = 8;
+pub(crate) const FILE_SYSTEM_WORDS: usize = 8;
 
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
