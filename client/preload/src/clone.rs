@@ -70,8 +70,6 @@ pub(crate) unsafe fn is_fork(number: c_long, args: [usize; 6]) -> bool {
             // SAFETY: the caller promises the structure that the kernel reads, flags first.
             !flags.is_null() && unsafe { flags.read() } & SHARED as u64 == 0
         }
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => true,
         _ => false,
     }
 }

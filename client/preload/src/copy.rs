@@ -44,12 +44,7 @@ interpose! {
 
 /// The kernel reads one file, at a place of its own or at the file position, and writes the other.
 /// Of remote files it has none (`EINVAL`); a program then reads and writes by itself.
-pub(crate) fn by_kernel(
-    from: c_int,
-    has_place: bool,
-    out: c_int,
-    call: impl FnOnce() -> Outcome,
-) -> Outcome {
+fn by_kernel(from: c_int, has_place: bool, out: c_int, call: impl FnOnce() -> Outcome) -> Outcome {
     let Some(client) = client() else { return call() };
     if client.is_remote_file(from) || client.is_remote_file(out) {
         return Err(Errno::INVAL);

@@ -181,7 +181,7 @@ unsafe fn settle_handle(mount: c_int, handle: *mut c_void) {
     }
 }
 
-fn made(outcome: Outcome) -> c_int {
+pub(crate) fn made(outcome: Outcome) -> c_int {
     answer(outcome.and_then(number).inspect(|fd| forget(*fd)))
 }
 

@@ -85,12 +85,7 @@ pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> 
 /// # Safety
 ///
 /// `buffer` has room for `len` bytes.
-pub(crate) unsafe fn read_into_at(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    at: off_t,
-) -> Outcome {
+unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -> Outcome {
     // SAFETY: as the caller promises.
     if let Some(read) = unsafe { read_warm(fd, buffer, len, Some(at)) } {
         return read;
@@ -110,12 +105,7 @@ pub(crate) unsafe fn read_into_at(
 /// # Safety
 ///
 /// `data` holds `len` bytes.
-pub(crate) unsafe fn write_from_at(
-    fd: c_int,
-    data: *const c_void,
-    len: size_t,
-    at: off_t,
-) -> Outcome {
+unsafe fn write_from_at(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> Outcome {
     match (target(fd, data, len)?, u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.

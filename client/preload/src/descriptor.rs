@@ -75,14 +75,14 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
 }
 
 /// As `dup(2)`.
-pub(crate) fn copy_number(old: c_int) -> Outcome<c_int> {
+fn copy_number(old: c_int) -> Outcome<c_int> {
     borrow(old);
     // SAFETY: no pointers.
     number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
 }
 
 /// As `dup2(2)`: to make a number what it is changes nothing.
-pub(crate) fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
+fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
     if old == new {
         // SAFETY: no pointers.
         return unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }.map(|_| new);
@@ -111,7 +111,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
 }
 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.
-pub(crate) fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
+fn copy_from(process: c_int, old: c_int, flags: c_uint) -> Outcome<c_int> {
     const WHETHER_SAME_FILE: c_int = 0;
     // SAFETY: no pointers.
     let new = number(unsafe { kernel!(SYS_pidfd_getfd, process, old, flags) }?)?;
@@ -161,7 +161,7 @@ fn duplicated(old: c_int, new: c_int) {
     }
 }
 
-pub(crate) fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
+fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
     let closes = unsigned(flags) & libc::CLOSE_RANGE_CLOEXEC == 0;
     let own = match client() {
         Some(client) if closes && first <= last => client.close_range(first, last),

@@ -62,6 +62,20 @@ impl Value for c_int {
     }
 }
 
+impl Value for i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+    fn value(self) -> isize {
+        self as isize
+    }
+}
+
+impl<T> Value for *mut T {
+    #[expect(clippy::cast_possible_wrap, reason = "a register holds the bits")]
+    fn value(self) -> isize {
+        self.expose_provenance() as isize
+    }
+}
+
 impl Value for () {
     fn value(self) -> isize {
         0

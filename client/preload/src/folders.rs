@@ -6,16 +6,22 @@
 use core::{ffi::CStr, mem::MaybeUninit};
 
 use client::{Errno, Path};
-use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t};
+use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
+    bits::{counted, returned},
+    data::check,
     descriptor::forget,
     errno::{answer, set},
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
     paths::remote,
     start::{client, text},
+    sync::is_placeholder,
 };
+
+/// Room for names, bytes, of which the kernel counts no more in one call.
+const LISTED_MAX: usize = c_int::MAX as usize;
 
 interpose! {
     fn opendir(path: *const c_char) -> *mut c_void {
@@ -38,15 +44,19 @@ interpose! {
     }
 
     fn rewinddir(dir: *mut c_void) {
-        refresh(dir);
+        refresh(libc::dirfd(dir.cast()));
         next!(rewinddir(dir => *mut c_void) -> ())
     }
 
     fn seekdir(dir: *mut c_void, at: c_long) {
         if at == 0 {
-            refresh(dir);
+            refresh(libc::dirfd(dir.cast()));
         }
         next!(seekdir(dir => *mut c_void, at => c_long) -> ())
+    }
+
+    fn getdents64(fd: c_int, entries: *mut c_void, len: size_t) -> ssize_t {
+        answer(list(fd, || kernel!(SYS_getdents64, fd, entries, len.min(LISTED_MAX))))
     }
 
     fn scandir|scandir64(
@@ -73,8 +83,23 @@ interpose! {
     }
 
     fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
-        let found = next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char);
-        known(found)
+        // The name that the program knows may have room where the mirror's has not.
+        let mut space = [0; 4096];
+        match current(&mut space).filter(|_| !buffer.is_null() && len > 0) {
+            Some(name) => match put(name, buffer, len) {
+                Ok(_) => buffer,
+                Err(errno) => {
+                    set(errno);
+                    core::ptr::null_mut()
+                }
+            },
+            None => known(next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char)),
+        }
+    }
+
+    fn __getcwd_chk(buffer: *mut c_char, len: size_t, room: size_t) -> *mut c_char {
+        check(len, room);
+        getcwd(buffer, len)
     }
 
     fn get_current_dir_name() -> *mut c_char {
@@ -103,35 +128,88 @@ interpose! {
     fn statfs|statfs64(path: *const c_char, out: *mut libc::statfs) -> c_int {
         match file_system(path) {
             None => answer(kernel!(SYS_statfs, path, out)),
-            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
-            Some(Ok(words)) => {
-                out.write(plain(words));
-                0
-            }
+            Some(found) => answer(found.map(|words| out.write(plain(words)))),
+        }
+    }
+
+    fn fstatfs|fstatfs64(fd: c_int, out: *mut libc::statfs) -> c_int {
+        match client().and_then(|client| client.file_system_of(fd)) {
+            None => answer(kernel!(SYS_fstatfs, fd, out)),
+            Some(found) => answer(found.map(|words| out.write(plain(words)))),
         }
     }
 
     fn statvfs|statvfs64(path: *const c_char, out: *mut libc::statvfs) -> c_int {
         match file_system(path) {
             None => next!(statvfs(path => *const c_char, out => *mut libc::statvfs) -> c_int),
-            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
-            Some(Ok(words)) => {
-                out.write(virtual_plain(words));
-                0
-            }
+            Some(found) => answer(found.map(|words| out.write(virtual_plain(words)))),
+        }
+    }
+
+    fn fstatvfs|fstatvfs64(fd: c_int, out: *mut libc::statvfs) -> c_int {
+        match client().and_then(|client| client.file_system_of(fd)) {
+            None => next!(fstatvfs(fd => c_int, out => *mut libc::statvfs) -> c_int),
+            Some(found) => answer(found.map(|words| out.write(virtual_plain(words)))),
         }
     }
 }
 
-/// Before an open folder is listed from its start again.
+/// Lists an open folder; `ask` is the kernel's call for the next names. At the start the names are
+/// those that are there by now.
+pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
+    if is_placeholder(fd) {
+        return Err(Errno::NOTDIR); // A file's.
+    }
+    // SAFETY: no pointers.
+    if unsafe { kernel!(SYS_lseek, fd, 0_i64, libc::SEEK_CUR) } == Ok(0) {
+        refresh(fd);
+    }
+    ask()
+}
+
+/// As the system call `getcwd`, which answers with the name's length.
 ///
 /// # Safety
 ///
-/// `dir` is an open folder of libc's.
-unsafe fn refresh(dir: *mut c_void) {
-    if let Some(client) = client().filter(|client| client.has_remote()) {
+/// There is room for `len` bytes at `buffer`.
+pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
+    let mut space = [0; 4096];
+    match current(&mut space) {
         // SAFETY: as the caller promises.
-        client.refresh_folder(unsafe { libc::dirfd(dir.cast()) });
+        Some(name) => unsafe { put(name, buffer, len) },
+        // SAFETY: the program's own call.
+        None => unsafe { kernel!(SYS_getcwd, buffer, len) },
+    }
+}
+
+/// The current folder's name as the program knows it, with its NUL; `None`: the kernel knows it.
+fn current(space: &mut Path) -> Option<&[u8]> {
+    let client = client().filter(|client| client.has_remote())?;
+    // SAFETY: there is so much room.
+    let len = unsafe { kernel!(SYS_getcwd, space.as_mut_ptr(), space.len()) }.ok()?;
+    let name = space.get(..counted(len))?;
+    let known = client.known_path(name);
+    (known.len() < name.len()).then_some(known)
+}
+
+/// Gives the program a name, and returns its length.
+///
+/// # Safety
+///
+/// There is room for `len` bytes at `buffer`.
+unsafe fn put(name: &[u8], buffer: *mut c_char, len: size_t) -> Outcome {
+    if name.len() > len {
+        return Err(Errno::RANGE);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { name.as_ptr().copy_to_nonoverlapping(buffer.cast(), name.len()) };
+    Ok(returned(name.len()))
+}
+
+/// Before an open folder is listed from its start.
+fn refresh(fd: c_int) {
+    if let Some(client) = client().filter(|client| client.has_remote()) {
+        client.refresh_folder(fd);
     }
 }
 

@@ -1,8 +1,9 @@
-//! System calls by number that libc has a function for, of the same name and arguments: each is
-//! what that function is, before which ours stands.
+//! `syscall()`: a program that makes system calls by number means the same files. Most are what the
+//! function of their name is that stands before libc's: that is a table. A test fails where such a
+//! function's number is missing here.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
-    reason = "one table: every arm hands its system call's own arguments on"
+    reason = "every arm hands its system call's own arguments on"
 )]
 #![expect(
     clippy::cast_possible_truncation,
@@ -12,171 +13,267 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
-use libc::{c_int, c_long, c_uint, c_ulong, off_t};
+use libc::{c_int, c_long, c_uint, off_t};
 
 use crate::{
-    asynchronous, descriptor,
-    errno::{Value as _, last},
+    asynchronous, attributes, clone, create,
+    errno::{Value, answer, last},
+    folders,
+    interpose::interpose,
     kernel::{self, Outcome},
-    open, poll,
-    sync::drain_all,
+    open, paths, poll, start, sync,
 };
 
+interpose! {
+    fn syscall(
+        number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
+    ) -> c_long {
+        let args = [a, b, c, d, e, f];
+        match start::client() {
+            Some(_) => answer(call(number, args)),
+            None => answer(kernel::call(number, args)),
+        }
+    }
+}
+
+/// What a register holds, as an argument of a function.
+trait Argument {
+    fn of(register: usize) -> Self;
+}
+
+macro_rules! arguments {
+    ($($integer:ty)+) => {
+        $(impl Argument for $integer {
+            fn of(register: usize) -> Self {
+                register as Self
+            }
+        })+
+    };
+}
+
+arguments! { c_int c_uint off_t u64 usize }
+
+impl<T> Argument for *const T {
+    fn of(register: usize) -> Self {
+        pointer::<T>(register)
+    }
+}
+
+impl<T> Argument for *mut T {
+    fn of(register: usize) -> Self {
+        pointer(register)
+    }
+}
+
+/// Makes a function of a table: each call, and the function that serves it with which arguments.
+macro_rules! table {
+    (
+        fn $name:ident(number, $registers:pat) or $other:path;
+        $($call:ident => $module:ident::$function:ident($($argument:expr),*);)+
+    ) => {
+        /// # Safety
+        ///
+        /// The arguments are right for the system call.
+        unsafe fn $name(number: c_long, args: [usize; 6]) -> Outcome {
+            let $registers = args;
+            // SAFETY: each takes the arguments of the system call of its name.
+            unsafe {
+                match number {
+                    $(libc::$call => {
+                        answered(crate::$module::$function($(Argument::of($argument)),*))
+                    })+
+                    _ => $other(number, args),
+                }
+            }
+        }
+    };
+}
+
+/// What a function has answered.
+fn answered(value: impl Value) -> Outcome {
+    match value.value() {
+        -1 => Err(last()),
+        value => Ok(value),
+    }
+}
+
+/// Calls that answer something else than the function of their name, and those without one.
+///
 /// # Safety
 ///
 /// The arguments are right for the system call.
-pub(crate) unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
-    let [a, b, c, d, e, f] = args;
-    let fd = a as c_int;
-    // SAFETY: each takes the arguments of the system call of its name.
-    let value = unsafe {
+unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
+    let [a, b, c, d, ..] = args;
+    let fd = c_int::of(a);
+    // SAFETY: as the caller promises.
+    unsafe {
         match number {
-            // Registers d and e hold an offset, of which d has all 64 bits.
-            libc::SYS_preadv2 => {
-                libc::preadv2(fd, pointer(b), c as c_int, d as off_t, f as c_int).value()
+            libc::SYS_clone | libc::SYS_clone3 if clone::is_fork(number, args) => {
+                clone::fork(number, args)
             }
-            libc::SYS_pwritev2 => {
-                libc::pwritev2(fd, pointer(b), c as c_int, d as off_t, f as c_int).value()
+            // A child of `vfork` would change this process's tables.
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork | libc::SYS_vfork => clone::fork(libc::SYS_fork, args),
+            libc::SYS_openat2 => open::open_how(fd, pointer(b), pointer(c), d).map(Value::value),
+            libc::SYS_getcwd => folders::name_current(pointer(a), b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_getdents => folders::list(fd, || kernel::call(number, args)),
+            libc::SYS_fadvise64 => {
+                sync::advise(fd, Argument::of(b), Argument::of(c), Argument::of(d))
             }
-            libc::SYS_fallocate => libc::fallocate(fd, b as c_int, c as off_t, d as off_t).value(),
-            libc::SYS_mmap => {
-                let (protection, flags) = (c as c_int, d as c_int);
-                libc::mmap(pointer(a), b, protection, flags, e as c_int, f as off_t)
-                    .expose_provenance()
-                    .value()
+            // Without a name it is about the descriptor.
+            libc::SYS_utimensat if b == 0 => answered(attributes::futimens(fd, pointer(c))),
+            paths::SYS_fchmodat2 => {
+                answered(paths::fchmodat(fd, pointer(b), Argument::of(c), Argument::of(d)))
             }
-            libc::SYS_sync_file_range => {
-                libc::sync_file_range(fd, b as off_t, c as off_t, d as c_uint).value()
-            }
-            libc::SYS_sync => {
-                libc::sync();
-                0
-            }
-            libc::SYS_syncfs => libc::syncfs(fd).value(),
-            libc::SYS_readahead => libc::readahead(fd, b as off_t, c).value(),
-            libc::SYS_sendmsg => libc::sendmsg(fd, pointer(b), c as c_int).value(),
-            libc::SYS_recvmsg => libc::recvmsg(fd, pointer(b), c as c_int).value(),
-            libc::SYS_fchmod => libc::fchmod(fd, b as c_uint).value(),
-            libc::SYS_fchown => libc::fchown(fd, b as c_uint, c as c_uint).value(),
-            libc::SYS_truncate => libc::truncate(pointer(a), b as off_t).value(),
-            libc::SYS_statfs => libc::statfs(pointer(a), pointer(b)).value(),
-            libc::SYS_chdir => libc::chdir(pointer(a)).value(),
-            libc::SYS_execveat => {
-                libc::execveat(fd, pointer(b), pointer(c), pointer(d), e as c_int).value()
-            }
-            libc::SYS_sendmmsg => libc::sendmmsg(fd, pointer(b), c as c_uint, d as c_int).value(),
-            libc::SYS_recvmmsg => {
-                let (count, flags) = (c as c_uint, d as c_int);
-                libc::recvmmsg(fd, pointer(b), count, flags, pointer(e)).value()
-            }
-            libc::SYS_ioctl => libc::ioctl(fd, b as c_ulong, c).value(),
-            libc::SYS_ppoll => return poll::polled(number, args),
-            libc::SYS_pselect6 => return poll::selected(number, args),
-            libc::SYS_epoll_ctl => libc::epoll_ctl(fd, b as c_int, c as c_int, pointer(d)).value(),
-            libc::SYS_fsetxattr => {
-                libc::fsetxattr(fd, pointer(b), pointer(c), d, e as c_int).value()
-            }
-            libc::SYS_fgetxattr => libc::fgetxattr(fd, pointer(b), pointer(c), d).value(),
-            libc::SYS_flistxattr => libc::flistxattr(fd, pointer(b), c).value(),
-            libc::SYS_fremovexattr => libc::fremovexattr(fd, pointer(b)).value(),
-            libc::SYS_io_submit => return asynchronous::submit(a, b, pointer(c)),
-            libc::SYS_io_uring_setup => return asynchronous::set_up(a, pointer(b)),
+            libc::SYS_signalfd4 => answered(create::made(kernel::call(number, args))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_signalfd => answered(create::made(kernel::call(number, args))),
+            libc::SYS_ppoll => poll::polled(number, args),
+            libc::SYS_pselect6 => poll::selected(number, args),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => poll::polled(number, args),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => poll::selected(number, args),
+            libc::SYS_io_submit => asynchronous::submit(a, b, pointer(c)),
+            libc::SYS_io_uring_setup => asynchronous::set_up(a, pointer(b)),
             // Which files it is to work on stands in the ring.
             libc::SYS_io_uring_enter => {
-                drain_all();
-                return kernel::call(number, args);
+                sync::drain_all();
+                kernel::call(number, args)
             }
-            libc::SYS_pidfd_getfd => {
-                return descriptor::copy_from(fd, b as c_int, c as c_uint).map(|new| new as isize);
-            }
-            libc::SYS_open_by_handle_at => {
-                libc::open_by_handle_at(fd, pointer(b), c as c_int).value()
-            }
-            libc::SYS_openat2 => {
-                return open::open_how(fd, pointer(b), pointer(c), d).map(|new| new as isize);
-            }
-            _ => return by_name(number, args),
+            _ => by_function(number, args),
         }
-    };
-    outcome(value)
+    }
 }
 
-/// Calls that take a name and the folder from where it counts.
-///
-/// # Safety
-///
-/// As [`call`].
-unsafe fn by_name(number: c_long, args: [usize; 6]) -> Outcome {
-    let [a, b, c, d, e, _] = args;
-    let dir = a as c_int;
-    // SAFETY: each takes the arguments of the system call of its name.
-    let value = unsafe {
-        match number {
-            libc::SYS_mkdirat => libc::mkdirat(dir, pointer(b), c as c_uint).value(),
-            libc::SYS_unlinkat => libc::unlinkat(dir, pointer(b), c as c_int).value(),
-            libc::SYS_renameat => libc::renameat(dir, pointer(b), c as c_int, pointer(d)).value(),
-            libc::SYS_linkat => {
-                libc::linkat(dir, pointer(b), c as c_int, pointer(d), e as c_int).value()
-            }
-            libc::SYS_symlinkat => libc::symlinkat(pointer(a), b as c_int, pointer(c)).value(),
-            libc::SYS_readlinkat => libc::readlinkat(dir, pointer(b), pointer(c), d).value(),
-            libc::SYS_faccessat => libc::faccessat(dir, pointer(b), c as c_int, 0).value(),
-            libc::SYS_faccessat2 => {
-                libc::faccessat(dir, pointer(b), c as c_int, d as c_int).value()
-            }
-            libc::SYS_fchmodat => libc::fchmodat(dir, pointer(b), c as c_uint, 0).value(),
-            libc::SYS_fchownat => {
-                let (owner, group) = (c as c_uint, d as c_uint);
-                libc::fchownat(dir, pointer(b), owner, group, e as c_int).value()
-            }
-            // Without a name it is about the descriptor, as `futimens` is.
-            libc::SYS_utimensat if b == 0 => libc::futimens(dir, pointer(c)).value(),
-            libc::SYS_utimensat => libc::utimensat(dir, pointer(b), pointer(c), d as c_int).value(),
-            _ => return by_plain_name(number, args),
-        }
-    };
-    outcome(value)
+table! {
+    fn by_function(number, [a, b, c, d, e, f]) or by_old_function;
+    SYS_accept => create::accept(a, b, c);
+    SYS_accept4 => create::accept4(a, b, c, d);
+    SYS_chdir => folders::chdir(a);
+    SYS_close => descriptor::close(a);
+    SYS_close_range => descriptor::close_range(a, b, c);
+    SYS_copy_file_range => copy::copy_file_range(a, b, c, d, e, f);
+    SYS_dup => descriptor::dup(a);
+    SYS_dup3 => descriptor::dup3(a, b, c);
+    SYS_epoll_create1 => create::epoll_create1(a);
+    SYS_epoll_ctl => poll::epoll_ctl(a, b, c, d);
+    SYS_eventfd2 => create::eventfd(a, b);
+    SYS_execve => process::execve(a, b, c);
+    SYS_execveat => process::execveat(a, b, c, d, e);
+    SYS_exit_group => process::_exit(a);
+    SYS_faccessat => paths::faccessat(a, b, c, 0);
+    SYS_faccessat2 => paths::faccessat(a, b, c, d);
+    SYS_fallocate => sync::fallocate(a, b, c, d);
+    SYS_fanotify_init => create::fanotify_init(a, b);
+    SYS_fchmod => attributes::fchmod(a, b);
+    SYS_fchmodat => paths::fchmodat(a, b, c, 0);
+    SYS_fchown => attributes::fchown(a, b, c);
+    SYS_fchownat => paths::fchownat(a, b, c, d, e);
+    SYS_fcntl => descriptor::fcntl(a, b, c);
+    SYS_fdatasync => sync::fdatasync(a);
+    SYS_fgetxattr => attributes::fgetxattr(a, b, c, d);
+    SYS_flistxattr => attributes::flistxattr(a, b, c);
+    SYS_flock => lock::flock(a, b);
+    SYS_fremovexattr => attributes::fremovexattr(a, b);
+    SYS_fsetxattr => attributes::fsetxattr(a, b, c, d, e);
+    SYS_fstat => stat::fstat(a, b);
+    SYS_fstatfs => folders::fstatfs(a, b);
+    SYS_fsync => sync::fsync(a);
+    SYS_ftruncate => sync::ftruncate(a, b);
+    SYS_getdents64 => folders::getdents64(a, b, c);
+    SYS_getxattr => paths::getxattr(a, b, c, d);
+    SYS_inotify_init1 => create::inotify_init1(a);
+    SYS_ioctl => ioctl::ioctl(a, b, c);
+    SYS_lgetxattr => paths::lgetxattr(a, b, c, d);
+    SYS_linkat => names::linkat(a, b, c, d, e);
+    SYS_listxattr => paths::listxattr(a, b, c);
+    SYS_llistxattr => paths::llistxattr(a, b, c);
+    SYS_lremovexattr => paths::lremovexattr(a, b);
+    SYS_lseek => position::lseek(a, b, c);
+    SYS_lsetxattr => paths::lsetxattr(a, b, c, d, e);
+    SYS_memfd_create => create::memfd_create(a, b);
+    SYS_mkdirat => names::mkdirat(a, b, c);
+    SYS_mknodat => paths::mknodat(a, b, c, d);
+    SYS_mmap => map::mmap(a, b, c, d, e, f);
+    SYS_newfstatat => stat::fstatat(a, b, c, d);
+    SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
+    SYS_open_tree => create::open_tree(a, b, c);
+    SYS_openat => open::openat(a, b, c, d);
+    SYS_pidfd_getfd => descriptor::pidfd_getfd(a, b, c);
+    SYS_pidfd_open => create::pidfd_open(a, b);
+    SYS_pipe2 => create::pipe2(a, b);
+    SYS_pread64 => data::pread(a, b, c, d);
+    // Two registers are for an offset, of which the first has all bits.
+    SYS_preadv => vector::preadv(a, b, c, d);
+    SYS_preadv2 => vector::preadv2(a, b, c, d, f);
+    SYS_prlimit64 => limit::prlimit(a, b, c, d);
+    SYS_pwrite64 => data::pwrite(a, b, c, d);
+    SYS_pwritev => vector::pwritev(a, b, c, d);
+    SYS_pwritev2 => vector::pwritev2(a, b, c, d, f);
+    SYS_read => data::read(a, b, c);
+    SYS_readahead => sync::readahead(a, b, c);
+    SYS_readlinkat => paths::readlinkat(a, b, c, d);
+    SYS_readv => vector::readv(a, b, c);
+    SYS_recvmmsg => message::recvmmsg(a, b, c, d, e);
+    SYS_recvmsg => message::recvmsg(a, b, c);
+    SYS_removexattr => paths::removexattr(a, b);
+    SYS_renameat => names::renameat(a, b, c, d);
+    SYS_renameat2 => names::renameat2(a, b, c, d, e);
+    SYS_sendfile => copy::sendfile(a, b, c, d);
+    SYS_sendmmsg => message::sendmmsg(a, b, c, d);
+    SYS_sendmsg => message::sendmsg(a, b, c);
+    SYS_setrlimit => limit::setrlimit(a, b);
+    SYS_setxattr => paths::setxattr(a, b, c, d, e);
+    SYS_socket => create::socket(a, b, c);
+    SYS_socketpair => create::socketpair(a, b, c, d);
+    SYS_splice => copy::splice(a, b, c, d, e, f);
+    SYS_statfs => folders::statfs(a, b);
+    SYS_statx => stat::statx(a, b, c, d, e);
+    SYS_symlinkat => names::symlinkat(a, b, c);
+    SYS_sync => sync::sync();
+    SYS_sync_file_range => sync::sync_file_range(a, b, c, d);
+    SYS_syncfs => sync::syncfs(a);
+    SYS_tee => copy::tee(a, b, c, d);
+    SYS_timerfd_create => create::timerfd_create(a, b);
+    SYS_truncate => sync::truncate(a, b);
+    SYS_unlinkat => names::unlinkat(a, b, c);
+    SYS_utimensat => paths::utimensat(a, b, c, d);
+    SYS_vmsplice => copy::vmsplice(a, b, c, d);
+    SYS_write => data::write(a, b, c);
+    SYS_writev => vector::writev(a, b, c);
 }
 
-/// Calls that younger platforms do not have: most take nothing but a name.
-///
-/// # Safety
-///
-/// As [`call`].
 #[cfg(target_arch = "x86_64")]
-unsafe fn by_plain_name(number: c_long, args: [usize; 6]) -> Outcome {
-    let [a, b, c, ..] = args;
-    // SAFETY: each takes the arguments of the system call of its name.
-    let value = unsafe {
-        match number {
-            libc::SYS_poll => return poll::polled(number, args),
-            libc::SYS_select => return poll::selected(number, args),
-            libc::SYS_creat => libc::creat(pointer(a), b as c_uint).value(),
-            libc::SYS_stat => libc::stat(pointer(a), pointer(b)).value(),
-            libc::SYS_lstat => libc::lstat(pointer(a), pointer(b)).value(),
-            libc::SYS_access => libc::access(pointer(a), b as c_int).value(),
-            libc::SYS_mkdir => libc::mkdir(pointer(a), b as c_uint).value(),
-            libc::SYS_rmdir => libc::rmdir(pointer(a)).value(),
-            libc::SYS_unlink => libc::unlink(pointer(a)).value(),
-            libc::SYS_rename => libc::rename(pointer(a), pointer(b)).value(),
-            libc::SYS_link => libc::link(pointer(a), pointer(b)).value(),
-            libc::SYS_symlink => libc::symlink(pointer(a), pointer(b)).value(),
-            libc::SYS_readlink => libc::readlink(pointer(a), pointer(b), c).value(),
-            libc::SYS_chmod => libc::chmod(pointer(a), b as c_uint).value(),
-            libc::SYS_chown => libc::chown(pointer(a), b as c_uint, c as c_uint).value(),
-            libc::SYS_lchown => libc::lchown(pointer(a), b as c_uint, c as c_uint).value(),
-            libc::SYS_utime => libc::utime(pointer(a), pointer(b)).value(),
-            libc::SYS_utimes => libc::utimes(pointer(a), pointer(b)).value(),
-            _ => return kernel::call(number, args),
-        }
-    };
-    outcome(value)
+table! {
+    fn by_old_function(number, [a, b, c, ..]) or kernel::call;
+    SYS_access => paths::access(a, b);
+    SYS_chmod => paths::chmod(a, b);
+    SYS_chown => paths::chown(a, b, c);
+    SYS_creat => open::creat(a, b);
+    SYS_dup2 => descriptor::dup2(a, b);
+    SYS_epoll_create => create::epoll_create(a);
+    SYS_eventfd => create::eventfd(a, 0);
+    SYS_futimesat => paths::futimesat(a, b, c);
+    SYS_inotify_init => create::inotify_init();
+    SYS_lchown => paths::lchown(a, b, c);
+    SYS_link => names::link(a, b);
+    SYS_lstat => stat::lstat(a, b);
+    SYS_mkdir => names::mkdir(a, b);
+    SYS_mknod => paths::mknod(a, b, c);
+    SYS_open => open::open(a, b, c);
+    SYS_pipe => create::pipe(a);
+    SYS_readlink => paths::readlink(a, b, c);
+    SYS_rename => names::rename(a, b);
+    SYS_rmdir => names::rmdir(a);
+    SYS_stat => stat::stat(a, b);
+    SYS_symlink => names::symlink(a, b);
+    SYS_unlink => names::unlink(a);
+    SYS_utime => paths::utime(a, b);
+    SYS_utimes => paths::utimes(a, b);
 }
 
+/// Younger platforms have no such calls.
 #[cfg(not(target_arch = "x86_64"))]
-use kernel::call as by_plain_name;
-
-/// What a function has answered.
-fn outcome(value: isize) -> Outcome {
-    if value == -1 { Err(last()) } else { Ok(value) }
-}
+use kernel::call as by_old_function;

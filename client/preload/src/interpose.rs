@@ -6,33 +6,55 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-/// Defines C functions that stand before libc's; names joined by `|` share one body.
+/// Defines C functions that stand before libc's; names joined by `|` are one function's.
 ///
 /// After `safe:` come functions that no argument can make touch memory.
 ///
 /// Functions that C declares with `...` are defined with a fixed number of arguments: on x86-64 and
 /// AArch64 Linux both kinds are passed alike, in registers.
+///
+/// In this crate a function is called by its first name, and that call ends here: C's name may
+/// stand for a function of the program's own, or of another preloaded library, and those often are
+/// nothing but a `syscall()`.
 macro_rules! interpose {
-    (safe: $(fn $($name:ident)|+ ($($args:tt)*) $(-> $return:ty)? $body:block)+) => {
-        $(interpose! { @each @safe [$($name)+] ($($args)*) [$($return)?] $body })+
+    (safe: $(
+        fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)? $body:block
+    )+) => {
+        $(
+            interpose! { @ours [] $name ($($args)*) [$($return)?] $body }
+            interpose! { @symbols $name [$name $($alias)*] ($($args)*) [$($return)?] }
+        )+
     };
-    ($(fn $($name:ident)|+ ($($args:tt)*) $(-> $return:ty)? $body:block)+) => {
-        $(interpose! { @each @trusting [$($name)+] ($($args)*) [$($return)?] $body })+
+    ($(
+        fn $name:ident $(|$alias:ident)* ($($args:tt)*) $(-> $return:ty)? $body:block
+    )+) => {
+        $(
+            interpose! { @ours [unsafe] $name ($($args)*) [$($return)?] {
+                // SAFETY: the C caller vouches for its arguments, as the function of this name
+                // asks; they go to the kernel, to libc's function of this name, or to the client.
+                unsafe { $body }
+            } }
+            interpose! { @symbols $name [$name $($alias)*] ($($args)*) [$($return)?] }
+        )+
     };
-    (@each @$kind:ident [$($name:ident)+] $args:tt $return:tt $body:block) => {
-        $(interpose! { @$kind $name $args $return $body })+
+    (@ours [$($unsafe:ident)?] $name:ident
+        ($($arg:ident: $type:ty),* $(,)?) [$($return:ty)?] $body:block) => {
+        #[inline]
+        pub(crate) $($unsafe)? extern "C" fn $name($($arg: $type),*) $(-> $return)? $body
     };
-    (@safe $name:ident ($($arg:ident: $type:ty),* $(,)?) [$($return:ty)?] $body:block) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $type),*) $(-> $return)? $body
+    (@symbols $name:ident [$($symbol:ident)+] $args:tt $return:tt) => {
+        $(interpose! { @symbol $symbol of $name $args $return })+
     };
-    (@trusting $name:ident ($($arg:ident: $type:ty),* $(,)?) [$($return:ty)?] $body:block) => {
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) $(-> $return)? {
-            // SAFETY: the C caller vouches for its arguments, as the function of this name asks;
-            // they go to the kernel, to libc's function of this name, or to the client.
-            unsafe { $body }
-        }
+    (@symbol $symbol:ident of $name:ident
+        ($($arg:ident: $type:ty),* $(,)?) [$($return:ty)?]) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $symbol($($arg: $type),*) $(-> $return)? {
+                let ours: unsafe extern "C" fn($($type),*) $(-> $return)? = self::$name;
+                // SAFETY: the C caller vouches for its arguments.
+                unsafe { ours($($arg),*) }
+            }
+        };
     };
 }
 

@@ -39,7 +39,6 @@ mod poll;
 mod position;
 mod print;
 mod process;
-mod raw;
 mod signals;
 mod spawn;
 mod start;

@@ -23,7 +23,7 @@ interpose! {
 }
 
 /// What a call returned that may have changed a limit of this process.
-pub(crate) fn changed(resource: c_uint, outcome: Outcome) -> Outcome {
+fn changed(resource: c_uint, outcome: Outcome) -> Outcome {
     if let Some(client) = client().filter(|_| resource == libc::RLIMIT_FSIZE) {
         client.limited();
     }

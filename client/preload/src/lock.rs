@@ -38,7 +38,7 @@ interpose! {
 }
 
 /// As `flock(2)`.
-pub(crate) fn whole(fd: c_int, operation: c_int) -> Outcome {
+fn whole(fd: c_int, operation: c_int) -> Outcome {
     let Some(client) = client() else {
         // SAFETY: no pointers.
         return unsafe { blocking!(SYS_flock, fd, operation) };

@@ -83,7 +83,7 @@ interpose! {
 }
 
 /// A name as C passes it: relative to an open folder.
-pub(crate) type Name = (c_int, *const c_char);
+type Name = (c_int, *const c_char);
 
 /// # Safety
 ///
@@ -141,7 +141,7 @@ unsafe fn make_dir_at_named(dir: c_int, path: *const c_char, mode: c_uint) -> Ou
 /// # Safety
 ///
 /// Names are null or C strings.
-pub(crate) unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
+unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |old, new| unsafe { rename_at_named((from.0, old), (to.0, new), flags) };
     // SAFETY: as the caller promises.

@@ -6,18 +6,24 @@
 
 use client::{Client, Errno};
 use libc::{
-    AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_void, gid_t, mode_t, size_t, ssize_t, timespec,
-    timeval, uid_t,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_void, dev_t, gid_t,
+    mode_t, size_t, ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::{
+    attributes::futimes,
     bits::unsigned,
+    data::check,
     errno::{Value, answer, last},
     interpose::{interpose, next},
-    kernel::{Outcome, kernel},
+    kernel::{self, Outcome, Word as _, kernel},
     start::{client, text},
     stat::settle_path,
 };
+
+/// One of the younger calls, which have one number everywhere.
+#[expect(non_upper_case_globals, reason = "as libc names those that it knows")]
+pub(crate) const SYS_fchmodat2: c_long = 452;
 
 interpose! {
     fn access(path: *const c_char, mode: c_int) -> c_int {
@@ -41,9 +47,17 @@ interpose! {
     }
 
     fn __readlink_chk(
-        path: *const c_char, buffer: *mut c_char, len: size_t, _room: size_t,
+        path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t,
     ) -> ssize_t {
+        check(len, room);
         answer(read_link_at(AT_FDCWD, path, buffer, len))
+    }
+
+    fn __readlinkat_chk(
+        dir: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t,
+    ) -> ssize_t {
+        check(len, room);
+        answer(read_link_at(dir, path, buffer, len))
     }
 
     fn chmod(path: *const c_char, mode: mode_t) -> c_int {
@@ -75,11 +89,18 @@ interpose! {
     }
 
     fn utimes(path: *const c_char, times: *const timeval) -> c_int {
-        answer(set_times_of(path, times, 0))
+        answer(set_times_of(AT_FDCWD, path, times, 0))
     }
 
     fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
-        answer(set_times_of(path, times, AT_SYMLINK_NOFOLLOW))
+        answer(set_times_of(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW))
+    }
+
+    fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
+        if path.is_null() {
+            return futimes(dir, times);
+        }
+        answer(set_times_of(dir, path, times, 0))
     }
 
     fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int {
@@ -130,13 +151,20 @@ interpose! {
         answer(unless_remote(path, || kernel!(SYS_lremovexattr, path, name)))
     }
 
-    fn mknod(path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_mknodat, AT_FDCWD, path, mode, device)))
+    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        answer(make_at(AT_FDCWD, path, mode, device))
+    }
+
+    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        answer(make_at(dir, path, mode, device))
     }
 
     fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
-        let mode = mode | libc::S_IFIFO;
-        answer(unless_remote(path, || kernel!(SYS_mknodat, AT_FDCWD, path, mode, 0_u64)))
+        answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
+    }
+
+    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
     }
 }
 
@@ -178,7 +206,7 @@ pub(crate) unsafe fn resolved<T>(
     call(path)
 }
 
-/// Servers keep no extended attributes and no special files.
+/// Servers keep no extended attributes.
 ///
 /// # Safety
 ///
@@ -189,6 +217,20 @@ unsafe fn unless_remote(path: *const c_char, ask: impl FnOnce() -> Outcome) -> O
         Some(_) => Err(Errno::NOTSUP),
         None => ask(),
     }
+}
+
+/// As `mknodat(2)`; servers keep no special files.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    if unsafe { remote(dir, path) }.is_some() {
+        return Err(Errno::NOTSUP);
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_mknodat, dir, path, mode, device) }
 }
 
 /// As `faccessat(2)`.
@@ -297,7 +339,11 @@ unsafe fn set_mode_at_named(
         if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
             return Err(Errno::NOTSUP);
         }
-        if let Some(done) = client.set_mode(dir, name, mode) {
+        let done = match flags & AT_EMPTY_PATH {
+            AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
+            _ => client.set_mode(dir, name, mode),
+        };
+        if let Some(done) = done {
             return done.map(|()| 0);
         }
         // SAFETY: a C string.
@@ -307,7 +353,14 @@ unsafe fn set_mode_at_named(
         // SAFETY: the program's own call.
         return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
     }
-    // libc serves flags, which the system call has not.
+    // SAFETY: the program's own call.
+    let done = unsafe {
+        kernel::call(SYS_fchmodat2, [dir.word(), path.word(), mode.word(), flags.word()])
+    };
+    // Where there is no such call, or a container keeps it from us, libc serves flags otherwise.
+    if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) {
+        return done;
+    }
     // SAFETY: the program's own call.
     let done = unsafe {
         next!(
@@ -408,21 +461,26 @@ unsafe fn set_times_at_named(
     unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
 }
 
-/// As `utimes(2)`.
+/// As `futimesat(2)`.
 ///
 /// # Safety
 ///
 /// `path` is null or a C string, `times` null or two times.
-unsafe fn set_times_of(path: *const c_char, times: *const timeval, flags: c_int) -> Outcome {
+unsafe fn set_times_of(
+    dir: c_int,
+    path: *const c_char,
+    times: *const timeval,
+    flags: c_int,
+) -> Outcome {
     if times.is_null() {
         // SAFETY: as the caller promises.
-        return unsafe { set_times_at(AT_FDCWD, path, core::ptr::null(), flags) };
+        return unsafe { set_times_at(dir, path, core::ptr::null(), flags) };
     }
     // SAFETY: as the caller promises.
     let times = unsafe { times.cast::<[timeval; 2]>().read() };
     let times = times.map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
     // SAFETY: as the caller promises; there are two times.
-    unsafe { set_times_at(AT_FDCWD, path, times.as_ptr(), flags) }
+    unsafe { set_times_at(dir, path, times.as_ptr(), flags) }
 }
 
 /// Two times as the client takes them; null means now.

@@ -1,4 +1,5 @@
 //! Processes that begin, become another program, and end.
+#![expect(non_snake_case, reason = "as C has it")]
 
 use core::ffi::c_void;
 

@@ -66,12 +66,7 @@ interpose! {
 /// # Safety
 ///
 /// `path` is null or a C string; there is room at `out`.
-pub(crate) unsafe fn stat_at(
-    dir: c_int,
-    path: *const c_char,
-    out: *mut libc::stat,
-    flags: c_int,
-) -> Outcome {
+unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
     // SAFETY: as the caller promises.
@@ -107,7 +102,7 @@ unsafe fn stat_at_named(
 /// # Safety
 ///
 /// There is room at `out`.
-pub(crate) unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
+unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
     // SAFETY: as the caller promises.
     let ask = || unsafe { kernel!(SYS_fstat, fd, out) };
     let Some(client) = client() else { return ask() };
@@ -135,7 +130,7 @@ pub(crate) unsafe fn stat_number(fd: c_int, out: *mut libc::stat) -> Outcome {
 /// # Safety
 ///
 /// `path` is null or a C string; there is room at `out`.
-pub(crate) unsafe fn statx_at(
+unsafe fn statx_at(
     dir: c_int,
     path: *const c_char,
     flags: c_int,

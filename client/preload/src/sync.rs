@@ -28,6 +28,10 @@ interpose! { safe:
     fn ftruncate|ftruncate64(fd: c_int, len: off_t) -> c_int {
         answer(set_size(fd, len))
     }
+
+    fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
+        code(advise(fd, at, len, advice))
+    }
 }
 
 interpose! {
@@ -94,16 +98,6 @@ interpose! {
         }
     }
 
-    fn posix_fadvise|posix_fadvise64(fd: c_int, at: off_t, len: off_t, advice: c_int) -> c_int {
-        if is_placeholder(fd) {
-            return 0; // A hint, to nobody: the daemon reads ahead by itself.
-        }
-        if advice == libc::POSIX_FADV_DONTNEED {
-            drain(fd);
-        }
-        code(kernel!(SYS_fadvise64, fd, at, len, advice))
-    }
-
     fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
         if is_placeholder(fd) {
             return 0; // As for `posix_fadvise`.
@@ -113,7 +107,7 @@ interpose! {
 }
 
 /// As `fsync(2)`, or `fdatasync(2)`.
-pub(crate) fn make_durable(fd: c_int, data_only: bool) -> Outcome {
+fn make_durable(fd: c_int, data_only: bool) -> Outcome {
     match client() {
         Some(client) => client.sync(fd, data_only).map(|()| 0),
         // SAFETY: no pointers.
@@ -124,12 +118,24 @@ pub(crate) fn make_durable(fd: c_int, data_only: bool) -> Outcome {
 }
 
 /// As `ftruncate(2)`.
-pub(crate) fn set_size(fd: c_int, len: off_t) -> Outcome {
+fn set_size(fd: c_int, len: off_t) -> Outcome {
     match (client(), u64::try_from(len)) {
         (Some(client), Ok(len)) => client.truncate(fd, len).map(|()| 0),
         // SAFETY: no pointers.
         _ => unsafe { kernel!(SYS_ftruncate, fd, len) },
     }
+}
+
+/// As `fadvise64(2)`.
+pub(crate) fn advise(fd: c_int, at: off_t, len: off_t, advice: c_int) -> Outcome {
+    if is_placeholder(fd) {
+        return Ok(0); // A hint, to nobody: the daemon reads ahead by itself.
+    }
+    if advice == libc::POSIX_FADV_DONTNEED {
+        drain(fd);
+    }
+    // SAFETY: no pointers.
+    unsafe { kernel!(SYS_fadvise64, fd, at, len, advice) }
 }
 
 /// As `fallocate(2)`, of a file that only the daemon has open.
@@ -175,7 +181,7 @@ fn is_remote(fd: c_int) -> bool {
 }
 
 /// Whether the kernel would refuse data calls on this number.
-fn is_placeholder(fd: c_int) -> bool {
+pub(crate) fn is_placeholder(fd: c_int) -> bool {
     client().is_some_and(|client| client.is_placeholder(fd))
 }
 

@@ -82,12 +82,7 @@ fn leave(fd: c_int) -> Outcome<()> {
 /// # Safety
 ///
 /// There are `count` buffers, each with the room it says.
-pub(crate) unsafe fn read(
-    fd: c_int,
-    buffers: *const iovec,
-    count: c_int,
-    at: Option<off_t>,
-) -> Outcome {
+unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
     // SAFETY: as the caller promises.
     match (unsafe { Checked::new(fd, buffers, count, at) }?, at) {
         // SAFETY: the caller promises the room.
@@ -106,12 +101,7 @@ pub(crate) unsafe fn read(
 /// # Safety
 ///
 /// There are `count` buffers, each with the data it says.
-pub(crate) unsafe fn write(
-    fd: c_int,
-    data: *const iovec,
-    count: c_int,
-    at: Option<off_t>,
-) -> Outcome {
+unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
     // SAFETY: as the caller promises.
     match (unsafe { Checked::new(fd, data, count, at) }?, at) {
         // SAFETY: the caller promises the data.

@@ -25,6 +25,7 @@ mod limit;
 mod links;
 mod lock;
 mod mapped;
+mod mirrors;
 mod names;
 mod open;
 mod patience;

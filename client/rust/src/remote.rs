@@ -23,12 +23,12 @@ use crate::{
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     process::Process,
-    rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, Policy, link_of, policy_of},
+    rules::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Policy, link_of, policy_of},
     table::Entry,
 };
 
 /// Words that describe a file system.
-const FILE_SYSTEM_WORDS: usize = 8;
+pub(crate) const FILE_SYSTEM_WORDS: usize = 8;
 
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
@@ -136,7 +136,7 @@ impl Process {
     }
 
     /// Has the daemon make the mirror of a remote folder, and returns its path.
-    fn mirror<'a>(
+    pub(crate) fn mirror<'a>(
         &'static self,
         path: &AbsolutePath,
         mirror: &'a mut Path,
@@ -317,24 +317,6 @@ impl Client {
         }))
     }
 
-    /// A local folder with the names of a remote one, for calls that take names only: its path.
-    pub fn mirror<'a>(
-        &'static self,
-        path: &CStr,
-        mirror: &'a mut Path,
-    ) -> Option<io::Result<&'a CStr>> {
-        let path = self.0.remote_path(CURRENT_FOLDER, path)?;
-        Some(self.0.mirror(&path, mirror))
-    }
-
-    /// The path that the program knows for what the kernel calls `path`: that of a remote folder
-    /// for its mirror's.
-    #[must_use]
-    pub fn known_path<'a>(&'static self, path: &'a [u8]) -> &'a [u8] {
-        let folder = self.0.active().map_or(&[][..], |config| config.folder());
-        without_mirror(folder, path)
-    }
-
     /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel
     /// would start at the mirror. `None`: the path as it is.
     pub fn outside<'a>(
@@ -391,24 +373,6 @@ impl Client {
         self.has_remote() && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
     }
 
-    /// Before an open folder is listed: its mirror gets the names that are there by now.
-    pub fn refresh_folder(&'static self, fd: RawFd) {
-        let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
-        if let Some(path) = self.0.path_of_mirror(fd, &mut path) {
-            match self.mirror(path, &mut mirror) {
-                // What cannot be asked for any more stays as it was.
-                Some(_) | None => {}
-            }
-        }
-    }
-
-    /// As `fstat(2)` of an open folder that is a mirror.
-    pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
-        let mut path = [0; PATH_MAX];
-        let path = self.0.path_of_mirror(fd, &mut path)?;
-        self.stat_path(CURRENT_FOLDER, path, true)
-    }
-
     /// A descriptor to map a remote file with: a copy of what is in it now.
     pub fn copy_to_map(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
         self.0.copy_of(fd)
@@ -424,27 +388,6 @@ impl Process {
         self.drain(fd);
         Some(self.stand_in(entry, link, true))
     }
-
-    /// The remote path of a descriptor that is a mirror.
-    fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
-        let config = self.active().filter(|config| config.has_remote())?;
-        let mut name = [0; 32];
-        let link = link_of(fd, &mut name)?;
-        let mirrored = fs::readlinkat_raw(CWD, link, &mut space[..]).ok()?;
-        let known = without_mirror(config.folder(), space.get(..mirrored)?).len();
-        if known == mirrored {
-            return None;
-        }
-        space.copy_within(mirrored - known..mirrored, 0);
-        *space.get_mut(known)? = 0;
-        CStr::from_bytes_until_nul(space).ok()
-    }
-}
-
-/// `path` without the folder of mirrors before it.
-pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
-    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
-    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
 }
 
 /// What the program's number refers to: nothing that can be read or written.
@@ -477,23 +420,4 @@ fn status_in(lane: &Lane<'_>) -> Status {
     let mut bytes = [0; STATUS_LEN];
     copy_out(&mut bytes, lane.buffer());
     decode_status(&bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mirrors_are_known_by_their_remote_names() {
-        let folder = b"/tmp/kakehi-0/7";
-        for (path, known) in [
-            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
-            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
-            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
-            ("/data", "/data"),
-        ] {
-            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
-        }
-        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
-    }
 }

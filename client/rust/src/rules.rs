@@ -8,7 +8,7 @@ use core::ffi::CStr;
 
 use rustix::{fd::RawFd, fs};
 
-use crate::{client::Host, config::Config, remote::without_mirror};
+use crate::{client::Host, config::Config, mirrors::without_mirror};
 
 /// Bytes of a path, with its NUL.
 pub(crate) const PATH_MAX: usize = 4096;

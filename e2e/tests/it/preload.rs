@@ -4,7 +4,7 @@
 //! status, and every file it leaves are compared byte for byte.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::harness::{Folder, kakehi, library, skip};
+use crate::harness::{Folder, SOON, kakehi, library, skip, succeed};
 
 /// Longest run of a program, seconds.
 const DEADLINE: &str = "300";
@@ -109,6 +109,36 @@ fn files_are_ready_as_without_the_library() {
 }
 
 #[test]
+fn calls_by_number_behave_as_without_the_library() {
+    same_in_every_way(&compile("numbers.c", "cc", &[]));
+}
+
+/// Whoever interposes a function is reminded of the system call of its name.
+#[test]
+fn calls_that_are_interposed_are_served_by_number_too() {
+    let [table, symbols, calls] = [
+        vec!["cat", concat!(env!("CARGO_MANIFEST_DIR"), "/../client/preload/src/functions.rs")],
+        vec!["nm", "--dynamic", "--defined-only", library().to_str().expect("UTF-8")],
+        vec!["cc", "-E", "-dM", "-include", "sys/syscall.h", "-xc", "/dev/null"],
+    ]
+    .map(|line| succeed(Command::new(line[0]).args(&line[1..]), SOON));
+    let is_in_names = |c: char| c.is_alphanumeric() || c == '_';
+    let numbers = |text| -> BTreeSet<_> {
+        let words = str::split(text, |c| !is_in_names(c));
+        words.filter_map(|word| word.strip_prefix("SYS_")).collect()
+    };
+    let functions: BTreeSet<_> = symbols.split_whitespace().collect();
+    // `accept` and `accept4` are calls of one function.
+    let is_ours = |call: &&str| {
+        functions.contains(call) || functions.contains(call.trim_end_matches(char::is_numeric))
+    };
+    let ours: BTreeSet<_> = numbers(&calls).into_iter().filter(is_ours).collect();
+    assert!(ours.len() > 80, "{ours:?}");
+    let missing: Vec<_> = ours.difference(&numbers(&table)).copied().collect();
+    assert!(missing.is_empty(), "not in functions.rs: {missing:?}");
+}
+
+#[test]
 fn children_behave_as_without_the_library() {
     same_in_every_way(&compile("children.c", "cc", &[]));
 }
@@ -121,7 +151,9 @@ fn threads_behave_as_without_the_library() {
 #[test]
 fn checked_calls_behave_as_without_the_library() {
     let checked = ["-D_FORTIFY_SOURCE=2", "-O2", "-pthread"];
-    for source in ["stdio.c", "descriptors.c", "children.c", "fortified.c", "ready.c"] {
+    let sources =
+        ["stdio.c", "descriptors.c", "children.c", "fortified.c", "ready.c", "numbers.c"];
+    for source in sources {
         same_in_every_way(&compile(source, "cc", &checked));
     }
 }

@@ -93,6 +93,23 @@ fn same_in_a_remote_folder(name: &str) -> String {
     native
 }
 
+#[test]
+fn calls_by_number_on_remote_files_come_to_what_they_do_natively() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let native = folder.join("native");
+    fs::create_dir(&native).expect("a folder");
+    let native = succeed(Command::new(program("numbers")).arg(native), SOON);
+    let remote = succeed(server.run(&folder).arg(program("numbers")).arg(local(&folder)), SOON);
+    // What servers keep none of is the end.
+    let (native, _) = native.split_once("special\n").expect("printed");
+    let (remote, special) = remote.split_once("special\n").expect("printed");
+    assert_eq!(remote, native);
+    let refused = |line: &str| line.ends_with(": Operation not supported");
+    assert!(special.lines().count() == 12 && special.lines().all(refused), "{special}");
+    server.end();
+}
+
 /// A folder that nothing can be renamed to, if there is one.
 fn other_file_system(folder: &Folder) -> Option<TempDir> {
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();

@@ -1,0 +1,111 @@
+//! Mirrors: local folders that the daemon gives the names of remote ones. What the kernel is to
+//! list, to enter, or to name is one of these; where the program is told of it, it is the remote
+//! folder.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fd::RawFd,
+    fs::{self, CWD},
+    io,
+};
+
+use crate::{
+    client::{Client, Status},
+    process::Process,
+    remote::{FILE_SYSTEM_WORDS, Path},
+    rules::{CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
+};
+
+impl Client {
+    /// A local folder with the names of a remote one, for calls that take names only: its path.
+    pub fn mirror<'a>(
+        &'static self,
+        path: &CStr,
+        mirror: &'a mut Path,
+    ) -> Option<io::Result<&'a CStr>> {
+        let path = self.0.remote_path(CURRENT_FOLDER, path)?;
+        Some(self.0.mirror(&path, mirror))
+    }
+
+    /// The path that the program knows for what the kernel calls `path`: that of a remote folder
+    /// for its mirror's.
+    #[must_use]
+    pub fn known_path<'a>(&'static self, path: &'a [u8]) -> &'a [u8] {
+        let folder = self.0.active().map_or(&[][..], |config| config.folder());
+        without_mirror(folder, path)
+    }
+
+    /// Before an open folder is listed: its mirror gets the names that are there by now.
+    pub fn refresh_folder(&'static self, fd: RawFd) {
+        let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
+        if let Some(path) = self.0.path_of_mirror(fd, &mut path) {
+            match self.mirror(path, &mut mirror) {
+                // What cannot be asked for any more stays as it was.
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// As `fstat(2)` of an open folder that is a mirror.
+    pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        let mut path = [0; PATH_MAX];
+        let path = self.0.path_of_mirror(fd, &mut path)?;
+        self.stat_path(CURRENT_FOLDER, path, true)
+    }
+
+    /// As `fstatfs(2)` of an open folder that is a mirror.
+    pub fn file_system_of(
+        &'static self,
+        fd: RawFd,
+    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+        let mut path = [0; PATH_MAX];
+        self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
+    }
+}
+
+impl Process {
+    /// The remote path of a descriptor that is a mirror.
+    pub(crate) fn path_of_mirror<'a>(
+        &'static self,
+        fd: RawFd,
+        space: &'a mut Path,
+    ) -> Option<&'a CStr> {
+        let config = self.active().filter(|config| config.has_remote())?;
+        let mut name = [0; 32];
+        let link = link_of(fd, &mut name)?;
+        let mirrored = fs::readlinkat_raw(CWD, link, &mut space[..]).ok()?;
+        let known = without_mirror(config.folder(), space.get(..mirrored)?).len();
+        if known == mirrored {
+            return None;
+        }
+        space.copy_within(mirrored - known..mirrored, 0);
+        *space.get_mut(known)? = 0;
+        CStr::from_bytes_until_nul(space).ok()
+    }
+}
+
+/// `path` without the folder of mirrors before it.
+pub(crate) fn without_mirror<'a>(folder: &[u8], path: &'a [u8]) -> &'a [u8] {
+    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix(MIRROR));
+    rest.filter(|rest| !folder.is_empty() && rest.starts_with(b"/")).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_are_known_by_their_remote_names() {
+        let folder = b"/tmp/kakehi-0/7";
+        for (path, known) in [
+            ("/tmp/kakehi-0/7/mirror/data/run", "/data/run"),
+            ("/tmp/kakehi-0/7/mirrored/data", "/tmp/kakehi-0/7/mirrored/data"),
+            ("/tmp/kakehi-0/7/socket", "/tmp/kakehi-0/7/socket"),
+            ("/data", "/data"),
+        ] {
+            assert_eq!(without_mirror(folder, path.as_bytes()), known.as_bytes());
+        }
+        assert_eq!(without_mirror(b"", b"/mirror/x"), b"/mirror/x");
+    }
+}
