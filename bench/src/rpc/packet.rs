@@ -41,8 +41,8 @@ impl Run {
         self.depth.min(SHARE_MIN).max(self.depth / self.clients)
     }
 
-    /// Bytes that are received and written at a time: a longer packet is out of the fast caches when
-    /// its end is here.
+    /// Bytes that are received and written at a time: a longer packet is out of the fast caches
+    /// when its end is here.
     pub(crate) fn part_len(&self) -> usize {
         self.size.min(SOCKET_LEN_MAX)
     }

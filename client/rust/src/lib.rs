@@ -13,6 +13,7 @@
 extern crate std;
 
 mod arena;
+mod attributes;
 mod client;
 mod clock;
 mod config;

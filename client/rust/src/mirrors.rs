@@ -1,20 +1,25 @@
 //! Mirrors: local folders that the daemon gives the names of remote ones. What the kernel is to
 //! list, to enter, or to name is one of these; where the program is told of it, it is the remote
-//! folder.
+//! folder. A path that leads into a mirror means the remote folder, so a current folder or an open
+//! one serves every name below it, in child processes too.
 
 use core::ffi::CStr;
 
 use rustix::{
-    fd::RawFd,
-    fs::{self, CWD},
-    io,
+    fd::{IntoRawFd as _, RawFd},
+    fs::{self, CWD, Mode, OFlags},
+    io::{self, Errno},
 };
+use shm::copy::copy_out;
+use wire::Request;
 
 use crate::{
+    attributes::FILE_SYSTEM_WORDS,
     client::{Client, Status},
     process::Process,
-    remote::{FILE_SYSTEM_WORDS, Path},
-    rules::{CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
+    remote::{Path, put},
+    rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
+    table::Entry,
 };
 
 impl Client {
@@ -65,6 +70,38 @@ impl Client {
 }
 
 impl Process {
+    /// Opens the mirror of a remote folder.
+    pub(crate) fn open_folder(
+        &'static self,
+        path: &AbsolutePath,
+        flags: OFlags,
+    ) -> io::Result<RawFd> {
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
+            return Err(Errno::ISDIR);
+        }
+        let mut mirror = [0; PATH_MAX];
+        let mirror = self.mirror(path, &mut mirror)?;
+        let fd = fs::openat(CWD, mirror, flags - OFlags::NOFOLLOW, Mode::empty())?.into_raw_fd();
+        self.table.take(fd);
+        self.table.set(fd, Entry::Foreign);
+        Ok(fd)
+    }
+
+    /// Has the daemon make the mirror of a remote folder, and returns its path.
+    pub(crate) fn mirror<'a>(
+        &'static self,
+        path: &AbsolutePath,
+        mirror: &'a mut Path,
+    ) -> io::Result<&'a CStr> {
+        let mut lane = self.remote_lane()?;
+        let path_len = put(&lane, path.bytes(), &[])?;
+        let len = lane.call(Request::Mirror { path_len }).map_err(|_| Errno::IO)??;
+        let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
+        let room = mirror.get_mut(..len).filter(|_| len < PATH_MAX).ok_or(Errno::NAMETOOLONG)?;
+        copy_out(room, lane.buffer());
+        CStr::from_bytes_until_nul(mirror).map_err(|_| Errno::INVAL)
+    }
+
     /// The remote path of a descriptor that is a mirror.
     pub(crate) fn path_of_mirror<'a>(
         &'static self,

@@ -2,14 +2,12 @@
 //! kernel, which has no such file.
 //!
 //! A remote open file has an unlinked, sealed memory file for a placeholder. A remote folder is
-//! opened as its *mirror*, a local folder that the daemon gives the same names: a real descriptor,
-//! for `readdir`, `fchdir`, and `openat`. A path that leads into a mirror means the remote one, so
-//! a current folder or an open folder serves every name below it, in child processes too.
+//! opened as its mirror (`mirrors.rs`).
 
-use core::ffi::CStr;
+use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
-    fd::{IntoRawFd, OwnedFd, RawFd},
+    fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
     fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
     io::{self, Errno, FdFlags},
 };
@@ -23,12 +21,9 @@ use crate::{
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     process::Process,
-    rules::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Policy, link_of, policy_of},
+    rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
     table::Entry,
 };
-
-/// Words that describe a file system.
-pub(crate) const FILE_SYSTEM_WORDS: usize = 8;
 
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
@@ -114,49 +109,21 @@ impl Process {
         };
         let fd = fd.into_raw_fd();
         if let Some(entry) = self.files.get(id) {
-            entry.position.store(0, core::sync::atomic::Ordering::Relaxed);
-            entry.is_staged.store(true, core::sync::atomic::Ordering::Release);
+            entry.position.store(0, Ordering::Relaxed);
+            entry.is_staged.store(true, Ordering::Release);
         }
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);
         Ok(fd)
     }
 
-    /// Opens the mirror of a remote folder.
-    fn open_folder(&'static self, path: &AbsolutePath, flags: OFlags) -> io::Result<RawFd> {
-        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
-            return Err(Errno::ISDIR);
-        }
-        let mut mirror = [0; PATH_MAX];
-        let mirror = self.mirror(path, &mut mirror)?;
-        let fd = fs::openat(CWD, mirror, flags - OFlags::NOFOLLOW, Mode::empty())?.into_raw_fd();
-        self.table.take(fd);
-        self.table.set(fd, Entry::Foreign);
-        Ok(fd)
-    }
-
-    /// Has the daemon make the mirror of a remote folder, and returns its path.
-    pub(crate) fn mirror<'a>(
-        &'static self,
-        path: &AbsolutePath,
-        mirror: &'a mut Path,
-    ) -> io::Result<&'a CStr> {
-        let mut lane = self.remote_lane()?;
-        let path_len = put(&lane, path.bytes(), &[])?;
-        let len = lane.call(Request::Mirror { path_len }).map_err(|_| Errno::IO)??;
-        let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
-        let room = mirror.get_mut(..len).filter(|_| len < PATH_MAX).ok_or(Errno::NAMETOOLONG)?;
-        copy_out(room, lane.buffer());
-        CStr::from_bytes_until_nul(mirror).map_err(|_| Errno::INVAL)
-    }
-
-    fn remote_lane(&'static self) -> io::Result<Lane<'static>> {
+    pub(crate) fn remote_lane(&'static self) -> io::Result<Lane<'static>> {
         self.connection().ok_or(Errno::IO)?.lane().map_err(|_| Errno::IO)
     }
 
     /// Sends a request about a remote path, with `extra` bytes behind it; the answer's bytes are in
     /// the lane.
-    fn about_remote(
+    pub(crate) fn about_remote(
         &'static self,
         dir: RawFd,
         path: &CStr,
@@ -173,7 +140,7 @@ impl Process {
     }
 
     /// Sends a request about a remote open file.
-    fn about_remote_file(
+    pub(crate) fn about_remote_file(
         &'static self,
         fd: RawFd,
         extra: &[u8],
@@ -202,121 +169,21 @@ impl Process {
         link: Link,
         is_copy: bool,
     ) -> io::Result<OwnedFd> {
-        let at = entry.position.load(core::sync::atomic::Ordering::Relaxed);
+        let at = entry.position.load(Ordering::Relaxed);
         link.connection.materialize(link.slot, at, is_copy).map_err(|_| Errno::IO)?
+    }
+
+    /// A copy of what is in a remote file now.
+    pub(crate) fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
+        let (entry, file) = self.locked_fd(fd)?;
+        let link = file.link.filter(|_| file.is_remote)?;
+        drop(file);
+        self.drain(fd);
+        Some(self.stand_in(entry, link, true))
     }
 }
 
-/// Calls on remote files and folders; `None`: it is not remote, the caller asks the kernel.
 impl Client {
-    /// As `readlinkat(2)`.
-    pub fn read_link(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        text: &mut [u8],
-    ) -> Option<io::Result<usize>> {
-        let answer =
-            self.0.about_remote(dir, path, &[], |path_len| Request::ReadLink { path_len })?;
-        Some(answer.map(|(len, lane)| {
-            let len = usize::try_from(len).unwrap_or(usize::MAX).min(text.len());
-            copy_out(text.get_mut(..len).unwrap_or_default(), lane.buffer())
-        }))
-    }
-
-    /// As `faccessat(2)`.
-    pub fn access(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
-        let request = |path_len| Request::Access { path_len, mode };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
-    }
-
-    /// As `fchmodat(2)` without flags.
-    pub fn set_mode(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
-        let request = |path_len| Request::SetMode { file: 0, path_len, mode };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
-    }
-
-    /// As `fchownat(2)`; 2^32-1 leaves an id as it is.
-    pub fn set_owner(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        (user, group): (u32, u32),
-        follow: bool,
-    ) -> Option<io::Result<()>> {
-        let request = |path_len| Request::SetOwner { file: 0, path_len, user, group, follow };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
-    }
-
-    /// As `utimensat(2)`: seconds and nanoseconds of access, then of modification.
-    pub fn set_times(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        times: [i64; 4],
-        follow: bool,
-    ) -> Option<io::Result<()>> {
-        let request = |path_len| Request::SetTimes { file: 0, path_len, follow };
-        let times = times.map(i64::to_le_bytes);
-        Some(self.0.about_remote(dir, path, times.as_flattened(), request)?.map(drop))
-    }
-
-    /// As `fchmod(2)`.
-    pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
-        let request = |file| Request::SetMode { file, path_len: 0, mode };
-        let done = self.0.about_remote_file(fd, &[], request);
-        done.or_else(|| {
-            let mut path = [0; PATH_MAX];
-            self.set_mode(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?, mode)
-        })
-    }
-
-    /// As `fchown(2)`.
-    pub fn set_owner_of(
-        &'static self,
-        fd: RawFd,
-        (user, group): (u32, u32),
-    ) -> Option<io::Result<()>> {
-        let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
-        let done = self.0.about_remote_file(fd, &[], request);
-        done.or_else(|| {
-            let mut path = [0; PATH_MAX];
-            let path = self.0.path_of_mirror(fd, &mut path)?;
-            self.set_owner(CURRENT_FOLDER, path, (user, group), true)
-        })
-    }
-
-    /// As `futimens(2)`.
-    pub fn set_times_of(&'static self, fd: RawFd, times: [i64; 4]) -> Option<io::Result<()>> {
-        let bytes = times.map(i64::to_le_bytes);
-        let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
-        let done = self.0.about_remote_file(fd, bytes.as_flattened(), request);
-        done.or_else(|| {
-            let mut path = [0; PATH_MAX];
-            let path = self.0.path_of_mirror(fd, &mut path)?;
-            self.set_times(CURRENT_FOLDER, path, times, true)
-        })
-    }
-
-    /// As `statfs(2)`: block size, blocks, free blocks, blocks free to anybody, inodes, free
-    /// inodes, longest name, type.
-    pub fn file_system(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
-        let request = |path_len| Request::FileSystem { path_len };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| {
-            let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
-            copy_out(&mut bytes, lane.buffer());
-            let mut words = bytes.chunks_exact(size_of::<u64>());
-            core::array::from_fn(|_| {
-                let word = words.next().and_then(<[u8]>::first_chunk);
-                word.map_or(0, |word| u64::from_le_bytes(*word))
-            })
-        }))
-    }
-
     /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel
     /// would start at the mirror. `None`: the path as it is.
     pub fn outside<'a>(
@@ -379,29 +246,18 @@ impl Client {
     }
 }
 
-impl Process {
-    /// A copy of what is in a remote file now.
-    pub(crate) fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        let (entry, file) = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote)?;
-        drop(file);
-        self.drain(fd);
-        Some(self.stand_in(entry, link, true))
-    }
-}
-
 /// What the program's number refers to: nothing that can be read or written.
 fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
     let mut name = [0; 32];
-    let link = link_of(rustix::fd::AsRawFd::as_raw_fd(&memory), &mut name).ok_or(Errno::BADF)?;
+    let link = link_of(memory.as_raw_fd(), &mut name).ok_or(Errno::BADF)?;
     let flags = OFlags::PATH | flags.intersection(OFlags::CLOEXEC);
     fs::openat(CWD, link, flags, Mode::empty())
 }
 
 /// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.
-fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
+pub(crate) fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
     let (head, rest) = lane.buffer().split_at_checked(path.len()).ok_or(Errno::NAMETOOLONG)?;
     copy_in(head, path);
     copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);

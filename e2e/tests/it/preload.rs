@@ -151,8 +151,7 @@ fn threads_behave_as_without_the_library() {
 #[test]
 fn checked_calls_behave_as_without_the_library() {
     let checked = ["-D_FORTIFY_SOURCE=2", "-O2", "-pthread"];
-    let sources =
-        ["stdio.c", "descriptors.c", "children.c", "fortified.c", "ready.c", "numbers.c"];
+    let sources = ["stdio.c", "descriptors.c", "children.c", "fortified.c", "ready.c", "numbers.c"];
     for source in sources {
         same_in_every_way(&compile(source, "cc", &checked));
     }
