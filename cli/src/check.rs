@@ -12,6 +12,7 @@ mod judge;
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -125,11 +126,12 @@ fn resolve(
 
 fn find(name: &OsStr, environment: &Environment) -> Result<PathBuf, Failure> {
     let found = environment.find_program(name);
-    let why = match &found {
-        Some(path) if path.is_file() => return Ok(path.clone()),
-        Some(path) if path.is_dir() => "it is a folder",
-        Some(path) if path.exists() => "it is no file",
-        _ => "no such program",
+    let why = match found.map(|path| (path.metadata(), path)) {
+        Some((Ok(file), path)) if file.is_file() => return Ok(path),
+        Some((Ok(file), _)) if file.is_dir() => "it is a folder".to_owned(),
+        Some((Ok(_), _)) => "it is no file".to_owned(),
+        Some((Err(why), _)) if why.kind() != io::ErrorKind::NotFound => why.to_string(),
+        _ => "no such program".to_owned(),
     };
     let advice = "name a program by its path or by a name in PATH";
     Err(Failure::new(Code::Failure, name.to_string_lossy(), why, advice))

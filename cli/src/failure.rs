@@ -58,6 +58,11 @@ impl Failure {
         Self { advice: self.advice, ..Self::new(self.code, what, why, "") }
     }
 
+    /// The same of something that is still called `from`, and is to be called `to`.
+    pub(crate) fn renamed(self, from: &str, to: &str) -> Self {
+        Self { what: self.what.replace(from, to), ..self }
+    }
+
     /// What the daemon, or the way to it, says.
     pub(crate) fn of_daemon(why: &daemon::Error) -> Self {
         let code = match why {

@@ -50,8 +50,7 @@ impl Beside {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         fs::metadata(parent).map_err(|why| file_failure(parent, &why))?;
         let folder = tempfile::Builder::new().prefix(".kakehi-").tempdir_in(parent);
-        // The kind alone: the error's text tells of the hidden folder, which nobody has asked for.
-        let folder = folder.map_err(|why| file_failure(parent, &why.kind().into()))?;
+        let folder = folder.map_err(|why| unwritable(parent, why.kind()))?;
         let inputs = inputs.into_iter().map(|found| identity(&found)).collect();
         Ok(Self { folder, parent: parent.to_owned(), replace, inputs, set: None })
     }
@@ -78,6 +77,14 @@ impl Beside {
     /// Where the file that will be called `name` is written.
     pub(crate) fn path(&self, name: &OsStr) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Names a file that could not be written as it was going to be called: nobody has asked for
+    /// the hidden folder.
+    pub(crate) fn told(&self, failure: Failure) -> Failure {
+        let [hidden, parent] = [self.folder.path(), &self.parent].map(|path| path.join(""));
+        let parent = if parent == Path::new("./") { Path::new("") } else { &parent };
+        failure.renamed(&hidden.display().to_string(), &parent.display().to_string())
     }
 
     /// Refuses a final name that must not be replaced.
@@ -141,6 +148,25 @@ impl Beside {
         }
         names.iter().try_for_each(|name| File::open(self.path(name))?.sync_all())
     }
+}
+
+/// Says why nothing can be made in a folder; of the error only its kind, for its text tells of the
+/// hidden folder.
+fn unwritable(parent: &Path, kind: io::ErrorKind) -> Failure {
+    let (why, advice) = match kind {
+        // It is there, but takes no files, as `/proc`.
+        io::ErrorKind::NotFound => {
+            ("no file can be made in it".to_owned(), "name an output in another folder")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (format!("no file can be made in it: {kind}"), "make room and try again")
+        }
+        _ => (
+            format!("no file can be made in it: {kind}"),
+            "name an output in a folder that you may write, or see its permissions",
+        ),
+    };
+    Failure::new(Code::Failure, parent.display(), why, advice)
 }
 
 #[cfg(test)]

@@ -133,7 +133,8 @@ pub(crate) fn defragment(
         beside.check(member.as_os_str())
     })?;
     damage::refuse(reader, path)?;
-    assemble("defrag", &beside.path(&name), &tasks, &options, &source)?;
+    let made = beside.path(&name);
+    assemble("defrag", &made, &tasks, &options, &source).map_err(|why| beside.told(why))?;
     beside.publish()
 }
 

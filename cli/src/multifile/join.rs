@@ -24,6 +24,10 @@ use crate::{
     size::Size,
 };
 
+const HOW_TO_LIST: &str = "write one file's name on each line, or end each with a zero byte";
+/// Bytes of a strange name that are shown.
+const SHOWN_MAX: usize = 40;
+
 /// Makes a multifile of plain files, one task each, in the order they are named
 ///
 ///     kakehi multifile join ckpt.sion ckpt.?????
@@ -64,7 +68,12 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         Some(list) => Cow::Owned(names_in(list)?),
         None => Cow::Borrowed(&*args.inputs),
     };
-    let found = inputs.iter().map(|path| plain_file(path));
+    let found = (1..).zip(inputs.iter()).map(|(number, path)| {
+        plain_file(path).map_err(|why| match &args.from {
+            Some(list) if !is_text(path) => not_a_name(list, number, path),
+            _ => why,
+        })
+    });
     let found = found.collect::<Result<Vec<Metadata>, _>>()?;
     let lens: Vec<u64> = found.iter().map(Metadata::len).collect();
     let tasks = NewTask::in_files(&lens, args.shape.files);
@@ -80,7 +89,7 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         failed: &|task, why| input_failure(input(task), why),
     };
     let made = beside.path(&name);
-    assemble("join", &made, &tasks, &options, &source)?;
+    assemble("join", &made, &tasks, &options, &source).map_err(|why| beside.told(why))?;
     if args.key_value {
         check_records(&made, input)?;
     }
@@ -110,10 +119,23 @@ fn names_in(list: &Path) -> Result<Vec<PathBuf>, Failure> {
     let names = bytes.split(|byte| *byte == end).filter(|name| !name.is_empty());
     let names: Vec<PathBuf> = names.map(|name| OsStr::from_bytes(name).into()).collect();
     if names.is_empty() {
-        let advice = "write one file's name on each line, or end each with a zero byte";
-        return Err(Failure::usage(list.display(), "it names no file", advice));
+        return Err(Failure::usage(list.display(), "it names no file", HOW_TO_LIST));
     }
     Ok(names)
+}
+
+/// Whether a name can be shown as it is.
+fn is_text(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| !name.contains(char::is_control))
+}
+
+/// Says that a list holds something else, of which a line shows enough.
+fn not_a_name(list: &Path, number: usize, path: &Path) -> Failure {
+    let bytes = path.as_os_str().as_bytes();
+    let shown = bytes.get(..SHOWN_MAX).unwrap_or(bytes);
+    let rest = if shown.len() < bytes.len() { "..." } else { "" };
+    let why = format!("name {number} in it is no file's: '{}'{rest}", shown.escape_ascii());
+    Failure::usage(list.display(), why, HOW_TO_LIST)
 }
 
 fn plain_file(path: &Path) -> Result<Metadata, Failure> {

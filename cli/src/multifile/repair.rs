@@ -138,7 +138,7 @@ fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Fail
     let progress = Progress::new("repair", total.sum()).stop_on_signals()?;
     for (number, from) in (0u32..).zip(&members) {
         let (old, new) = (physical(&args.file, number), physical(&made, number));
-        copy_file(from, &old, &new, &progress)?;
+        copy_file(from, &old, &new, &progress).map_err(|why| beside.told(why))?;
         match fs::copy(journal(&old), journal(&new)) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => {
                 return Err(file_failure(&journal(&old), &why));

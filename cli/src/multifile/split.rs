@@ -140,7 +140,8 @@ impl Split<'_> {
             written.files.extend(names.into_iter().map(|name| (task, name)));
             written.damaged.extend(is_damaged.then_some(task));
             Ok(())
-        })?;
+        })
+        .map_err(|why| beside.told(why))?;
         beside.publish()?;
         let mut written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Each task's are together, whichever thread wrote them.

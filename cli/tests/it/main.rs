@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod doctor;
+mod failures;
 mod golden;
 mod job;
 mod multifile;

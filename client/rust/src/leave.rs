@@ -45,7 +45,7 @@ impl Process {
     }
 
     pub(crate) fn lock(&'static self, fd: RawFd) {
-        self.before_lock();
+        self.before_lock(fd);
         let Some((_, file)) = self.locked_fd(fd) else { return };
         if file.is_remote {
             return; // There is nothing here to lock: the kernel says so.

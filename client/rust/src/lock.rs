@@ -24,6 +24,7 @@ use crate::{
     position::{SEEK_CUR, SEEK_END, SEEK_SET},
     process::Process,
     rules::link_of,
+    table::Entry,
 };
 
 /// Bytes as `fcntl(2)` names them.
@@ -78,7 +79,7 @@ impl Client {
             Ok(place) => place,
             Err(errno) => return Some(Err(errno)),
         };
-        self.0.before_lock();
+        self.0.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
         let Place { start, len, .. } = place;
         let request = Request::Lock { file: place.slot.number, terms, start, len };
@@ -242,15 +243,20 @@ impl Process {
     }
 
     /// Before a lock is asked for, which may be less than there is already.
-    pub(crate) fn before_lock(&'static self) {
+    pub(crate) fn before_lock(&'static self, fd: RawFd) {
+        match self.locked_fd(fd) {
+            Some((_, file)) => self.locked.add(file.device, file.inode),
+            None => self.has_other_locks.store(true, Ordering::Release),
+        }
         self.has_locks.store(true, Ordering::Release);
         self.before_unlock(None);
     }
 
-    /// Before a lock may be given up. The file that has no number but `closing` is drained as that
-    /// is closed.
+    /// Before a lock may be given up, perhaps by closing the number `closing`: a file that has no
+    /// other is drained as that is closed.
     pub(crate) fn before_unlock(&'static self, closing: Option<RawFd>) {
-        if !self.has_locks.load(Ordering::Relaxed) {
+        let has_locks = self.has_locks.load(Ordering::Relaxed);
+        if !has_locks || closing.is_some_and(|fd| !self.may_unlock(fd)) {
             return;
         }
         self.each_linked(|fd, entry, file| {
@@ -258,6 +264,16 @@ impl Process {
                 self.drain_file(fd, entry, file);
             }
         });
+    }
+
+    /// Whether closing the number may give up a lock.
+    fn may_unlock(&'static self, fd: RawFd) -> bool {
+        match self.table.get(fd) {
+            Entry::File(id) => {
+                self.locked(id).is_none_or(|(_, file)| self.locked.has(file.device, file.inode))
+            }
+            Entry::Foreign | Entry::Unknown => self.has_other_locks.load(Ordering::Acquire),
+        }
     }
 
     /// Whether this process may have a record lock on the inode: then each number of it is real.

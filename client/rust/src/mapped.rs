@@ -1,8 +1,11 @@
-//! Which files this process has mapped. A mapping shows what is in the file, and outlives the
-//! descriptor: such a file is not staged to any more, whichever descriptor is written.
+//! Which files this process has mapped, and which it has locked.
 //!
-//! Nobody follows what is unmapped, and files whose words have the same last bits are one: then the
-//! kernel serves a file that could have been staged.
+//! A mapping shows what is in the file, and outlives the descriptor: such a file is not staged to
+//! any more, whichever descriptor is written. Only the close of a file that was locked may give up
+//! a lock; it drains all others.
+//!
+//! Nobody follows what is unmapped or unlocked, and files whose words have the same last bits are
+//! one: then the kernel serves a file that could have been staged, or a close drains in vain.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +13,10 @@ use crate::file::identity;
 
 const WORDS: usize = 1024;
 
-/// A bit for each file that was mapped.
-pub(crate) struct Mapped([AtomicU64; WORDS]);
+/// A bit for each file that was mapped, or locked.
+pub(crate) struct Marks([AtomicU64; WORDS]);
 
-impl Mapped {
+impl Marks {
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
@@ -41,8 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_mapped_is_known() {
-        let mapped = Mapped::new();
+    fn what_was_marked_is_known() {
+        let mapped = Marks::new();
         for inode in [0, 63, 64, 0xfffe] {
             assert!(!mapped.has(7, inode));
             mapped.add(7, inode);

@@ -15,7 +15,7 @@ use crate::{
     config::Config,
     connection::{Connection, Failure},
     file::{FileEntry, Files},
-    mapped::Mapped,
+    mapped::Marks,
     table::Table,
 };
 
@@ -28,10 +28,14 @@ pub(crate) struct Process {
     pub(crate) config: Once<Config>,
     pub(crate) table: Table,
     pub(crate) files: Files,
-    pub(crate) mapped: Mapped,
+    pub(crate) mapped: Marks,
     pub(crate) exiting: AtomicBool,
     /// Whether it has asked for a lock, on whatever file.
     pub(crate) has_locks: AtomicBool,
+    /// Whether it was for what is no file of ours, as a folder.
+    pub(crate) has_other_locks: AtomicBool,
+    /// Else for which.
+    pub(crate) locked: Marks,
     /// Whether every file is the kernel's from when it is opened.
     pub(crate) leaves_all: AtomicBool,
     /// How often everything that had been read ahead was forgotten.
@@ -63,9 +67,11 @@ impl Process {
             config: Once::new(),
             table: Table::new(),
             files: Files::new(),
-            mapped: Mapped::new(),
+            mapped: Marks::new(),
             exiting: AtomicBool::new(false),
             has_locks: AtomicBool::new(false),
+            has_other_locks: AtomicBool::new(false),
+            locked: Marks::new(),
             leaves_all: AtomicBool::new(false),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),

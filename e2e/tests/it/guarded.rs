@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::{
     calls::Calls,
-    harness::{Folder, program},
+    harness::{Daemon, Folder, program},
     remote::{
         local,
         server::{Scheme, Server},
@@ -193,4 +193,30 @@ fn whoever_finds_a_name_gone_on_another_node_finds_what_was_written_before_that(
         pass_names(ends);
         ends.one.get(&format!("open {}.lock wc", ends.path));
     });
+}
+
+/// Only a number of what was locked may give up a lock: nothing waits for the close of another.
+#[test]
+fn closing_what_was_never_locked_drains_no_other_file() {
+    const CLOSES: u64 = 100;
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut calls = Calls::wrapped(&daemon);
+    let [lock, data, third] =
+        ["lock", "data", "third"].map(|name| folder.join(name).display().to_string());
+    let lock = calls.get(&format!("open {lock} +c"));
+    calls.get(&format!("lock {lock} posix"));
+    let data = calls.get(&format!("open {data} wc"));
+    for _ in 0..CLOSES {
+        calls.get(&format!("write {data} text"));
+        let third = calls.get(&format!("open {third} wc"));
+        calls.get(&format!("close {third}"));
+    }
+    calls.end();
+    let summary = daemon.status()["summary"].clone();
+    assert!(summary["bytes_staged"].as_u64() >= Some(4 * CLOSES), "{summary:#}");
+    let requests = summary["requests"].as_object().expect("a number for each kind");
+    let count: u64 = requests.values().filter_map(serde_json::Value::as_u64).sum();
+    assert!((1..CLOSES / 2).contains(&count), "{summary:#}");
+    daemon.end();
 }

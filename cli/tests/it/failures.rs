@@ -1,0 +1,83 @@
+//! Outputs that cannot be written, and lists that are none: one line says what, why, and what to
+//! do, and nothing is left or lost.
+
+use std::{fs, process::Command};
+
+use tempfile::tempdir;
+
+use crate::{
+    fails, kakehi,
+    multifile::{done, multifile, names},
+};
+
+/// What makes an output of every command, where no file may be longer than 1 KiB.
+const MAKERS: [&[&str]; 4] = [
+    &["join", "made", "a", "b"],
+    &["split", "whole", "made."],
+    &["defrag", "whole", "made"],
+    &["repair", "whole", "--output", "made"],
+];
+
+#[test]
+fn an_output_that_cannot_be_written_is_called_what_it_was_to_be_called() {
+    let folder = tempdir().expect("a folder");
+    for name in ["a", "b"] {
+        fs::write(folder.path().join(name), vec![1; 20_000]).expect("a file");
+    }
+    done(folder.path(), &["join", "whole", "a", "b"]);
+    fs::create_dir(folder.path().join("sub")).expect("a folder");
+    let before = names(folder.path());
+    for arguments in MAKERS {
+        for parent in ["", "sub/"] {
+            let mut command = Command::new("bash");
+            let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" multifile \"$@\"";
+            command.args(["-c", script, env!("CARGO_BIN_EXE_kakehi")]).current_dir(folder.path());
+            command.args(arguments.iter().map(|argument| {
+                argument
+                    .strip_prefix("made")
+                    .map_or((*argument).to_owned(), |rest| format!("{parent}made{rest}"))
+            }));
+            let line = format!("kakehi: {parent}made");
+            fails(&mut command, 1, &[&line, "File too large", "; "]);
+        }
+    }
+    assert_eq!(names(folder.path()), before);
+    assert_eq!(names(&folder.path().join("sub")), [""; 0]);
+}
+
+#[test]
+fn a_folder_that_takes_no_files_is_named_with_what_to_do() {
+    let folder = tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), "data").expect("a file");
+    done(folder.path(), &["join", "whole", "a"]);
+    for arguments in [&["split", "whole", "/proc/x."][..], &["join", "/proc/x", "a"]] {
+        let line = ["/proc", "no file can be made in it", "another folder"];
+        fails(&mut multifile(folder.path(), arguments), 1, &line);
+    }
+}
+
+#[test]
+fn a_list_that_is_none_is_told_by_one_line_of_text() {
+    let folder = tempdir().expect("a folder");
+    for (content, shown) in [
+        (&b"\x7fELF\x02\x01\x01\0\xff\xfe\0"[..], "'\\x7fELF\\x02\\x01\\x01'"),
+        (b"\xff\xfename\n", "'\\xff\\xfename'"),
+        (&[0x1b; 5000], "\\x1b'..."),
+    ] {
+        fs::write(folder.path().join("list"), content).expect("a list");
+        let mut command = multifile(folder.path(), &["join", "made", "--from", "list"]);
+        fails(&mut command, 2, &["list: name 1 in it is no file's: ", shown, "on each line"]);
+    }
+    fs::write(folder.path().join("list"), "not there\n").expect("a list");
+    let mut command = multifile(folder.path(), &["join", "made", "--from", "list"]);
+    fails(&mut command, 1, &["not there: No such file"]);
+    assert_eq!(names(folder.path()), ["list"]);
+}
+
+#[test]
+fn a_program_that_is_out_of_reach_is_told_with_the_cause() {
+    let folder = tempdir().expect("a folder");
+    std::os::unix::fs::symlink("loop", folder.path().join("loop")).expect("a link");
+    fails(kakehi(folder.path()).args(["check", "./loop"]), 1, &["./loop: Too many levels"]);
+    fails(kakehi(folder.path()).args(["check", "./none"]), 1, &["./none: no such program"]);
+}
