@@ -17,10 +17,9 @@ use uring::{Grants, Heap, Sender};
 
 use super::{packet::NUMBER_LEN, server::Server};
 
-/// A client's credits return in so many batches,
-const BATCHES: u32 = 8;
-/// or in fewer, of packets with so many bytes.
-const BATCH_LEN: usize = 512 << 10;
+/// Credits return by so many bytes of packets. With more at a time a disk's next half is not whole
+/// when it is due; with fewer the core is busy with answers, where it is what limits.
+const BATCH_LEN: usize = 1 << 20;
 
 /// Credits of one client.
 pub(crate) struct Answers {
@@ -42,8 +41,7 @@ impl Answers {
     /// The client starts with its share of credits, which it is told first.
     pub(crate) fn new(server: Rc<Server>) -> Rc<Self> {
         let (share, size) = (server.run.share(), server.run.size);
-        let least = u32::try_from(BATCH_LEN / size).unwrap_or(share).min(share);
-        let batch_len = share.div_ceil(BATCHES).max(least);
+        let batch_len = u32::try_from(BATCH_LEN / size).unwrap_or(share).clamp(1, share);
         Rc::new(Self {
             server,
             grants: Grants::default(),
@@ -128,40 +126,40 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Serves 400 packets, 200 at a time.
-    fn server(clients: u32) -> (Rc<Server>, Executor) {
+    /// Serves 400 packets, `depth` at a time.
+    fn server(clients: u32, depth: u32) -> (Rc<Server>, Executor) {
         let (events, clock) = (Events::new().unwrap(), Rc::new(SystemClock));
         let executor = Executor::new(clock, Box::new(events.parker()), Config::default());
         let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
         let (transport, span) = (Transport::Tcp, 1 << 20);
-        let run = Run { size: SIZE, count: 400, depth: 200, clients, span, transport };
+        let run = Run { size: SIZE, count: 400, depth, clients, span, transport };
         (Server::new(&executor.handle(), &engines, None, run).unwrap(), executor)
     }
 
     #[test]
     fn an_answer_waits_for_a_batch_or_for_the_last_packet() {
-        let (server, _executor) = server(1);
+        let (server, _executor) = server(1, 300);
         let client = Answers::new(Rc::clone(&server));
-        assert!(matches!(poll(pin!(client.due())), Poll::Ready(Some(200))));
+        assert!(matches!(poll(pin!(client.due())), Poll::Ready(Some(300))));
 
         let mut batch = pin!(client.due());
-        client.served(127 * SIZE + 1);
+        client.served(255 * SIZE + 1);
         assert!(poll(batch.as_mut()).is_pending());
         client.served(SIZE - 1);
-        assert!(matches!(poll(batch), Poll::Ready(Some(128))));
+        assert!(matches!(poll(batch), Poll::Ready(Some(256))));
 
         let mut rest = pin!(client.due());
         server.count(400 * SIZE - 1);
-        client.served(72 * SIZE);
+        client.served(44 * SIZE);
         assert!(poll(rest.as_mut()).is_pending());
         server.count(1);
-        assert!(matches!(poll(rest), Poll::Ready(Some(72))));
+        assert!(matches!(poll(rest), Poll::Ready(Some(44))));
         assert!(matches!(poll(pin!(client.due())), Poll::Ready(None)));
     }
 
     #[test]
     fn clients_wait_in_line_for_places_until_there_are_some_or_nothing_is_left_to_send() {
-        let (server, _executor) = server(4);
+        let (server, _executor) = server(4, 200);
         let clients = [(); 4].map(|()| Answers::new(Rc::clone(&server)));
         let [first, second, third, fourth] = &clients;
 

@@ -25,7 +25,7 @@ mod lend;
 mod limit;
 mod links;
 mod lock;
-mod mapped;
+mod marks;
 mod mirrors;
 mod names;
 mod open;

@@ -15,7 +15,7 @@ use crate::{
     config::Config,
     connection::{Connection, Failure},
     file::{FileEntry, Files},
-    mapped::Marks,
+    marks::Marks,
     table::Table,
 };
 
