@@ -25,7 +25,7 @@ UNIT := lib/systemd/system/kakehi-serve@.service
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri e2e soak bench install install-mpi uninstall prefix clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix clean
 
 build:
 	$(CARGO) build --release
@@ -42,7 +42,7 @@ demo: setup-demo build
 	bash e2e/demo.sh
 
 # Everything; under 20 minutes on 2 cores.
-test: fmt clippy doc build unit e2e loom miri
+test: fmt clippy doc build unit e2e loom miri aarch64
 	@echo "make test: all passed"
 
 fmt:
@@ -74,6 +74,10 @@ loom:
 
 miri:
 	bash e2e/miri.sh $(MODELLED)
+
+aarch64:
+	bash e2e/aarch64.sh $(WHOLE) --all-targets
+	bash e2e/aarch64.sh $(PRELOAD)
 
 # The long tests: those marked #[ignore], another seed every time; and a million multifiles that
 # lie, a hundred thousand writers that die, a million frames of clients that lie. A failure names

@@ -249,21 +249,22 @@ fn plain(status: &Status) -> libc::stat {
     out.st_dev = status.device;
     out.st_ino = status.inode;
     out.st_mode = status.mode;
-    out.st_nlink = status.link_count;
+    out.st_nlink = fit(status.link_count, libc::nlink_t::MAX);
     out.st_uid = status.user;
     out.st_gid = status.group;
     out.st_rdev = status.special_device;
-    out.st_size = long(status.size);
-    out.st_blksize = long(status.block_size);
-    out.st_blocks = long(status.block_count);
+    out.st_size = fit(status.size, libc::off_t::MAX);
+    out.st_blksize = fit(status.block_size, libc::blksize_t::MAX);
+    out.st_blocks = fit(status.block_count, libc::blkcnt_t::MAX);
     (out.st_atime, out.st_atime_nsec) = (status.accessed.0, status.accessed.1.into());
     (out.st_mtime, out.st_mtime_nsec) = (status.modified.0, status.modified.1.into());
     (out.st_ctime, out.st_ctime_nsec) = (status.changed.0, status.changed.1.into());
     out
 }
 
-fn long(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+/// A number as wide as it is on this machine.
+fn fit<T: TryFrom<u64>>(value: u64, max: T) -> T {
+    value.try_into().unwrap_or(max)
 }
 
 fn extended(status: &Status) -> libc::statx {
