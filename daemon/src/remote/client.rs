@@ -28,6 +28,7 @@ use super::{
     handshake::{advised, fails_at, first, greet, is_refusal, is_unknown, refused},
     key::{Key, random},
     ledger::RECORDS,
+    opened::Move,
     server::{BUFFERS, REQUESTS},
 };
 use crate::verdict::verdict;
@@ -259,13 +260,13 @@ impl<N: Network> Client<N> {
     }
 
     /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(crate) fn may_move(&self, from: &[u8], to: &[u8]) {
-        self.state.borrow_mut().opened.may_move(from, to);
+    pub(crate) fn may_move(&self, rename: &Move) {
+        self.state.borrow_mut().opened.may_move(rename);
     }
 
     /// A rename is over; if it `happened`, open files have their new names.
-    pub(crate) fn has_moved(&self, from: &[u8], to: &[u8], happened: bool) {
-        self.state.borrow_mut().opened.has_moved(from, to, happened);
+    pub(crate) fn has_moved(&self, rename: &Move, happened: bool) {
+        self.state.borrow_mut().opened.has_moved(rename, happened);
     }
 
     /// Closes a file, without waiting for that.

@@ -14,7 +14,7 @@ use std::{
 
 use executor::{Credits, Handle};
 use rustix::{
-    fs::{Mode, SeekFrom},
+    fs::{Mode, RenameFlags, SeekFrom},
     io::Errno,
 };
 use uring::{Buffers, RecordLock};
@@ -445,12 +445,18 @@ impl Storage for Mounts {
             }
             // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
             (NameCall::ReadDir { .. }, _) => Err(Errno::NOTSUP.into()),
-            (NameCall::Rename { from, to, .. }, moved) => {
+            (NameCall::Rename { from, to, flags }, moved) => {
                 let answer = server.group.name(self.rank, moved).await?;
                 let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
                 let (from, to) = (mirror(&from), mirror(&to));
+                let exchanges =
+                    RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE);
                 let rename = move || {
-                    mirror::rename(&from, &to);
+                    if exchanges {
+                        mirror::exchange(&from, &to);
+                    } else {
+                        mirror::rename(&from, &to);
+                    }
                     Ok(())
                 };
                 self.machine.call(rename).await?;
