@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Credits, Handle, Instant, Notify};
+use executor::{Class, Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
 use uring::Buffer;
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
@@ -25,7 +25,7 @@ use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 use self::state::{Pending, State};
 use super::{
     channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
-    handshake::{advised, fails_at, first, greet, is_refusal, is_unknown, refused},
+    handshake::{advised, fails_at, greet, is_refusal, is_unknown, refused},
     key::{Key, random},
     ledger::RECORDS,
     opened::Move,

@@ -21,14 +21,13 @@ use std::{
     time::Duration,
 };
 
-use executor::{Instant, Notify};
+use executor::{Instant, Notify, first};
 use rustix::io::Errno;
 use uring::RecordLock;
 use wire::{LockKind, LockOwner, SESSION_LEN};
 
 use super::{
     deadlock::Wanted,
-    handshake::first,
     held::{Range, Ranges},
     ledger::Shelf,
     opened::Identity,
