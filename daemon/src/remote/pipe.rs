@@ -94,7 +94,6 @@ impl Pipe {
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
         let identity = Status::from(&fstat(&reading)?).identity();
-        lock(&all.0).open.insert(identity);
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
             identity,
@@ -109,6 +108,7 @@ impl Pipe {
             progress: Notify::new(),
         });
         let watch = reactor.watch(Rc::clone(&pipe.reading), &pipe.news)?;
+        lock(&all.0).open.insert(identity); // Until `run` ends.
         let weak = Rc::downgrade(&pipe);
         handle.spawn(Class::Latency, pipe.run(watch));
         Ok((weak, writing))
