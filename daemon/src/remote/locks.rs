@@ -30,11 +30,11 @@ use super::{
     deadlock::Wanted,
     held::{Range, Ranges},
     ledger::Shelf,
-    opened::Identity,
     service::{Answer, Service, Session},
 };
 use crate::{
     locks::{LockCall, words},
+    names::Identity,
     storage::Storage,
     verdict::errno,
 };

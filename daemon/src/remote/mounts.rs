@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     locks::{LockCall, process_of},
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall, Status},
     reactor::Reactor,
     requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
@@ -415,7 +415,7 @@ impl Storage for Mounts {
         }
     }
 
-    async fn adopt(&self, stand_in: (u64, u64)) -> io::Result<Located> {
+    async fn adopt(&self, stand_in: Identity) -> io::Result<Located> {
         let server = self.server.as_ref().ok_or(Errno::NOENT)?;
         let found = {
             let pipes = server.pipes.borrow();

@@ -5,10 +5,7 @@ use std::{collections::HashMap, mem};
 
 use rustix::{fs::RenameFlags, io::Errno};
 
-use crate::names::NameCall;
-
-/// Device and inode, as the server says them.
-pub(super) type Identity = (u64, u64);
+use crate::names::{Identity, NameCall};
 
 /// Open files by handle, and what may be happening to their names.
 pub(super) struct Opened {

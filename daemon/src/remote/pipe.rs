@@ -28,16 +28,13 @@ use uring::Heap;
 use super::{dial::Dial, file::RemoteFile};
 use crate::{
     mail::lock,
-    names::Status,
+    names::{Identity, Status},
     place::link_to,
     reactor::{Reactor, Watch},
 };
 
 const CAPACITY: usize = 1 << 20;
 const READ_LEN: usize = 256 << 10;
-
-/// Device and inode.
-type Identity = (u64, u64);
 
 /// The pipes there are, of all cores of the daemon. Cheap to clone.
 #[derive(Clone, Debug, Default)]
