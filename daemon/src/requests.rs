@@ -11,7 +11,7 @@ use std::rc::Rc;
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
-use wire::{Entry, Request, STAND_IN};
+use wire::{Entry, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
     core::{Core, Departure},
@@ -31,12 +31,6 @@ use crate::{
 /// the longest call that blocks an executor.
 pub(crate) const SHORT_LEN: u32 = 8 << 10;
 const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
-
-pub(crate) const SEEK_SET: u32 = 0;
-pub(crate) const SEEK_CUR: u32 = 1;
-pub(crate) const SEEK_END: u32 = 2;
-pub(crate) const SEEK_DATA: u32 = 3;
-pub(crate) const SEEK_HOLE: u32 = 4;
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
 pub(crate) fn take<S: Storage>(

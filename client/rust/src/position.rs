@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
-use wire::{Reason, Request, STAND_IN};
+use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
     file::{AT_END, FileEntry, OpenFile},
@@ -16,11 +16,6 @@ use crate::{
     staging::take_error,
 };
 
-pub(crate) const SEEK_SET: u32 = 0;
-pub(crate) const SEEK_CUR: u32 = 1;
-pub(crate) const SEEK_END: u32 = 2;
-const SEEK_DATA: u32 = 3;
-const SEEK_HOLE: u32 = 4;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 

@@ -18,6 +18,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffers, RecordLock};
+use wire::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use super::{
     copy,
@@ -32,7 +33,6 @@ use crate::{
     locks::{LockCall, process_of},
     names::{Answer, Attributes, Identity, NameCall, OpenCall, Status},
     reactor::Reactor,
-    requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
 };
 

@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Halves};
-use wire::{Request, SESSION_LEN};
+use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use super::{
     channel::bytes_of,
@@ -37,7 +37,7 @@ use super::{
 use crate::{
     names::{Attributes, Identity, NameCall, OpenCall},
     namespace::times,
-    requests::{SEEK_DATA, SEEK_HOLE, SHORT_LEN},
+    requests::SHORT_LEN,
     storage::Storage,
     verdict::errno,
 };
