@@ -231,6 +231,8 @@ async fn on_file<S: Storage>(
 ) -> Verdict {
     match request {
         Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await,
+        // By another request: what has the slot next is not to be closed for it.
+        Request::Close { .. } if file.is_closing() => return Err(Errno::BADF),
         Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
         Request::Sync { .. } => sync(core, file, false).await?,
         Request::Datasync { .. } => sync(core, file, true).await?,
