@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -343,6 +344,19 @@ static void limited(void) {
     said("signals", signals);
 }
 
+// A message that says of what comes with it that it is longer than the room for that.
+static void too_long(void) {
+    union { struct cmsghdr head; char room[CMSG_SPACE(sizeof(int))]; } control = {0};
+    struct iovec data = {"x", 1};
+    struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
+    int ends[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    control.head = (struct cmsghdr){(size_t)1 << 40, SOL_SOCKET, SCM_RIGHTS};
+    said("too long", sendmsg(ends[0], &message, 0));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     if (argc == 1) {
@@ -362,5 +376,6 @@ int main(int argc, char **argv) {
     opened_by_system_call();
     cancelled();
     limited();
+    too_long();
     return 0;
 }
