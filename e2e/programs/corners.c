@@ -243,6 +243,7 @@ static void asynchronous(void) {
         {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_buf = (long)got, .aio_nbytes = 7},
     };
     said("setup", syscall(SYS_io_setup, 1, &context));
+    said("less than none", syscall(SYS_io_submit, context, -1L, &context));
     for (int i = 0; i < 2; i++) {
         struct iocb *list[] = {&requests[i]};
         requests[i].aio_fildes = fd;
