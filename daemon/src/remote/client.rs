@@ -334,34 +334,37 @@ impl<N: Network> Client<N> {
         let (receiver, mut sender) = connected.map_err(silent("nothing answers there"))?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
         let serve = async {
-            let greeted = async {
-                let welcome = greet(&self.key, self.session, &mut inbox, &outbox).await?;
-                if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
-                    return Err(refused(
-                        "the server grants too little; use the same `kakehi` on both nodes",
-                    ));
-                }
-                let boot = self.boot.replace(Some(welcome.boot));
-                if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
-                    return Err(refused(
-                        "the server's machine was booted, and what it had not synced is lost",
-                    ));
-                }
-                self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
-                if self.must_reopen.get() {
-                    self.reopen(&mut inbox, &outbox).await?;
-                    self.must_reopen.set(false);
-                }
-                Ok(())
-            };
-            let greeted = first(greeted, fails_at(&self.handle, end)).await;
-            greeted.map_err(silent("what listens there does not answer"))?;
+            let entered = self.enter(&mut inbox, &outbox);
+            let entered = first(entered, fails_at(&self.handle, end)).await;
+            entered.map_err(silent("what listens there does not answer"))?;
             self.begin();
             let heard = Cell::new(true);
             let read = self.read(&mut inbox, &heard);
             first(read, first(self.write(&outbox), self.beat(&outbox, &heard))).await
         };
         first(serve, outbox.pump(&mut sender)).await
+    }
+
+    /// Greets the server, and has one that was started anew open what the session has open.
+    async fn enter<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+        let welcome = greet(&self.key, self.session, inbox, outbox).await?;
+        if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
+            return Err(refused(
+                "the server grants too little; use the same `kakehi` on both nodes",
+            ));
+        }
+        let boot = self.boot.replace(Some(welcome.boot));
+        if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
+            return Err(refused(
+                "the server's machine was booted, and what it had not synced is lost",
+            ));
+        }
+        self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
+        if self.must_reopen.get() {
+            self.reopen(inbox, outbox).await?;
+            self.must_reopen.set(false);
+        }
+        Ok(())
     }
 
     /// A connection is there: everything unanswered is to be sent.
