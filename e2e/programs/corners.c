@@ -358,6 +358,23 @@ static void too_long(void) {
     close(ends[1]);
 }
 
+// What the kernel refuses of any file, whoever has it.
+static void refused(void) {
+    int fd = open("refused", O_RDWR | O_CREAT | O_TRUNC, 0644), other = open("refused", O_WRONLY);
+    write(fd, "kept", 4);
+    said("flags", unlinkat(AT_FDCWD, "refused", 0x4000));
+    said("whence", lseek(fd, 0, -1));
+    said("whence", lseek(fd, 0, 256));
+    said("advice", -posix_fadvise(fd, 0, 0, 99));
+    said("advice", -posix_fadvise(fd, 0, -1, POSIX_FADV_NORMAL));
+    said("readahead", readahead(other, 0, 1));
+    said("range", sync_file_range(fd, -1, 0, 0));
+    said("range", sync_file_range(fd, 0, 0, 99));
+    close(other);
+    close(fd);
+    show("refused");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     if (argc == 1) {
@@ -378,5 +395,6 @@ int main(int argc, char **argv) {
     cancelled();
     limited();
     too_long();
+    refused();
     return 0;
 }

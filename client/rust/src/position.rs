@@ -43,7 +43,11 @@ impl Process {
                 let from = self.position(fd, entry, &mut file)?;
                 from.checked_add_signed(offset).ok_or(Errno::INVAL)?
             }
-            _ => self.seek_in_file(fd, entry, &mut file, offset, whence)?,
+            SEEK_END | SEEK_DATA | SEEK_HOLE => {
+                self.seek_in_file(fd, entry, &mut file, offset, whence)?
+            }
+            // The daemon knows bits that no program may set.
+            _ => return Err(Errno::INVAL),
         };
         if i64::try_from(position).is_err() {
             return Err(Errno::INVAL);
