@@ -15,7 +15,7 @@ use crate::{
     drain::{self, Queue},
     file::OpenFile,
     lanes::Doorstep,
-    mail::lock,
+    mail::{Reply, lock},
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
     session::Session,
@@ -164,54 +164,52 @@ impl<S: Storage> Core<S> {
     pub(crate) async fn read_mail(self: Rc<Self>) {
         let Some(mailbox) = self.node.mailbox(self.index) else { return };
         loop {
-            match mailbox.receive().await {
+            let (mail, core) = (mailbox.receive().await, Rc::clone(&self));
+            match mail {
                 Mail::Drain { session, slot, done } => {
-                    let core = Rc::clone(&self);
-                    self.handle.spawn(Class::Latency, async move {
-                        let file =
-                            core.session(session).and_then(|found| found.file_to_drain(slot));
-                        if let Some(file) = file {
-                            drain::drain_to(&core, &file, file.head()).await;
-                        }
-                        done.send(());
-                    });
+                    self.answer(done, async move { core.drain_slot(session, slot).await });
                 }
-                Mail::DrainAll(done) => {
-                    let core = Rc::clone(&self);
-                    self.handle.spawn(Class::Latency, async move {
-                        core.hear_all();
-                        for session in core.sessions() {
-                            drain::drain_session(&core, &session).await;
-                        }
-                        done.send(());
-                    });
-                }
+                Mail::DrainAll(done) => self.answer(done, async move { core.drain_all().await }),
                 Mail::Hear(done) => {
                     self.hear_all();
                     done.send(());
                 }
-                Mail::Bury(done) => {
-                    let core = Rc::clone(&self);
-                    self.handle.spawn(Class::Latency, async move {
-                        core.bury_lockers().await;
-                        done.send(());
-                    });
-                }
+                Mail::Bury(done) => self.answer(done, async move { core.bury_lockers().await }),
                 Mail::Close(done) => {
                     self.close();
                     done.send(());
                 }
                 Mail::LeaveServer(done) => {
-                    let core = Rc::clone(&self);
-                    self.handle.spawn(Class::Latency, async move {
-                        core.storage.leave().await;
-                        done.send(());
-                    });
+                    self.answer(done, async move { core.storage.leave().await });
                 }
                 Mail::Report(done) => done.send(self.report()),
                 Mail::Departed => self.departed.notify_all(),
                 Mail::End => return,
             }
+        }
+    }
+
+    /// Has what a letter asks for done in a task, and says so.
+    fn answer(&self, done: Reply<()>, work: impl Future<Output = ()> + 'static) {
+        self.handle.spawn(Class::Latency, async move {
+            work.await;
+            done.send(());
+        });
+    }
+
+    /// Drains the file in a session's slot, if there is one.
+    async fn drain_slot(self: &Rc<Self>, session: u32, slot: u32) {
+        let file = self.session(session).and_then(|found| found.file_to_drain(slot));
+        if let Some(file) = file {
+            drain::drain_to(self, &file, file.head()).await;
+        }
+    }
+
+    /// Drains every file, also those that are still on their way here.
+    async fn drain_all(self: &Rc<Self>) {
+        self.hear_all();
+        for session in self.sessions() {
+            drain::drain_session(self, &session).await;
         }
     }
 

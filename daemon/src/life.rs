@@ -2,13 +2,15 @@
 
 use std::{cell::Cell, future, rc::Rc, time::Duration};
 
+use executor::first;
+
 use crate::{
     core::Core,
     launcher::Launcher,
     listener::Attendance,
     mail::lock,
     node::Mail,
-    remote::{Mounts, StandIns, first},
+    remote::{Mounts, StandIns},
     signals::Watched,
     socket, status,
 };

@@ -5,17 +5,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    future::poll_fn,
     io,
     os::fd::{AsFd, OwnedFd},
-    pin::pin,
     rc::Rc,
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 
-use executor::{Class, Notify};
+use executor::{Class, Notify, first};
 use rustix::process::geteuid;
 use uring::{Peer, peer_process};
 use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
@@ -212,14 +209,15 @@ impl Listener {
 
     /// Waits for `future`, but no longer than `time`; returns whether it was ready.
     async fn in_time(&self, time: Duration, future: impl Future<Output = ()>) -> bool {
-        let (mut future, mut sleep) = (pin!(future), pin!(self.core.handle.sleep(time)));
-        poll_fn(|context| {
-            if future.as_mut().poll(context).is_ready() {
-                return Poll::Ready(true);
-            }
-            sleep.as_mut().poll(context).map(|()| false)
-        })
-        .await
+        let in_time = async {
+            future.await;
+            true
+        };
+        let too_late = async {
+            self.core.handle.sleep(time).await;
+            false
+        };
+        first(in_time, too_late).await
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::{io, rc::Rc};
 
+use executor::first;
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -19,7 +20,6 @@ use crate::{
     core::Core,
     file::OpenFile,
     node::Mail,
-    remote::first,
     session::{Session, Ticket},
     settle,
     storage::Storage,

@@ -25,6 +25,9 @@ use crate::{
     place::{OWN_FOLDER, Place, link_to},
 };
 
+/// Device and inode of a file. Zeros are nobody's.
+pub(crate) type Identity = (u64, u64);
+
 /// Words of a [`Status`].
 pub(crate) const STATUS_WORDS: usize = 16;
 const DEVICE: usize = 0;
@@ -40,7 +43,7 @@ const CHANGED: usize = 14;
 pub(crate) struct Status(pub(crate) [u64; STATUS_WORDS]);
 
 impl Status {
-    pub(crate) fn identity(&self) -> (u64, u64) {
+    pub(crate) fn identity(&self) -> Identity {
         (self.word(DEVICE), self.word(INODE))
     }
 

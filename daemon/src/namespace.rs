@@ -11,7 +11,7 @@ use wire::{FileFlags, PathPair, Request};
 use crate::{
     core::Core,
     file::{Log, Origin},
-    names::{Attributes, NameCall, OpenCall, Status},
+    names::{Attributes, Identity, NameCall, OpenCall, Status},
     registration,
     session::{Session, Ticket},
     settle,
@@ -32,7 +32,7 @@ pub(crate) enum Call {
     /// Puts the file that a stand-in stands for into a slot.
     Adopt {
         slot: u32,
-        stand_in: (u64, u64),
+        stand_in: Identity,
     },
     Name(NameCall),
 }

@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::session::Segment;
-
-/// Device and inode number.
-pub(crate) type Identity = (u64, u64);
+use crate::{names::Identity, session::Segment};
 
 /// A registered file, as other executors know it.
 #[derive(Clone, Debug)]

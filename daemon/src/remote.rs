@@ -45,7 +45,6 @@ pub(crate) use {
     client::Client,
     dial::Dial,
     group::{Group, Member},
-    handshake::first,
     key::Key,
     ledger::Folder,
     mirror::Listings,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
-use wire::{Entry, Request, STAND_IN};
+use wire::{Entry, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
     core::{Core, Departure},
@@ -19,9 +19,8 @@ use crate::{
     file::{Log, OpenFile, Piece},
     intake,
     locks::{self, LockCall},
-    names::Attributes,
+    names::{Attributes, Identity},
     namespace, readahead, registration,
-    registry::Identity,
     session::{Session, Ticket},
     settle,
     storage::Storage,
@@ -32,12 +31,6 @@ use crate::{
 /// the longest call that blocks an executor.
 pub(crate) const SHORT_LEN: u32 = 8 << 10;
 const _: () = assert!(SHORT_LEN as usize * shm::lane::SLOTS <= uring::INLINE_LEN_MAX);
-
-pub(crate) const SEEK_SET: u32 = 0;
-pub(crate) const SEEK_CUR: u32 = 1;
-pub(crate) const SEEK_END: u32 = 2;
-pub(crate) const SEEK_DATA: u32 = 3;
-pub(crate) const SEEK_HOLE: u32 = 4;
 
 /// Serves one entry, with one of the permits that its lane has, if it needs one.
 pub(crate) fn take<S: Storage>(
@@ -238,6 +231,8 @@ async fn on_file<S: Storage>(
 ) -> Verdict {
     match request {
         Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await,
+        // By another request: what has the slot next is not to be closed for it.
+        Request::Close { .. } if file.is_closing() => return Err(Errno::BADF),
         Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
         Request::Sync { .. } => sync(core, file, false).await?,
         Request::Datasync { .. } => sync(core, file, true).await?,

@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, Handle, PollLists};
+use executor::{Class, Executor, Handle, PollLists, first};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -35,7 +35,7 @@ use crate::{
     reactor::Reactor,
     remote::{
         Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published,
-        Server, Service, StandIns, Workers, first, mounts,
+        Server, Service, StandIns, Workers, mounts,
     },
     seats::Seats,
     signals::{self, Signals},

@@ -6,8 +6,9 @@ use crate::{
     core::Core,
     drain,
     mail::{self, lock},
+    names::Identity,
     node::Mail,
-    registry::{Identity, Opener},
+    registry::Opener,
     storage::Storage,
 };
 

@@ -11,7 +11,7 @@ use uring::{Buffers, Engines, RecordLock};
 
 use crate::{
     locks::LockCall,
-    names::{self, Answer, Attributes, NameCall, OpenCall, Status},
+    names::{self, Answer, Attributes, Identity, NameCall, OpenCall, Status},
     place::Place,
 };
 
@@ -100,8 +100,8 @@ pub(crate) trait Storage: Clone + 'static {
         self.clone()
     }
 
-    /// The file that a stand-in of this device and inode stands for.
-    async fn adopt(&self, _stand_in: (u64, u64)) -> io::Result<Self::File> {
+    /// The file that this stand-in stands for.
+    async fn adopt(&self, _stand_in: Identity) -> io::Result<Self::File> {
         Err(Errno::NOENT.into())
     }
 

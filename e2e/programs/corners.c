@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -242,6 +243,7 @@ static void asynchronous(void) {
         {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_buf = (long)got, .aio_nbytes = 7},
     };
     said("setup", syscall(SYS_io_setup, 1, &context));
+    said("less than none", syscall(SYS_io_submit, context, -1L, &context));
     for (int i = 0; i < 2; i++) {
         struct iocb *list[] = {&requests[i]};
         requests[i].aio_fildes = fd;
@@ -343,6 +345,36 @@ static void limited(void) {
     said("signals", signals);
 }
 
+// A message that says of what comes with it that it is longer than the room for that.
+static void too_long(void) {
+    union { struct cmsghdr head; char room[CMSG_SPACE(sizeof(int))]; } control = {0};
+    struct iovec data = {"x", 1};
+    struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
+    int ends[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    control.head = (struct cmsghdr){(size_t)1 << 40, SOL_SOCKET, SCM_RIGHTS};
+    said("too long", sendmsg(ends[0], &message, 0));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+// What the kernel refuses of any file, whoever has it.
+static void refused(void) {
+    int fd = open("refused", O_RDWR | O_CREAT | O_TRUNC, 0644), other = open("refused", O_WRONLY);
+    write(fd, "kept", 4);
+    said("flags", unlinkat(AT_FDCWD, "refused", 0x4000));
+    said("whence", lseek(fd, 0, -1));
+    said("whence", lseek(fd, 0, 256));
+    said("advice", -posix_fadvise(fd, 0, 0, 99));
+    said("advice", -posix_fadvise(fd, 0, -1, POSIX_FADV_NORMAL));
+    said("readahead", readahead(other, 0, 1));
+    said("range", sync_file_range(fd, -1, 0, 0));
+    said("range", sync_file_range(fd, 0, 0, 99));
+    close(other);
+    close(fd);
+    show("refused");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     if (argc == 1) {
@@ -362,5 +394,7 @@ int main(int argc, char **argv) {
     opened_by_system_call();
     cancelled();
     limited();
+    too_long();
+    refused();
     return 0;
 }

@@ -57,7 +57,9 @@ interpose! {
 ///
 /// There are `count` requests in `list`, each null or one.
 pub(crate) unsafe fn submit(context: usize, count: usize, list: *const *const iocb) -> Outcome {
-    for index in 0..if list.is_null() { 0 } else { count } {
+    // The kernel refuses a negative count, and no list.
+    let is_list = isize::try_from(count).is_ok() && !list.is_null();
+    for index in 0..if is_list { count } else { 0 } {
         // SAFETY: the caller promises that many.
         let place = unsafe { list.add(index) };
         // SAFETY: one of them.

@@ -3,7 +3,12 @@
 use client::Reason;
 use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, ssize_t, timespec};
 
-use crate::{errno::answer, interpose::interpose, kernel::blocking, start::client};
+use crate::{
+    errno::answer,
+    interpose::interpose,
+    kernel::{Word as _, blocking},
+    start::client,
+};
 
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
@@ -61,7 +66,8 @@ unsafe fn each_message(messages: *const mmsghdr, count: c_uint, then: fn(c_int))
     }
 }
 
-/// Calls `then` with each descriptor in the message.
+/// Calls `then` with each descriptor in the message. A part that says that it goes on behind the
+/// control part, which the kernel refuses, has those before its end.
 ///
 /// # Safety
 ///
@@ -71,6 +77,9 @@ unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
         return;
     }
     // SAFETY: a message, as the caller promises.
+    let msghdr { msg_control, msg_controllen, .. } = unsafe { message.read() };
+    let end = msg_control.word().saturating_add(msg_controllen);
+    // SAFETY: as above.
     let mut part = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !part.is_null() {
         // SAFETY: inside the control part, or null, which the loop has excluded.
@@ -80,9 +89,10 @@ unsafe fn each_passed(message: *const msghdr, then: fn(c_int)) {
             let data = unsafe { libc::CMSG_DATA(part) }.cast::<c_void>().cast::<c_int>();
             // SAFETY: arithmetic only.
             let head_len = unsafe { libc::CMSG_LEN(0) } as usize;
-            let count = head.cmsg_len.saturating_sub(head_len) / size_of::<c_int>();
+            let len = head.cmsg_len.min(end.saturating_sub(part.word()));
+            let count = len.saturating_sub(head_len) / size_of::<c_int>();
             for index in 0..count {
-                // SAFETY: the part says that it has so many.
+                // SAFETY: so many lie in the control part.
                 let place = unsafe { data.add(index) };
                 // SAFETY: inside the part.
                 then(unsafe { place.read_unaligned() });

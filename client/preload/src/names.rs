@@ -102,8 +102,10 @@ unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
 /// The same.
 unsafe fn remove_at_named(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
     drain_all();
+    // The kernel refuses all other flags.
+    let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
     // SAFETY: the caller promises null or a C string.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+    if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
         if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
             return done.map(|()| 0);
         }

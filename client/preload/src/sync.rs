@@ -15,6 +15,10 @@ use crate::{
 /// within these bounds.
 const BLOCK_MIN: u64 = 512;
 const BLOCK_MAX: u64 = 4096;
+/// All that `sync_file_range` knows.
+const RANGE_FLAGS: c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+    | libc::SYNC_FILE_RANGE_WRITE
+    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 interpose! { safe:
     fn fsync(fd: c_int) -> c_int {
@@ -53,7 +57,10 @@ interpose! {
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int {
         drain(fd);
         if is_placeholder(fd) {
-            return 0; // The server writes by itself; a sync waits for that.
+            // The server writes by itself; a sync waits for that.
+            let is_range = at >= 0 && len >= 0 && at.checked_add(len).is_some();
+            let is_known = is_range && flags & !RANGE_FLAGS == 0;
+            return answer(if is_known { Ok(0) } else { Err(Errno::INVAL) });
         }
         answer(kernel!(SYS_sync_file_range, fd, at, len, flags))
     }
@@ -100,7 +107,10 @@ interpose! {
 
     fn readahead(fd: c_int, at: off_t, len: size_t) -> ssize_t {
         if is_placeholder(fd) {
-            return 0; // As for `posix_fadvise`.
+            // As for `posix_fadvise`, of a file that can be read.
+            let flags = client().and_then(|client| client.flags(fd)).unwrap_or(0);
+            let is_readable = flags & unsigned(libc::O_ACCMODE) != unsigned(libc::O_WRONLY);
+            return answer(if is_readable { Ok(0) } else { Err(Errno::BADF) });
         }
         answer(kernel!(SYS_readahead, fd, at, len))
     }
@@ -129,7 +139,9 @@ fn set_size(fd: c_int, len: off_t) -> Outcome {
 /// As `fadvise64(2)`.
 pub(crate) fn advise(fd: c_int, at: off_t, len: off_t, advice: c_int) -> Outcome {
     if is_placeholder(fd) {
-        return Ok(0); // A hint, to nobody: the daemon reads ahead by itself.
+        // A hint, to nobody: the daemon reads ahead by itself.
+        let is_known = (libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE).contains(&advice);
+        return if is_known && len >= 0 { Ok(0) } else { Err(Errno::INVAL) };
     }
     if advice == libc::POSIX_FADV_DONTNEED {
         drain(fd);

@@ -13,7 +13,7 @@ use crate::{
 /// Names tried before giving up, each one of 62^6.
 const ATTEMPTS: u32 = 62 * 62 * 62;
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-const PATTERN: &[u8] = b"XXXXXX";
+const PATTERN: &[u8; 6] = b"XXXXXX";
 
 interpose! {
     fn mkstemp|mkstemp64(template: *mut c_char) -> c_int {
@@ -44,20 +44,22 @@ unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcom
     let suffix_len = usize::try_from(suffix_len).map_err(|_| Errno::INVAL)?;
     let at = len.checked_sub(suffix_len + PATTERN.len()).ok_or(Errno::INVAL)?;
     // SAFETY: six bytes before its end are inside the string.
-    let letters = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
-    // SAFETY: the program lends its string.
-    let letters = unsafe { &mut *letters };
-    if letters != PATTERN {
+    let place = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
+    // SAFETY: as above.
+    let mut letters = unsafe { place.read() };
+    if letters != *PATTERN {
         return Err(Errno::INVAL);
     }
     let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     for _ in 0..ATTEMPTS {
         let mut chance = random()?;
-        for letter in letters.iter_mut() {
+        for letter in &mut letters {
             let index = usize::try_from(chance % 62).unwrap_or(0);
             *letter = *LETTERS.get(index).unwrap_or(&b'a');
             chance /= 62;
         }
+        // SAFETY: the program lends its string.
+        unsafe { place.write(letters) };
         // SAFETY: still a C string.
         match unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) } {
             Err(Errno::EXIST) => {}

@@ -18,11 +18,10 @@ use rustix::{
         sockopt,
     },
 };
-use wire::{Loan, MESSAGE_LEN, Message, Reason, Request};
+use wire::{Loan, MESSAGE_LEN, Message, Reason, Request, SEEK_CUR};
 
 use crate::{
     file::{FileEntry, OpenFile},
-    position::SEEK_CUR,
     process::Process,
 };
 

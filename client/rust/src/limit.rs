@@ -9,11 +9,10 @@ use rustix::{
     io::{self, Errno},
     process::{Resource, Signal, getpid, getrlimit, kill_process},
 };
-use wire::Reason;
+use wire::{Reason, SEEK_END};
 
 use crate::{
     file::{FileEntry, OpenFile},
-    position::SEEK_END,
     process::Process,
 };
 

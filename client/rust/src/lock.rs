@@ -15,13 +15,12 @@ use rustix::{
     io::{self, Errno},
 };
 use shm::copy::copy_out;
-use wire::{LockKind, LockOwner, LockTerms, Request};
+use wire::{LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_END, SEEK_SET};
 
 use crate::{
     client::Client,
     connection::Connection,
     file::{Link, OpenFile},
-    position::{SEEK_CUR, SEEK_END, SEEK_SET},
     process::Process,
     rules::link_of,
     table::Entry,

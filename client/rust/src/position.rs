@@ -7,7 +7,7 @@ use rustix::{
     fs::{self, SeekFrom},
     io::{self, Errno},
 };
-use wire::{Reason, Request, STAND_IN};
+use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
     file::{AT_END, FileEntry, OpenFile},
@@ -16,11 +16,6 @@ use crate::{
     staging::take_error,
 };
 
-pub(crate) const SEEK_SET: u32 = 0;
-pub(crate) const SEEK_CUR: u32 = 1;
-pub(crate) const SEEK_END: u32 = 2;
-const SEEK_DATA: u32 = 3;
-const SEEK_HOLE: u32 = 4;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
@@ -48,7 +43,11 @@ impl Process {
                 let from = self.position(fd, entry, &mut file)?;
                 from.checked_add_signed(offset).ok_or(Errno::INVAL)?
             }
-            _ => self.seek_in_file(fd, entry, &mut file, offset, whence)?,
+            SEEK_END | SEEK_DATA | SEEK_HOLE => {
+                self.seek_in_file(fd, entry, &mut file, offset, whence)?
+            }
+            // The daemon knows bits that no program may set.
+            _ => return Err(Errno::INVAL),
         };
         if i64::try_from(position).is_err() {
             return Err(Errno::INVAL);

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Credits, Handle, Instant, Notify};
+use executor::{Class, Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
 use uring::Buffer;
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
@@ -25,9 +25,10 @@ use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 use self::state::{Pending, State};
 use super::{
     channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
-    handshake::{advised, fails_at, first, greet, is_refusal, is_unknown, refused},
+    handshake::{advised, fails_at, greet, is_refusal, is_unknown, refused},
     key::{Key, random},
     ledger::RECORDS,
+    opened::Move,
     server::{BUFFERS, REQUESTS},
 };
 use crate::verdict::verdict;
@@ -259,13 +260,13 @@ impl<N: Network> Client<N> {
     }
 
     /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(crate) fn may_move(&self, from: &[u8], to: &[u8]) {
-        self.state.borrow_mut().opened.may_move(from, to);
+    pub(crate) fn may_move(&self, rename: &Move) {
+        self.state.borrow_mut().opened.may_move(rename);
     }
 
     /// A rename is over; if it `happened`, open files have their new names.
-    pub(crate) fn has_moved(&self, from: &[u8], to: &[u8], happened: bool) {
-        self.state.borrow_mut().opened.has_moved(from, to, happened);
+    pub(crate) fn has_moved(&self, rename: &Move, happened: bool) {
+        self.state.borrow_mut().opened.has_moved(rename, happened);
     }
 
     /// Closes a file, without waiting for that.
@@ -333,34 +334,37 @@ impl<N: Network> Client<N> {
         let (receiver, mut sender) = connected.map_err(silent("nothing answers there"))?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
         let serve = async {
-            let greeted = async {
-                let welcome = greet(&self.key, self.session, &mut inbox, &outbox).await?;
-                if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
-                    return Err(refused(
-                        "the server grants too little; use the same `kakehi` on both nodes",
-                    ));
-                }
-                let boot = self.boot.replace(Some(welcome.boot));
-                if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
-                    return Err(refused(
-                        "the server's machine was booted, and what it had not synced is lost",
-                    ));
-                }
-                self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
-                if self.must_reopen.get() {
-                    self.reopen(&mut inbox, &outbox).await?;
-                    self.must_reopen.set(false);
-                }
-                Ok(())
-            };
-            let greeted = first(greeted, fails_at(&self.handle, end)).await;
-            greeted.map_err(silent("what listens there does not answer"))?;
+            let entered = self.enter(&mut inbox, &outbox);
+            let entered = first(entered, fails_at(&self.handle, end)).await;
+            entered.map_err(silent("what listens there does not answer"))?;
             self.begin();
             let heard = Cell::new(true);
             let read = self.read(&mut inbox, &heard);
             first(read, first(self.write(&outbox), self.beat(&outbox, &heard))).await
         };
         first(serve, outbox.pump(&mut sender)).await
+    }
+
+    /// Greets the server, and has one that was started anew open what the session has open.
+    async fn enter<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+        let welcome = greet(&self.key, self.session, inbox, outbox).await?;
+        if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
+            return Err(refused(
+                "the server grants too little; use the same `kakehi` on both nodes",
+            ));
+        }
+        let boot = self.boot.replace(Some(welcome.boot));
+        if self.has_changed.get() && boot.is_some_and(|boot| boot != welcome.boot) {
+            return Err(refused(
+                "the server's machine was booted, and what it had not synced is lost",
+            ));
+        }
+        self.must_reopen.set(self.must_reopen.get() || !welcome.is_known);
+        if self.must_reopen.get() {
+            self.reopen(inbox, outbox).await?;
+            self.must_reopen.set(false);
+        }
+        Ok(())
     }
 
     /// A connection is there: everything unanswered is to be sent.

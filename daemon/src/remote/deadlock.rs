@@ -13,8 +13,8 @@ use std::{
 use rustix::io::Errno;
 use wire::SESSION_LEN;
 
-use super::{held::Range, opened::Identity, service::Service};
-use crate::storage::Storage;
+use super::{held::Range, service::Service};
+use crate::{names::Identity, storage::Storage};
 
 /// A process, by its session and its number there.
 pub(super) type Owner = ([u8; SESSION_LEN], u16);

@@ -9,6 +9,7 @@ use std::{cell::RefCell, collections::HashMap, io};
 use wire::SESSION_LEN;
 
 use super::ledger::{Record, Shelf, State};
+use crate::names::Identity;
 
 /// A record that somebody may come back for.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +19,8 @@ pub(super) struct Doubt {
     pub(super) record: Record,
 }
 
-/// Appends in doubt, by device and inode of their files.
-pub(super) struct Doubts(RefCell<HashMap<(u64, u64), Vec<Doubt>>>);
+/// Appends in doubt, by their files.
+pub(super) struct Doubts(RefCell<HashMap<Identity, Vec<Doubt>>>);
 
 impl Doubts {
     /// Those that earlier servers have left.
@@ -41,12 +42,12 @@ impl Doubts {
     }
 
     /// Those about a file.
-    pub(super) fn about(&self, identity: (u64, u64)) -> Vec<Doubt> {
+    pub(super) fn about(&self, identity: Identity) -> Vec<Doubt> {
         self.0.borrow().get(&identity).cloned().unwrap_or_default()
     }
 
     /// What is in doubt about a file is written down.
-    pub(super) fn settled(&self, identity: (u64, u64)) {
+    pub(super) fn settled(&self, identity: Identity) {
         self.0.borrow_mut().remove(&identity);
     }
 }

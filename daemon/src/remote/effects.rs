@@ -23,17 +23,17 @@ use uring::Heap;
 
 use super::{decode::is_exclusive, ledger::Before};
 use crate::{
-    names::{NameCall, OpenCall, Status},
+    names::{Identity, NameCall, OpenCall, Status},
     storage::Storage,
 };
 
 /// A request that must not happen twice.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect<F> {
-    /// To the file of this device and inode.
+    /// To this file.
     Append {
         file: F,
-        identity: (u64, u64),
+        identity: Identity,
         data: Rc<[u8]>,
     },
     /// `fallocate` that moves the bytes behind a range.
@@ -183,8 +183,8 @@ async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Resu
     }
 }
 
-/// Device and inode of a name; zeros when there is none.
-async fn identity<S: Storage>(storage: &S, path: &CString) -> io::Result<(u64, u64)> {
+/// What a name stands for; zeros when there is none.
+async fn identity<S: Storage>(storage: &S, path: &CString) -> io::Result<Identity> {
     let status = stat(storage, path, false).await?;
     Ok(status.map_or((0, 0), |status| status.identity()))
 }

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Buffers, RecordLock};
-use wire::{PIECE_LEN_MAX, PathPair, Request};
+use wire::{PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE};
 
 use super::{
     client::{Client, Network},
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     locks::{LockCall, from_words},
     names::{Answer, Attributes, NameCall, OpenCall, Status},
-    requests::{SEEK_DATA, SEEK_HOLE},
     verdict::errno,
 };
 

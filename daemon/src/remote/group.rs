@@ -17,6 +17,7 @@ use rustix::fs::OFlags;
 use super::{
     client::{Client, Network},
     file::{self, RemoteFile, together},
+    opened::Move,
 };
 use crate::names::{Answer, NameCall, OpenCall};
 
@@ -117,19 +118,12 @@ impl<N: Network> Group<N> {
     pub(crate) async fn name(&self, rank: Option<u32>, mut call: NameCall) -> io::Result<Answer> {
         let [subject, _] = call.paths_mut();
         let client = self.client(rank, subject.map_or(&[][..], |path| path.to_bytes()));
-        let NameCall::Rename { from, to, .. } = &call else {
-            return file::name(&client, call).await;
-        };
+        let Some(rename) = Move::of(&call) else { return file::name(&client, call).await };
         // Any of the servers may have files open below that name.
-        let (from, to) = (from.clone(), to.clone());
-        let clients: Vec<_> = self.members.borrow().iter().map(|m| Rc::clone(&m.client)).collect();
-        for client in &clients {
-            client.may_move(from.to_bytes(), to.to_bytes());
-        }
+        let members = self.members.borrow().clone();
+        members.iter().for_each(|member| member.client.may_move(&rename));
         let answer = file::name(&client, call).await;
-        for client in &clients {
-            client.has_moved(from.to_bytes(), to.to_bytes(), answer.is_ok());
-        }
+        members.iter().for_each(|member| member.client.has_moved(&rename, answer.is_ok()));
         answer
     }
 

@@ -1,7 +1,7 @@
 //! How both sides of a connection prove the job key before anything else is said, and agree on what
 //! carries the rest.
 
-use std::{io, pin::pin, task::Poll};
+use std::io;
 
 use executor::{Handle, Instant, Notify};
 use wire::{Challenge, Frame, Proof, RemoteWelcome, SESSION_LEN, VERSION};
@@ -177,16 +177,6 @@ fn hear_worker<R: Receive>(inbox: &mut Inbox<R>) -> io::Result<Vec<u8>> {
 
 fn secrets(key: &Key, said: &Transcript, (ours, theirs): (Prover, Prover)) -> Secrets {
     Secrets { ours: key.secret(ours, said), theirs: key.secret(theirs, said) }
-}
-
-/// Waits for the first of two futures; the other is dropped.
-pub(crate) async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    std::future::poll_fn(|context| match one.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(value),
-        Poll::Pending => other.as_mut().poll(context),
-    })
-    .await
 }
 
 /// Waits until `end`, then says that it took too long.

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use wire::{LockKind, LockOwner, LockTerms};
 
-use super::opened::Identity;
-use crate::locks::LockCall;
+use crate::{locks::LockCall, names::Identity};
 
 /// Whose locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,7 +29,7 @@ use rustix::{
 use wire::SESSION_LEN;
 
 use super::key::{from_hex, hex};
-use crate::place::OWN_FOLDER;
+use crate::{names::Identity, place::OWN_FOLDER};
 
 /// Requests of a session that may be recorded at a time.
 pub(crate) const RECORDS: u32 = 64;
@@ -72,9 +72,8 @@ pub(crate) enum State {
 pub(crate) struct Before {
     /// Size of a file that is appended to or has bytes moved; else when it was changed last.
     pub(crate) mark: u64,
-    /// Device and inode of that file, or of the name; zeros when there was none. Once a file is
-    /// opened, its own.
-    pub(crate) identity: (u64, u64),
+    /// Of that file, or of the name; zeros when there was none. Once a file is opened, its own.
+    pub(crate) identity: Identity,
     pub(crate) is_append: bool,
 }
 

@@ -28,14 +28,13 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Notify};
+use executor::{Class, Notify, first};
 use ucx::{Address, Endpoint, Message};
 use uring::{Buffer, Buffers, Heap, Inlet, Sender, Stream};
 use wire::{Envelope, FRAME_LEN_MAX, TAG_LEN, WORKER_LEN_MAX};
 
 use super::{
     channel::{Receive, Transmit},
-    handshake::first,
     server::REQUESTS,
     ucx::{Worker, Workers},
 };

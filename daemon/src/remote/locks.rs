@@ -21,21 +21,20 @@ use std::{
     time::Duration,
 };
 
-use executor::{Instant, Notify};
+use executor::{Instant, Notify, first};
 use rustix::io::Errno;
 use uring::RecordLock;
 use wire::{LockKind, LockOwner, SESSION_LEN};
 
 use super::{
     deadlock::Wanted,
-    handshake::first,
     held::{Range, Ranges},
     ledger::Shelf,
-    opened::Identity,
     service::{Answer, Service, Session},
 };
 use crate::{
     locks::{LockCall, words},
+    names::Identity,
     storage::Storage,
     verdict::errno,
 };

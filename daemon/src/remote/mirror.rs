@@ -17,6 +17,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use crate::mail::lock;
 
 /// The folder of all mirrors, in the job's folder.
@@ -121,6 +123,15 @@ pub(crate) fn rename(from: &Path, to: &Path) {
     if from.is_dir() {
         remove(to, Kind::Folder).or_else(|_| remove(to, Kind::File)).ok(); // Most often none.
         fs::rename(from, to).ok(); // There may be no mirror of the folder it goes to.
+    }
+}
+
+/// Two remote names were exchanged, of which one at least may be a folder: so are their mirrors.
+pub(crate) fn exchange(one: &Path, other: &Path) {
+    if renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_err() {
+        // Only one of them has a mirror, if any.
+        let (from, to) = if one.is_dir() { (one, other) } else { (other, one) };
+        rename(from, to);
     }
 }
 
@@ -269,6 +280,22 @@ mod tests {
         rename(&old, &new);
         assert_eq!(found(&new), [("a".to_owned(), false)]);
         assert!(!old.exists());
+    }
+
+    #[test]
+    fn mirrors_of_folders_that_are_exchanged_are_exchanged() {
+        let job = tempfile::tempdir().expect("folder");
+        let [one, other] = [&b"/data/one"[..], b"/data/other"].map(|name| path(job.path(), name));
+        refresh(&one, b"fa\0").expect("made");
+        refresh(&other, b"fb\0").expect("made");
+        exchange(&one, &other);
+        assert_eq!(found(&one), [("b".to_owned(), false)]);
+        assert_eq!(found(&other), [("a".to_owned(), false)]);
+
+        remove(&one, Kind::Folder).expect("there");
+        exchange(&one, &other);
+        assert_eq!(found(&one), [("a".to_owned(), false)]);
+        assert!(!other.exists());
     }
 
     #[test]

@@ -14,10 +14,11 @@ use std::{
 
 use executor::{Credits, Handle};
 use rustix::{
-    fs::{Mode, SeekFrom},
+    fs::{Mode, RenameFlags, SeekFrom},
     io::Errno,
 };
 use uring::{Buffers, RecordLock};
+use wire::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use super::{
     copy,
@@ -30,9 +31,8 @@ use super::{
 };
 use crate::{
     locks::{LockCall, process_of},
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall, Status},
     reactor::Reactor,
-    requests::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET},
     storage::{Machine, Storage},
 };
 
@@ -415,7 +415,7 @@ impl Storage for Mounts {
         }
     }
 
-    async fn adopt(&self, stand_in: (u64, u64)) -> io::Result<Located> {
+    async fn adopt(&self, stand_in: Identity) -> io::Result<Located> {
         let server = self.server.as_ref().ok_or(Errno::NOENT)?;
         let found = {
             let pipes = server.pipes.borrow();
@@ -445,12 +445,18 @@ impl Storage for Mounts {
             }
             // The lane's buffer has less room than a frame, but nobody lists a remote folder so.
             (NameCall::ReadDir { .. }, _) => Err(Errno::NOTSUP.into()),
-            (NameCall::Rename { from, to, .. }, moved) => {
+            (NameCall::Rename { from, to, flags }, moved) => {
                 let answer = server.group.name(self.rank, moved).await?;
                 let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
                 let (from, to) = (mirror(&from), mirror(&to));
+                let exchanges =
+                    RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE);
                 let rename = move || {
-                    mirror::rename(&from, &to);
+                    if exchanges {
+                        mirror::exchange(&from, &to);
+                    } else {
+                        mirror::rename(&from, &to);
+                    }
                     Ok(())
                 };
                 self.machine.call(rename).await?;

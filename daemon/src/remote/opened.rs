@@ -3,17 +3,16 @@
 
 use std::{collections::HashMap, mem};
 
-use rustix::io::Errno;
+use rustix::{fs::RenameFlags, io::Errno};
 
-/// Device and inode, as the server says them.
-pub(super) type Identity = (u64, u64);
+use crate::names::{Identity, NameCall};
 
 /// Open files by handle, and what may be happening to their names.
 pub(super) struct Opened {
     files: HashMap<u32, File>,
     next_handle: u32,
-    /// Renames that are under way, in the order they were asked for: old name, new name.
-    moves: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Renames that are under way, in the order they were asked for.
+    moves: Vec<Move>,
 }
 
 struct File {
@@ -35,6 +34,30 @@ pub(super) struct Lost {
     /// Where it may be: under its name, or under what a rename has made of it whose answer was
     /// lost.
     pub(super) names: Vec<Vec<u8>>,
+}
+
+/// What a rename does to names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    /// What was called `to` is called `from` then, and is not replaced.
+    exchanges: bool,
+}
+
+impl Move {
+    /// That of a call, if it is a rename.
+    pub(super) fn of(call: &NameCall) -> Option<Self> {
+        let NameCall::Rename { from, to, flags } = call else { return None };
+        let exchanges = RenameFlags::from_bits_retain(*flags).contains(RenameFlags::EXCHANGE);
+        Some(Self { from: from.to_bytes().to_vec(), to: to.to_bytes().to_vec(), exchanges })
+    }
+
+    /// What becomes of a name; `None`: it stays.
+    fn moved(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let back = || self.exchanges.then(|| moved(name, &self.to, &self.from)).flatten();
+        moved(name, &self.from, &self.to).or_else(back)
+    }
 }
 
 impl Opened {
@@ -122,26 +145,25 @@ impl Opened {
 
     fn names_of(&self, file: &File) -> Vec<Vec<u8>> {
         let mut names = vec![file.path.clone()];
-        for (from, to) in &self.moves {
-            let renamed = names.last().and_then(|name| moved(name, from, to));
+        for rename in &self.moves {
+            let renamed = names.last().and_then(|name| rename.moved(name));
             names.extend(renamed);
         }
         names
     }
 
     /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(super) fn may_move(&mut self, from: &[u8], to: &[u8]) {
-        self.moves.push((from.to_vec(), to.to_vec()));
+    pub(super) fn may_move(&mut self, rename: &Move) {
+        self.moves.push(rename.clone());
     }
 
     /// A rename is over; if it `happened`, files have their new names.
-    pub(super) fn has_moved(&mut self, from: &[u8], to: &[u8], happened: bool) {
-        let is_it = |(one, other): &(Vec<u8>, Vec<u8>)| one == from && other == to;
-        if let Some(index) = self.moves.iter().position(is_it) {
+    pub(super) fn has_moved(&mut self, rename: &Move, happened: bool) {
+        if let Some(index) = self.moves.iter().position(|under_way| under_way == rename) {
             self.moves.remove(index);
         }
         for file in self.files.values_mut().filter(|_| happened) {
-            let path = moved(&file.path, from, to);
+            let path = rename.moved(&file.path);
             file.path = path.unwrap_or_else(|| mem::take(&mut file.path));
         }
     }
@@ -161,21 +183,40 @@ mod tests {
         opened.lost().into_iter().flat_map(|file| file.names).collect()
     }
 
+    fn rename(from: &str, to: &str) -> Move {
+        Move { from: from.into(), to: to.into(), exchanges: false }
+    }
+
     #[test]
     fn file_is_looked_for_under_every_name_it_may_have() {
         let mut opened = Opened::new();
         let handle = opened.new_handle();
         opened.insert(handle, b"/a/file".to_vec(), 0, (1, 2));
-        opened.may_move(b"/a", b"/b");
-        opened.may_move(b"/b/file", b"/c");
+        let (folder, file) = (rename("/a", "/b"), rename("/b/file", "/c"));
+        opened.may_move(&folder);
+        opened.may_move(&file);
         assert_eq!(names(&opened), [&b"/a/file"[..], b"/b/file", b"/c"]);
-        opened.has_moved(b"/a", b"/b", true);
+        opened.has_moved(&folder, true);
         assert_eq!(names(&opened), [&b"/b/file"[..], b"/c"]);
-        opened.has_moved(b"/b/file", b"/c", false);
+        opened.has_moved(&file, false);
         assert_eq!(names(&opened), [&b"/b/file"[..]]);
         opened.give_up(handle);
         assert_eq!(opened.why_gone(handle), Some(Errno::STALE));
         assert!(opened.lost().is_empty());
+    }
+
+    #[test]
+    fn names_that_are_exchanged_are_both_renamed() {
+        let mut opened = Opened::new();
+        for name in ["/a", "/b/file"] {
+            let handle = opened.new_handle();
+            opened.insert(handle, name.into(), 0, (1, 2));
+        }
+        let exchange = Move { exchanges: true, ..rename("/a", "/b") };
+        opened.may_move(&exchange);
+        assert_eq!(names(&opened), [&b"/a"[..], b"/b", b"/b/file", b"/a/file"]);
+        opened.has_moved(&exchange, true);
+        assert_eq!(names(&opened), [&b"/b"[..], b"/a/file"]);
     }
 
     #[test]

@@ -28,16 +28,13 @@ use uring::Heap;
 use super::{dial::Dial, file::RemoteFile};
 use crate::{
     mail::lock,
-    names::Status,
+    names::{Identity, Status},
     place::link_to,
     reactor::{Reactor, Watch},
 };
 
 const CAPACITY: usize = 1 << 20;
 const READ_LEN: usize = 256 << 10;
-
-/// Device and inode.
-type Identity = (u64, u64);
 
 /// The pipes there are, of all cores of the daemon. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +91,6 @@ impl Pipe {
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
         let identity = Status::from(&fstat(&reading)?).identity();
-        lock(&all.0).open.insert(identity);
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
             identity,
@@ -109,6 +105,7 @@ impl Pipe {
             progress: Notify::new(),
         });
         let watch = reactor.watch(Rc::clone(&pipe.reading), &pipe.news)?;
+        lock(&all.0).open.insert(identity); // Until `run` ends.
         let weak = Rc::downgrade(&pipe);
         handle.spawn(Class::Latency, pipe.run(watch));
         Ok((weak, writing))

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Notify};
+use executor::{Class, Notify, first};
 use uring::{Heap, Listener};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
 
@@ -31,7 +31,7 @@ use super::{
     boot::Boot,
     channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, moved},
     decode::Job,
-    handshake::{challenge, fails_at, fails_when, first, refused},
+    handshake::{challenge, fails_at, fails_when, refused},
     key::Key,
     line,
     service::{Service, Session},

@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Halves};
-use wire::{Request, SESSION_LEN};
+use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use super::{
     channel::bytes_of,
@@ -35,9 +35,9 @@ use super::{
     server::BUFFERS,
 };
 use crate::{
-    names::{Attributes, NameCall, OpenCall},
+    names::{Attributes, Identity, NameCall, OpenCall},
     namespace::times,
-    requests::{SEEK_DATA, SEEK_HOLE, SHORT_LEN},
+    requests::SHORT_LEN,
     storage::Storage,
     verdict::errno,
 };
@@ -62,8 +62,8 @@ pub(crate) struct Service<S: Storage> {
     shelf: Box<dyn Shelf>,
     pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
-    /// Files that are being appended to, by device and inode.
-    appending: RefCell<HashSet<(u64, u64)>>,
+    /// Files that are being appended to.
+    appending: RefCell<HashSet<Identity>>,
     appended: Notify,
 }
 
@@ -107,12 +107,11 @@ impl<S: Storage> Drop for Visit<'_, S> {
 pub(super) struct Open<S: Storage> {
     pub(super) file: S::File,
     appends: bool,
-    identity: (u64, u64),
+    identity: Identity,
 }
 
 impl<S: Storage> Open<S> {
-    /// Device and inode.
-    pub(super) fn identity(&self) -> (u64, u64) {
+    pub(super) fn identity(&self) -> Identity {
         self.identity
     }
 

@@ -2,7 +2,10 @@
 
 use std::{
     fs::{self, File},
-    os::{fd::AsFd, unix::fs::PermissionsExt},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt},
+    },
     thread,
 };
 
@@ -106,6 +109,25 @@ fn requests_beyond_the_record_are_refused() {
         assert_eq!(client.ask(request), Err(errno), "{request:?}");
     }
     assert_eq!(client.ask(Request::Nothing), Ok(0));
+    daemon.stop();
+}
+
+#[test]
+fn file_that_is_closed_by_several_requests_at_once_is_closed_once() {
+    let daemon = Daemon::start();
+    let path = daemon.folder().join("file");
+    File::create(&path).expect("a file");
+    let path = path.as_os_str().as_bytes();
+    let path_len = u32::try_from(path.len()).expect("short");
+    let mut client = Client::connect(daemon.folder());
+    for _ in 0..100 {
+        client.put(0, path);
+        client.ask(Request::Open { file: 1, flags: 0, mode: 0, path_len }).expect("opened");
+        let closes = [(); 8].map(|()| client.submit(0, Request::Close { file: 1 }));
+        let closed = closes.map(|seq| client.wait(0, seq));
+        assert_eq!(closed.iter().filter(|answer| **answer == Ok(0)).count(), 1, "{closed:?}");
+        assert!(client.job.shared().inodes.is_empty());
+    }
     daemon.stop();
 }
 

@@ -3,6 +3,7 @@
 
 mod allocate;
 mod asked;
+mod exchanged;
 mod fileset;
 mod handed;
 mod links;

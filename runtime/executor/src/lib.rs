@@ -11,6 +11,7 @@
 
 mod credit;
 mod executor;
+mod first;
 mod handle;
 mod idle;
 #[cfg(all(test, loom))]
@@ -30,6 +31,7 @@ mod wakes;
 
 pub use credit::{Credit, Credits, Take};
 pub use executor::{Config, Counters, Executor};
+pub use first::first;
 pub use handle::{Handle, YieldNow, yield_now};
 pub use idle::Idle;
 pub use notify::{Notified, Notify};

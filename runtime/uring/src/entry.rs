@@ -45,48 +45,30 @@ pub(crate) fn entry(
         }
         Operation::Call(_) => return None,
     };
-    let list: Box<[_]> = match vectors.as_slice() {
-        [_one] => Box::default(),
-        several => several.into(),
+    let (file, at, is_write) = match operation {
+        Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. } => (file, *at, false),
+        Operation::Write { file, at, .. } => (file, *at, true),
+        Operation::Sync { .. } | Operation::Call(_) => return None, // Above.
     };
-    let count = u32::try_from(list.len()).ok()?;
+    let (fd, at) = (Fd(file.as_raw_fd()), offset(at));
     let is_fixed = registered.holds(vectors.as_slice());
-    let entry = match operation {
-        Operation::Write { file, at, .. } => {
-            let (fd, at) = (Fd(file.as_raw_fd()), offset(*at));
-            match (vectors.as_slice(), is_fixed) {
-                (&[one], is_fixed) => {
-                    let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
-                    if is_fixed {
-                        opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build()
-                    } else {
-                        opcode::Write::new(fd, bytes, len).offset(at).build()
-                    }
-                }
-                (_, true) => {
-                    opcode::WritevFixed::new(fd, list.as_ptr(), count, 0).offset(at).build()
-                }
-                (_, false) => opcode::Writev::new(fd, list.as_ptr(), count).offset(at).build(),
-            }
-        }
-        Operation::Read { file, at, .. } | Operation::Fetch { file, at, .. } => {
-            let (fd, at) = (Fd(file.as_raw_fd()), offset(*at));
-            match (vectors.as_slice(), is_fixed) {
-                (&[one], is_fixed) => {
-                    let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
-                    if is_fixed {
-                        opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build()
-                    } else {
-                        opcode::Read::new(fd, bytes, len).offset(at).build()
-                    }
-                }
-                (_, true) => {
-                    opcode::ReadvFixed::new(fd, list.as_ptr(), count, 0).offset(at).build()
-                }
-                (_, false) => opcode::Readv::new(fd, list.as_ptr(), count).offset(at).build(),
-            }
-        }
-        Operation::Sync { .. } | Operation::Call(_) => return None,
+    if let &[one] = vectors.as_slice() {
+        let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
+        let entry = match (is_write, is_fixed) {
+            (false, false) => opcode::Read::new(fd, bytes, len).offset(at).build(),
+            (false, true) => opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build(),
+            (true, false) => opcode::Write::new(fd, bytes, len).offset(at).build(),
+            (true, true) => opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build(),
+        };
+        return Some((entry, Box::default()));
+    }
+    let list: Box<[_]> = vectors.as_slice().into();
+    let (start, count) = (list.as_ptr(), u32::try_from(list.len()).ok()?);
+    let entry = match (is_write, is_fixed) {
+        (false, false) => opcode::Readv::new(fd, start, count).offset(at).build(),
+        (false, true) => opcode::ReadvFixed::new(fd, start, count, 0).offset(at).build(),
+        (true, false) => opcode::Writev::new(fd, start, count).offset(at).build(),
+        (true, true) => opcode::WritevFixed::new(fd, start, count, 0).offset(at).build(),
     };
     Some((entry, list))
 }

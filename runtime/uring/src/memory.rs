@@ -210,7 +210,7 @@ pub struct Heap {
     len: usize,
 }
 
-const PAGE_LEN: usize = 4096;
+pub(crate) const PAGE_LEN: usize = 4096;
 const HUGE_PAGE_LEN: usize = 2 << 20;
 /// The rest of a huge page is worth it from here on.
 const HUGE_LEN_MIN: usize = HUGE_PAGE_LEN / 8;

@@ -25,7 +25,7 @@ use std::{
 
 use executor::Vacancies;
 
-use crate::memory::{Buffer, Heap, Memory};
+use crate::memory::{Buffer, Heap, Memory, PAGE_LEN};
 
 /// A pool of buffers, or a member's part of it. Cheap to clone.
 #[derive(Clone)]
@@ -273,5 +273,3 @@ impl Drop for Slot {
         });
     }
 }
-
-const PAGE_LEN: usize = 4096;

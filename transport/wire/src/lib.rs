@@ -18,6 +18,7 @@ mod kind;
 mod lock;
 mod phase;
 mod request;
+mod whence;
 
 pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
@@ -33,7 +34,8 @@ pub use greeting::{
 pub use kind::Kind;
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use phase::{Phase, Reply};
-pub use request::{PathPair, Request, STAND_IN};
+pub use request::{PathPair, Request};
+pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.

@@ -14,9 +14,6 @@ pub struct PathPair {
     pub to_len: u32,
 }
 
-/// Added to a `whence`: the position meant, and moved, is that of the pipe that is the stand-in.
-pub const STAND_IN: u32 = 1 << 8;
-
 /// A request as decoded from an entry. `file` is a file slot of the session; lengths and offsets
 /// are bytes; `arena_at` counts from the start of the session's arena; paths are absolute, without
 /// a final NUL, at the start of the lane's buffer.
@@ -81,7 +78,7 @@ pub enum Request {
         /// Offset, as in `lseek(2)`.
         offset: i64,
         /// `SEEK_END`, `SEEK_DATA`, or `SEEK_HOLE`; `SEEK_CUR` takes the position back from
-        /// whoever was handed the file. With [`STAND_IN`] all of `lseek(2)`.
+        /// whoever was handed the file. With [`STAND_IN`](crate::STAND_IN) all of `lseek(2)`.
         whence: u32,
     },
     /// Drains the file's staging log up to log position `upto`.

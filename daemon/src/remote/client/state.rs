@@ -89,6 +89,7 @@ impl State {
             _ => {}
         }
     }
+
     /// Takes down a lock, or an unlock, of a file that the session knows.
     fn note_lock(&mut self, request: &Request, is_unlock: bool) {
         let Request::Lock { file, terms, start, len } = *request else { return };

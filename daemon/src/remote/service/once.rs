@@ -9,6 +9,7 @@ use uring::Heap;
 
 use super::{Answer, Service, Session};
 use crate::{
+    names::Identity,
     remote::{
         decode::Job,
         effects::{self, Effect, Outcome},
@@ -164,9 +165,9 @@ fn nothing(done: io::Result<()>) -> Answer {
 }
 
 struct Turn<'a> {
-    appending: &'a RefCell<HashSet<(u64, u64)>>,
+    appending: &'a RefCell<HashSet<Identity>>,
     appended: &'a Notify,
-    identity: (u64, u64),
+    identity: Identity,
 }
 
 impl Drop for Turn<'_> {

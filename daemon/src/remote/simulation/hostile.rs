@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, io, rc::Rc};
 
-use executor::{Class, Clock as _};
+use executor::{Class, Clock as _, first};
 use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
@@ -13,7 +13,7 @@ use super::{SimNetwork, TIME_MAX, World, disk::SimDisk, network::End};
 use crate::remote::{
     channel::{Inbox, Outbox, Transmit as _},
     client::Network as _,
-    handshake::{first, greet},
+    handshake::greet,
     key::Key,
     server::{BUFFERS, GREETING_COUNT_MAX, REQUESTS},
     service::KEEP,

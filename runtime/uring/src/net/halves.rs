@@ -1,5 +1,6 @@
-//! How much of what has been sent is being served at a time: half of what a peer may send, or all
-//! peers of a disk together: with a half for each of many, it would get short requests.
+//! How much of what has been sent is being served at a time: half of what may be sent. Whose half,
+//! is the caller's affair: each peer's, or that of all peers of a disk together, which would get
+//! short requests from a half for each of many.
 //!
 //! A disk may report nothing before it has done all it was given, as virtual ones do that interrupt
 //! once their queue is empty. One that is given all a peer may send has nothing to do from then on

@@ -7,13 +7,11 @@ use std::{
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
-    pin::pin,
     rc::Rc,
-    task::Poll,
     time::Duration,
 };
 
-use executor::{Handle, Instant};
+use executor::{Handle, Instant, first};
 use rustix::{
     fs::{FileType, FlockOperation, Mode, OFlags, fchmod, flock, lstat, open, unlink},
     io::Errno,
@@ -252,18 +250,18 @@ async fn within<T>(
     limit: Duration,
     future: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let (mut future, mut sleep) = (pin!(future), pin!(handle.sleep(limit)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(result),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
-    })
-    .await
+    let too_late = async {
+        handle.sleep(limit).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    first(future, too_late).await
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         net::TcpListener,
+        pin::pin,
         task::{Context, Waker},
     };
 

@@ -10,14 +10,9 @@
 //! A turn that does not come in time is not waited for any longer: what others hold is not being
 //! served, as by a file system that hangs.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, pin::pin, time::Duration};
 
-use executor::{Credit, Credits, Handle};
+use executor::{Credit, Credits, Handle, first};
 
 /// Bytes being served: what a device has to do, and as much again that is received meanwhile. With
 /// fewer it waits for the next of them; with more all that is touched again is out of the cache.
@@ -41,13 +36,12 @@ impl Turns {
 
     /// Waits for a turn; `None` when it does not come in time, which lets the stream receive once.
     pub(crate) async fn next(&self) -> Option<Credit> {
-        let mut turn = self.credits.take(TURN_LEN);
-        let mut too_late = pin!(self.handle.sleep(PATIENCE));
-        poll_fn(|context| match Pin::new(&mut turn).poll(context) {
-            Poll::Ready(turn) => Poll::Ready(Some(turn)),
-            Poll::Pending => too_late.as_mut().poll(context).map(|()| None),
-        })
-        .await
+        let turn = async { Some(self.credits.take(TURN_LEN).await) };
+        let too_late = async {
+            self.handle.sleep(PATIENCE).await;
+            None
+        };
+        first(turn, too_late).await
     }
 }
 
@@ -66,7 +60,12 @@ pub(crate) async fn wait<T>(turn: &mut Option<Credit>, other: impl Future<Output
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, rc::Rc, task::Context};
+    use std::{
+        collections::VecDeque,
+        pin::Pin,
+        rc::Rc,
+        task::{Context, Poll},
+    };
 
     use executor::{Config, Executor, ManualClock};
     use fastrand::Rng;

@@ -1,0 +1,15 @@
+//! From where the offset of a set-position counts (`docs/protocol.md`, section 3).
+
+/// From the start of the file.
+pub const SEEK_SET: u32 = 0;
+/// From the file position.
+pub const SEEK_CUR: u32 = 1;
+/// From the end of the file.
+pub const SEEK_END: u32 = 2;
+/// From the start, to the next byte that is data.
+pub const SEEK_DATA: u32 = 3;
+/// From the start, to the next hole.
+pub const SEEK_HOLE: u32 = 4;
+
+/// Added to a `whence`: the position meant, and moved, is that of the pipe that is the stand-in.
+pub const STAND_IN: u32 = 1 << 8;
