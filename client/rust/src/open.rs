@@ -60,7 +60,7 @@ impl Process {
     }
 
     /// Takes a descriptor that was just opened into the table.
-    fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
+    pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
         let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
             None
         } else {
