@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -14,8 +15,11 @@ use rustix::{
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kept_in_one_of, note, pause, random, wait_for},
+    harness::{
+        Daemon, Folder, SOON, kakehi, kept_in_one_of, note, pause, program, random, skip, wait_for,
+    },
     records::{KINDS, Kind, Writer},
+    strace::Trace,
 };
 
 const HYBRID: &str = "/**=hybrid";
@@ -68,6 +72,37 @@ fn position_that_a_killed_daemon_was_to_tell_is_moved() {
     assert_eq!(calls.get(&format!("seek {file} -3")), 7);
     assert_eq!(calls.ask(&format!("read {file} 9")), "[789]");
     calls.end();
+}
+
+/// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
+/// a locked one is not appended to by the daemon.
+#[test]
+fn record_locks_outlive_a_daemon_that_is_killed_as_soon_as_it_appends() {
+    if !Trace::is_possible() {
+        return skip("a daemon that is killed in an append", "no strace");
+    }
+    let folder = Folder::new();
+    let (file, socket) = (folder.join("file").display().to_string(), folder.join("job"));
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-P", &file]);
+    strace.args(["-e", "inject=pwrite64:signal=KILL:when=1"]);
+    strace.arg(kakehi()).args(["serve", "--engine", "threads", "--socket"]).arg(&socket);
+    let mut daemon = Daemon::start_by(&folder, socket, &mut strace);
+    let mut calls = Calls::wrapped(&daemon);
+    let fd = calls.get(&format!("open {file} wca"));
+    assert_eq!(calls.ask(&format!("lock {fd} posix")), "0");
+    let mut other = Calls::start(&mut Command::new(program("calls")));
+    let theirs = other.get(&format!("open {file} +"));
+
+    assert_eq!(calls.ask(&format!("write {fd} 01234")), "5");
+    daemon.kill();
+    assert_eq!(calls.ask(&format!("write {fd} 56789")), "5");
+
+    assert_eq!(other.ask(&format!("trylock {theirs} posix")), "EAGAIN");
+    assert_eq!(other.ask(&format!("read {theirs} 99")), "[0123456789]");
+    calls.end();
+    assert_eq!(other.ask(&format!("trylock {theirs} posix")), "0");
+    other.end();
 }
 
 #[test]
