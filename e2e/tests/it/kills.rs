@@ -74,6 +74,26 @@ fn position_that_a_killed_daemon_was_to_tell_is_moved() {
     calls.end();
 }
 
+/// Nothing is staged for it that would have to be taken over.
+#[test]
+fn file_that_a_killed_daemon_had_open_is_the_kernels_whatever_is_asked_first() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    daemon.set("KAKEHI_RULES", DELEGATE);
+    let asked = ["truncate FD 5", "seekend FD -2", "allocate FD 9", "read FD 9"];
+    let mut programs: Vec<_> = asked.map(|_| Calls::wrapped(&daemon)).into();
+    let path = folder.join("out").display().to_string();
+    fs::write(&path, "0123456").expect("the file");
+    let fds: Vec<_> = programs.iter_mut().map(|p| p.get(&format!("open {path} +"))).collect();
+    daemon.kill();
+    let answers = ["0", "3", "0", "[01234"];
+    for (((program, fd), call), answer) in programs.iter_mut().zip(fds).zip(asked).zip(answers) {
+        assert!(program.ask(&call.replace("FD", &fd.to_string())).starts_with(answer), "{call}");
+        program.end();
+    }
+    assert_eq!(fs::read(&path).expect("the file"), b"01234\0\0\0\0");
+}
+
 /// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
 /// a locked one is not appended to by the daemon.
 #[test]
