@@ -94,6 +94,29 @@ fn file_that_a_killed_daemon_had_open_is_the_kernels_whatever_is_asked_first() {
     assert_eq!(fs::read(&path).expect("the file"), b"01234\0\0\0\0");
 }
 
+#[test]
+fn file_that_is_opened_again_has_what_was_staged_for_a_killed_daemon() {
+    for (rules, flags, found) in
+        [(HYBRID, "r", "01256789"), (DELEGATE, "r", "01256789"), (HYBRID, "+t", "")]
+    {
+        let folder = Folder::new();
+        let mut daemon = Daemon::start(&folder, "job", &[]);
+        daemon.set("KAKEHI_RULES", rules);
+        let mut calls = Calls::wrapped(&daemon);
+        let path = folder.join("out").display().to_string();
+        let fd = calls.get(&format!("open {path} +c"));
+        assert_eq!(calls.ask(&format!("write {fd} 01234")), "5");
+        // So that this one stays staged.
+        daemon.running.signal(Signal::STOP);
+        assert_eq!(calls.ask(&format!("pwrite {fd} 3 56789")), "5");
+        daemon.kill();
+        let again = calls.get(&format!("open {path} {flags}"));
+        assert_eq!(calls.ask(&format!("read {again} 9")), format!("[{found}]"), "{rules}");
+        calls.end();
+        assert_eq!(fs::read_to_string(&path).expect("the file"), found, "{rules} {flags}");
+    }
+}
+
 /// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
 /// a locked one is not appended to by the daemon.
 #[test]
