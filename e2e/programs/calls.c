@@ -6,8 +6,8 @@
  *   closerange FD        folder PATH: opendir; its number               closefolder
  *   write FD TEXT        pwrite FD AT TEXT      fill FD COUNT: writes COUNT bytes 'x' in one call
  *   read FD COUNT        pread FD AT COUNT: answer in brackets, for it may be empty
- *   seek FD OFFSET: from where it is; the new position
- *   fsync FD             truncate FD LEN
+ *   seek FD OFFSET: from where it is; seekend FD OFFSET: from the end; the new position
+ *   fsync FD             truncate FD LEN        allocate FD LEN
  *   lock FD KIND, trylock FD KIND, share FD KIND, unlock FD KIND: KIND of flock (if none) posix ofd
  *                        lockf
  *   stat PATH            fstat FD: the size
@@ -227,6 +227,8 @@ static long call(char **w, char *text)
     if (IS("read")) return get(fd, -1, strtoul(w[2], NULL, 10), text);
     if (IS("pread")) return get(fd, atol(w[2]), strtoul(w[3], NULL, 10), text);
     if (IS("seek")) return lseek(fd, atol(w[2]), SEEK_CUR);
+    if (IS("seekend")) return lseek(fd, atol(w[2]), SEEK_END);
+    if (IS("allocate")) return fallocate(fd, 0, 0, atol(w[2]));
     if (IS("fsync")) return fsync(fd);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
     if (IS("lock")) return lock(fd, w[2], F_WRLCK, 1);

@@ -1,10 +1,14 @@
 //! Policy `delegate`: the daemon opens the file and does everything; the program holds an `O_PATH`
 //! placeholder, on which the kernel refuses every data call, so that nothing can slip past.
 
-use core::{ffi::CStr, sync::atomic::Ordering, time::Duration};
+use core::{
+    ffi::CStr,
+    sync::atomic::{Ordering, fence},
+    time::Duration,
+};
 
 use rustix::{
-    fd::{IntoRawFd, RawFd},
+    fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
     fs::{self, AtFlags, FileType, Mode, OFlags},
     io::{self, Errno},
     process::umask,
@@ -20,6 +24,7 @@ use crate::{
     names::Ending,
     process::Process,
     rules::{AbsolutePath, Policy, policy_of},
+    staging,
     table::Entry,
 };
 
@@ -52,18 +57,37 @@ impl Process {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 return None;
             }
-            Ok(stat) if self.may_have_locked(stat.st_dev, stat.st_ino) => return None,
+            Ok(stat) if self.may_have_locked(stat.st_dev, stat.st_ino, 0) => return None,
             Ok(_) => {}
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(_) => return None,
         }
         let connection = self.connection()?;
         let slot = connection.slots.lock().ok()?.take()?;
-        let opened = self.open_in_slot(connection, slot, (dir, path), flags, mode);
-        if !matches!(opened, Some(Ok(_))) {
-            connection.slots.lock().ok()?.give(slot);
+        match self.open_in_slot(connection, slot, (dir, path), flags, mode) {
+            Some(Ok(fd)) => Some(self.real_if_locked(fd, flags)),
+            opened => {
+                connection.slots.lock().ok()?.give(slot);
+                opened.map(|opened| opened.map(IntoRawFd::into_raw_fd))
+            }
         }
-        opened
+    }
+
+    /// A real number for a file that somebody has asked for a lock on while it was opened: to make
+    /// the placeholder real later would give that lock up.
+    fn real_if_locked(&'static self, fd: OwnedFd, flags: OFlags) -> io::Result<RawFd> {
+        let number = fd.as_raw_fd();
+        let Some((_, file)) = self.locked_fd(number).filter(|(_, file)| !file.placeholder) else {
+            return Ok(fd.into_raw_fd());
+        };
+        let real = staging::reopen(number, &file);
+        drop(file);
+        self.close(number)?;
+        drop(fd);
+        let real = real?.into_raw_fd();
+        self.table.take(real);
+        self.opened(real, flags, Policy::Delegate);
+        Ok(real)
     }
 
     fn open_in_slot(
@@ -73,7 +97,7 @@ impl Process {
         (dir, path): (RawFd, &CStr),
         flags: OFlags,
         mode: Mode,
-    ) -> Option<io::Result<RawFd>> {
+    ) -> Option<io::Result<OwnedFd>> {
         let shared = connection.session.shared().file(slot as usize)?;
         shared.reset();
         // As in the kernel: where no number is free nothing is created or truncated.
@@ -102,14 +126,17 @@ impl Process {
             let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
             (file.placeholder, file.link) = (true, Some(link));
             let id = self.files.add(file).ok_or(Errno::MFILE)?;
-            Ok((fd.into_raw_fd(), id))
+            Ok((fd, id))
         });
         match added {
             Ok((fd, id)) => {
-                let entry = self.files.get(id)?;
+                let (entry, mut file) = self.locked(id)?;
                 entry.position.store(0, Ordering::Relaxed);
                 entry.is_staged.store(true, Ordering::Release);
-                self.table.set(fd, Entry::File(id));
+                self.table.set(fd.as_raw_fd(), Entry::File(id));
+                // A thread that locks it meanwhile finds this placeholder, or is found here.
+                fence(Ordering::SeqCst);
+                file.placeholder = !self.may_have_locked(file.device, file.inode, 1);
                 self.count(Counter::Files, 1);
                 Some(Ok(fd))
             }

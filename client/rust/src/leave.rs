@@ -3,7 +3,7 @@
 //! Leaving always means the same: everything staged is in the file, the daemon has let go of it,
 //! and the kernel has the position, so that whoever shares the descriptor finds what it expects.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
@@ -52,6 +52,8 @@ impl Process {
         }
         let (device, inode) = (file.device, file.inode);
         drop(file);
+        // A thread that opens it meanwhile sees `has_locks`, or is found here.
+        fence(Ordering::SeqCst);
         self.leave_placeholders(device, inode);
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
         self.drain_file(fd, entry, &mut file);

@@ -275,9 +275,15 @@ impl Process {
         }
     }
 
-    /// Whether this process may have a record lock on the inode: then each number of it is real.
-    pub(crate) fn may_have_locked(&'static self, device: u64, inode: u64) -> bool {
-        self.has_locks.load(Ordering::Acquire) && self.open_count(device, inode) > 0
+    /// Whether this process may have a record lock on the inode, by other open files of it than
+    /// `own_count`: then each number of it is real.
+    pub(crate) fn may_have_locked(
+        &'static self,
+        device: u64,
+        inode: u64,
+        own_count: usize,
+    ) -> bool {
+        self.has_locks.load(Ordering::Acquire) && self.open_count(device, inode) > own_count
     }
 
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,

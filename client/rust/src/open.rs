@@ -32,6 +32,7 @@ impl Process {
         let policy = config.map(|config| policy_of(config, self.host, dir, path));
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
+            self.sweep();
         }
         let opened = match policy {
             Some(Policy::Pass) => self.open_number(path, flags),
@@ -51,6 +52,7 @@ impl Process {
         self.table.take(fd);
         if let Some(policy) = policy {
             self.opened(fd, flags, policy);
+            self.sweep();
         }
         Ok(fd)
     }
@@ -60,7 +62,7 @@ impl Process {
     }
 
     /// Takes a descriptor that was just opened into the table.
-    fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
+    pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
         let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
             None
         } else {

@@ -88,6 +88,10 @@ impl Process {
             if let Ok(answer) = link.connection.call(request) {
                 return answer;
             }
+            self.leave_file(fd, entry, file, Reason::DaemonLost);
+        }
+        if file.is_gone() {
+            return Err(Errno::IO);
         }
         self.drain_file(fd, entry, file);
         self.kernel_seek(fd, offset, whence)
@@ -175,11 +179,12 @@ impl Process {
         self.release_window(&mut file);
         drop(file);
         let request = Request::Allocate { file: link.slot, mode, at, len };
-        match link.connection.call(request) {
-            Ok(answer) => Some(answer.map(drop)),
-            // Without the daemon the file is the kernel's, if it is one of this node.
-            Err(_) => is_remote.then_some(Err(Errno::IO)),
+        if let Ok(answer) = link.connection.call(request) {
+            return Some(answer.map(drop));
         }
+        // Without the daemon the file is the kernel's, if it is one of this node.
+        self.leave(fd, Reason::DaemonLost);
+        is_remote.then_some(Err(Errno::IO))
     }
 
     pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
@@ -195,6 +200,7 @@ impl Process {
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
+                self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
             }
             if file.is_gone() {
                 return Err(Errno::IO);

@@ -12,7 +12,7 @@ use wire::{Counter, Reason};
 
 use crate::{
     clock::coarse_now,
-    file::{AT_END, FileEntry, OpenFile},
+    file::{AT_END, FileEntry, Link, OpenFile},
     limit::{exceeded, fitting, size_limit},
     process::Process,
     rules::link_of,
@@ -255,9 +255,26 @@ impl Process {
             self.leave_file(fd, entry, file, Reason::DaemonLost);
             return Err(Reason::DaemonLost);
         }
-        if file.log.is_some() {
-            return Ok(());
+        if file.log.is_none() {
+            self.begin_staging(fd, entry, file)?;
         }
+        // Whoever else has it open may append, too, between the parts in which a log is drained.
+        // And whoever takes over an append closes a number of the file, and so loses its locks.
+        let is_shared = |link: Link| file.is_synchronous || link.shared.is_synchronous();
+        if file.access.append && !file.placeholder && file.link.is_some_and(is_shared) {
+            self.leave_file(fd, entry, file, Reason::Unsupported);
+            return Err(Reason::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// Gives a file a log, and takes its position from the kernel.
+    fn begin_staging(
+        &'static self,
+        fd: RawFd,
+        entry: &'static FileEntry,
+        file: &mut OpenFile,
+    ) -> Result<(), Reason> {
         if let Some(reason) = self.unfit(fd, file).filter(|_| !file.is_remote) {
             self.fall_back(file, reason);
             return Err(reason);

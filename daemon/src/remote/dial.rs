@@ -43,6 +43,8 @@ impl Network for Dial {
         // A Unix socket has neither.
         stream.set_window_min(WINDOW_LEN).ok();
         stream.set_silence_max(SILENCE_MAX).ok();
+        // What has failed with `EIO` is not to happen once the network is back.
+        stream.set_forgetful()?;
         Ok(line::halves(stream, self.workers.clone()))
     }
 }

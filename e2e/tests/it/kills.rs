@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -14,8 +15,11 @@ use rustix::{
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kept_in_one_of, note, pause, random, wait_for},
+    harness::{
+        Daemon, Folder, SOON, kakehi, kept_in_one_of, note, pause, program, random, skip, wait_for,
+    },
     records::{KINDS, Kind, Writer},
+    strace::Trace,
 };
 
 const HYBRID: &str = "/**=hybrid";
@@ -68,6 +72,80 @@ fn position_that_a_killed_daemon_was_to_tell_is_moved() {
     assert_eq!(calls.get(&format!("seek {file} -3")), 7);
     assert_eq!(calls.ask(&format!("read {file} 9")), "[789]");
     calls.end();
+}
+
+/// Nothing is staged for it that would have to be taken over.
+#[test]
+fn file_that_a_killed_daemon_had_open_is_the_kernels_whatever_is_asked_first() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    daemon.set("KAKEHI_RULES", DELEGATE);
+    let asked = ["truncate FD 5", "seekend FD -2", "allocate FD 9", "read FD 9"];
+    let mut programs: Vec<_> = asked.map(|_| Calls::wrapped(&daemon)).into();
+    let path = folder.join("out").display().to_string();
+    fs::write(&path, "0123456").expect("the file");
+    let fds: Vec<_> = programs.iter_mut().map(|p| p.get(&format!("open {path} +"))).collect();
+    daemon.kill();
+    let answers = ["0", "3", "0", "[01234"];
+    for (((program, fd), call), answer) in programs.iter_mut().zip(fds).zip(asked).zip(answers) {
+        assert!(program.ask(&call.replace("FD", &fd.to_string())).starts_with(answer), "{call}");
+        program.end();
+    }
+    assert_eq!(fs::read(&path).expect("the file"), b"01234\0\0\0\0");
+}
+
+#[test]
+fn file_that_is_opened_again_has_what_was_staged_for_a_killed_daemon() {
+    for (rules, flags, found) in
+        [(HYBRID, "r", "01256789"), (DELEGATE, "r", "01256789"), (HYBRID, "+t", "")]
+    {
+        let folder = Folder::new();
+        let mut daemon = Daemon::start(&folder, "job", &[]);
+        daemon.set("KAKEHI_RULES", rules);
+        let mut calls = Calls::wrapped(&daemon);
+        let path = folder.join("out").display().to_string();
+        let fd = calls.get(&format!("open {path} +c"));
+        assert_eq!(calls.ask(&format!("write {fd} 01234")), "5");
+        // So that this one stays staged.
+        daemon.running.signal(Signal::STOP);
+        assert_eq!(calls.ask(&format!("pwrite {fd} 3 56789")), "5");
+        daemon.kill();
+        let again = calls.get(&format!("open {path} {flags}"));
+        assert_eq!(calls.ask(&format!("read {again} 9")), format!("[{found}]"), "{rules}");
+        calls.end();
+        assert_eq!(fs::read_to_string(&path).expect("the file"), found, "{rules} {flags}");
+    }
+}
+
+/// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
+/// a locked one is not appended to by the daemon.
+#[test]
+fn record_locks_outlive_a_daemon_that_is_killed_as_soon_as_it_appends() {
+    if !Trace::is_possible() {
+        return skip("a daemon that is killed in an append", "no strace");
+    }
+    let folder = Folder::new();
+    let (file, socket) = (folder.join("file").display().to_string(), folder.join("job"));
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-P", &file]);
+    strace.args(["-e", "inject=pwrite64:signal=KILL:when=1"]);
+    strace.arg(kakehi()).args(["serve", "--engine", "threads", "--socket"]).arg(&socket);
+    let mut daemon = Daemon::start_by(&folder, socket, &mut strace);
+    let mut calls = Calls::wrapped(&daemon);
+    let fd = calls.get(&format!("open {file} wca"));
+    assert_eq!(calls.ask(&format!("lock {fd} posix")), "0");
+    let mut other = Calls::start(&mut Command::new(program("calls")));
+    let theirs = other.get(&format!("open {file} +"));
+
+    assert_eq!(calls.ask(&format!("write {fd} 01234")), "5");
+    daemon.kill();
+    assert_eq!(calls.ask(&format!("write {fd} 56789")), "5");
+
+    assert_eq!(other.ask(&format!("trylock {theirs} posix")), "EAGAIN");
+    assert_eq!(other.ask(&format!("read {theirs} 99")), "[0123456789]");
+    calls.end();
+    assert_eq!(other.ask(&format!("trylock {theirs} posix")), "0");
+    other.end();
 }
 
 #[test]

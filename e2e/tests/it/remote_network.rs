@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -56,6 +57,35 @@ fn packets_that_are_lost_cost_time_only() {
         assert!(wait_for(LONG, lost), "{} packets were lost", namespaces.dropped());
         namespaces.drop_packets("-D", &some)
     });
+}
+
+/// The kernel would send it again for a minute or more, when others may have written the file.
+#[test]
+fn what_has_failed_in_a_partition_does_not_happen_after_it() {
+    let folder = Folder::new();
+    let nodes = match Nodes::start(&folder, Scheme::Tcp) {
+        Ok(nodes) => nodes,
+        Err(why) => return skip("what is left of a partition", why),
+    };
+    let (local, mut command) = (folder.join("local"), nodes.on_client());
+    command.env("KAKEHI_REMOTE_TIMEOUT", "1s").arg(kakehi()).arg("run").args(nodes.flags(&local));
+    let script = "echo one >\"$0\" && echo begun && read line && ! echo two >\"$0\" && exit 42";
+    command.args(["--", "bash", "-c", script]).arg(local.join("a"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut program = Running::start(&mut command);
+    let mut begun = [0; 6];
+    program.child.stdout.take().expect("piped").read_exact(&mut begun).expect("begun");
+    if let Err(why) = nodes.namespaces.drop_packets("-A", &[]) {
+        return skip("what is left of a partition", why);
+    }
+    program.child.stdin.take().expect("piped").write_all(b"\n").expect("input");
+    assert_eq!(program.wait(LONG).code(), Some(42));
+    let sockets = succeed(nodes.on_client().args(["cat", "/proc/net/tcp"]), SOON);
+    let to_server = format!(":{:04X} ", Nodes::PORT);
+    assert!(!sockets.contains(&to_server), "the kernel still sends: {sockets}");
+    nodes.namespaces.drop_packets("-D", &[]).expect("a rule");
+    assert_eq!(fs::read(nodes.job().join("a")).expect("written"), b"one\n");
+    nodes.end();
 }
 
 /// UCX looks at a node's devices but once.
@@ -125,6 +155,8 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    const PORT: u16 = 7777;
+
     /// Starts the server; `Err`: why there can be no nodes here.
     #[track_caller]
     pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Result<Self, String> {
@@ -135,7 +167,7 @@ impl Nodes {
     fn start_in(namespaces: Namespaces, folder: &Folder, scheme: Scheme) -> Self {
         let folder = folder.path().to_owned();
         fs::create_dir_all(folder.join("root")).expect("folder");
-        let url = scheme.url(Namespaces::SERVER, 7777);
+        let url = scheme.url(Namespaces::SERVER, Self::PORT);
         let mut command = within(&namespaces.server, &folder);
         command.arg(kakehi()).args(["serve", "--listen", &url, "--root", "root", "--key", "key"]);
         let server = Running::start(command.args(["--address-file", "."]).stderr(Stdio::null()));

@@ -14,7 +14,7 @@ use rustix::{
 };
 
 use crate::{
-    harness::{Daemon, Folder, Running, SOON, note, pause, succeed, wait_for},
+    harness::{Daemon, Folder, Running, SOON, note, pause, program, succeed, wait_for},
     records::{KINDS, Kind, Writer},
 };
 
@@ -47,6 +47,18 @@ fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
         "{summary:#} {}",
         daemon.said()
     );
+    daemon.end();
+}
+
+/// What the daemon opens for a thread would have to be closed once the kernel is to have the file.
+#[test]
+fn record_lock_that_is_taken_while_another_thread_opens_the_file_is_kept() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut command = daemon.wrap(program("raced"));
+    command.env("KAKEHI_RULES", "/**=delegate").arg(folder.join("file"));
+    let said = succeed(command.arg(daemon.running.child.id().to_string()), SOON);
+    assert_eq!(said, "held\n");
     daemon.end();
 }
 

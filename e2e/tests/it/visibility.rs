@@ -195,11 +195,12 @@ fn truncating_by_open_drops_what_was_staged_before() {
 fn two_processes_that_append_lose_and_repeat_nothing() {
     let mut pair = Pair::new();
     let path = pair.path.clone();
-    let fds =
-        [pair.one.get(&format!("open {path} wca")), pair.other.get(&format!("open {path} wca"))];
+    let one = pair.one.get(&format!("open {path} wca"));
+    pair.one.get(&format!("write {one} alone,"));
+    let other = pair.other.get(&format!("open {path} wca"));
     for round in 0..ROUNDS {
-        pair.one.begin(&format!("write {} one{round:02},", fds[0]));
-        pair.other.begin(&format!("write {} two{round:02},", fds[1]));
+        pair.one.begin(&format!("write {one} one{round:02},"));
+        pair.other.begin(&format!("write {other} two{round:02},"));
     }
     pair.one.end();
     pair.other.end();
@@ -210,8 +211,32 @@ fn two_processes_that_append_lose_and_repeat_nothing() {
         let wanted: Vec<_> = (0..ROUNDS).map(|round| format!("{name}{round:02}")).collect();
         assert_eq!(found, wanted);
     }
-    assert_eq!(text.split_terminator(',').count(), 2 * ROUNDS as usize);
-    pair.end(12 * u64::from(ROUNDS));
+    assert_eq!(text.split_terminator(',').count(), 1 + 2 * ROUNDS as usize);
+    pair.end(6);
+}
+
+/// A log would be drained in parts, and what the other appends come between them.
+#[test]
+fn what_one_call_appends_stays_together() {
+    const LEN: usize = 250_000;
+    let mut pair = Pair::new();
+    let path = pair.path.clone();
+    let one = pair.one.get(&format!("open {path} wca"));
+    pair.one.get(&format!("write {one} alone"));
+    let other = pair.other.get(&format!("open {path} wca"));
+    for _ in 0..ROUNDS {
+        pair.one.begin(&format!("fill {one} {LEN}"));
+        pair.other.begin(&format!("write {other} ,"));
+    }
+    for _ in 0..ROUNDS {
+        assert_eq!(pair.one.answer(), LEN.to_string());
+        assert_eq!(pair.other.answer(), "1");
+    }
+    let text = fs::read_to_string(Path::new(&path)).expect("the file");
+    let lens: Vec<_> = text.split(',').map(|part| part.trim_start_matches("alone").len()).collect();
+    assert!(lens.iter().all(|len| len % LEN == 0), "{lens:?}");
+    assert_eq!(lens.iter().sum::<usize>(), LEN * ROUNDS as usize);
+    pair.end(5);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::{
 };
 
 use rustix::net::sockopt::{
-    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
-    set_tcp_user_timeout,
+    set_socket_keepalive, set_socket_linger, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+    set_tcp_nodelay, set_tcp_user_timeout,
 };
 
 /// The kernel counts keep-alive times in seconds.
@@ -36,6 +36,11 @@ pub(crate) fn set_silence_max(socket: impl AsFd, silence_max: Duration) -> io::R
     // For what was sent and not acknowledged, where no probe is sent.
     let millis = u32::try_from(silence_max.as_millis()).unwrap_or(u32::MAX);
     Ok(set_tcp_user_timeout(socket, millis)?)
+}
+
+/// Has a connection forget what was not sent, or not acknowledged, when it is closed.
+pub(crate) fn set_forgetful(socket: impl AsFd) -> io::Result<()> {
+    Ok(set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
 /// Makes the window of a TCP connection at least `len` bytes, without waiting for the kernel to

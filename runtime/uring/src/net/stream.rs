@@ -80,6 +80,20 @@ impl Stream {
         options::set_silence_max(self, silence_max)
     }
 
+    /// Has what is on its way when the stream is closed, or this process is killed, arrive at once
+    /// or never.
+    ///
+    /// Else the kernel sends it again for as long as it takes, a minute or more, to a peer that
+    /// cannot be reached, and it arrives when nobody waits for it any more. A TCP connection that
+    /// is closed then looks broken to the peer: agree on the end before.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt`.
+    pub fn set_forgetful(&self) -> io::Result<()> {
+        options::set_forgetful(self)
+    }
+
     /// Lets the peer send `len` bytes, or what the kernel allows, ahead of what is received: as
     /// many as it has credits for.
     ///
