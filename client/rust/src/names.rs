@@ -7,13 +7,14 @@ use core::ffi::CStr;
 
 use rustix::{
     fd::RawFd,
-    fs::{FileType, OFlags, RenameFlags},
+    fs::{self, AtFlags, FileType, OFlags, RenameFlags},
     io::{self, Errno},
 };
 use wire::Request;
 
 use crate::{
     client::{Client, Status},
+    connection::Connection,
     process::Process,
     rules::AbsolutePath,
 };
@@ -78,9 +79,12 @@ impl Client {
         if let Some(errno) = self.refusal((dir, path), on_dot, None) {
             return Some(Err(errno));
         }
-        self.0.about_path(dir, path, |path_len| {
+        let name = (dir, path);
+        let before = self.0.inode(name);
+        let done = self.0.about_path(dir, path, |path_len| {
             if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
-        })
+        });
+        self.0.unless_done(done, || before.is_some() && self.0.inode(name) != before)
     }
 
     /// As `mkdirat(2)`.
@@ -111,8 +115,14 @@ impl Client {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
         };
-        let from = self.0.absolute(from.0, from.1)?;
-        self.0.about_paths(from.bytes(), &target, |paths| Request::Rename { paths, flags })
+        let before = self.0.inode(from);
+        let path = self.0.absolute(from.0, from.1)?;
+        let request = |paths| Request::Rename { paths, flags };
+        let done = self.0.about_paths(path.bytes(), &target, request);
+        self.0.unless_done(done, || {
+            let (from, to) = (self.0.inode(from), self.0.inode(to));
+            before.is_some() && from != before && to == before
+        })
     }
 
     /// As `linkat(2)`, following a link at the end of `from` when `follow`.
@@ -135,8 +145,13 @@ impl Client {
                 _ => return target.1.then_some(Err(Errno::XDEV)),
             }
         }
-        let from = self.0.absolute(from.0, from.1)?;
-        self.0.about_paths(from.bytes(), &target, |paths| Request::Link { paths })
+        let before = self.0.inode(to);
+        let path = self.0.absolute(from.0, from.1)?;
+        let done = self.0.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
+        self.0.unless_done(done, || {
+            let now = self.0.inode(to);
+            before.is_none() && now.is_some() && now == self.0.inode(from)
+        })
     }
 
     /// As `symlinkat(2)`.
@@ -199,6 +214,24 @@ impl Client {
 }
 
 impl Process {
+    /// What the daemon said, or, when it was killed before it said anything, whether it had done
+    /// what it was asked for: to make the call again would fail then.
+    fn unless_done(
+        &'static self,
+        said: Option<io::Result<()>>,
+        is_done: impl FnOnce() -> bool,
+    ) -> Option<io::Result<()>> {
+        let is_lost = said.is_none() && self.connected().is_some_and(Connection::is_lost);
+        said.or_else(|| (is_lost && is_done()).then_some(Ok(())))
+    }
+
+    /// Device and inode of a name on this node, if there are rules that may delegate it.
+    fn inode(&'static self, (dir, path): Name<'_>) -> Option<(u64, u64)> {
+        self.active().filter(|config| !config.rules().is_empty())?;
+        let stat = fs::statat(self.borrow(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+
     /// As `fstatat(2)`, heeding nothing of how the name ends.
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
         let (absolute, is_remote) = self.delegated_path(name.0, name.1)?;

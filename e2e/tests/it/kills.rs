@@ -117,6 +117,47 @@ fn file_that_is_opened_again_has_what_was_staged_for_a_killed_daemon() {
     }
 }
 
+/// The kernel, asked again, would say that it cannot be done.
+#[test]
+fn name_that_a_daemon_has_changed_before_it_was_killed_is_not_changed_again() {
+    if !Trace::is_possible() {
+        return skip("a daemon that is killed before it answers", "no strace");
+    }
+    for (call, made, gone) in [
+        ("unlink FILE", "", "file"),
+        ("rmdir FOLDER", "", "folder"),
+        ("rename FILE NEW", "new", "file"),
+        ("link FILE NEW", "new", ""),
+    ] {
+        let (folder, names) = (Folder::new(), tempfile::tempdir().expect("folder"));
+        let socket = folder.join("job");
+        let mut strace = Command::new("strace");
+        strace.args(["-D", "-f", "-qq", "-o", "/dev/null"]);
+        // For a second: what is done is seen, and the daemon killed, before it can say so.
+        strace.args(["-e", "inject=unlinkat,renameat,renameat2,linkat:delay_exit=1000000"]);
+        strace.arg(kakehi()).args(["serve", "--engine", "threads", "--socket"]).arg(&socket);
+        let mut daemon = Daemon::start_by(&folder, socket, &mut strace);
+        daemon.set("KAKEHI_RULES", DELEGATE);
+        let mut calls = Calls::wrapped(&daemon);
+        let name = |name: &str| names.path().join(name);
+        fs::write(name("file"), "").expect("a file");
+        fs::create_dir(name("folder")).expect("a folder");
+
+        let words = call.split(' ').map(|word| match word.to_lowercase() {
+            lower if lower == word => lower,
+            lower => name(&lower).display().to_string(),
+        });
+        calls.begin(&words.collect::<Vec<_>>().join(" "));
+        let is_done = || {
+            (made.is_empty() || name(made).exists()) && (gone.is_empty() || !name(gone).exists())
+        };
+        assert!(wait_for(SOON, is_done), "{call}: it is not done");
+        daemon.kill();
+        assert_eq!(calls.answer(), "0", "{call}");
+        calls.end();
+    }
+}
+
 /// Whoever goes on with an append looks at what the daemon has made of it, and closes the file: so
 /// a locked one is not appended to by the daemon.
 #[test]
