@@ -22,6 +22,8 @@ pub(crate) const MIRROR: &[u8] = b"/mirror";
 pub(crate) enum Policy {
     /// Nothing.
     Pass,
+    /// Nothing: the kernel makes the file up, whatever rules say.
+    Kernels,
     /// The client opens the file; its data is delegated.
     Hybrid,
     /// The daemon opens the file; everything is delegated.
@@ -44,7 +46,7 @@ pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CSt
     let bytes = path.to_bytes();
     // The kernel refuses an empty name, unless it stands for `dir` itself.
     if is_kernels(bytes) || bytes.is_empty() && dir == CURRENT_FOLDER {
-        return Policy::Pass;
+        return Policy::Kernels;
     }
     if rules.is_empty() {
         return Policy::Hybrid;
