@@ -12,6 +12,7 @@
  *                        lockf
  *   stat PATH            fstat FD: the size
  *   unlink PATH          rename FROM TO         mkdir PATH              rmdir PATH
+ *   mkdtemp PATTERN: the length of the name it makes of it
  *   link FROM TO         symlink TEXT PATH
  *   fopen PATH MODE      puts N TEXT, pad N COUNT (bytes 'x'), flush N, fclose N: streams by number
  *   copy FROM TO         by read and write; TO is executable
@@ -203,6 +204,7 @@ static long of_paths(char **w)
     if (IS("link")) return link(w[1], w[2]);
     if (IS("symlink")) return symlink(w[1], w[2]);
     if (IS("mkdir")) return mkdir(w[1], 0777);
+    if (IS("mkdtemp")) return mkdtemp(w[1]) == w[1] ? (long)strlen(w[1]) : -1;
     if (IS("rmdir")) return rmdir(w[1]);
     if (IS("folder")) return open_folder(w[1]);
     if (IS("closefolder")) return closedir(folder);

@@ -166,6 +166,12 @@ static void temporaries(void) {
     fstat(fd, &st);
     printf("mode %o\n", st.st_mode);
     said("wrong", mkstemp(wrong));
+    char within[] = "dir-XXXXXX";
+    said("mkdtemp", mkdtemp(within) == within && strcmp(within + 4, "XXXXXX") != 0);
+    stat(within, &st);
+    printf("mode %o\n", st.st_mode);
+    said("rmdir", rmdir(within));
+    said("wrong", mkdtemp(wrong) == NULL && errno == EINVAL);
     unlink(one);
     unlink(two);
     FILE *file = tmpfile();

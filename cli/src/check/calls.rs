@@ -65,7 +65,7 @@ pub(super) const GROUPS: [Group; 10] = [
     Group {
         effect: "acts on the real file or folder: correct, undelegated",
         names: "rename renameat renameat2 unlink unlinkat remove link linkat symlink symlinkat \
-            readlink readlinkat __readlink_chk __readlinkat_chk mkdir mkdirat rmdir access \
+            readlink readlinkat __readlink_chk __readlinkat_chk mkdir mkdirat mkdtemp rmdir access \
             eaccess euidaccess faccessat chmod fchmod fchmodat lchmod chown fchown lchown \
             fchownat utime utimes lutimes futimes futimesat utimensat futimens statfs statfs64 \
             fstatfs fstatfs64 statvfs statvfs64 fstatvfs fstatvfs64 getxattr lgetxattr fgetxattr \

@@ -1,12 +1,15 @@
-//! Temporary files, which libc would open where nobody sees it.
+//! Temporary files and folders, which libc would make where nobody sees it.
+
+use core::ptr;
 
 use client::Errno;
 use libc::{c_char, c_int};
 
 use crate::{
-    errno::answer,
+    errno::{answer, set},
     interpose::interpose,
     kernel::{Outcome, kernel},
+    names::make_dir_at,
     open::open_at,
 };
 
@@ -31,6 +34,16 @@ interpose! {
     fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int {
         answer(make(template, suffix_len, flags))
     }
+
+    fn mkdtemp(template: *mut c_char) -> *mut c_char {
+        match name(template, 0, || make_dir_at(libc::AT_FDCWD, template, 0o700)) {
+            Ok(_) => template,
+            Err(error) => {
+                set(error);
+                ptr::null_mut()
+            }
+        }
+    }
 }
 
 /// Opens a new file, and puts its name into the template.
@@ -39,6 +52,23 @@ interpose! {
 ///
 /// `template` is a C string that may be changed.
 unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
+    let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    // SAFETY: as the caller promises; it is a C string still when it has another name.
+    let open = || unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) };
+    // SAFETY: as the caller promises.
+    unsafe { name(template, suffix_len, open) }
+}
+
+/// Puts names into the template until `make` makes something of it that was not there.
+///
+/// # Safety
+///
+/// `template` is a C string that may be changed.
+unsafe fn name<T>(
+    template: *mut c_char,
+    suffix_len: c_int,
+    make: impl Fn() -> Outcome<T>,
+) -> Outcome<T> {
     // SAFETY: a C string, as the caller promises.
     let len = unsafe { libc::strlen(template) };
     let suffix_len = usize::try_from(suffix_len).map_err(|_| Errno::INVAL)?;
@@ -50,7 +80,6 @@ unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcom
     if letters != *PATTERN {
         return Err(Errno::INVAL);
     }
-    let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     for _ in 0..ATTEMPTS {
         let mut chance = random()?;
         for letter in &mut letters {
@@ -60,10 +89,9 @@ unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcom
         }
         // SAFETY: the program lends its string.
         unsafe { place.write(letters) };
-        // SAFETY: still a C string.
-        match unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) } {
+        match make() {
             Err(Errno::EXIST) => {}
-            opened => return opened,
+            made => return made,
         }
     }
     Err(Errno::EXIST)

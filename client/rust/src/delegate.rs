@@ -287,7 +287,7 @@ impl Process {
         match policy_of(config, self.host, dir, path) {
             Policy::Delegate => Some((self.absolute(dir, path)?, false)),
             Policy::Remote => Some((self.absolute(dir, path)?, true)),
-            Policy::Pass | Policy::Hybrid => None,
+            Policy::Pass | Policy::Kernels | Policy::Hybrid => None,
         }
     }
 

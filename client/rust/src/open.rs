@@ -35,7 +35,7 @@ impl Process {
             self.sweep();
         }
         let opened = match policy {
-            Some(Policy::Pass) => self.open_number(path, flags),
+            Some(Policy::Kernels) => self.open_number(path, flags),
             Some(Policy::Remote) => Some(self.open_remote(dir, path, flags, mode)),
             Some(Policy::Delegate) if !self.leaves_all() => {
                 self.open_delegated(dir, path, flags, mode)
@@ -68,6 +68,7 @@ impl Process {
         } else {
             let left = match policy {
                 Policy::Pass => Some(Reason::Rule),
+                Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
                 _ if flags.contains(OFlags::DIRECT) || self.leaves_all() => {
                     Some(Reason::Unsupported)

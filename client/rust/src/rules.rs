@@ -1,8 +1,9 @@
 //! Which policy serves a path.
 //!
 //! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what
-//! no rule names is hybrid. `*` and `?` stop at a slash, `**` does not. `/dev` (but for `/dev/shm`,
-//! where people keep files), `/proc`, and `/sys` are never delegated.
+//! no rule names is hybrid. `*` and `?` stop at a slash, `**` does not, and `/**/` stands for `/`,
+//! too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are never
+//! delegated.
 
 use core::ffi::CStr;
 
@@ -22,6 +23,8 @@ pub(crate) const MIRROR: &[u8] = b"/mirror";
 pub(crate) enum Policy {
     /// Nothing.
     Pass,
+    /// Nothing: the kernel makes the file up, whatever rules say.
+    Kernels,
     /// The client opens the file; its data is delegated.
     Hybrid,
     /// The daemon opens the file; everything is delegated.
@@ -44,7 +47,7 @@ pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CSt
     let bytes = path.to_bytes();
     // The kernel refuses an empty name, unless it stands for `dir` itself.
     if is_kernels(bytes) || bytes.is_empty() && dir == CURRENT_FOLDER {
-        return Policy::Pass;
+        return Policy::Kernels;
     }
     if rules.is_empty() {
         return Policy::Hybrid;
@@ -85,10 +88,13 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
     loop {
         let rest = glob.get(g..).unwrap_or_default();
         match (rest, path.get(p)) {
-            ([b'*', b'*', ..], _) => {
-                g += 2;
-                deep = Some((g, p));
+            ([b'*', b'*', after @ ..], _) => {
+                deep = Some((g + 2, p));
                 star = None;
+                // Between slashes it stands for no folder first, and its slash for none.
+                let is_folders =
+                    after.starts_with(b"/") && glob.get(..g).is_some_and(|g| g.ends_with(b"/"));
+                g += if is_folders { 3 } else { 2 };
                 continue;
             }
             ([b'*', ..], _) => {
@@ -231,7 +237,16 @@ mod tests {
             ("/**", "/", true),
             ("/**", "/any/where", true),
             ("/a/**/c", "/a/b/d/c", true),
-            ("/a/**/c", "/a/c", false),
+            ("/a/**/c", "/a/c", true),
+            ("/a/**/c", "/a/bc", false),
+            ("/a/**/c", "/ac", false),
+            ("/a/**/*.c", "/a/b.c", true),
+            ("/a/**/*.c", "/a/b.o/d.c", true),
+            ("/a/**/b/**/c", "/a/b/c", true),
+            ("/a/**/b/**/c", "/a/x/b/y/z/c", true),
+            ("/a/**/b/**/c", "/a/x/y/c", false),
+            ("/a**/c", "/ac", false),
+            ("/a**/c", "/ab/c", true),
             ("/a?c", "/abc", true),
             ("/a?c", "/a/c", false),
             ("/ckpt/*/step*.bin", "/ckpt/r1/step07.bin", true),

@@ -270,6 +270,18 @@ fn a_file_that_becomes_standard_output_is_told_from_one_handed_over() {
 }
 
 #[test]
+fn what_the_kernel_makes_up_is_told_from_what_a_rule_leaves_to_it() {
+    let folder = Folder::new();
+    let stats_file = folder.join("stats");
+    let script = "cat /proc/version; cat /proc/uptime; echo >file; cat file";
+    let stats_name = stats_file.display().to_string();
+    let mut command = kakehi_run(&folder, &["--rule", "file=pass", "--stats", &stats_name]);
+    succeed(command.args(["sh", "-c", script]).current_dir(folder.path()), SOON);
+    let left = &stats(&stats_file)[0]["fallbacks"];
+    assert_eq!((&left["pseudo"], &left["rule"]), (&2.into(), &2.into()), "{left:#}");
+}
+
+#[test]
 fn a_client_with_few_descriptors_is_served() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);

@@ -1,6 +1,6 @@
 //! Programs in a remote folder that end in part, or come past the library.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::local;
 use crate::{
@@ -57,5 +57,19 @@ fn a_file_is_written_by_who_was_handed_it_after_its_opener_has_ended() {
         (exec <&- >&- 2>&-; sleep 0.5; echo late >&3) & exit 0";
     succeed(server.run(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
     assert_eq!(fs::read_to_string(server.job().join("file")).expect("written"), "late\n");
+    server.end();
+}
+
+#[test]
+fn a_folder_that_is_made_by_a_pattern_is_the_servers() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\" && echo mkdtemp ./made-XXXXXX | \"$1\"";
+    let mut command = server.run(&folder);
+    command.args(["sh", "-c", script]).arg(local(&folder)).arg(program("calls"));
+    assert_eq!(succeed(&mut command, SOON), "13\n");
+    let made = fs::read_dir(server.job()).expect("made").next().expect("a folder").expect("read");
+    let mode = made.metadata().expect("asked").permissions().mode();
+    assert_eq!((made.file_name().len(), mode & 0o7777), (11, 0o700));
     server.end();
 }
