@@ -46,6 +46,7 @@ mod stat;
 mod stdio;
 mod sync;
 mod temporary;
+mod terminal;
 mod vector;
 
 #[panic_handler]

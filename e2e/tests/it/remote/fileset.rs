@@ -79,6 +79,12 @@ fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
     assert!(said.contains("interrupted: Interrupted") && said.contains("names: 4"), "{said}");
 }
 
+#[test]
+fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
+    let said = same_in_a_remote_folder("asked");
+    assert!(said.contains("tcgetattr: Inappropriate ioctl"), "{said}");
+}
+
 /// Runs a program in a folder of its own and in a remote one, compares what it says, and returns
 /// that.
 fn same_in_a_remote_folder(name: &str) -> String {
