@@ -26,6 +26,28 @@ static void found(const char *what, char *name, const char *expected) {
     free(name);
 }
 
+// An open file is where its name is.
+static void file_systems(void) {
+    int fd = open("held", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    struct statfs named = {0}, held = {0}, by_number = {0};
+    struct statvfs named_too = {0}, held_too = {0};
+    said("write", write(fd, "12345", 5));
+    said("statfs", statfs("held", &named));
+    said("fstatfs", fstatfs(fd, &held));
+    said("by number", syscall(SYS_fstatfs, fd, &by_number));
+    said("statvfs", statvfs("held", &named_too));
+    said("fstatvfs", fstatvfs(fd, &held_too));
+    printf("%d %d %d %d\n", held.f_type == named.f_type, held.f_blocks == named.f_blocks,
+           held.f_bsize == named.f_bsize, held.f_namelen == named.f_namelen);
+    printf("%d %d\n", by_number.f_type == named.f_type, by_number.f_blocks == named.f_blocks);
+    printf("%d %d\n", held_too.f_blocks == named_too.f_blocks, held_too.f_bsize == named_too.f_bsize);
+    unlink("held");
+    said("fstatfs", fstatfs(fd, &held));
+    printf("%d\n", held.f_type == named.f_type);
+    close(fd);
+    said("fstatfs", fstatfs(fd, &held));
+}
+
 static void terminals(void) {
     int fd = open("plain", O_RDWR | O_CREAT | O_TRUNC, 0644);
     struct termios settings = {0};
@@ -51,6 +73,7 @@ static void terminals(void) {
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1]) < 0) return 1;
     umask(022);
+    file_systems();
     terminals();
     return 0;
 }

@@ -37,4 +37,4 @@ pub use request::{PathPair, Request, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
