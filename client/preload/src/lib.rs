@@ -23,6 +23,7 @@ mod descriptor;
 mod environment;
 mod errno;
 mod execl;
+mod extended;
 mod folders;
 mod functions;
 mod interpose;

@@ -6,8 +6,8 @@
 
 use client::{Client, Errno};
 use libc::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_void, dev_t, gid_t,
-    mode_t, size_t, ssize_t, timespec, timeval, uid_t,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, dev_t, gid_t, mode_t,
+    size_t, ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::{
@@ -111,46 +111,6 @@ interpose! {
         answer(set_times_at(AT_FDCWD, path, times, 0))
     }
 
-    fn getxattr(
-        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_getxattr, path, name, value, len)))
-    }
-
-    fn lgetxattr(
-        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_lgetxattr, path, name, value, len)))
-    }
-
-    fn listxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_listxattr, path, list, len)))
-    }
-
-    fn llistxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_llistxattr, path, list, len)))
-    }
-
-    fn setxattr(
-        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_setxattr, path, name, value, len, flags)))
-    }
-
-    fn lsetxattr(
-        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_lsetxattr, path, name, value, len, flags)))
-    }
-
-    fn removexattr(path: *const c_char, name: *const c_char) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_removexattr, path, name)))
-    }
-
-    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_lremovexattr, path, name)))
-    }
-
     fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
         answer(make_at(AT_FDCWD, path, mode, device))
     }
@@ -204,19 +164,6 @@ pub(crate) unsafe fn resolved<T>(
         }
     }
     call(path)
-}
-
-/// Servers keep no extended attributes.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn unless_remote(path: *const c_char, ask: impl FnOnce() -> Outcome) -> Outcome {
-    // SAFETY: as the caller promises.
-    match unsafe { remote(AT_FDCWD, path) } {
-        Some(_) => Err(Errno::NOTSUP),
-        None => ask(),
-    }
 }
 
 /// As `mknodat(2)`; servers keep no special files.
