@@ -115,7 +115,7 @@ unsafe fn remove_at_named(dir: c_int, path: *const c_char, flags: c_int) -> Outc
 /// # Safety
 ///
 /// Names are null or C strings.
-unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
+pub(crate) unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
     // SAFETY: as the caller promises; every path is a C string.
     let call = |path| unsafe { make_dir_at_named(dir, path, mode) };
     // SAFETY: as the caller promises.

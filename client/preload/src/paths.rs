@@ -68,6 +68,10 @@ interpose! {
         answer(set_mode_at(dir, path, mode, flags))
     }
 
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
+        answer(set_mode_at(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW))
+    }
+
     fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
         answer(set_owner_at(AT_FDCWD, path, (user, group), 0))
     }

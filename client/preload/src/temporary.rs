@@ -1,35 +1,46 @@
-//! Temporary files, which libc would open where nobody sees it.
+//! Temporary files and folders, which libc would make where nobody sees it.
 
 use client::Errno;
-use libc::{c_char, c_int};
+use libc::{AT_FDCWD, c_char, c_int};
 
 use crate::{
-    errno::answer,
+    errno::{answer, set},
     interpose::interpose,
     kernel::{Outcome, kernel},
+    names::make_dir_at,
     open::open_at,
 };
 
 /// Names tried before giving up, each one of 62^6.
 const ATTEMPTS: u32 = 62 * 62 * 62;
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-const PATTERN: &[u8] = b"XXXXXX";
+const PATTERN: &[u8; 6] = b"XXXXXX";
 
 interpose! {
     fn mkstemp|mkstemp64(template: *mut c_char) -> c_int {
-        answer(make(template, 0, 0))
+        answer(open(template, 0, 0))
     }
 
     fn mkostemp|mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
-        answer(make(template, 0, flags))
+        answer(open(template, 0, flags))
     }
 
     fn mkstemps|mkstemps64(template: *mut c_char, suffix_len: c_int) -> c_int {
-        answer(make(template, suffix_len, 0))
+        answer(open(template, suffix_len, 0))
     }
 
     fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int {
-        answer(make(template, suffix_len, flags))
+        answer(open(template, suffix_len, flags))
+    }
+
+    fn mkdtemp(template: *mut c_char) -> *mut c_char {
+        match make(template, 0, || make_dir_at(AT_FDCWD, template, 0o700)) {
+            Ok(_) => template,
+            Err(errno) => {
+                set(errno);
+                core::ptr::null_mut()
+            }
+        }
     }
 }
 
@@ -38,30 +49,46 @@ interpose! {
 /// # Safety
 ///
 /// `template` is a C string that may be changed.
-unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
+unsafe fn open(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
+    let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    // SAFETY: still a C string.
+    let attempt = || unsafe { open_at(AT_FDCWD, template, flags, 0o600) };
+    // SAFETY: as the caller promises.
+    unsafe { make(template, suffix_len, attempt) }
+}
+
+/// Puts one name after the other into the template, until an attempt finds that there is none.
+///
+/// # Safety
+///
+/// `template` is a C string that may be changed.
+unsafe fn make<T>(
+    template: *mut c_char,
+    suffix_len: c_int,
+    attempt: impl Fn() -> Outcome<T>,
+) -> Outcome<T> {
     // SAFETY: a C string, as the caller promises.
     let len = unsafe { libc::strlen(template) };
     let suffix_len = usize::try_from(suffix_len).map_err(|_| Errno::INVAL)?;
     let at = len.checked_sub(suffix_len + PATTERN.len()).ok_or(Errno::INVAL)?;
     // SAFETY: six bytes before its end are inside the string.
-    let letters = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
+    let place = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
     // SAFETY: the program lends its string.
-    let letters = unsafe { &mut *letters };
-    if letters != PATTERN {
+    if unsafe { place.read() } != *PATTERN {
         return Err(Errno::INVAL);
     }
-    let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     for _ in 0..ATTEMPTS {
         let mut chance = random()?;
-        for letter in letters.iter_mut() {
+        let letters = [(); PATTERN.len()].map(|()| {
             let index = usize::try_from(chance % 62).unwrap_or(0);
-            *letter = *LETTERS.get(index).unwrap_or(&b'a');
             chance /= 62;
-        }
-        // SAFETY: still a C string.
-        match unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) } {
+            *LETTERS.get(index).unwrap_or(&b'a')
+        });
+        // SAFETY: as above.
+        unsafe { place.write(letters) };
+        match attempt() {
             Err(Errno::EXIST) => {}
-            opened => return opened,
+            made => return made,
         }
     }
     Err(Errno::EXIST)
