@@ -198,7 +198,7 @@ table! {
     SYS_lsetxattr => extended::lsetxattr(a, b, c, d, e);
     SYS_memfd_create => create::memfd_create(a, b);
     SYS_mkdirat => names::mkdirat(a, b, c);
-    SYS_mknodat => paths::mknodat(a, b, c, d);
+    SYS_mknodat => names::mknodat(a, b, c, d);
     SYS_mmap => map::mmap(a, b, c, d, e, f);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
     SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
@@ -264,7 +264,7 @@ table! {
     SYS_link => names::link(a, b);
     SYS_lstat => stat::lstat(a, b);
     SYS_mkdir => names::mkdir(a, b);
-    SYS_mknod => paths::mknod(a, b, c);
+    SYS_mknod => names::mknod(a, b, c);
     SYS_open => open::open(a, b, c);
     SYS_pipe => create::pipe(a);
     SYS_readlink => paths::readlink(a, b, c);

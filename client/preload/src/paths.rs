@@ -6,8 +6,8 @@
 
 use client::{Client, Errno};
 use libc::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, dev_t, gid_t, mode_t,
-    size_t, ssize_t, timespec, timeval, uid_t,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, gid_t, mode_t, size_t,
+    ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::{
@@ -114,22 +114,6 @@ interpose! {
         let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
         answer(set_times_at(AT_FDCWD, path, times, 0))
     }
-
-    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode, device))
-    }
-
-    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(dir, path, mode, device))
-    }
-
-    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
-    }
-
-    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
-        answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
-    }
 }
 
 /// The client, when the name is remote.
@@ -168,20 +152,6 @@ pub(crate) unsafe fn resolved<T>(
         }
     }
     call(path)
-}
-
-/// As `mknodat(2)`; servers keep no special files.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> Outcome {
-    // SAFETY: as the caller promises.
-    if unsafe { remote(dir, path) }.is_some() {
-        return Err(Errno::NOTSUP);
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_mknodat, dir, path, mode, device) }
 }
 
 /// As `faccessat(2)`.

@@ -13,10 +13,11 @@ use crate::{
 };
 
 /// What differs, as `docs/remote.md` says.
-const DIFFERENT: [(&str, &str); 20] = [
+const DIFFERENT: [(&str, &str); 21] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),
     ("O_TMPFILE", "ENOTSUP"),
+    ("__xmknod", "ENOTSUP"),
     ("aio_write", "ENOSYS"),
     ("clone", "ENOTSUP"),
     ("copy_file_range", "EINVAL"),
