@@ -353,7 +353,7 @@ const fn timestamps([accessed, accessed_nsec, modified, modified_nsec]: [i64; 4]
     clippy::allow_attributes,
     reason = "the widths of these fields differ between platforms"
 )]
-fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
+pub(crate) fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
     let found = fstatfs(fd)?;
     let words = [
         found.f_bsize as u64,

@@ -93,7 +93,7 @@ pub(crate) fn check<S: Storage>(
             NameCall::Set { path: path(path_len)?, follow, what }
         }
         Request::Access { path_len, mode } => NameCall::Access { path: path(path_len)?, mode },
-        Request::FileSystem { path_len } => NameCall::FileSystem { path: path(path_len)? },
+        Request::FileSystem { path_len, .. } => NameCall::FileSystem { path: path(path_len)? },
         Request::Mirror { path_len } => NameCall::Mirror { path: path(path_len)? },
         _ => return Err(Errno::NOSYS),
     }))

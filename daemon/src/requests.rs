@@ -194,6 +194,7 @@ fn check<S: Storage>(
         | Request::SetMode { file, path_len: 0, .. }
         | Request::SetOwner { file, path_len: 0, .. }
         | Request::SetTimes { file, path_len: 0, .. }
+        | Request::FileSystem { file, path_len: 0 }
         | Request::FileStat { file } => file,
         _ => return Ok(Work::Names(namespace::check(session, lane, request)?)),
     };
@@ -273,6 +274,13 @@ async fn on_file<S: Storage>(
             let status =
                 core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
             namespace::put(ticket, &status.bytes());
+        }
+        Request::FileSystem { .. } => {
+            let descriptor = file.descriptor()?;
+            let found = core.storage.file_system(&descriptor.file).await;
+            let found = found.map_err(|error| errno(&error))?;
+            namespace::put(ticket, &found.bytes);
+            return Ok(found.value);
         }
         Request::Allocate { mode, at, len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;

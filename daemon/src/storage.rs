@@ -32,6 +32,11 @@ pub(crate) trait Storage: Clone + 'static {
     /// Sets attributes of an open file.
     async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
 
+    /// What file system an open file is in: see [`NameCall::FileSystem`].
+    async fn file_system(&self, _: &Self::File) -> io::Result<Answer> {
+        Err(Errno::NOSYS.into())
+    }
+
     /// What may stand for the file at a client, its position at `at`: itself, or if it is elsewhere
     /// a copy to read, or a pipe that is written to it.
     async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
@@ -165,6 +170,11 @@ impl Storage for Machine {
     async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
         let file = file.clone();
         self.call(move || what.apply(file.fd())).await
+    }
+
+    async fn file_system(&self, file: &uring::File) -> io::Result<Answer> {
+        let file = file.clone();
+        self.call(move || names::file_system(file.fd())).await
     }
 
     async fn stand_in(&self, file: &uring::File, _: u64, _: bool) -> io::Result<uring::File> {

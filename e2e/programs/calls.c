@@ -13,7 +13,7 @@
  *   stat PATH            fstat FD: the size
  *   unlink PATH          rename FROM TO         mkdir PATH              rmdir PATH
  *   mkdtemp PATTERN: the length of the name it makes of it
- *   link FROM TO         symlink TEXT PATH
+ *   link FROM TO         symlink TEXT PATH      fifo PATH
  *   fopen PATH MODE      puts N TEXT, pad N COUNT (bytes 'x'), flush N, fclose N: streams by number
  *   copy FROM TO         by read and write; TO is executable
  *   run PATH             starts it by fork and exec; the exit status, 126 when it cannot start
@@ -203,6 +203,7 @@ static long of_paths(char **w)
     if (IS("rename")) return rename(w[1], w[2]);
     if (IS("link")) return link(w[1], w[2]);
     if (IS("symlink")) return symlink(w[1], w[2]);
+    if (IS("fifo")) return mkfifo(w[1], 0600);
     if (IS("mkdir")) return mkdir(w[1], 0777);
     if (IS("mkdtemp")) return mkdtemp(w[1]) == w[1] ? (long)strlen(w[1]) : -1;
     if (IS("rmdir")) return rmdir(w[1]);

@@ -160,6 +160,8 @@ def names(fd):
     tell("open of a link", lambda: os.open("soft", os.O_NOFOLLOW))
     tell("mkfifo", lambda: os.mkfifo("fifo"))
     tell("mknod", lambda: os.mknod("node", stat.S_IFREG | 0o600))
+    older = ("__xmknod", 0, b"older", stat.S_IFREG | 0o600, ctypes.byref(long(0)))
+    tell("__xmknod", lambda: call(*older))
     tell("bind", lambda: socket.socket(socket.AF_UNIX).bind("socket"))
     tell("mkdir", lambda: os.mkdir("folder", 0o700))
     tell("rmdir", lambda: os.rmdir("folder"))

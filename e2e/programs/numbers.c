@@ -15,6 +15,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #ifndef SYS_fchmodat2
@@ -223,6 +224,8 @@ static void named(void) {
 #endif
 }
 
+enum { SETXATTRAT = 463 }; // Those that get, list, and remove follow.
+
 // Servers keep none of these.
 static void special(void) {
     char text[16] = "";
@@ -234,6 +237,18 @@ static void special(void) {
     said("set", syscall(SYS_lsetxattr, "permitted", "user.b", "value", 5L, 0));
     said("list", syscall(SYS_llistxattr, "permitted", text, sizeof text));
     said("remove", syscall(SYS_lremovexattr, "permitted", "user.b"));
+    struct { unsigned long place; unsigned len, flags; } value = {(long)"value", 5, 0};
+    said("set at", syscall(SETXATTRAT, AT_FDCWD, "permitted", 0, "user.c", &value, sizeof value));
+    value.place = (long)text, value.len = sizeof text;
+    said("get at", syscall(SETXATTRAT + 1, AT_FDCWD, "permitted", 0, "user.c", &value, sizeof value));
+    said("list at", syscall(SETXATTRAT + 2, AT_FDCWD, "permitted", 0, text, sizeof text));
+    said("remove at", syscall(SETXATTRAT + 3, AT_FDCWD, "permitted", 0, "user.c"));
+    int fd = open("permitted", O_RDONLY | O_CLOEXEC), folder = open(".", O_RDONLY | O_DIRECTORY);
+    said("list of a number", syscall(SETXATTRAT + 2, fd, "", AT_EMPTY_PATH, text, sizeof text));
+    said("set of a folder", fsetxattr(folder, "user.d", "value", 5, 0));
+    said("remove of a folder", fremovexattr(folder, "user.d"));
+    close(fd);
+    close(folder);
     said("fifo", syscall(SYS_mknodat, AT_FDCWD, "fifo", S_IFIFO | 0600, 0));
 #ifdef SYS_mknod
     said("fifo", syscall(SYS_mknod, "other fifo", S_IFIFO | 0600, 0));

@@ -12,7 +12,7 @@ use crate::{
     bits::{counted, returned},
     data::check,
     descriptor::forget,
-    errno::{answer, set},
+    errno::{answer, last, set},
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
     paths::remote,
@@ -74,6 +74,23 @@ interpose! {
         }
     }
 
+    fn scandirat|scandirat64(
+        dir: c_int, path: *const c_char, list: *mut c_void, filter: *const c_void,
+        compare: *const c_void,
+    ) -> c_int {
+        let mut space = [0; 4096];
+        match remote(dir, path).map(|(client, name)| client.absolute(dir, name, &mut space)) {
+            Some(Ok(path)) => scandir(path.as_ptr(), list, filter, compare),
+            Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
+            None => next!(
+                scandirat(
+                    dir => c_int, path => *const c_char, list => *mut c_void,
+                    filter => *const c_void, compare => *const c_void,
+                ) -> c_int
+            ),
+        }
+    }
+
     fn chdir(path: *const c_char) -> c_int {
         let mut space = [0; 4096];
         match mirrored(path, &mut space) {
@@ -85,16 +102,30 @@ interpose! {
     fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
         // The name that the program knows may have room where the mirror's has not.
         let mut space = [0; 4096];
-        match current(&mut space).filter(|_| !buffer.is_null() && len > 0) {
-            Some(name) => match put(name, buffer, len) {
-                Ok(_) => buffer,
-                Err(errno) => {
-                    set(errno);
-                    core::ptr::null_mut()
-                }
-            },
-            None => known(next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char)),
+        match current(&mut space).map(|name| give(name, buffer, len)) {
+            Some(Ok(name)) => name,
+            Some(Err(errno)) => {
+                set(errno);
+                core::ptr::null_mut()
+            }
+            None => next!(getcwd(buffer => *mut c_char, len => size_t) -> *mut c_char),
         }
+    }
+
+    fn getwd(buffer: *mut c_char) -> *mut c_char {
+        if buffer.is_null() {
+            set(Errno::INVAL);
+            return buffer;
+        }
+        getcwd(buffer, size_of::<Path>())
+    }
+
+    fn __getwd_chk(buffer: *mut c_char, room: size_t) -> *mut c_char {
+        let name = getcwd(buffer, room);
+        if name.is_null() && last() == Errno::RANGE {
+            check(size_of::<Path>(), room);
+        }
+        name
     }
 
     fn __getcwd_chk(buffer: *mut c_char, len: size_t, room: size_t) -> *mut c_char {
@@ -136,6 +167,16 @@ interpose! {
         match client().and_then(|client| client.file_system_of(fd)) {
             None => answer(kernel!(SYS_fstatfs, fd, out)),
             Some(found) => answer(found.map(|words| out.write(plain(words)))),
+        }
+    }
+
+    fn pathconf(path: *const c_char, what: c_int) -> c_long {
+        match file_system(path) {
+            None => next!(pathconf(path => *const c_char, what => c_int) -> c_long),
+            Some(Err(errno)) => answer(Err::<isize, _>(errno)),
+            Some(Ok([.., name_len, _])) if what == libc::_PC_NAME_MAX => word(name_len),
+            // The rest is what every file system of Linux has.
+            Some(Ok(_)) => next!(pathconf(c"/".as_ptr() => *const c_char, what => c_int) -> c_long),
         }
     }
 
@@ -190,6 +231,29 @@ fn current(space: &mut Path) -> Option<&[u8]> {
     let name = space.get(..counted(len))?;
     let known = client.known_path(name);
     (known.len() < name.len()).then_some(known)
+}
+
+/// As `getcwd(3)` gives the program a name: without a buffer in memory of its own, of `len` bytes,
+/// or as many as it takes.
+///
+/// # Safety
+///
+/// `buffer` is null or has room for `len` bytes.
+unsafe fn give(name: &[u8], buffer: *mut c_char, len: size_t) -> Outcome<*mut c_char> {
+    let len = match len {
+        0 if buffer.is_null() => name.len(),
+        0 => return Err(Errno::INVAL),
+        len if len < name.len() => return Err(Errno::RANGE),
+        len => len,
+    };
+    // SAFETY: any length may be asked for.
+    let made = || unsafe { libc::malloc(len) }.cast();
+    let room = if buffer.is_null() { made() } else { buffer };
+    if room.is_null() {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: there is so much room.
+    unsafe { put(name, room, len) }.map(|_| room)
 }
 
 /// Gives the program a name, and returns its length.

@@ -18,7 +18,7 @@ use libc::{c_int, c_long, c_uint, off_t};
 use crate::{
     asynchronous, attributes, clone, create,
     errno::{Value, answer, last},
-    folders,
+    extended, folders,
     interpose::interpose,
     kernel::{self, Outcome},
     open, paths, poll, start, sync,
@@ -126,6 +126,9 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             paths::SYS_fchmodat2 => {
                 answered(paths::fchmodat(fd, pointer(b), Argument::of(c), Argument::of(d)))
             }
+            number if extended::AT_NUMBERS.contains(&number) => {
+                extended::at(number, args, (fd, pointer(b), Argument::of(c)))
+            }
             libc::SYS_signalfd4 => answered(create::made(kernel::call(number, args))),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_signalfd => answered(create::made(kernel::call(number, args))),
@@ -173,29 +176,29 @@ table! {
     SYS_fchownat => paths::fchownat(a, b, c, d, e);
     SYS_fcntl => descriptor::fcntl(a, b, c);
     SYS_fdatasync => sync::fdatasync(a);
-    SYS_fgetxattr => attributes::fgetxattr(a, b, c, d);
-    SYS_flistxattr => attributes::flistxattr(a, b, c);
+    SYS_fgetxattr => extended::fgetxattr(a, b, c, d);
+    SYS_flistxattr => extended::flistxattr(a, b, c);
     SYS_flock => lock::flock(a, b);
-    SYS_fremovexattr => attributes::fremovexattr(a, b);
-    SYS_fsetxattr => attributes::fsetxattr(a, b, c, d, e);
+    SYS_fremovexattr => extended::fremovexattr(a, b);
+    SYS_fsetxattr => extended::fsetxattr(a, b, c, d, e);
     SYS_fstat => stat::fstat(a, b);
     SYS_fstatfs => folders::fstatfs(a, b);
     SYS_fsync => sync::fsync(a);
     SYS_ftruncate => sync::ftruncate(a, b);
     SYS_getdents64 => folders::getdents64(a, b, c);
-    SYS_getxattr => paths::getxattr(a, b, c, d);
+    SYS_getxattr => extended::getxattr(a, b, c, d);
     SYS_inotify_init1 => create::inotify_init1(a);
     SYS_ioctl => ioctl::ioctl(a, b, c);
-    SYS_lgetxattr => paths::lgetxattr(a, b, c, d);
+    SYS_lgetxattr => extended::lgetxattr(a, b, c, d);
     SYS_linkat => names::linkat(a, b, c, d, e);
-    SYS_listxattr => paths::listxattr(a, b, c);
-    SYS_llistxattr => paths::llistxattr(a, b, c);
-    SYS_lremovexattr => paths::lremovexattr(a, b);
+    SYS_listxattr => extended::listxattr(a, b, c);
+    SYS_llistxattr => extended::llistxattr(a, b, c);
+    SYS_lremovexattr => extended::lremovexattr(a, b);
     SYS_lseek => position::lseek(a, b, c);
-    SYS_lsetxattr => paths::lsetxattr(a, b, c, d, e);
+    SYS_lsetxattr => extended::lsetxattr(a, b, c, d, e);
     SYS_memfd_create => create::memfd_create(a, b);
     SYS_mkdirat => names::mkdirat(a, b, c);
-    SYS_mknodat => paths::mknodat(a, b, c, d);
+    SYS_mknodat => names::mknodat(a, b, c, d);
     SYS_mmap => map::mmap(a, b, c, d, e, f);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
     SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
@@ -218,14 +221,14 @@ table! {
     SYS_readv => vector::readv(a, b, c);
     SYS_recvmmsg => message::recvmmsg(a, b, c, d, e);
     SYS_recvmsg => message::recvmsg(a, b, c);
-    SYS_removexattr => paths::removexattr(a, b);
+    SYS_removexattr => extended::removexattr(a, b);
     SYS_renameat => names::renameat(a, b, c, d);
     SYS_renameat2 => names::renameat2(a, b, c, d, e);
     SYS_sendfile => copy::sendfile(a, b, c, d);
     SYS_sendmmsg => message::sendmmsg(a, b, c, d);
     SYS_sendmsg => message::sendmsg(a, b, c);
     SYS_setrlimit => limit::setrlimit(a, b);
-    SYS_setxattr => paths::setxattr(a, b, c, d, e);
+    SYS_setxattr => extended::setxattr(a, b, c, d, e);
     SYS_socket => create::socket(a, b, c);
     SYS_socketpair => create::socketpair(a, b, c, d);
     SYS_splice => copy::splice(a, b, c, d, e, f);
@@ -261,7 +264,7 @@ table! {
     SYS_link => names::link(a, b);
     SYS_lstat => stat::lstat(a, b);
     SYS_mkdir => names::mkdir(a, b);
-    SYS_mknod => paths::mknod(a, b, c);
+    SYS_mknod => names::mknod(a, b, c);
     SYS_open => open::open(a, b, c);
     SYS_pipe => create::pipe(a);
     SYS_readlink => paths::readlink(a, b, c);

@@ -4,10 +4,10 @@
 //! Whether a file is a terminal many programs ask, so that is answered of a placeholder without
 //! giving it up, and so is what is about the number alone.
 
-use core::{mem::MaybeUninit, ptr::with_exposed_provenance_mut as pointer};
+use core::ptr::with_exposed_provenance_mut as pointer;
 
 use client::{Client, Errno};
-use libc::{c_int, c_ulong, termios};
+use libc::{c_int, c_ulong};
 
 use crate::{
     bits::unsigned,
@@ -29,11 +29,6 @@ interpose! {
         }
         before(fd, request, argument);
         answer(blocking!(SYS_ioctl, fd, request, argument))
-    }
-
-    fn isatty(fd: c_int) -> c_int {
-        let mut terminal = MaybeUninit::<termios>::uninit();
-        c_int::from(libc::ioctl(fd, libc::TCGETS, terminal.as_mut_ptr()) == 0)
     }
 }
 

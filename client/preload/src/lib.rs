@@ -23,6 +23,7 @@ mod descriptor;
 mod environment;
 mod errno;
 mod execl;
+mod extended;
 mod folders;
 mod functions;
 mod interpose;
@@ -46,6 +47,7 @@ mod stat;
 mod stdio;
 mod sync;
 mod temporary;
+mod terminal;
 mod vector;
 
 #[panic_handler]

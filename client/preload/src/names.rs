@@ -5,14 +5,14 @@
 //! more that was read ahead before.
 
 use client::Errno;
-use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint};
+use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint, dev_t, mode_t};
 
 use crate::{
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, kernel},
     lock::after,
-    paths::resolved,
+    paths::{remote, resolved},
     start::{client, text},
     sync::drain_all,
 };
@@ -43,6 +43,34 @@ interpose! {
 
     fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int {
         answer(make_dir_at(dir, path, mode))
+    }
+
+    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        answer(make_at(AT_FDCWD, path, mode, device))
+    }
+
+    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        answer(make_at(dir, path, mode, device))
+    }
+
+    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
+        answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
+    }
+
+    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
+    }
+
+    fn __xmknod(
+        _version: c_int, path: *const c_char, mode: mode_t, device: *const dev_t,
+    ) -> c_int {
+        answer(make_at(AT_FDCWD, path, mode, device.read()))
+    }
+
+    fn __xmknodat(
+        _version: c_int, dir: c_int, path: *const c_char, mode: mode_t, device: *const dev_t,
+    ) -> c_int {
+        answer(make_at(dir, path, mode, device.read()))
     }
 
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
@@ -138,6 +166,22 @@ unsafe fn make_dir_at_named(dir: c_int, path: *const c_char, mode: c_uint) -> Ou
     }
     // SAFETY: the program's own call.
     unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
+}
+
+/// As `mknodat(2)`; servers keep no special files.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> Outcome {
+    // SAFETY: as the caller promises.
+    if unsafe { remote(dir, path) }.is_some() {
+        return Err(Errno::NOTSUP);
+    }
+    // SAFETY: the program's own call.
+    let call = |path| unsafe { kernel!(SYS_mknodat, dir, path, mode, device) };
+    // SAFETY: as the caller promises.
+    unsafe { resolved(dir, path, call) }.inspect(|_| after())
 }
 
 /// # Safety

@@ -6,8 +6,8 @@
 
 use client::{Client, Errno};
 use libc::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_void, dev_t, gid_t,
-    mode_t, size_t, ssize_t, timespec, timeval, uid_t,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, gid_t, mode_t, size_t,
+    ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::{
@@ -68,6 +68,10 @@ interpose! {
         answer(set_mode_at(dir, path, mode, flags))
     }
 
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
+        answer(set_mode_at(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW))
+    }
+
     fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
         answer(set_owner_at(AT_FDCWD, path, (user, group), 0))
     }
@@ -110,62 +114,6 @@ interpose! {
         let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
         answer(set_times_at(AT_FDCWD, path, times, 0))
     }
-
-    fn getxattr(
-        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_getxattr, path, name, value, len)))
-    }
-
-    fn lgetxattr(
-        path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t,
-    ) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_lgetxattr, path, name, value, len)))
-    }
-
-    fn listxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_listxattr, path, list, len)))
-    }
-
-    fn llistxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
-        answer(unless_remote(path, || kernel!(SYS_llistxattr, path, list, len)))
-    }
-
-    fn setxattr(
-        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_setxattr, path, name, value, len, flags)))
-    }
-
-    fn lsetxattr(
-        path: *const c_char, name: *const c_char, value: *const c_void, len: size_t, flags: c_int,
-    ) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_lsetxattr, path, name, value, len, flags)))
-    }
-
-    fn removexattr(path: *const c_char, name: *const c_char) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_removexattr, path, name)))
-    }
-
-    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int {
-        answer(unless_remote(path, || kernel!(SYS_lremovexattr, path, name)))
-    }
-
-    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode, device))
-    }
-
-    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-        answer(make_at(dir, path, mode, device))
-    }
-
-    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
-        answer(make_at(AT_FDCWD, path, mode | libc::S_IFIFO, 0))
-    }
-
-    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
-        answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
-    }
 }
 
 /// The client, when the name is remote.
@@ -204,33 +152,6 @@ pub(crate) unsafe fn resolved<T>(
         }
     }
     call(path)
-}
-
-/// Servers keep no extended attributes.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn unless_remote(path: *const c_char, ask: impl FnOnce() -> Outcome) -> Outcome {
-    // SAFETY: as the caller promises.
-    match unsafe { remote(AT_FDCWD, path) } {
-        Some(_) => Err(Errno::NOTSUP),
-        None => ask(),
-    }
-}
-
-/// As `mknodat(2)`; servers keep no special files.
-///
-/// # Safety
-///
-/// `path` is null or a C string.
-unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> Outcome {
-    // SAFETY: as the caller promises.
-    if unsafe { remote(dir, path) }.is_some() {
-        return Err(Errno::NOTSUP);
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_mknodat, dir, path, mode, device) }
 }
 
 /// As `faccessat(2)`.

@@ -54,6 +54,16 @@ interpose! {
         answer(stat_at(dir, path, out, flags))
     }
 
+    fn ftok(path: *const c_char, project: c_int) -> libc::key_t {
+        let mut found = MaybeUninit::<libc::stat>::uninit();
+        if stat(path, found.as_mut_ptr()) < 0 {
+            return -1;
+        }
+        let (device, inode) = file_of(found.as_ptr());
+        let ([low, high, ..], [device, ..]) = (inode.to_le_bytes(), device.to_le_bytes());
+        libc::key_t::from_le_bytes([low, high, device, project.to_le_bytes()[0]])
+    }
+
     fn statx(
         dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx,
     ) -> c_int {

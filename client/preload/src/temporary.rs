@@ -1,9 +1,7 @@
 //! Temporary files and folders, which libc would make where nobody sees it.
 
-use core::ptr;
-
 use client::Errno;
-use libc::{c_char, c_int};
+use libc::{AT_FDCWD, c_char, c_int};
 
 use crate::{
     errno::{answer, set},
@@ -20,27 +18,27 @@ const PATTERN: &[u8; 6] = b"XXXXXX";
 
 interpose! {
     fn mkstemp|mkstemp64(template: *mut c_char) -> c_int {
-        answer(make(template, 0, 0))
+        answer(open(template, 0, 0))
     }
 
     fn mkostemp|mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
-        answer(make(template, 0, flags))
+        answer(open(template, 0, flags))
     }
 
     fn mkstemps|mkstemps64(template: *mut c_char, suffix_len: c_int) -> c_int {
-        answer(make(template, suffix_len, 0))
+        answer(open(template, suffix_len, 0))
     }
 
     fn mkostemps|mkostemps64(template: *mut c_char, suffix_len: c_int, flags: c_int) -> c_int {
-        answer(make(template, suffix_len, flags))
+        answer(open(template, suffix_len, flags))
     }
 
     fn mkdtemp(template: *mut c_char) -> *mut c_char {
-        match name(template, 0, || make_dir_at(libc::AT_FDCWD, template, 0o700)) {
+        match make(template, 0, || make_dir_at(AT_FDCWD, template, 0o700)) {
             Ok(_) => template,
-            Err(error) => {
-                set(error);
-                ptr::null_mut()
+            Err(errno) => {
+                set(errno);
+                core::ptr::null_mut()
             }
         }
     }
@@ -51,23 +49,23 @@ interpose! {
 /// # Safety
 ///
 /// `template` is a C string that may be changed.
-unsafe fn make(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
+unsafe fn open(template: *mut c_char, suffix_len: c_int, flags: c_int) -> Outcome<c_int> {
     let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-    // SAFETY: as the caller promises; it is a C string still when it has another name.
-    let open = || unsafe { open_at(libc::AT_FDCWD, template, flags, 0o600) };
+    // SAFETY: still a C string.
+    let attempt = || unsafe { open_at(AT_FDCWD, template, flags, 0o600) };
     // SAFETY: as the caller promises.
-    unsafe { name(template, suffix_len, open) }
+    unsafe { make(template, suffix_len, attempt) }
 }
 
-/// Puts names into the template until `make` makes something of it that was not there.
+/// Puts one name after the other into the template, until an attempt finds that there is none.
 ///
 /// # Safety
 ///
 /// `template` is a C string that may be changed.
-unsafe fn name<T>(
+unsafe fn make<T>(
     template: *mut c_char,
     suffix_len: c_int,
-    make: impl Fn() -> Outcome<T>,
+    attempt: impl Fn() -> Outcome<T>,
 ) -> Outcome<T> {
     // SAFETY: a C string, as the caller promises.
     let len = unsafe { libc::strlen(template) };
@@ -75,21 +73,20 @@ unsafe fn name<T>(
     let at = len.checked_sub(suffix_len + PATTERN.len()).ok_or(Errno::INVAL)?;
     // SAFETY: six bytes before its end are inside the string.
     let place = unsafe { template.add(at) }.cast::<[u8; PATTERN.len()]>();
-    // SAFETY: as above.
-    let mut letters = unsafe { place.read() };
-    if letters != *PATTERN {
+    // SAFETY: the program lends its string.
+    if unsafe { place.read() } != *PATTERN {
         return Err(Errno::INVAL);
     }
     for _ in 0..ATTEMPTS {
         let mut chance = random()?;
-        for letter in &mut letters {
+        let letters = [(); PATTERN.len()].map(|()| {
             let index = usize::try_from(chance % 62).unwrap_or(0);
-            *letter = *LETTERS.get(index).unwrap_or(&b'a');
             chance /= 62;
-        }
-        // SAFETY: the program lends its string.
+            *LETTERS.get(index).unwrap_or(&b'a')
+        });
+        // SAFETY: as above.
         unsafe { place.write(letters) };
-        match make() {
+        match attempt() {
             Err(Errno::EXIST) => {}
             made => return made,
         }

@@ -10,6 +10,7 @@ use wire::Request;
 
 use crate::{
     client::Client,
+    connection::Lane,
     rules::{CURRENT_FOLDER, PATH_MAX},
 };
 
@@ -73,7 +74,7 @@ impl Client {
     pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
         let request = |file| Request::SetMode { file, path_len: 0, mode };
         let done = self.0.about_remote_file(fd, &[], request);
-        done.or_else(|| {
+        done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
             self.set_mode(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?, mode)
         })
@@ -87,7 +88,7 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
         let done = self.0.about_remote_file(fd, &[], request);
-        done.or_else(|| {
+        done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
             let path = self.0.path_of_mirror(fd, &mut path)?;
             self.set_owner(CURRENT_FOLDER, path, (user, group), true)
@@ -99,7 +100,7 @@ impl Client {
         let bytes = times.map(i64::to_le_bytes);
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
         let done = self.0.about_remote_file(fd, bytes.as_flattened(), request);
-        done.or_else(|| {
+        done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
             let path = self.0.path_of_mirror(fd, &mut path)?;
             self.set_times(CURRENT_FOLDER, path, times, true)
@@ -113,15 +114,31 @@ impl Client {
         dir: RawFd,
         path: &CStr,
     ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
-        let request = |path_len| Request::FileSystem { path_len };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| {
-            let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
-            copy_out(&mut bytes, lane.buffer());
-            let mut words = bytes.chunks_exact(size_of::<u64>());
-            core::array::from_fn(|_| {
-                let word = words.next().and_then(<[u8]>::first_chunk);
-                word.map_or(0, |word| u64::from_le_bytes(*word))
-            })
-        }))
+        let request = |path_len| Request::FileSystem { file: 0, path_len };
+        Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| words(&lane)))
     }
+
+    /// As `fstatfs(2)`, also of an open folder that is a mirror.
+    pub fn file_system_of(
+        &'static self,
+        fd: RawFd,
+    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+        let request = |file| Request::FileSystem { file, path_len: 0 };
+        let found = self.0.about_remote_file(fd, &[], request);
+        found.map(|found| found.map(|lane| words(&lane))).or_else(|| {
+            let mut path = [0; PATH_MAX];
+            self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
+        })
+    }
+}
+
+/// The words of an answer that are in a lane.
+fn words(lane: &Lane<'_>) -> [u64; FILE_SYSTEM_WORDS] {
+    let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
+    copy_out(&mut bytes, lane.buffer());
+    let mut words = bytes.chunks_exact(size_of::<u64>());
+    core::array::from_fn(|_| {
+        let word = words.next().and_then(<[u8]>::first_chunk);
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    })
 }

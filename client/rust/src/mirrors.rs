@@ -14,7 +14,6 @@ use shm::copy::copy_out;
 use wire::Request;
 
 use crate::{
-    attributes::FILE_SYSTEM_WORDS,
     client::{Client, Status},
     process::Process,
     remote::{Path, put},
@@ -57,15 +56,6 @@ impl Client {
         let mut path = [0; PATH_MAX];
         let path = self.0.path_of_mirror(fd, &mut path)?;
         self.stat_path(CURRENT_FOLDER, path, true)
-    }
-
-    /// As `fstatfs(2)` of an open folder that is a mirror.
-    pub fn file_system_of(
-        &'static self,
-        fd: RawFd,
-    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
-        let mut path = [0; PATH_MAX];
-        self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
     }
 }
 

@@ -139,19 +139,20 @@ impl Process {
         }))
     }
 
-    /// Sends a request about a remote open file.
+    /// Sends a request about a remote open file; the answer's bytes are in the lane.
     pub(crate) fn about_remote_file(
         &'static self,
         fd: RawFd,
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
-    ) -> Option<io::Result<()>> {
+    ) -> Option<io::Result<Lane<'static>>> {
         let (_, file) = self.locked_fd(fd)?;
         let slot = file.link.filter(|_| file.is_remote)?.slot;
         drop(file);
         Some(self.remote_lane().and_then(|mut lane| {
             put(&lane, &[], extra)?;
-            lane.call(request(slot)).map_err(|_| Errno::IO)?.map(drop)
+            lane.call(request(slot)).map_err(|_| Errno::IO)??;
+            Ok(lane)
         }))
     }
 

@@ -64,7 +64,8 @@ impl Job {
             | Request::Truncate { file, path_len: 0, .. }
             | Request::SetMode { file, path_len: 0, .. }
             | Request::SetOwner { file, path_len: 0, .. }
-            | Request::SetTimes { file, path_len: 0, .. } => Asked::OnFile(file),
+            | Request::SetTimes { file, path_len: 0, .. }
+            | Request::FileSystem { file, path_len: 0 } => Asked::OnFile(file),
             _ => Asked::Name(self.name_call()?),
         })
     }

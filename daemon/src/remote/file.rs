@@ -165,6 +165,12 @@ impl<N: Network> RemoteFile<N> {
         Ok(marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?))
     }
 
+    pub(crate) async fn file_system(&self) -> io::Result<Answer> {
+        let request = Request::FileSystem { file: self.handle, path_len: 0 };
+        let (value, bytes) = self.call(request, Vec::new()).await?;
+        Ok(Answer { value, bytes })
+    }
+
     pub(crate) async fn sync(&self, data_only: bool) -> io::Result<()> {
         let file = self.handle;
         let request = if data_only { Request::Datasync { file } } else { Request::Sync { file } };
@@ -265,7 +271,7 @@ fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
         }
         NameCall::FileSystem { path } => {
             let (path_len, payload) = one(path)?;
-            (Request::FileSystem { path_len }, payload)
+            (Request::FileSystem { file: 0, path_len }, payload)
         }
         NameCall::Rename { from, to, flags } => {
             let (paths, payload) = two(from, to)?;

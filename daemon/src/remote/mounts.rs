@@ -368,6 +368,13 @@ impl Storage for Mounts {
         }
     }
 
+    async fn file_system(&self, file: &Located) -> io::Result<Answer> {
+        match file {
+            Located::Here(file) => self.machine.file_system(file).await,
+            Located::There(file) => file.file_system().await,
+        }
+    }
+
     async fn stand_in(&self, file: &Located, at: u64, is_copy: bool) -> io::Result<Located> {
         let (Located::There(remote), Some(server)) = (file, &self.server) else {
             return Ok(file.clone());

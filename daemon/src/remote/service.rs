@@ -364,6 +364,10 @@ impl<S: Storage> Service<S> {
                 return Ok((storage.seek(file, to).await?, Vec::new()));
             }
             Request::FileStat { .. } => return Ok((0, storage.status(file).await?.bytes())),
+            Request::FileSystem { .. } => {
+                let found = storage.file_system(file).await?;
+                return Ok((found.value, found.bytes));
+            }
             Request::Allocate { mode, at, len, .. } => {
                 storage.allocate(file, mode, at, len).await?
             }

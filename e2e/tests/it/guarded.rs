@@ -27,12 +27,13 @@ const WAYS: [&[&str]; 5] = [
 ];
 
 /// A name is a lock, too, for programs that make it where there is none: how one makes it and gives
-/// it up, and the other makes it.
-const NAMES: [(&str, &str, &str); 6] = [
+/// it up, and the other makes it. `NODE` is a name that is no server's.
+const NAMES: [(&str, &str, &str); 7] = [
     ("open LOCK wcx", "unlink LOCK", "open LOCK wcx"),
     ("mkdir LOCK", "rmdir LOCK", "mkdir LOCK"),
     ("symlink x LOCK", "unlink LOCK", "symlink x LOCK"),
     ("link DATA LOCK", "unlink LOCK", "link DATA LOCK"),
+    ("fifo NODE", "unlink NODE", "fifo NODE"),
     ("open LOCK wcx", "rename LOCK LOCK.old", "open LOCK wcx"),
     ("open LOCK wcx", "rename LOCK LOCK.free", "rename LOCK.free LOCK"),
 ];
@@ -130,11 +131,15 @@ fn pass_in_all_ways(ends: &mut Ends<'_>, locks: &[(&str, &str)]) {
 #[track_caller]
 fn pass_names(ends: &mut Ends<'_>) {
     let path = ends.path.to_owned();
+    let node = Folder::new();
+    let name = node.join("lock").display().to_string();
     for (make, give_up, make_theirs) in NAMES {
         for round in 0..ROUNDS {
             let data = Shared::open(ends, format!("round{round}"));
             let (lock, file) = (format!("{path}.lock"), format!("{path}.round{round}"));
-            let call = |text: &str| text.replace("LOCK", &lock).replace("DATA", &file);
+            let call = |text: &str| {
+                text.replace("LOCK", &lock).replace("DATA", &file).replace("NODE", &name)
+            };
             ends.one.get(&call(make));
             data.write(ends);
             ends.one.get(&call(give_up));
@@ -163,7 +168,7 @@ fn whoever_gets_a_lock_finds_what_was_written_under_it_in_other_files() {
 fn whoever_finds_a_name_gone_finds_what_was_written_before_that() {
     let mut pair = Pair::new();
     pass_names(&mut Ends::from(&mut pair));
-    pair.end(6 * 6 * u64::from(ROUNDS));
+    pair.end(7 * 6 * u64::from(ROUNDS));
 }
 
 /// Has two processes of two jobs do something with a server's files.

@@ -109,6 +109,11 @@ fn files_are_ready_as_without_the_library() {
 }
 
 #[test]
+fn what_is_seldom_asked_of_files_is_answered_as_without_the_library() {
+    same_in_every_way(&compile("asked.c", "cc", &[]));
+}
+
+#[test]
 fn calls_by_number_behave_as_without_the_library() {
     same_in_every_way(&compile("numbers.c", "cc", &[]));
 }

@@ -377,7 +377,7 @@ fn payload_len(request: &Request) -> Option<u64> {
         | Request::SetMode { path_len, .. }
         | Request::SetOwner { path_len, .. }
         | Request::Access { path_len, .. }
-        | Request::FileSystem { path_len } => one(path_len),
+        | Request::FileSystem { path_len, .. } => one(path_len),
         Request::SetTimes { path_len, .. } => Some(u64::from(path_len) + TIMES_LEN as u64),
         Request::Rename { paths, .. } | Request::Link { paths } | Request::Symlink { paths } => {
             Some(u64::from(paths.from_len) + u64::from(paths.to_len))

@@ -234,10 +234,13 @@ pub enum Request {
         /// `R_OK`, `W_OK`, `X_OK`.
         mode: u32,
     },
-    /// Puts eight words about a path's file system into the lane's buffer: block size, blocks,
-    /// free blocks, blocks free to anybody, inodes, free inodes, longest name, type.
+    /// Puts eight words about the file system of a slot or a path, as `SetMode`, into the lane's
+    /// buffer: block size, blocks, free blocks, blocks free to anybody, inodes, free inodes,
+    /// longest name, type.
     FileSystem {
-        /// Length of the path.
+        /// Slot, when there is no path.
+        file: u32,
+        /// Length of the path, or zero.
         path_len: u32,
     },
     /// Makes a local folder that has the names of a remote one, and puts its path into the lane's
@@ -383,8 +386,8 @@ impl Request {
             Self::Unlink { path_len }
             | Self::RemoveDir { path_len }
             | Self::ReadLink { path_len }
-            | Self::FileSystem { path_len }
             | Self::Mirror { path_len } => entry.set_len(path_len),
+            Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
                 entry.set_file(file).set_len(path_len).set_pair(mode, 0)
             }
@@ -455,7 +458,7 @@ impl Request {
             }
             Kind::SetTimes => Self::SetTimes { file, path_len: len, follow: is_set },
             Kind::Access => Self::Access { path_len: len, mode: first },
-            Kind::FileSystem => Self::FileSystem { path_len: len },
+            Kind::FileSystem => Self::FileSystem { file, path_len: len },
             Kind::Mirror => Self::Mirror { path_len: len },
         })
     }

@@ -34,7 +34,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::SetOwner { file: 0, path_len: 26, user: 1, group: u32::MAX, follow: true },
         Request::SetTimes { file: 27, path_len: 0, follow: false },
         Request::Access { path_len: 28, mode: 4 },
-        Request::FileSystem { path_len: 29 },
+        Request::FileSystem { file: 28, path_len: 29 },
         Request::Mirror { path_len: 30 },
         Request::Lock { file: 31, terms: 0x7_0016, start: 32, len: 0 },
         Request::FindLock { file: 33, terms: 1, start: u64::MAX, len: 34 },
@@ -59,7 +59,7 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (2, 0xe6d0_5b0b_4510_e020));
+    assert_eq!((crate::VERSION, fingerprint), (3, 0xae4b_9876_62aa_cda4));
 }
 
 #[test]

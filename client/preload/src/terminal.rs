@@ -1,0 +1,113 @@
+//! Whether a file is a terminal, and what is asked of one. A placeholder stands for a regular file,
+//! which is none: libc would ask the kernel, to which it is no file at all.
+
+use core::{mem::MaybeUninit, ptr};
+
+use client::Errno;
+use libc::{c_char, c_int, pid_t, size_t, termios};
+
+use crate::{
+    errno::{answer, code, set},
+    interpose::{interpose, next},
+    kernel::Outcome,
+    sync::is_placeholder,
+};
+
+interpose! {
+    fn isatty(fd: c_int) -> c_int {
+        let mut terminal = MaybeUninit::<termios>::uninit();
+        c_int::from(libc::ioctl(fd, libc::TCGETS, terminal.as_mut_ptr()) == 0)
+    }
+
+    fn ttyname(fd: c_int) -> *mut c_char {
+        if is_placeholder(fd) {
+            set(Errno::NOTTY);
+            return ptr::null_mut();
+        }
+        next!(ttyname(fd => c_int) -> *mut c_char)
+    }
+
+    fn ttyname_r(fd: c_int, name: *mut c_char, len: size_t) -> c_int {
+        if is_placeholder(fd) {
+            return code(NONE);
+        }
+        next!(ttyname_r(fd => c_int, name => *mut c_char, len => size_t) -> c_int)
+    }
+
+    fn __ttyname_r_chk(fd: c_int, name: *mut c_char, len: size_t, room: size_t) -> c_int {
+        if is_placeholder(fd) {
+            return code(NONE);
+        }
+        next!(
+            __ttyname_r_chk(
+                fd => c_int, name => *mut c_char, len => size_t, room => size_t,
+            ) -> c_int
+        )
+    }
+
+    fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcgetattr(fd => c_int, settings => *mut termios) -> c_int)
+    }
+
+    fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcsetattr(fd => c_int, when => c_int, settings => *const termios) -> c_int)
+    }
+
+    fn tcgetpgrp(fd: c_int) -> pid_t {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcgetpgrp(fd => c_int) -> pid_t)
+    }
+
+    fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcsetpgrp(fd => c_int, group => pid_t) -> c_int)
+    }
+
+    fn tcgetsid(fd: c_int) -> pid_t {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcgetsid(fd => c_int) -> pid_t)
+    }
+
+    fn tcdrain(fd: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcdrain(fd => c_int) -> c_int)
+    }
+
+    fn tcflush(fd: c_int, queue: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcflush(fd => c_int, queue => c_int) -> c_int)
+    }
+
+    fn tcflow(fd: c_int, action: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcflow(fd => c_int, action => c_int) -> c_int)
+    }
+
+    fn tcsendbreak(fd: c_int, duration: c_int) -> c_int {
+        if is_placeholder(fd) {
+            return answer(NONE);
+        }
+        next!(tcsendbreak(fd => c_int, duration => c_int) -> c_int)
+    }
+}
+
+/// What every other file answers.
+const NONE: Outcome = Err(Errno::NOTTY);
