@@ -16,7 +16,7 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
-pub(super) const GROUPS: [Group; 10] = [
+pub(super) const GROUPS: [Group; 11] = [
     Group {
         effect: "files opened by it are the kernel's: correct, undelegated",
         names: "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 \
@@ -72,8 +72,12 @@ pub(super) const GROUPS: [Group; 10] = [
             setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr removexattr \
             lremovexattr fremovexattr realpath __realpath_chk canonicalize_file_name opendir \
             fdopendir rewinddir seekdir closedir readdir readdir64 readdir_r readdir64_r scandir \
-            scandir64 scandirat scandirat64 getdents64 getdirentries ftw ftw64 nftw nftw64 \
-            fts_open fts_read glob glob64 posix_fadvise posix_fadvise64 readahead",
+            scandir64 scandirat scandirat64 getdents64 getdirentries posix_fadvise \
+            posix_fadvise64 readahead",
+    },
+    Group {
+        effect: "walks the real folders: correct, undelegated (a mapped folder is empty to it)",
+        names: "ftw ftw64 nftw nftw64 fts_open fts_read glob glob64",
     },
     Group {
         effect: "the next process may miss what was staged in the last 10 ms",
@@ -99,5 +103,13 @@ mod tests {
             assert!(known.insert(name), "{name} is in two groups");
         }
         assert!(group("pwrite64").is_some() && group("fwrite").is_none());
+    }
+
+    #[test]
+    fn walks_of_libc_are_told_to_miss_remote_files() {
+        for name in ["glob", "ftw64", "nftw", "fts_open"] {
+            let effect = group(name).expect("a call that touches files").effect;
+            assert!(effect.contains("mapped folder"), "{name}: {effect}");
+        }
     }
 }
