@@ -46,68 +46,49 @@ interpose! {
     }
 
     fn tcgetattr(fd: c_int, settings: *mut termios) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcgetattr(fd => c_int, settings => *mut termios) -> c_int)
+        of_terminal(fd, || next!(tcgetattr(fd => c_int, settings => *mut termios) -> c_int))
     }
 
     fn tcsetattr(fd: c_int, when: c_int, settings: *const termios) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcsetattr(fd => c_int, when => c_int, settings => *const termios) -> c_int)
+        let ask = || {
+            next!(tcsetattr(fd => c_int, when => c_int, settings => *const termios) -> c_int)
+        };
+        of_terminal(fd, ask)
     }
 
     fn tcgetpgrp(fd: c_int) -> pid_t {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcgetpgrp(fd => c_int) -> pid_t)
+        of_terminal(fd, || next!(tcgetpgrp(fd => c_int) -> pid_t))
     }
 
     fn tcsetpgrp(fd: c_int, group: pid_t) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcsetpgrp(fd => c_int, group => pid_t) -> c_int)
+        of_terminal(fd, || next!(tcsetpgrp(fd => c_int, group => pid_t) -> c_int))
     }
 
     fn tcgetsid(fd: c_int) -> pid_t {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcgetsid(fd => c_int) -> pid_t)
+        of_terminal(fd, || next!(tcgetsid(fd => c_int) -> pid_t))
     }
 
     fn tcdrain(fd: c_int) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcdrain(fd => c_int) -> c_int)
+        of_terminal(fd, || next!(tcdrain(fd => c_int) -> c_int))
     }
 
     fn tcflush(fd: c_int, queue: c_int) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcflush(fd => c_int, queue => c_int) -> c_int)
+        of_terminal(fd, || next!(tcflush(fd => c_int, queue => c_int) -> c_int))
     }
 
     fn tcflow(fd: c_int, action: c_int) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcflow(fd => c_int, action => c_int) -> c_int)
+        of_terminal(fd, || next!(tcflow(fd => c_int, action => c_int) -> c_int))
     }
 
     fn tcsendbreak(fd: c_int, duration: c_int) -> c_int {
-        if is_placeholder(fd) {
-            return answer(NONE);
-        }
-        next!(tcsendbreak(fd => c_int, duration => c_int) -> c_int)
+        of_terminal(fd, || next!(tcsendbreak(fd => c_int, duration => c_int) -> c_int))
     }
 }
 
 /// What every other file answers.
 const NONE: Outcome = Err(Errno::NOTTY);
+
+/// Asks libc, unless the file is none that could be a terminal.
+fn of_terminal(fd: c_int, ask: impl FnOnce() -> c_int) -> c_int {
+    if is_placeholder(fd) { answer(NONE) } else { ask() }
+}

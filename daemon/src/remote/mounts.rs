@@ -14,7 +14,7 @@ use std::{
 
 use executor::{Credits, Handle};
 use rustix::{
-    fs::{Mode, RenameFlags, SeekFrom},
+    fs::{Mode, SeekFrom},
     io::Errno,
 };
 use uring::{Buffers, RecordLock};
@@ -27,6 +27,7 @@ use super::{
     group::Group,
     links,
     mirror::{self, Listings},
+    opened::exchanges,
     pipe::{Pipe, StandIns},
 };
 use crate::{
@@ -456,10 +457,8 @@ impl Storage for Mounts {
                 let answer = server.group.name(self.rank, moved).await?;
                 let mirror = |path: &CString| mirror::path(&server.folder, path.to_bytes());
                 let (from, to) = (mirror(&from), mirror(&to));
-                let exchanges =
-                    RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE);
                 let rename = move || {
-                    if exchanges {
+                    if exchanges(flags) {
                         mirror::exchange(&from, &to);
                     } else {
                         mirror::rename(&from, &to);

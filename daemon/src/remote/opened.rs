@@ -49,8 +49,8 @@ impl Move {
     /// That of a call, if it is a rename.
     pub(super) fn of(call: &NameCall) -> Option<Self> {
         let NameCall::Rename { from, to, flags } = call else { return None };
-        let exchanges = RenameFlags::from_bits_retain(*flags).contains(RenameFlags::EXCHANGE);
-        Some(Self { from: from.to_bytes().to_vec(), to: to.to_bytes().to_vec(), exchanges })
+        let (from, to) = (from.to_bytes().to_vec(), to.to_bytes().to_vec());
+        Some(Self { from, to, exchanges: exchanges(*flags) })
     }
 
     /// What becomes of a name; `None`: it stays.
@@ -58,6 +58,11 @@ impl Move {
         let back = || self.exchanges.then(|| moved(name, &self.to, &self.from)).flatten();
         moved(name, &self.from, &self.to).or_else(back)
     }
+}
+
+/// Whether a rename with these flags exchanges names.
+pub(super) fn exchanges(flags: u32) -> bool {
+    RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE)
 }
 
 impl Opened {
