@@ -6,13 +6,10 @@
 
 use std::{
     cell::{Cell, RefCell},
-    future::poll_fn,
-    pin::pin,
     rc::Rc,
-    task::Poll,
 };
 
-use executor::{Credit, Notify};
+use executor::{Credit, Notify, first};
 use uring::{Grants, Heap, Sender};
 
 use super::{packet::NUMBER_LEN, server::Server};
@@ -87,13 +84,11 @@ impl Answers {
 
     /// Waits for something, unless all packets are served.
     async fn unless_done<T>(&self, other: impl Future<Output = T>) -> Option<T> {
-        let mut other = pin!(other);
-        let mut done = pin!(self.server.news.until(|| self.server.is_done()));
-        poll_fn(|context| match other.as_mut().poll(context) {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => done.as_mut().poll(context).map(|()| None),
-        })
-        .await
+        let done = async {
+            self.server.news.until(|| self.server.is_done()).await;
+            None
+        };
+        first(async { Some(other.await) }, done).await
     }
 
     pub(crate) async fn send(&self, mut sender: Sender) {
@@ -110,8 +105,8 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use std::{
-        pin::Pin,
-        task::{Context, Waker},
+        pin::{Pin, pin},
+        task::{Context, Poll, Waker},
     };
 
     use executor::{Config, Executor};
