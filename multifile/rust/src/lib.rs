@@ -6,12 +6,14 @@
 
 mod backing;
 pub mod blocks;
+pub mod catalogue;
 pub mod codec;
 pub mod cursor;
 pub mod error;
 mod estimate;
 mod finish;
 pub mod group;
+mod growing;
 pub mod header;
 pub mod journal;
 pub mod keyval;
@@ -33,6 +35,7 @@ pub mod writer;
 
 pub use error::{Argument, Error, Part, Result};
 pub use group::Group;
+pub use growing::{Growing, Held};
 pub use packing::Packing;
 pub use parallel::{ParReader, ParWriter};
 pub use plan::{NewTask, Options, Style};

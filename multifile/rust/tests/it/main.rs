@@ -15,6 +15,7 @@ mod failing;
 mod faults;
 mod format;
 mod golden;
+mod growing;
 mod hostile;
 mod lost;
 mod memory;

@@ -1,0 +1,371 @@
+//! A multifile that gets more tasks, and more physical files, while it is written, and whose
+//! streams are written at any place.
+//!
+//! It says where bytes belong; who uses it moves them, by whatever means, and keeps the lengths of
+//! the streams. Every stream fills its blocks one after the other: all but the last are full, and
+//! what nobody wrote in them reads as zeros. So a length is all there is to say of a stream.
+//!
+//! All tasks of a physical file are there from its start, most of them empty: their number says
+//! where the second block of each lies. When they are used up the set gets another physical file.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    codec::{narrow, wide},
+    error::{Argument, Error, Part, Result},
+    finish::{Usage, finish},
+    header::{FLAG2_AT, Header, NOT_COMMITTED},
+    journal::{Slot, SlotKey},
+    layout::{Layout, Place},
+    mark::Mark,
+    name,
+    output::{Manner, Output},
+    packing::Packing,
+    plan::{FilePlan, Options, Style},
+    reader::Reader,
+    repair::Repair,
+    storage::{File, Storage, write_all},
+    writer::{create, fs_block_len, instance, remove_journal},
+};
+
+/// Where a header has the number of physical files, and then its own.
+const FILE_COUNT_AT: u64 = 28;
+
+/// A multifile being written at any place, with room for more.
+#[derive(Debug)]
+pub struct Growing<S: Storage> {
+    storage: S,
+    path: PathBuf,
+    options: Options,
+    task_count: u32,
+    chunk_len: u64,
+    members: Vec<Member<S::File>>,
+}
+
+#[derive(Debug)]
+struct Member<F> {
+    plan: FilePlan,
+    instance: u64,
+    file: Arc<F>,
+    journal: Option<Arc<F>>,
+}
+
+/// What a multifile that was there holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Length of every stream, in bytes: of the tasks of file 0, then of those of file 1, and on.
+    pub lens: Vec<u64>,
+    /// It was never closed, and has been repaired.
+    pub was_repaired: bool,
+}
+
+impl<S: Storage> Growing<S> {
+    /// Makes a multifile, and replaces what was there. Each physical file has `task_count` tasks
+    /// with chunks of at least `chunk_len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::create`](crate::Writer::create).
+    pub fn create(
+        storage: &S,
+        path: &Path,
+        (task_count, chunk_len): (u32, u64),
+        options: &Options,
+    ) -> Result<Self> {
+        options.check(options.name_for(path))?;
+        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
+        let mut growing =
+            Self { storage, path, options, task_count, chunk_len, members: Vec::new() };
+        growing.add()?;
+        Ok(growing)
+    }
+
+    /// Opens the multifile at `path`, and repairs it if it was never closed. Nothing else is
+    /// written before [`begin`](Self::begin).
+    ///
+    /// # Errors
+    ///
+    /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
+    /// task is not full; [`Part::Version`]: it is older than version 4.
+    pub fn open(
+        storage: &S,
+        path: &Path,
+        shape: (u32, u64),
+        options: &Options,
+    ) -> Result<(Self, Held)> {
+        let repair = Repair::examine(storage, path)?;
+        let was_repaired = repair.needed();
+        if was_repaired {
+            repair.apply()?;
+        }
+        let (physicals, _) = Reader::open(storage, path)?.into_parts();
+        let (mut members, mut lens) = (Vec::new(), Vec::new());
+        for (number, physical) in (0u32..).zip(physicals) {
+            if physical.front.header.version < crate::physical::RESERVED_VERSION {
+                return Err(Error::Damaged { part: Part::Version, file: number });
+            }
+            for task in 0..physical.front.ranks.len() {
+                let cursor = physical.cursor(task)?;
+                let place = physical.front.layout.place(task).unwrap_or_default();
+                let is_full = |len: &u64| *len == place.chunk_len;
+                if !cursor.block_lens().split_last().is_none_or(|(_, all)| all.iter().all(is_full))
+                {
+                    return Err(Error::Damaged { part: Part::Blocks, file: number });
+                }
+                lens.push(cursor.total());
+            }
+            let instance = instance();
+            let mark = Mark::Open(instance).encode();
+            let plan = FilePlan::of(&physical, None, options, mark)?;
+            let path = storage.physical_name(path, number);
+            let file = storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
+            let plan = FilePlan { checksums: false, style: Style::Parallel, ..plan };
+            members.push(Member { plan, instance, file: Arc::new(file), journal: None });
+        }
+        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
+        let (task_count, chunk_len) = shape;
+        let growing = Self { storage, path, options, task_count, chunk_len, members };
+        Ok((growing, Held { lens, was_repaired }))
+    }
+
+    /// Before the first write to a multifile that was [opened](Self::open): from here on it counts
+    /// as unclosed, and its journal says what it holds.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports.
+    pub fn begin(&mut self, lens: &[u64]) -> Result<()> {
+        let mut task = 0;
+        for number in 0..self.file_count() {
+            let member = self.member(number)?;
+            let tasks = 0..u32::try_from(member.plan.ranks.len()).unwrap_or(u32::MAX);
+            let journal = self.create_journal(number)?;
+            let io = |error| Error::io(number, &error);
+            let mut rows = 1;
+            for local in tasks {
+                let chunk_len = member.plan.place(local)?.chunk_len;
+                let filled = Filled { chunk_len, len: lens.get(task).copied().unwrap_or(0) };
+                rows = rows.max(filled.block_count());
+                for block in (0..filled.block_count()).filter(|_| filled.len > 0) {
+                    let key = member.key(local, block);
+                    let slot = Slot::of(filled.used(block), None).encode(&key);
+                    write_all(&*journal, &slot, key.at().ok_or(Error::TooLarge)?).map_err(io)?;
+                }
+                task += 1;
+            }
+            let header = &member.plan.header;
+            write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT)
+                .map_err(io)?;
+            write_all(&*member.file, &NOT_COMMITTED, header.commit_at()).map_err(io)?;
+            // What nobody has written reads as zeros, also where the tables stood.
+            member.file.resize(member.plan.layout.end_of(rows)?).map_err(io)?;
+            if let Some(member) = self.members.get_mut(narrow(u64::from(number))) {
+                member.journal = Some(journal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a physical file with as many tasks as a new one has.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports: then there is none.
+    pub fn add(&mut self) -> Result<()> {
+        let number = self.file_count();
+        let before: usize = self.members.iter().map(|member| member.plan.ranks.len()).sum();
+        let file = create(&self.storage, &self.path, number)?;
+        let block_len = match self.members.first() {
+            Some(first) => first.plan.header.fs_block_len,
+            None => fs_block_len(&file, &self.options)?,
+        };
+        let instance = instance();
+        let name = self.options.name_for(&self.path);
+        let requests = vec![self.chunk_len; narrow(u64::from(self.task_count))];
+        let ranks =
+            (before..).take(requests.len()).map(|rank| i64::try_from(rank).unwrap_or(i64::MAX));
+        let plan = FilePlan {
+            header: Header {
+                file_count: number + 1,
+                file_number: number,
+                flag2: Mark::Open(instance).encode(),
+                prefix: name.to_vec(),
+                ..Header::new(self.options.order, block_len, self.task_count)
+            },
+            ranks: ranks.collect(),
+            layout: Layout::new(&requests, block_len, Packing::Aligned)?,
+            mapping: None,
+            style: Style::Parallel,
+            hints: self.options.hints,
+            checksums: false,
+            durable: self.options.durable,
+        };
+        let io = |error| Error::io(number, &error);
+        let journal = Some(self.create_journal(number)?);
+        write_all(&file, &plan.front(), 0).map_err(io)?;
+        file.resize(plan.layout.data_at()).map_err(io)?;
+        // One that does not say so yet leaves this one out, which holds nothing.
+        for (other, member) in (0u32..).zip(&mut self.members) {
+            let header = &mut member.plan.header;
+            (header.file_count, header.file_number) = (number + 1, other);
+            let numbers = [header.file_count, other].map(|number| header.order.bytes_u32(number));
+            let written = write_all(&*member.file, numbers.as_flattened(), FILE_COUNT_AT);
+            written.map_err(|error| Error::io(other, &error))?;
+        }
+        self.members.push(Member { plan, instance, file: Arc::new(file), journal });
+        Ok(())
+    }
+
+    fn create_journal(&self, number: u32) -> Result<Arc<S::File>> {
+        let path = name::journal(&self.storage.physical_name(&self.path, number));
+        let created = self.storage.create(&path, true);
+        created.map(Arc::new).map_err(|error| Error::io(number, &error))
+    }
+
+    /// Number of physical files.
+    #[must_use]
+    pub fn file_count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Number of tasks of physical file `file`.
+    #[must_use]
+    pub fn task_count(&self, file: u32) -> u32 {
+        self.member(file).map_or(0, |member| member.plan.header.task_count)
+    }
+
+    /// Where the chunks of a task are.
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::Task`].
+    pub fn place(&self, file: u32, task: u32) -> Result<Place> {
+        self.member(file)?.plan.place(task)
+    }
+
+    /// Where physical file `file` ends that has so many blocks of every task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub fn end_of(&self, file: u32, blocks: u64) -> Result<u64> {
+        self.member(file)?.plan.layout.end_of(blocks)
+    }
+
+    /// Physical file `file`.
+    #[must_use]
+    pub fn file(&self, file: u32) -> Option<&Arc<S::File>> {
+        self.member(file).ok().map(|member| &member.file)
+    }
+
+    /// The journal of physical file `file`, once there is one.
+    #[must_use]
+    pub fn journal(&self, file: u32) -> Option<&Arc<S::File>> {
+        self.member(file).ok()?.journal.as_ref()
+    }
+
+    /// The place of a task's blocks in the journal: of its first one, which says of all the others
+    /// where they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::Task`].
+    pub fn key(&self, file: u32, task: u32) -> Result<SlotKey> {
+        Ok(self.member(file)?.key(task, 0))
+    }
+
+    /// Writes the tables behind the data and marks every physical file as closed; the streams are
+    /// as long as `lens` says, which has them in the order of [`Held::lens`].
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports; files not yet marked stay unclosed, for `repair`.
+    pub fn close(mut self, lens: &[u64]) -> Result<()> {
+        let counts = self.members.iter().map(|member| member.plan.ranks.len());
+        let mapping = (0u32..)
+            .zip(counts.clone())
+            .flat_map(|(file, count)| (0u32..).take(count).map(move |local| (file, local)));
+        let mapping = (self.members.len() > 1).then(|| mapping.collect());
+        if let Some(first) = self.members.first_mut() {
+            first.plan.mapping = mapping;
+        }
+        let mut end = lens.len();
+        // File 0 makes the set readable, so it comes last.
+        for (number, member) in (0..self.file_count()).zip(&self.members).rev() {
+            let first = end.saturating_sub(member.plan.ranks.len());
+            let lens = Lens { plan: &member.plan, lens: lens.get(first..end).unwrap_or_default() };
+            end = first;
+            let path = self.storage.physical_name(&self.path, number);
+            let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
+            let manner = Manner::without_journal(number, member.plan.header.task_count);
+            let mut output = Output::new(&self.storage, file, &manner);
+            finish(&mut output, &member.plan, &lens)?;
+        }
+        (0..self.file_count())
+            .try_for_each(|number| remove_journal(&self.storage, &self.path, number))
+    }
+
+    fn member(&self, file: u32) -> Result<&Member<S::File>> {
+        self.members.get(narrow(u64::from(file))).ok_or_else(|| Argument::Task.into())
+    }
+}
+
+impl<F> Member<F> {
+    fn key(&self, task: u32, block: u64) -> SlotKey {
+        let (instance, task_count) = (self.instance, self.plan.header.task_count);
+        SlotKey { instance, task_count, task, block }
+    }
+}
+
+/// How a stream of `len` bytes fills its blocks.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    chunk_len: u64,
+    len: u64,
+}
+
+impl Filled {
+    /// Blocks it has; one even if it is empty.
+    fn block_count(self) -> u64 {
+        self.len
+            .checked_next_multiple_of(self.chunk_len)
+            .map_or(1, |end| end / self.chunk_len.max(1))
+            .max(1)
+    }
+
+    /// Bytes used of a block.
+    fn used(self, block: u64) -> u64 {
+        self.len.saturating_sub(block.saturating_mul(self.chunk_len)).min(self.chunk_len)
+    }
+}
+
+/// The lengths of the streams of one physical file, as its block table says them.
+struct Lens<'a> {
+    plan: &'a FilePlan,
+    lens: &'a [u64],
+}
+
+impl Lens<'_> {
+    fn of(&self, task: usize) -> Filled {
+        let chunk_len = self.plan.layout.place(task).unwrap_or_default().chunk_len;
+        Filled { chunk_len, len: self.lens.get(task).copied().unwrap_or(0) }
+    }
+}
+
+impl Usage for Lens<'_> {
+    fn block_count(&self, task: usize) -> usize {
+        narrow(self.of(task).block_count())
+    }
+
+    fn block_len(&self, task: usize, block: usize) -> Option<u64> {
+        let filled = self.of(task);
+        (wide(block) < filled.block_count()).then(|| filled.used(wide(block)))
+    }
+
+    fn block_sum(&self, _: usize, _: usize) -> u32 {
+        0
+    }
+}

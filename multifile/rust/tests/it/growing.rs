@@ -1,0 +1,172 @@
+//! Multifiles that grow while they are written, at any place of any stream.
+
+use std::{fs, io::Read, os::unix::fs::FileExt, path::Path};
+
+use fastrand::Rng;
+use multifile::{
+    Disk, Growing, NewTask, Options, Reader, Repair, Writer,
+    journal::{Slot, SlotKey},
+};
+use tempfile::TempDir;
+
+const NAME: &str = "a.sion";
+const TASKS: u32 = 3;
+const CHUNK_LEN: u64 = 64;
+
+fn options() -> Options {
+    Options { fs_block_len: Some(64), ..Options::default() }
+}
+
+/// What a multifile is to hold, and the multifile.
+struct Grown {
+    disk: Disk,
+    growing: Growing<Disk>,
+    streams: Vec<Vec<u8>>,
+}
+
+impl Grown {
+    fn create(folder: &TempDir) -> Self {
+        let disk = Disk::in_folder(folder.path());
+        let growing = Growing::create(&disk, Path::new(NAME), (TASKS, CHUNK_LEN), &options());
+        Self { disk, growing: growing.unwrap(), streams: vec![Vec::new(); TASKS as usize] }
+    }
+
+    /// Opens what is there; it has to hold `streams`.
+    fn open(folder: &TempDir, streams: Vec<Vec<u8>>, was_repaired: bool) -> Self {
+        let disk = Disk::in_folder(folder.path());
+        let shape = (TASKS, CHUNK_LEN);
+        let (mut growing, held) = Growing::open(&disk, Path::new(NAME), shape, &options()).unwrap();
+        assert_eq!(held.was_repaired, was_repaired);
+        let lens: Vec<u64> = streams.iter().map(|stream| stream.len() as u64).collect();
+        assert_eq!(held.lens, lens);
+        growing.begin(&held.lens).unwrap();
+        Self { disk, growing, streams }
+    }
+
+    fn add(&mut self) {
+        self.growing.add().unwrap();
+        self.streams.resize(self.streams.len() + TASKS as usize, Vec::new());
+    }
+
+    /// Writes as who uses it has to: bytes, zeros before them, and what the journal is to say.
+    fn write(&mut self, task: usize, at: usize, bytes: &[u8]) {
+        let number = u32::try_from(task).unwrap();
+        let (file, local) = (number / TASKS, number % TASKS);
+        let stream = &mut self.streams[task];
+        let before = stream.len();
+        stream.resize(before.max(at + bytes.len()), 0);
+        stream[at..at + bytes.len()].copy_from_slice(bytes);
+        let place = self.growing.place(file, local).unwrap();
+        let physical = self.growing.file(file).unwrap();
+        let blocks = (stream.len() as u64).div_ceil(place.chunk_len);
+        let end = self.growing.end_of(file, blocks).unwrap();
+        if fs::File::metadata(physical).unwrap().len() < end {
+            physical.set_len(end).unwrap();
+        }
+        for block in 0..blocks {
+            let chunk_len = usize::try_from(place.chunk_len).unwrap();
+            let from = usize::try_from(block).unwrap() * chunk_len;
+            let used = &stream[from..stream.len().min(from + chunk_len)];
+            let place_at = place.start_at + block * place.skip;
+            physical.write_all_at(used, place_at).unwrap();
+            let key = SlotKey { block, ..self.growing.key(file, local).unwrap() };
+            let slot = Slot::of(used.len() as u64, None).encode(&key);
+            self.growing.journal(file).unwrap().write_all_at(&slot, key.at().unwrap()).unwrap();
+        }
+    }
+
+    fn close(self) -> Vec<Vec<u8>> {
+        let lens: Vec<u64> = self.streams.iter().map(|stream| stream.len() as u64).collect();
+        self.growing.close(&lens).unwrap();
+        assert_eq!(streams(&self.disk), self.streams);
+        self.streams
+    }
+}
+
+fn streams(disk: &Disk) -> Vec<Vec<u8>> {
+    let reader = Reader::open(disk, Path::new(NAME)).unwrap();
+    let read = |task| {
+        let mut bytes = Vec::new();
+        reader.stream(task).unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    (0..reader.task_count()).map(read).collect()
+}
+
+fn some(rng: &mut Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+#[test]
+fn streams_are_read_as_they_were_written_whatever_grew_when() {
+    for seed in 0..50 {
+        let mut rng = Rng::with_seed(seed);
+        let folder = TempDir::new().unwrap();
+        let mut grown = Grown::create(&folder);
+        for _ in 0..rng.usize(..60) {
+            match rng.u8(..20) {
+                0 => {
+                    let held = grown.close();
+                    grown = Grown::open(&folder, held, false);
+                }
+                // Its writer dies.
+                1 => grown = Grown::open(&folder, grown.streams, true),
+                2 => grown.add(),
+                _ => {
+                    let task = rng.usize(..grown.streams.len());
+                    let (at, len) = (rng.usize(..300), rng.usize(1..200));
+                    let bytes = some(&mut rng, len);
+                    grown.write(task, at, &bytes);
+                }
+            }
+        }
+        grown.close();
+        let mut left = fs::read_dir(&folder).unwrap().flatten();
+        let is_journal = |name: &str| name.ends_with(".journal");
+        assert!(!left.any(|entry| is_journal(&entry.file_name().to_string_lossy())), "{seed}");
+    }
+}
+
+#[test]
+fn a_multifile_that_another_writer_made_grows_on() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let tasks = NewTask::in_one_file(&[64; TASKS as usize]);
+    let mut writer = Writer::create(&disk, Path::new(NAME), &tasks, &options()).unwrap();
+    writer.task(1).unwrap().write(&[7; 100]).unwrap();
+    writer.close().unwrap();
+    let mut grown = Grown::open(&folder, vec![vec![], vec![7; 100], vec![]], false);
+    grown.add();
+    grown.write(1, 90, &[8; 50]);
+    grown.write(4, 0, b"new");
+    grown.close();
+}
+
+/// A block that was left before it was full has no place that follows from the stream's length.
+#[test]
+fn a_stream_with_a_block_that_is_not_full_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::in_folder(folder.path());
+    let tasks = NewTask::in_one_file(&[64]);
+    let mut writer = Writer::create(&disk, Path::new(NAME), &tasks, &options()).unwrap();
+    writer.task(0).unwrap().write(&[1; 10]).unwrap();
+    writer.task(0).unwrap().next_block().unwrap();
+    writer.task(0).unwrap().write(&[2; 10]).unwrap();
+    writer.close().unwrap();
+    let opened = Growing::open(&disk, Path::new(NAME), (1, 64), &options());
+    assert!(opened.is_err());
+}
+
+#[test]
+fn who_only_looks_leaves_a_multifile_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    grown.write(2, 0, b"kept");
+    grown.close();
+    let path = folder.path().join(NAME);
+    let before = fs::read(&path).unwrap();
+    let disk = Disk::in_folder(folder.path());
+    drop(Growing::open(&disk, Path::new(NAME), (TASKS, CHUNK_LEN), &options()).unwrap());
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert!(!Repair::examine(&disk, Path::new(NAME)).unwrap().needed());
+}
