@@ -20,6 +20,7 @@ use client::Setting;
 
 pub(crate) use self::environment::Environment;
 use crate::{
+    coalesce::{self, Coalesced},
     failure::Failure,
     machine,
     remote::{Maps, Servers},
@@ -76,6 +77,10 @@ pub(crate) struct Flags {
     /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
     #[arg(long = "map", value_name = "LOCAL=REMOTE", value_parser = utf8())]
     maps: Vec<String>,
+    /// Every file below LOCAL is kept in the multifile FILE, which is made when it is missing; LOCAL
+    /// itself stays empty. '%h' in FILE is the node's name. With --listen, LOCAL is below --root.
+    #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
+    coalesced: Vec<String>,
 }
 
 impl Flags {
@@ -88,6 +93,7 @@ impl Flags {
         let separator = Rules::SEPARATOR.to_string();
         let rules = (!self.rules.is_empty()).then(|| self.rules.join(&separator));
         let maps = (!self.maps.is_empty()).then(|| self.maps.join(&separator));
+        let coalesced = (!self.coalesced.is_empty()).then(|| self.coalesced.join(&separator));
         [
             ("socket", "--socket", self.socket.clone()),
             ("rules", "--rule", rules),
@@ -98,6 +104,7 @@ impl Flags {
             ("spread", "--spread", self.spread.clone()),
             ("key", "--key", self.key.clone()),
             ("map", "--map", maps),
+            ("coalesce", "--coalesce", coalesced),
         ]
         .into_iter()
         .filter_map(|(name, flag, text)| Some((name, flag, text?)))
@@ -157,6 +164,7 @@ pub(crate) struct Config {
     pub(crate) spread: Spread,
     pub(crate) key: Option<PathBuf>,
     pub(crate) maps: Maps,
+    pub(crate) coalesced: Coalesced,
     pub(crate) remote_timeout: Span,
     pub(crate) log: Level,
     /// The same settings in the order of [`SETTINGS`].
@@ -181,6 +189,17 @@ impl Config {
         Self::check(layers, environment)
     }
 
+    /// All folders that are a server's, also those that are only coalesced.
+    pub(crate) fn mapped(&self) -> Maps {
+        self.maps.clone().and(self.coalesced.maps())
+    }
+
+    /// What the servers are called that have them.
+    pub(crate) fn servers(&self) -> Option<String> {
+        let own = (!self.coalesced.0.is_empty()).then(|| coalesce::OWN.to_owned());
+        self.remote.as_ref().map(ToString::to_string).or(own)
+    }
+
     /// What `serve` has to be told so that it sees these settings, whatever stands in files.
     pub(crate) fn daemon_flags(&self) -> Vec<(&'static str, String)> {
         let mut flags =
@@ -191,6 +210,9 @@ impl Config {
             flags.push(("--spread", self.spread.to_string()));
             flags.extend(self.key.as_ref().map(|key| ("--key", key.display().to_string())));
             flags.push(("--map", self.maps.to_string()));
+        }
+        if !self.coalesced.0.is_empty() {
+            flags.push(("--coalesce", self.coalesced.to_string()));
         }
         flags
     }
@@ -211,8 +233,8 @@ impl Config {
         let memory = Size((machine::memory().usable() / MEMORY_SHARE) & !(MEMORY_GRAIN - 1));
         let mut rows = Rows { layers, rows: Vec::new() };
         // Only clients use these, and find them in their environment; here they are checked.
-        let maps = rows.take_maps(environment)?;
-        rows.take_rules(environment, &maps)?;
+        let (maps, coalesced) = (rows.take_maps(environment)?, rows.take_coalesced(environment)?);
+        rows.take_rules(environment, &maps.clone().and(coalesced.maps()))?;
         rows.take("sync", Switch(false))?;
         rows.take("fence_timeout", FENCE_TIMEOUT)?;
         rows.take("direct", DIRECT)?;
@@ -231,6 +253,7 @@ impl Config {
             spread: rows.take("spread", Spread::File)?,
             key: rows.take_path("key", environment)?,
             maps,
+            coalesced,
             remote_timeout: rows.take("remote_timeout", REMOTE_TIMEOUT)?,
             log: rows.take("log", Level::Warn)?,
             rows: rows.in_order(),
@@ -382,6 +405,14 @@ impl Rows {
         Ok(self.take_optional("map", absolute)?.unwrap_or_default())
     }
 
+    fn take_coalesced(&mut self, environment: &Environment) -> Result<Coalesced, Failure> {
+        let absolute = |coalesced: Coalesced| {
+            let folder = environment.start(coalesced.is_relative())?;
+            coalesced.starting_at(folder, environment.get("PWD")).checked()
+        };
+        Ok(self.take_optional("coalesce", absolute)?.unwrap_or_default())
+    }
+
     /// The rules, those for mapped folders first.
     fn take_rules(&mut self, environment: &Environment, maps: &Maps) -> Result<(), Failure> {
         if let (false, None) = (maps.0.is_empty(), self.layers.0.get("rules")) {
@@ -425,7 +456,7 @@ impl Rows {
     }
 }
 
-const NO_MAP: &str = "the policy 'remote' is for the folders that --map names";
+const NO_MAP: &str = "the policy 'remote' is for the folders that --map or --coalesce names";
 const TOO_MANY: &str = "programs take at most 4096 bytes of rules, with two for each map";
 
 fn bad_value(name: &str, origin: &Origin, why: impl fmt::Display) -> Failure {

@@ -37,6 +37,8 @@ const LINK: &str = "job";
 pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 /// Folders that stand for remote ones there.
 const MIRROR: &str = "mirror";
+/// The root of the server that a daemon is for its own node.
+const OWN_SERVER: &str = "own";
 const NAME_LEN_MAX: usize = 64;
 /// Mode of a folder that we made. The sticky bit, which means nothing where nobody else can write,
 /// tells it from a folder that the user made for us, which stays.
@@ -206,6 +208,7 @@ impl Job {
 
     /// As [`remove`](Self::remove), for whoever has the lock.
     pub(crate) fn remove_locked(&self, _: &Lock) {
+        fs::remove_dir_all(self.own_server()).ok();
         fs::remove_file(self.folder.join(LOCK)).ok();
         if fs::metadata(&self.folder).is_ok_and(|folder| folder.mode() & 0o7777 == MADE.bits()) {
             fs::remove_dir(&self.folder).ok();
@@ -222,6 +225,11 @@ impl Job {
         }
         fs::remove_dir_all(self.folder.join(MIRROR)).ok();
         self.remove_locked(lock);
+    }
+
+    /// The folder of what a daemon serves to its own node.
+    pub(crate) fn own_server(&self) -> PathBuf {
+        self.folder.join(OWN_SERVER)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

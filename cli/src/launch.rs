@@ -51,16 +51,18 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
 
 /// Whether the daemon of a job has the remote folders that this run maps.
 fn check(job: &Job, config: &Config) -> Result<(), Failure> {
-    if config.maps.0.is_empty() {
+    let mapped = config.mapped();
+    if mapped.0.is_empty() {
         return Ok(());
     }
-    match config.maps.missing_in(config.remote.as_ref(), &ask(job, Control::Status)?) {
+    match mapped.missing_in(config.servers(), &ask(job, Control::Status)?) {
         None => Ok(()),
         Some(why) => Err(Failure::new(
             Code::Ours,
             format_args!("the daemon of this job, in {}", job.folder.display()),
             why,
-            "give the same --remote and --map, or name a folder for another daemon with --socket",
+            "give the same --remote, --map, and --coalesce, or name a folder for another daemon \
+             with --socket",
         )),
     }
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod coalesce;
 mod config;
 mod cores;
 mod doctor;

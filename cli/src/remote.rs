@@ -222,6 +222,12 @@ impl Maps {
         Ok(self)
     }
 
+    /// These maps and others.
+    pub(crate) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
     /// Puts the rules for these folders before the others.
     pub(crate) fn rules(&self, others: Rules) -> Rules {
         let mut rules = Vec::new();
@@ -237,7 +243,7 @@ impl Maps {
 
     /// Why a daemon that says `status` cannot be this run's, if it cannot: it would take what is
     /// mapped here for files of this node.
-    pub(crate) fn missing_in(&self, servers: Option<&Servers>, status: &Value) -> Option<String> {
+    pub(crate) fn missing_in(&self, servers: Option<String>, status: &Value) -> Option<String> {
         let remote = status.get("remote");
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let theirs = remote.and_then(|remote| remote.get("servers")).and_then(text);
@@ -246,7 +252,7 @@ impl Maps {
                 remote.and_then(|remote| remote.get("maps")?.get(&*local.to_string_lossy()));
             found.and_then(text).is_some_and(|found| Path::new(&found) == there)
         };
-        let is_ours = theirs == servers.map(ToString::to_string);
+        let is_ours = theirs == servers;
         if is_ours && self.0.iter().all(is_there) {
             return None;
         }
@@ -268,8 +274,8 @@ impl Maps {
                 report::warn(&Failure::new(
                     Code::Ours,
                     local.display(),
-                    "it has files of this node, not the server's, and is mapped over them",
-                    "map an empty folder; 'kakehi check PROGRAM' says what writes past the map",
+                    "it has files of this node that programs do not see: others are mapped over them",
+                    "name an empty folder; 'kakehi check PROGRAM' says what writes past it",
                 ));
             }
         }
@@ -344,7 +350,7 @@ fn is_plain_text(path: &Path) -> bool {
 }
 
 /// Where links lead; of what is not there yet, as far as it is.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     match (fs::canonicalize(path), path.parent(), path.file_name()) {
         (Ok(real), ..) => real,
         (Err(_), Some(parent), Some(name)) => real(parent).join(name),

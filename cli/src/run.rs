@@ -15,6 +15,7 @@ use std::{
 use rustix::io::Errno;
 
 use crate::{
+    coalesce,
     config::{Config, Environment, Flags},
     cores,
     env::variables,
@@ -63,8 +64,9 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         return Err(failed_to_execute(&args.command, &command.exec()));
     }
     remote::server(&config)?;
+    coalesce::check(&config)?;
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
-    config.maps.create()?;
+    config.mapped().create()?;
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job.create().map_err(Failure::ours)?;
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         }
         Launched::Started(daemon, attachment) => {
             let status = signals::run_to_end(&mut command);
-            config.maps.tell_of_hidden();
+            config.mapped().tell_of_hidden();
             // The program is gone; from here on the daemon may end.
             drop(attachment);
             let summary = daemon.wait(&job);

@@ -14,6 +14,7 @@ use daemon::Summary;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
+    coalesce,
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
@@ -106,6 +107,9 @@ fn serve_to_end(
     log::start(config.log);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
+    let created = job.create()?;
+    let own = if args.listen.is_some() { None } else { coalesce::own(&config, &job)? };
+    let (own_remote, own_serving) = own.unzip();
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),
@@ -117,14 +121,19 @@ fn serve_to_end(
         launcher: starter.map(|starter| Arc::clone(&starter.0)),
         linger: LINGER,
         ucx_variables: environment.ucx_variables(),
-        remote: if args.listen.is_some() { None } else { remote::server(&config)? },
-        serving: serving(args, &config, environment)?,
+        remote: match own_remote {
+            None if args.listen.is_none() => remote::server(&config)?,
+            own => own,
+        },
+        serving: match own_serving {
+            None => serving(args, &config, environment)?,
+            own => own,
+        },
     };
-    let created = job.create()?;
     let ready = |address: Option<&daemon::Address>| {
         if let Some(starter) = starter {
             starter.tell(&format!("{READY}\n"));
-        } else if let (Some(address), None) = (address, &args.address_file) {
+        } else if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
             // It serves as well when nobody reads this.
             writeln!(io::stderr(), "kakehi: listening at {address}").ok();
         }
@@ -159,6 +168,7 @@ fn serving(
         None => address,
     };
     Ok(Some(daemon::Serving {
+        coalesced: config.coalesced.below(&absolute(root))?,
         root: absolute(root),
         key: remote::key(
             config,

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 20] = [
+pub(crate) const SETTINGS: [(&str, &str); 21] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: by Slurm, PMIx, MPICH's launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
@@ -22,6 +22,7 @@ pub(crate) const SETTINGS: [(&str, &str); 20] = [
     ("spread", "which of several servers a process uses: file (by path), rank (by its number)"),
     ("key", "file with the job key, mode 0600"),
     ("map", "LOCAL=REMOTE list: files below LOCAL are the server's below REMOTE"),
+    ("coalesce", "LOCAL=FILE list: files below LOCAL are kept in the multifile FILE"),
     ("remote_timeout", "how long a lost server may stay away before its files fail with EIO"),
     ("staging", "staging memory per process, 256KiB or more"),
     ("memory", "staging memory of all sessions together"),

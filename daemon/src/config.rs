@@ -5,7 +5,10 @@ use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 use executor::Idle;
 use uring::Choice;
 
-use crate::remote::{Address, Mount, Spread};
+use crate::{
+    coalesce::Coalesce,
+    remote::{Address, Mount, Spread},
+};
 
 /// Staging memory of one session, bytes, unless somebody decides otherwise.
 pub const STAGING: u64 = 32 << 20;
@@ -65,6 +68,8 @@ pub struct Serving {
     pub address: Address,
     /// The folder that is served, and nothing outside it.
     pub root: PathBuf,
+    /// Folders below it whose files are in multifiles.
+    pub coalesced: Vec<Coalesce>,
     /// File with the job key; made when it is missing. Without one only processes of this user,
     /// and root's, are let in, through a Unix socket.
     pub key: Option<PathBuf>,

@@ -68,6 +68,8 @@ pub enum Given {
     RemoteFolder(PathBuf),
     /// The folder for the file that has the address.
     AddressFolder(PathBuf),
+    /// A multifile that is to hold a folder's files.
+    Multifile(PathBuf),
     /// A core to serve on.
     Core(usize),
 }
@@ -88,6 +90,9 @@ impl Given {
                 "map a folder that can be made below the server's root, with --map"
             }
             Self::AddressFolder(_) => "name a folder that you may write, with --address-file",
+            Self::Multifile(_) => {
+                "name a file that you may write, new or made by --coalesce before"
+            }
             Self::Core(_) => "name cores that this job may use, with --cores",
         }
     }
@@ -103,6 +108,7 @@ impl fmt::Display for Given {
             Self::Listen(address) => write!(f, "listening at {address}"),
             Self::RemoteFolder(path) => write!(f, "the server's folder {}", path.display()),
             Self::AddressFolder(path) => write!(f, "address folder {}", path.display()),
+            Self::Multifile(path) => write!(f, "multifile {}", path.display()),
             Self::Core(core) => write!(f, "core {core}"),
         }
     }

@@ -18,6 +18,7 @@
 
 mod admission;
 mod bells;
+mod coalesce;
 mod config;
 pub mod control;
 mod core;
@@ -61,6 +62,7 @@ mod unaccepted;
 mod verdict;
 
 pub use admission::STAGING_MIN;
+pub use coalesce::Coalesce;
 pub use config::{Config, Remote, STAGING, Serving};
 pub use error::{Error, Given};
 pub use executor::Idle;

@@ -5,6 +5,7 @@ use std::{cell::Cell, future, rc::Rc, time::Duration};
 use executor::first;
 
 use crate::{
+    coalesce::Coalesced,
     core::Core,
     launcher::Launcher,
     listener::Attendance,
@@ -27,6 +28,10 @@ pub(crate) struct Life {
     pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,
     pub(crate) stand_ins: StandIns,
+    /// Files that are in multifiles, for daemons elsewhere and for this one.
+    pub(crate) coalesced: Option<Coalesced>,
+    /// Multifiles that could not be closed.
+    pub(crate) unclosed: Cell<u64>,
 }
 
 /// Why a daemon ends.
@@ -39,8 +44,9 @@ enum End {
 }
 
 impl Life {
-    /// Serves until there is a reason to end, and ends; a second signal cuts that short.
-    pub(crate) async fn live(self, signals: &Watched) {
+    /// Serves until there is a reason to end, and ends; a second signal cuts that short. Returns
+    /// how many multifiles could not be closed.
+    pub(crate) async fn live(self, signals: &Watched) -> u64 {
         let told = async {
             signals.came(1).await;
             End::Told
@@ -52,6 +58,7 @@ impl Life {
                 mailbox.send(Mail::End);
             }
         }
+        self.unclosed.get()
     }
 
     async fn reason(&self) -> End {
@@ -93,6 +100,9 @@ impl Life {
         node.ask_all(Mail::Close).await;
         self.emptied().await;
         node.ask_all(Mail::LeaveServer).await;
+        if let Some(coalesced) = &self.coalesced {
+            self.unclosed.set(coalesced.close().await);
+        }
         let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.

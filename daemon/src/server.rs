@@ -23,6 +23,8 @@ use uring::{Engines, Events, Sockets, SystemClock, prefer_short_turns};
 use crate::{
     Address, Config, Error, Given, Summary,
     admission::Admission,
+    coalesce::{self, Coalesce, Coalesced},
+    config::Serving,
     core::Core,
     guest,
     lanes::Lanes,
@@ -89,10 +91,17 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
     let launcher = launcher.and_then(|output| Launcher::watch(output, &first.reactor));
-    first.reach_server(&mut hall, launcher.as_ref(), mask)?;
+    let serves = hall.config.serving.is_some();
+    if !serves {
+        first.reach_server(&mut hall, launcher.as_ref(), mask)?;
+    }
     // Before anybody can know of this server, and end it.
     let signals = Signals::catch().map_err(Error::setup("signals"))?;
     let serving = first.serve_others(&hall)?;
+    if serves {
+        // That is this one, which coalesces the files of its own node.
+        first.reach_server(&mut hall, launcher.as_ref(), mask)?;
+    }
     let others = hall.start_others(core_count)?;
     let attendance = Rc::new(Attendance::default());
     let listener = Rc::new(Listener {
@@ -114,16 +123,18 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
         stand_ins: hall.stand_ins.clone(),
+        coalesced: first.coalesced.take(),
+        unclosed: Cell::new(0),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
-    first.executor.run_until(life.live(&watched));
+    let unclosed = first.executor.run_until(life.live(&watched));
     drop(serving);
     for other in others {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     let mut totals = status::totals(&hall.node, ended.iter());
-    totals.drain_errors += hall.stand_ins.failed();
+    totals.drain_errors += hall.stand_ins.failed() + unclosed;
     Ok(totals.summary())
 }
 
@@ -224,6 +235,8 @@ struct Seat {
     machine: Machine,
     sockets: Sockets,
     server: Option<Rc<mounts::Server>>,
+    /// What it serves to daemons elsewhere.
+    coalesced: Option<Coalesced>,
 }
 
 impl Seat {
@@ -259,7 +272,7 @@ impl Seat {
             job_fd: Arc::clone(&hall.job_fd),
         };
         core.handle.spawn(Class::Latency, door.open());
-        Ok(Self { executor, core, reactor, machine, sockets, server })
+        Ok(Self { executor, core, reactor, machine, sockets, server, coalesced: None })
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
@@ -292,6 +305,18 @@ impl Seat {
         Ok(())
     }
 
+    /// The files to serve, those in multifiles among them.
+    fn coalesced(&mut self, serving: &Serving, machine: Machine) -> Result<Coalesced, Error> {
+        for Coalesce { folder, .. } in &serving.coalesced {
+            let made = coalesce::make_folder(&serving.root, folder);
+            made.map_err(Error::unusable(Given::Root(serving.root.clone())))?;
+        }
+        let opened = self.executor.run_until(Coalesced::open(machine, &serving.coalesced));
+        let files = opened.map_err(|(path, why)| Error::unusable(Given::Multifile(path))(why))?;
+        self.coalesced = Some(files.clone());
+        Ok(files)
+    }
+
     /// Listens for daemons elsewhere, if that is asked for. The address is withdrawn with the
     /// result.
     fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
@@ -314,8 +339,9 @@ impl Seat {
         let listen = Given::Listen(serving.address.clone());
         let listener = listening.map_err(Error::unusable(listen))?;
         let address = Address { place: listener.address().clone(), carrier: *carrier };
+        let files = self.coalesced(serving, self.machine.at(place))?;
         let handle = &self.core.handle;
-        let service = Service::new(handle.clone(), self.machine.at(place), Box::new(folder));
+        let service = Service::new(handle.clone(), files, Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;

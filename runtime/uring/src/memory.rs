@@ -174,6 +174,21 @@ impl Buffers {
         Self::new(iter::once(first.suffix(at)).chain(rest.iter().cloned()).collect())
     }
 
+    /// At most `len` bytes from byte `at` on; `None` when there are none.
+    #[must_use]
+    pub fn part(&self, at: usize, len: usize) -> Option<Self> {
+        let rest = self.suffix(at).filter(|_| len > 0)?;
+        let (mut left, mut parts) = (len, Vec::new());
+        for buffer in rest.as_slice() {
+            if left == 0 {
+                break;
+            }
+            parts.push(buffer.prefix(left));
+            left -= left.min(buffer.len());
+        }
+        Self::new(parts)
+    }
+
     /// Total length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {

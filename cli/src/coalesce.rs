@@ -1,0 +1,215 @@
+//! Folders whose files are kept in a multifile: `--coalesce LOCAL=FILE`.
+//!
+//! A run is then the client of a server that its own daemon is: the folder is a server's, as a
+//! mapped one, and that server keeps its files in FILE. A server of other nodes keeps those of a
+//! folder below its root in a multifile for all of them.
+
+use std::{
+    ffi::OsStr,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use daemon::{Address, Coalesce, Mount, Remote, Serving, Spread};
+
+use crate::{
+    config::Config,
+    failure::Failure,
+    job::Job,
+    remote::{Maps, real},
+    settings::Rules,
+};
+
+/// What the server of a run's own node is called.
+pub(crate) const OWN: &str = "multifiles";
+/// Stands for the node's name in that of a multifile.
+const HOST: &str = "%h";
+
+/// Folders and their multifiles; written `LOCAL=FILE`, `;` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Coalesced(pub(crate) Vec<(PathBuf, PathBuf)>);
+
+impl fmt::Display for Coalesced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Maps(self.0.clone()).fmt(f)
+    }
+}
+
+impl FromStr for Coalesced {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split(Rules::SEPARATOR).filter(|part| !part.is_empty());
+        let pair = |part: &str| match part.split_once('=') {
+            Some((local, file)) if !local.is_empty() && !file.is_empty() => {
+                Ok((PathBuf::from(local), PathBuf::from(file)))
+            }
+            _ => Err(format!("'{part}' is not LOCAL=FILE, for example 'ckpt=ckpt.sion'")),
+        };
+        parts.map(pair).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Coalesced {
+    pub(crate) fn is_relative(&self) -> bool {
+        self.0.iter().any(|(local, file)| local.is_relative() || file.is_relative())
+    }
+
+    /// The same with absolute paths, a folder by all its names, as with maps; `%h` in a file's name
+    /// is this node's.
+    pub(crate) fn starting_at(self, folder: &Path, pwd: Option<&OsStr>) -> Self {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy();
+        let host = host.split('.').next().unwrap_or_default();
+        let files = self.0.into_iter().map(|(local, file)| {
+            let file = file.to_string_lossy().replace(HOST, host);
+            (local, folder.join(file))
+        });
+        Self(Maps(files.collect()).starting_at(folder, pwd).0)
+    }
+
+    /// The same, if all folders can be in a multifile, and all files can be one.
+    pub(crate) fn checked(self) -> Result<Self, &'static str> {
+        let maps = Maps(self.0).checked()?;
+        for (local, file) in &maps.0 {
+            let file = real(file);
+            if file.starts_with(real(local)) {
+                return Err("a multifile cannot be in the folder that it holds");
+            }
+            let is_other =
+                |(other, its): &(PathBuf, PathBuf)| real(its) == file && real(other) != real(local);
+            if maps.0.iter().any(is_other) {
+                return Err("two folders cannot be in one multifile");
+            }
+        }
+        Ok(Self(maps.0))
+    }
+
+    /// The folders as those of the server that holds them, each below its multifile's path.
+    pub(crate) fn maps(&self) -> Maps {
+        Maps(self.0.clone())
+    }
+
+    /// What a server of other nodes keeps in multifiles.
+    ///
+    /// # Errors
+    ///
+    /// `Usage`: a folder that is not below its root.
+    pub(crate) fn below(&self, root: &Path) -> Result<Vec<Coalesce>, Failure> {
+        let mut found: Vec<Coalesce> = Vec::new();
+        for (local, multifile) in &self.0 {
+            if found.iter().any(|one| one.multifile == *multifile) {
+                continue; // Another name of the same folder.
+            }
+            let (root, local) = (real(root), real(local));
+            let below = local.strip_prefix(&root).ok().filter(|rest| !rest.as_os_str().is_empty());
+            let Some(below) = below else {
+                let why = format!("it is not below the server's root, {}", root.display());
+                let advice = "name a folder in the root, with --coalesce";
+                return Err(Failure::usage(local.display(), why, advice));
+            };
+            let (folder, multifile) = (Path::new("/").join(below), multifile.clone());
+            found.push(Coalesce { folder, multifile });
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a run's own node coalesces, which a server elsewhere does if there is one.
+///
+/// # Errors
+///
+/// `Usage`: there are both.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    if config.coalesced.0.is_empty() || config.remote.is_none() {
+        return Ok(());
+    }
+    let why = "--coalesce and --remote do not go together";
+    Err(Failure::usage("usage", why, "have the server coalesce: 'kakehi serve --coalesce'"))
+}
+
+/// What the daemon of a job has to be to coalesce files of its own node: a server, and its client.
+///
+/// # Errors
+///
+/// The folder for it cannot be made.
+pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)>, Failure> {
+    if config.coalesced.0.is_empty() {
+        return Ok(None);
+    }
+    check(config)?;
+    let root = job.own_server();
+    if let Err(why) = fs::create_dir_all(&root) {
+        return Err(Failure::usage(root.display(), why, "name another folder with --socket"));
+    }
+    let address: Address = format!("unix://{}", root.join("s").display())
+        .parse()
+        .map_err(|_| Failure::usage(root.display(), "it has no socket's path", "shorten it"))?;
+    let mut coalesced: Vec<Coalesce> = Vec::new();
+    for (_, multifile) in &config.coalesced.0 {
+        let one = Coalesce { folder: multifile.clone(), multifile: multifile.clone() };
+        if !coalesced.contains(&one) {
+            coalesced.push(one);
+        }
+    }
+    let mount = |(local, multifile): &(PathBuf, PathBuf)| Mount {
+        local: local.clone(),
+        remote: multifile.clone(),
+    };
+    let remote = Remote {
+        name: OWN.to_owned(),
+        addresses: vec![address.clone()],
+        spread: Spread::File,
+        key: None,
+        mounts: config.coalesced.0.iter().map(mount).collect(),
+        timeout: config.remote_timeout.0,
+    };
+    Ok(Some((remote, Serving { address, root, coalesced, key: None, address_folder: None })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str, folder: &str) -> Result<Coalesced, &'static str> {
+        let coalesced: Coalesced = text.parse().expect("pairs");
+        coalesced.starting_at(Path::new(folder), None).checked()
+    }
+
+    #[test]
+    fn pairs_print_as_they_parse() {
+        for text in ["ckpt=ckpt.sion", "/a/b=../c;d=e"] {
+            assert_eq!(text.parse::<Coalesced>().expect("pairs").to_string(), text);
+        }
+        for text in ["ckpt", "=a", "a="] {
+            assert!(text.parse::<Coalesced>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_start_where_folders_do_and_may_have_the_nodes_name() {
+        let coalesced = at("a=../b.%h", "/no-such/here").expect("pairs");
+        let text = coalesced.to_string();
+        assert!(text.starts_with("/no-such/here/a=/no-such/b.") && !text.contains('%'), "{text}");
+        assert_eq!(at(&text, "/elsewhere").expect("pairs"), coalesced);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for text in ["a=a/b.sion", "a=b;c=b", "/=x", "/proc/a=x", "a=b*"] {
+            assert!(at(text, "/no-such").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_coalesces_folders_below_its_root_once() {
+        let coalesced = at("root/a=x;/no-such/./root/a=x", "/no-such").expect("pairs");
+        let below = coalesced.below(Path::new("/no-such/root")).expect("below");
+        let (folder, multifile) = (PathBuf::from("/a"), PathBuf::from("/no-such/x"));
+        assert_eq!(below, [Coalesce { folder, multifile }]);
+        for root in ["/no-such/root/a", "/no-such/other"] {
+            coalesced.below(Path::new(root)).expect_err(root);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Folders whose files are in a multifile: `kakehi run --coalesce`, `kakehi serve --coalesce`.
+//!
+//! A server's files are those below its root. Some folders there may be *coalesced*: the names
+//! below them are in the catalogue of a multifile, and their bytes in its streams, one for each
+//! file. Everything else of a server, and all of its clients, sees files as ever: so what holds for
+//! remote files holds for these, and a run whose files are to be coalesced on its own node is its
+//! own server's client, over a Unix socket.
+//!
+//! The way of a write: `Coalesced::write` finds the open file, `file` its stream, `stream` the
+//! places of its bytes in the physical file, and the engines write them there; then the journal
+//! says how long the stream is. `tree` knows what calls on names mean, `volume` who has which task.
+
+mod file;
+mod names;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod volume;
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use rustix::{fs::SeekFrom, io::Errno};
+use uring::{Buffers, RecordLock};
+
+use self::{file::Packed, volume::Volume};
+use crate::{
+    locks::LockCall,
+    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    storage::{Machine, Storage},
+};
+
+/// A folder whose files are in a multifile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coalesce {
+    /// From the server's root.
+    pub folder: PathBuf,
+    /// The multifile; made when it is missing.
+    pub multifile: PathBuf,
+}
+
+/// The files of a machine, and of multifiles. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Coalesced {
+    machine: Machine,
+    /// By the path of the folder, as `/a/b`.
+    volumes: Rc<[(Vec<u8>, Rc<Volume>)]>,
+}
+
+/// An open file.
+#[derive(Clone)]
+pub(crate) enum Open {
+    Plain(uring::File),
+    Packed(Rc<Packed>),
+}
+
+impl Coalesced {
+    /// The files of `machine`, with those of some folders in multifiles.
+    ///
+    /// # Errors
+    ///
+    /// The multifile that cannot be used, and why.
+    pub(crate) async fn open(
+        machine: Machine,
+        folders: &[Coalesce],
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let mut volumes = Vec::new();
+        for Coalesce { folder, multifile } in folders {
+            let volume = Volume::open(machine.clone(), multifile).await;
+            let volume = volume.map_err(|why| (multifile.clone(), why))?;
+            volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
+        }
+        Ok(Self { machine, volumes: volumes.into() })
+    }
+
+    /// Closes the multifiles; how many could not be.
+    pub(crate) async fn close(&self) -> u64 {
+        let mut failed = 0;
+        for (_, volume) in &*self.volumes {
+            if let Err(why) = volume.close().await {
+                failed += 1;
+                tracing::error!(
+                    "{} could not be closed: {why}; 'kakehi multifile repair' completes it",
+                    volume.path().display()
+                );
+            }
+        }
+        failed
+    }
+
+    /// The multifile that has a path, and the path in it.
+    fn find(&self, path: &CStr) -> Option<(&Rc<Volume>, CString)> {
+        self.volumes.iter().find_map(|(folder, volume)| {
+            let rest = path.to_bytes().strip_prefix(&folder[..])?;
+            let rest = if rest.is_empty() { b"/" } else { rest };
+            let is_below = rest.starts_with(b"/");
+            is_below.then(|| CString::new(rest).ok()).flatten().map(|rest| (volume, rest))
+        })
+    }
+
+    /// A call on names with its paths in the multifile that it is about; `None`: about no multifile.
+    fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Volume>, NameCall)>> {
+        let mut call = call.clone();
+        let mut volumes: Vec<Option<&Rc<Volume>>> = Vec::new();
+        for path in call.paths_mut().into_iter().flatten() {
+            let found = self.find(path);
+            volumes.push(found.as_ref().map(|(volume, _)| *volume));
+            if let Some((_, rest)) = found {
+                *path = rest;
+            }
+        }
+        match volumes[..] {
+            [None, Some(_)] | [Some(_), None] => Err(Errno::XDEV.into()),
+            [Some(a), Some(b)] if !Rc::ptr_eq(a, b) => Err(Errno::XDEV.into()),
+            [Some(volume), ..] => Ok(Some((volume, call))),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Storage for Coalesced {
+    type File = Open;
+
+    fn identify(&self, file: &Open) -> io::Result<Status> {
+        match file {
+            Open::Plain(file) => self.machine.identify(file),
+            Open::Packed(file) => file.status(),
+        }
+    }
+
+    async fn status(&self, file: &Open) -> io::Result<Status> {
+        self.identify(file)
+    }
+
+    async fn set(&self, file: &Open, what: Attributes) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.set(file, what).await,
+            Open::Packed(file) => file.set(what).await,
+        }
+    }
+
+    async fn file_system(&self, file: &Open) -> io::Result<Answer> {
+        match file {
+            Open::Plain(file) => self.machine.file_system(file).await,
+            Open::Packed(file) => self.machine.file_system(&file.volume().physical()?).await,
+        }
+    }
+
+    async fn stand_in(&self, file: &Open, _: u64, _: bool) -> io::Result<Open> {
+        Ok(file.clone())
+    }
+
+    async fn read(&self, file: &Open, at: u64, into: Buffers) -> io::Result<usize> {
+        match file {
+            Open::Plain(file) => self.machine.read(file, at, into).await,
+            // On the heap: the future of a plain file stays small.
+            Open::Packed(file) => Box::pin(file.read(at, &into)).await,
+        }
+    }
+
+    async fn write(&self, file: &Open, at: u64, from: Buffers) -> io::Result<usize> {
+        match file {
+            Open::Plain(file) => self.machine.write(file, at, from).await,
+            Open::Packed(file) => Box::pin(file.write(at, &from)).await,
+        }
+    }
+
+    async fn sync(&self, file: &Open, data_only: bool) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.sync(file, data_only).await,
+            Open::Packed(file) => Box::pin(file.sync(data_only)).await,
+        }
+    }
+
+    async fn fetch(&self, file: &Open, at: u64, len: usize) -> io::Result<usize> {
+        match file {
+            Open::Plain(file) => self.machine.fetch(file, at, len).await,
+            Open::Packed(_) => Ok(0),
+        }
+    }
+
+    async fn truncate(&self, file: &Open, len: u64) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.truncate(file, len).await,
+            Open::Packed(file) => Box::pin(file.truncate(len)).await,
+        }
+    }
+
+    async fn allocate(&self, file: &Open, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.allocate(file, mode, at, len).await,
+            Open::Packed(_) => Err(Errno::OPNOTSUPP.into()),
+        }
+    }
+
+    async fn seek(&self, file: &Open, to: SeekFrom) -> io::Result<u64> {
+        match file {
+            Open::Plain(file) => self.machine.seek(file, to).await,
+            Open::Packed(file) => file.seek(to),
+        }
+    }
+
+    async fn open(&self, mut call: OpenCall) -> io::Result<Open> {
+        let Some((volume, path)) = self.find(&call.path) else {
+            return self.machine.open(call).await.map(Open::Plain);
+        };
+        call.path = path;
+        Box::pin(Packed::open(volume, &call)).await.map(|file| Open::Packed(Rc::new(file)))
+    }
+
+    async fn close(&self, file: Open) {
+        if let Open::Packed(file) = file {
+            file.close().await;
+        }
+    }
+
+    async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.lock(file, call).await,
+            Open::Packed(file) => self.machine.lock(&file.anchor()?, call).await,
+        }
+    }
+
+    async fn find_lock(&self, file: &Open, call: LockCall) -> io::Result<Option<RecordLock>> {
+        match file {
+            Open::Plain(file) => self.machine.find_lock(file, call).await,
+            Open::Packed(file) => self.machine.find_lock(&file.anchor()?, call).await,
+        }
+    }
+
+    async fn another(&self, file: &Open) -> io::Result<Open> {
+        match file {
+            Open::Plain(file) => self.machine.another(file).await.map(Open::Plain),
+            Open::Packed(file) => Ok(Open::Packed(Rc::new(file.another()))),
+        }
+    }
+
+    async fn name(&self, call: NameCall) -> io::Result<Answer> {
+        match self.moved(&call)? {
+            None => self.machine.name(call).await,
+            Some((volume, call)) => Box::pin(names::execute(volume, call)).await,
+        }
+    }
+
+    async fn leave(&self) {
+        self.close().await;
+    }
+
+    fn describe(&self) -> String {
+        self.machine.describe()
+    }
+}
+
+/// Makes the folder below `root` that a coalesced one is seen as by who lists what is above it.
+pub(crate) fn make_folder(root: &Path, folder: &Path) -> io::Result<()> {
+    let below = folder.strip_prefix("/").unwrap_or(folder);
+    std::fs::create_dir_all(root.join(below))
+}

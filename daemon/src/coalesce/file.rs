@@ -1,0 +1,216 @@
+//! An open file whose bytes are in a stream of a multifile.
+
+use std::{cell::OnceCell, io, rc::Rc};
+
+use multifile::catalogue::Change;
+use rustix::{
+    fs::{MemfdFlags, OFlags, SeekFrom, memfd_create},
+    io::Errno,
+};
+use uring::Buffers;
+
+use super::{
+    names::status_of,
+    tree::{PERMISSIONS, REGULAR, Wish},
+    volume::{Live, Volume, now},
+};
+use crate::names::{Attributes, OpenCall, Status, reopen};
+
+/// An open file.
+pub(crate) struct Packed {
+    volume: Rc<Volume>,
+    live: Rc<Live>,
+    appends: bool,
+    /// To lock by; each open file has its own.
+    anchor: OnceCell<uring::File>,
+}
+
+impl Packed {
+    /// Opens a file by its name.
+    pub(super) async fn open(volume: &Rc<Volume>, call: &OpenCall) -> io::Result<Self> {
+        let flags = OFlags::from_bits_retain(call.flags);
+        if flags.intersects(OFlags::PATH | OFlags::TMPFILE) {
+            return Err(Errno::NOTSUP.into());
+        }
+        let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
+        let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
+        let found = volume.tree.borrow().find(&call.path, follow)?;
+        let inode = match found.inode {
+            Some(_) if is_exclusive => return Err(Errno::EXIST.into()),
+            Some(inode) => inode,
+            None if flags.contains(OFlags::CREATE) => {
+                let kind = (REGULAR, call.mode & PERMISSIONS);
+                return Self::create(volume, call, (follow, kind), flags).await;
+            }
+            None => return Err(Errno::NOENT.into()),
+        };
+        Self::check(volume, inode, flags)?;
+        let file = Self::of(volume, inode, flags);
+        if flags.contains(OFlags::TRUNC) {
+            file.truncate(0).await?;
+        }
+        Ok(file)
+    }
+
+    /// Makes a file, or opens the one that somebody has made meanwhile.
+    async fn create(
+        volume: &Rc<Volume>,
+        call: &OpenCall,
+        (follow, kind): (bool, (u32, u32)),
+        flags: OFlags,
+    ) -> io::Result<Self> {
+        let inode = volume
+            .change(|tree| {
+                let found = tree.find(&call.path, follow)?;
+                match found.inode {
+                    Some(inode) if !flags.contains(OFlags::EXCL) => Ok((inode, Vec::new())),
+                    _ => tree.make(&found, kind, now()),
+                }
+            })
+            .await?;
+        Ok(Self::of(volume, inode, flags))
+    }
+
+    /// Whether an inode may be opened so.
+    fn check(volume: &Volume, inode: u64, flags: OFlags) -> Result<(), Errno> {
+        let tree = volume.tree.borrow();
+        let node = tree.node(inode).ok_or(Errno::NOENT)?;
+        let access = flags & OFlags::RWMODE;
+        let writes = access != OFlags::RDONLY || flags.contains(OFlags::TRUNC);
+        if node.is_link() {
+            return Err(Errno::LOOP);
+        }
+        if node.is_folder() {
+            return Err(if writes || flags.contains(OFlags::CREATE) {
+                Errno::ISDIR
+            } else {
+                Errno::NOTSUP
+            });
+        }
+        if access != OFlags::WRONLY {
+            tree.may(inode, Wish::READ)?;
+        }
+        if writes { tree.may(inode, Wish::WRITE) } else { Ok(()) }
+    }
+
+    fn of(volume: &Rc<Volume>, inode: u64, flags: OFlags) -> Self {
+        Self {
+            volume: Rc::clone(volume),
+            live: volume.live(inode),
+            appends: flags.contains(OFlags::APPEND),
+            anchor: OnceCell::new(),
+        }
+    }
+
+    /// Another open file of the same inode.
+    pub(super) fn another(&self) -> Self {
+        let (volume, live) = (Rc::clone(&self.volume), Rc::clone(&self.live));
+        Self { volume, live, appends: false, anchor: OnceCell::new() }
+    }
+
+    pub(super) fn volume(&self) -> &Rc<Volume> {
+        &self.volume
+    }
+
+    pub(super) fn status(&self) -> io::Result<Status> {
+        let node = self.volume.node(&self.live)?;
+        let links = self.volume.link_count(&self.live);
+        Ok(status_of(&self.volume, (self.live.inode, &node), links))
+    }
+
+    pub(super) async fn set(&self, what: Attributes) -> io::Result<()> {
+        self.volume.set(&self.live, |tree, node| tree.set(node, what, now())).await
+    }
+
+    pub(super) async fn read(&self, at: u64, into: &Buffers) -> io::Result<usize> {
+        match self.volume.stream_of(&self.live)? {
+            Some(stream) => stream.read(self.volume.machine(), at, into).await,
+            None => Ok(0),
+        }
+    }
+
+    pub(super) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
+        if from.is_empty() {
+            return Ok(0);
+        }
+        let _changing = self.volume.begin().await?;
+        let stream = self.volume.stream_for(&self.live).await?;
+        let at = if self.appends { stream.len() } else { at };
+        let written = stream.write(self.volume.machine(), at, from).await;
+        self.live.written_at.set(Some(now()));
+        written
+    }
+
+    pub(super) async fn truncate(&self, len: u64) -> io::Result<()> {
+        let _changing = self.volume.begin().await?;
+        if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
+            let stream = self.volume.stream_for(&self.live).await?;
+            stream.resize(self.volume.machine(), len).await?;
+        }
+        self.live.written_at.set(Some(now()));
+        Ok(())
+    }
+
+    pub(super) async fn sync(&self, data_only: bool) -> io::Result<()> {
+        if !data_only {
+            self.volume.note_times(&self.live).await?;
+        }
+        let stream = self.volume.stream_of(&self.live)?;
+        self.volume.sync(stream.as_deref(), data_only).await
+    }
+
+    /// All of a file is data, as POSIX allows.
+    pub(super) fn seek(&self, to: SeekFrom) -> io::Result<u64> {
+        let size = self.volume.size(&self.volume.node(&self.live)?);
+        match to {
+            SeekFrom::Data(at) if at < size => Ok(at),
+            SeekFrom::Hole(at) if at < size => Ok(size),
+            SeekFrom::Data(_) | SeekFrom::Hole(_) => Err(Errno::NXIO.into()),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    /// What the kernel has locks on in place of this open file: a file in memory that all open
+    /// files of the inode share, opened for this one.
+    pub(super) fn anchor(&self) -> io::Result<uring::File> {
+        if let Some(anchor) = self.anchor.get() {
+            return Ok(anchor.clone());
+        }
+        let mut shared = self.live.anchor.borrow_mut();
+        if shared.is_none() {
+            *shared = Some(uring::File::new(memfd_create("kakehi", MemfdFlags::CLOEXEC)?)?);
+        }
+        let memory = shared.as_ref().ok_or(Errno::NOLCK)?;
+        let own = uring::File::new(reopen(memory.fd())?)?;
+        Ok(self.anchor.get_or_init(|| own).clone())
+    }
+
+    /// Records what its writes have done to its times.
+    pub(super) async fn close(&self) {
+        if let Err(why) = self.volume.note_times(&self.live).await {
+            tracing::debug!(
+                "the times of a file in {} are lost: {why}",
+                self.volume.path().display()
+            );
+        }
+    }
+}
+
+/// Truncates a file by its name.
+pub(super) async fn truncate(volume: &Rc<Volume>, inode: u64, len: u64) -> io::Result<()> {
+    let flags = OFlags::WRONLY;
+    Packed::check(volume, inode, flags)?;
+    let file = Packed::of(volume, inode, flags);
+    file.truncate(len).await?;
+    volume.note_times(&file.live).await
+}
+
+/// Attributes of a named inode, set.
+pub(super) async fn set(volume: &Rc<Volume>, inode: u64, what: Attributes) -> io::Result<()> {
+    Packed::of(volume, inode, OFlags::RDONLY).set(what).await
+}
+
+/// For a change that leaves nothing to be told.
+pub(super) fn told(changes: Vec<Change>) -> ((), Vec<Change>) {
+    ((), changes)
+}

@@ -1,0 +1,166 @@
+//! Calls on the names of a multifile.
+
+use std::{io, rc::Rc};
+
+use multifile::catalogue::Node;
+use rustix::io::Errno;
+
+use super::{
+    file::{set, told, truncate},
+    tree::{FOLDER, Wish},
+    volume::{Volume, now},
+};
+use crate::{
+    names::{Answer, NameCall, Status},
+    storage::Storage as _,
+};
+
+/// What `stat(2)` calls a block.
+const BLOCK_LEN: u64 = 512;
+/// Bytes that are best read at a time.
+const READ_LEN: u64 = 4096;
+
+/// Executes a call whose paths start at the root of a multifile.
+pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<Answer> {
+    let now = now();
+    match call {
+        NameCall::Stat { path, follow } => {
+            let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            return Ok(Answer { value: 0, bytes: status(volume, inode)?.bytes() });
+        }
+        NameCall::ReadDir { path, from, room } => {
+            let tree = volume.tree.borrow();
+            let folder = tree.find(&path, true)?.inode()?;
+            return Ok(Answer::counted(listing(tree.names(folder)?, from, room)));
+        }
+        NameCall::ReadLink { path } => {
+            let tree = volume.tree.borrow();
+            let node = tree.node(tree.find(&path, false)?.inode()?).ok_or(Errno::NOENT)?;
+            let text = node.is_link().then(|| node.text.clone()).ok_or(Errno::INVAL)?;
+            return Ok(Answer::counted(text));
+        }
+        NameCall::FileSystem { path } => {
+            volume.tree.borrow().find(&path, true)?.inode()?;
+            let physical = volume.physical()?;
+            return volume.machine().file_system(&physical).await;
+        }
+        NameCall::Access { path, mode } => {
+            let tree = volume.tree.borrow();
+            tree.may(tree.find(&path, true)?.inode()?, Wish::of_access(mode))?;
+        }
+        NameCall::Truncate { path, len } => {
+            let inode = volume.tree.borrow().find(&path, true)?.inode()?;
+            truncate(volume, inode, len).await?;
+        }
+        NameCall::Set { path, follow, what } => {
+            let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
+            set(volume, inode, what).await?;
+        }
+        NameCall::Unlink { path } => {
+            let unlink =
+                |tree: &super::tree::Tree| tree.unlink_file(&tree.find(&path, false)?, now);
+            volume.change(|tree| unlink(tree).map(told)).await?;
+        }
+        NameCall::RemoveDir { path } => {
+            volume
+                .change(|tree| tree.remove_folder(&tree.find(&path, false)?, now).map(told))
+                .await?;
+        }
+        NameCall::MakeDir { path, mode } => {
+            volume
+                .change(|tree| {
+                    let (_, changes) = tree.make(&tree.find(&path, false)?, (FOLDER, mode), now)?;
+                    Ok(told(changes))
+                })
+                .await?;
+        }
+        NameCall::Rename { from, to, flags } => {
+            volume
+                .change(|tree| {
+                    let (from, to) = (tree.find(&from, false)?, tree.find(&to, false)?);
+                    tree.rename((&from, &to), flags, now).map(told)
+                })
+                .await?;
+        }
+        NameCall::Link { from, to } => {
+            volume
+                .change(|tree| {
+                    let (from, to) = (tree.find(&from, false)?, tree.find(&to, false)?);
+                    tree.link(&from, &to, now).map(told)
+                })
+                .await?;
+        }
+        NameCall::Symlink { text, name } => {
+            volume
+                .change(|tree| tree.symlink(&text, &tree.find(&name, false)?, now).map(told))
+                .await?;
+        }
+        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
+    }
+    Ok(Answer::default())
+}
+
+fn status(volume: &Volume, inode: u64) -> io::Result<Status> {
+    let node = volume.named(inode)?;
+    let links = volume.tree.borrow().link_count(inode);
+    Ok(status_of(volume, (inode, &node), links))
+}
+
+/// The status of an inode.
+pub(super) fn status_of(volume: &Volume, (inode, node): (u64, &Node), links: u64) -> Status {
+    // Of a folder that of a small one, as file systems say it.
+    let size = if node.is_folder() { READ_LEN } else { volume.size(node) };
+    let mut status = Status([0; 16]);
+    let times = node.times.iter().flat_map(|(seconds, nanoseconds)| {
+        [u64::from_le_bytes(seconds.to_le_bytes()), u64::from(*nanoseconds)]
+    });
+    let words = [
+        volume.tree.borrow().number(),
+        inode,
+        u64::from(node.mode),
+        links,
+        u64::from(node.user),
+        u64::from(node.group),
+        0,
+        size,
+        READ_LEN,
+        size.div_ceil(BLOCK_LEN),
+    ];
+    for (word, value) in status.0.iter_mut().zip(words.into_iter().chain(times)) {
+        *word = value;
+    }
+    status
+}
+
+/// Names as a request for names gives them (see `docs/protocol.md`, section 3). They come in the
+/// order of a hash, which is also where the next request goes on: so no name is missed or comes
+/// twice, whatever others make and remove meanwhile.
+fn listing(names: Vec<(u8, &[u8])>, from: u64, room: usize) -> Vec<u8> {
+    let mut names: Vec<_> =
+        names.into_iter().map(|(kind, name)| (hash(name), kind, name)).collect();
+    names.retain(|(hash, ..)| *hash > from);
+    names.sort_unstable();
+    let mut bytes = Vec::new();
+    for same in names.chunk_by(|(a, ..), (b, ..)| a == b) {
+        let len: usize = same.iter().map(|(_, _, name)| 2 + name.len()).sum();
+        if !bytes.is_empty() && bytes.len() + len > room {
+            break;
+        }
+        bytes.resize(bytes.len().max(size_of::<u64>()), 0);
+        for (hash, kind, name) in same {
+            if let Some(next) = bytes.first_chunk_mut() {
+                *next = hash.to_le_bytes();
+            }
+            bytes.push(*kind);
+            bytes.extend_from_slice(name);
+            bytes.push(0);
+        }
+    }
+    bytes
+}
+
+/// FNV-1a, and never 0, where a listing begins.
+fn hash(name: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    name.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}

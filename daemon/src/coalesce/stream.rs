@@ -1,0 +1,334 @@
+//! The streams of a multifile that is being written: where their bytes go, and how long they are.
+//!
+//! # Order
+//!
+//! Bytes are in the physical file before the journal says so, and the stream is as long as the
+//! journal says: so whatever dies when, what was completed is found again. What a stream does not
+//! reach reads as zeros in the physical file: who cuts it makes them so, before it is shorter.
+
+use std::{cell::Cell, io, rc::Rc};
+
+use executor::Notify;
+use multifile::{
+    journal::{Slot, SlotKey},
+    layout::Place,
+};
+use rustix::{fs::FallocateFlags, io::Errno};
+use uring::{Buffer, Buffers, Heap};
+
+use crate::storage::{Machine, Storage as _};
+
+/// Slots of the journal that are written one by one; more are left to an engine thread.
+const SLOTS_MAX: u64 = 8;
+/// Zeros that are written at a time where no hole can be made.
+const ZEROS_LEN: usize = 1 << 20;
+
+/// The right to do what one task at a time may do.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    is_taken: Cell<bool>,
+    given_back: Notify,
+}
+
+/// The turn, until it is dropped.
+pub(super) struct Taken<'a>(&'a Turn);
+
+impl Turn {
+    pub(super) async fn take(&self) -> Taken<'_> {
+        self.given_back.until(|| !self.is_taken.get()).await;
+        self.is_taken.set(true);
+        Taken(self)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.is_taken.set(false);
+        self.0.given_back.notify_all();
+    }
+}
+
+/// A physical file.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) data: uring::File,
+    /// Once there is one: nothing is written before.
+    journal: std::cell::RefCell<Option<uring::File>>,
+    data_at: u64,
+    skip: u64,
+    /// Blocks of every task that the file is long enough for.
+    rows: Cell<u64>,
+    turn: Turn,
+}
+
+impl Member {
+    pub(super) fn new(data: uring::File, (data_at, skip): (u64, u64), rows: u64) -> Self {
+        let (journal, rows, turn) =
+            (std::cell::RefCell::default(), Cell::new(rows), Turn::default());
+        Self { data, journal, data_at, skip, rows, turn }
+    }
+
+    pub(super) fn begin(&self, journal: uring::File) {
+        *self.journal.borrow_mut() = Some(journal);
+    }
+
+    /// Makes the file long enough for so many blocks: what nobody writes there is to read as zeros.
+    async fn lengthen(&self, machine: &Machine, rows: u64) -> io::Result<()> {
+        if self.rows.get() >= rows {
+            return Ok(());
+        }
+        let _taken = self.turn.take().await;
+        if self.rows.get() < rows {
+            let len = rows.checked_mul(self.skip).and_then(|len| len.checked_add(self.data_at));
+            let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or(Errno::FBIG)?;
+            machine.truncate(&self.data, len).await?;
+            self.rows.set(rows);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn sync(&self, machine: &Machine, data_only: bool) -> io::Result<()> {
+        machine.sync(&self.data, data_only).await?;
+        let journal = self.journal.borrow().clone();
+        match journal {
+            Some(journal) => machine.sync(&journal, data_only).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// One task's bytes.
+#[derive(Debug)]
+pub(super) struct Stream {
+    member: Rc<Member>,
+    place: Place,
+    /// Of its first block.
+    key: SlotKey,
+    len: Cell<u64>,
+    turn: Turn,
+}
+
+/// A stretch of a stream that lies in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Offset in the physical file.
+    at: u64,
+    len: u64,
+}
+
+impl Stream {
+    pub(super) fn new(member: Rc<Member>, (place, key): (Place, SlotKey), len: u64) -> Self {
+        Self { member, place, key, len: Cell::new(len), turn: Turn::default() }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len.get()
+    }
+
+    pub(super) fn member(&self) -> &Rc<Member> {
+        &self.member
+    }
+
+    /// Whether anything can be written to it.
+    pub(super) fn has_room(&self) -> bool {
+        self.place.chunk_len > 0
+    }
+
+    /// The first stretch of `len` bytes at `at`.
+    fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
+        let chunk_len = self.place.chunk_len;
+        let (block, skip) =
+            at.checked_div(chunk_len).zip(at.checked_rem(chunk_len)).ok_or(Errno::FBIG)?;
+        let block = usize::try_from(block).map_err(|_| Errno::FBIG)?;
+        let block_at = self.place.block_at(block).map_err(|_| Errno::FBIG)?;
+        Ok(Piece { at: block_at + skip, len: len.min(chunk_len - skip) })
+    }
+
+    /// Reads at `at`, as far as the stream goes.
+    pub(super) async fn read(
+        &self,
+        machine: &Machine,
+        at: u64,
+        into: &Buffers,
+    ) -> io::Result<usize> {
+        let wanted = (into.len() as u64).min(self.len().saturating_sub(at));
+        let mut done = 0;
+        while done < wanted {
+            let piece = self.piece(at + done, wanted - done)?;
+            let part = part(into, done, piece.len)?;
+            match machine.read(&self.member.data, piece.at, part).await {
+                // It was cut meanwhile.
+                Ok(0) => break,
+                Ok(len) => done += len as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(usize::try_from(done).unwrap_or(usize::MAX))
+    }
+
+    /// Writes at `at`; on return the journal says so.
+    pub(super) async fn write(
+        &self,
+        machine: &Machine,
+        at: u64,
+        from: &Buffers,
+    ) -> io::Result<usize> {
+        let wanted = from.len() as u64;
+        let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
+        self.lengthen(machine, end).await?;
+        let mut done = 0;
+        while done < wanted {
+            let piece = self.piece(at + done, wanted - done)?;
+            let part = part(from, done, piece.len)?;
+            match machine.write(&self.member.data, piece.at, part).await {
+                Ok(len) if len > 0 => done += len as u64,
+                Err(error) if done == 0 => return Err(error),
+                _ => break,
+            }
+        }
+        if done > 0 {
+            self.extend(machine, at + done).await?;
+        }
+        Ok(usize::try_from(done).unwrap_or(usize::MAX))
+    }
+
+    async fn lengthen(&self, machine: &Machine, end: u64) -> io::Result<()> {
+        if end == 0 {
+            return Ok(());
+        }
+        self.piece(end - 1, 1)?;
+        self.member.lengthen(machine, end.div_ceil(self.place.chunk_len)).await
+    }
+
+    /// Makes the stream `len` bytes long; what is cut reads as zeros if it grows again.
+    pub(super) async fn resize(&self, machine: &Machine, len: u64) -> io::Result<()> {
+        if len > self.len() {
+            self.lengthen(machine, len).await?;
+            return self.extend(machine, len).await;
+        }
+        let _taken = self.turn.take().await;
+        let old = self.len();
+        if len >= old {
+            return Ok(());
+        }
+        self.clear(machine, len, old).await?;
+        self.tell(machine, len, (len, old)).await?;
+        self.len.set(len);
+        Ok(())
+    }
+
+    /// The stream is at least so long.
+    async fn extend(&self, machine: &Machine, len: u64) -> io::Result<()> {
+        while self.len() < len {
+            let _taken = self.turn.take().await;
+            let old = self.len();
+            if old < len {
+                self.tell(machine, len, (old, len)).await?;
+                self.len.set(len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the journal say, of the blocks that bytes `from` to `to` are in, what a stream of `len`
+    /// bytes uses of them.
+    async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
+        let journal = self.member.journal.borrow().clone().ok_or(Errno::ROFS)?;
+        let (key, chunk_len) = (self.key, self.place.chunk_len);
+        let blocks = from / chunk_len..to.div_ceil(chunk_len);
+        let slot = move |block| -> io::Result<(u64, Vec<u8>)> {
+            let key = SlotKey { block, ..key };
+            let used = len.saturating_sub(block * chunk_len).min(chunk_len);
+            Ok((key.at().ok_or(Errno::FBIG)?, Slot::of(used, None).encode(&key)))
+        };
+        if blocks.end - blocks.start <= SLOTS_MAX {
+            for block in blocks {
+                let (at, slot) = slot(block)?;
+                write_all(machine, &journal, at, &slot.into()).await?;
+            }
+            return Ok(());
+        }
+        let write = move || {
+            blocks.clone().try_for_each(|block| {
+                let (at, slot) = slot(block)?;
+                match rustix::io::retry_on_intr(|| rustix::io::pwrite(journal.fd(), &slot, at))? {
+                    len if len == slot.len() => Ok(()),
+                    _ => Err(Errno::NOSPC.into()),
+                }
+            })
+        };
+        machine.call(write).await
+    }
+
+    /// Makes bytes read as zeros.
+    async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let mut at = from;
+        while at < to {
+            let piece = self.piece(at, to - at)?;
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let data = &self.member.data;
+            match machine.allocate(data, hole.bits(), piece.at, piece.len).await {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+                    self.write_zeros(machine, piece).await?;
+                }
+                done => done?,
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+
+    async fn write_zeros(&self, machine: &Machine, piece: Piece) -> io::Result<()> {
+        let mut done = 0;
+        while done < piece.len {
+            let len = usize::try_from(piece.len - done).unwrap_or(ZEROS_LEN).min(ZEROS_LEN);
+            write_all(machine, &self.member.data, piece.at + done, &Heap::buffer(len)).await?;
+            done += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Has the file system find space for what lies behind the stream, so that appending `len`
+    /// bytes does not fail for want of it.
+    pub(super) async fn reserve(&self, machine: &Machine, len: u64) -> io::Result<()> {
+        let mut at = self.len();
+        let end = at + len;
+        self.lengthen(machine, end).await?;
+        while at < end {
+            let piece = self.piece(at, end - at)?;
+            let keep = FallocateFlags::KEEP_SIZE.bits();
+            match machine.allocate(&self.member.data, keep, piece.at, piece.len).await {
+                // It cannot be known here.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+                    return Ok(());
+                }
+                done => done?,
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+}
+
+fn part(buffers: &Buffers, at: u64, len: u64) -> io::Result<Buffers> {
+    let (at, len) = (usize::try_from(at), usize::try_from(len));
+    let part = at.ok().zip(len.ok()).and_then(|(at, len)| buffers.part(at, len));
+    part.ok_or_else(|| Errno::INVAL.into())
+}
+
+async fn write_all(
+    machine: &Machine,
+    file: &uring::File,
+    at: u64,
+    bytes: &Buffer,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match machine.write(file, at + done as u64, bytes.suffix(done).into()).await? {
+            0 => return Err(Errno::NOSPC.into()),
+            len => done += len,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,423 @@
+//! What calls on names do to a catalogue: POSIX's rules, and no I/O.
+//!
+//! A call is checked first, as a whole, and then says what it changes: so it happens or it does
+//! not. Paths start at the root; links are followed inside it, and lead nowhere else.
+
+use std::{collections::HashMap, ffi::CStr};
+
+use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
+use rustix::{
+    fs::{RenameFlags, UTIME_NOW, UTIME_OMIT},
+    io::Errno,
+};
+
+use crate::names::Attributes;
+
+/// Links that a name may lead through, as in the kernel.
+const LINKS_MAX: usize = 40;
+/// Names that a path may have, with those of the links in it.
+const PARTS_MAX: usize = 4096;
+
+pub(super) const FOLDER: u32 = 0o040_000;
+pub(super) const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+pub(super) const PERMISSIONS: u32 = 0o7777;
+
+/// What a call is to do with an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish(u32);
+
+impl Wish {
+    pub(super) const READ: Self = Self(4);
+    pub(super) const WRITE: Self = Self(2);
+    pub(super) const ENTER: Self = Self(1);
+
+    /// Those of an `access(2)` mode.
+    pub(super) const fn of_access(mode: u32) -> Self {
+        Self(mode & 7)
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    pub(super) user: u32,
+    pub(super) group: u32,
+}
+
+/// A name in a folder, and what has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) folder: u64,
+    /// Empty: it is the root.
+    pub(super) name: Vec<u8>,
+    pub(super) inode: Option<u64>,
+}
+
+impl Found {
+    pub(super) fn inode(&self) -> Result<u64, Errno> {
+        self.inode.ok_or(Errno::NOENT)
+    }
+}
+
+/// The names of a multifile, with who asks for them.
+#[derive(Debug)]
+pub(super) struct Tree {
+    catalogue: Catalogue,
+    /// Names of each inode that is no folder.
+    links: HashMap<u64, u64>,
+    me: User,
+}
+
+impl Tree {
+    pub(super) fn new(catalogue: Catalogue, me: User) -> Self {
+        let mut links = HashMap::new();
+        for (_, inode) in catalogue.paths() {
+            *links.entry(inode).or_default() += 1;
+        }
+        Self { catalogue, links, me }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.catalogue.number()
+    }
+
+    /// What a stream of names says to make this tree.
+    pub(super) fn stream(&self) -> Vec<u8> {
+        self.catalogue.write()
+    }
+
+    pub(super) fn node(&self, inode: u64) -> Option<&Node> {
+        self.catalogue.node(inode)
+    }
+
+    /// The tasks that have somebody's data.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = u64> {
+        self.catalogue.nodes().filter_map(|(_, node)| node.task)
+    }
+
+    pub(super) fn link_count(&self, inode: u64) -> u64 {
+        match self.catalogue.names(inode) {
+            Some(names) => {
+                2 + names.values().filter(|inode| self.catalogue.names(**inode).is_some()).count()
+                    as u64
+            }
+            None => self.links.get(&inode).copied().unwrap_or(0),
+        }
+    }
+
+    /// Makes changes that [were made up](self) for this tree; the inodes that are gone, as they
+    /// were.
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<(u64, Node)> {
+        let mut gone = Vec::new();
+        for change in changes {
+            match change {
+                Change::Name(folder, name, inode) => {
+                    self.unlink(*folder, name);
+                    *self.links.entry(*inode).or_default() += 1;
+                }
+                Change::NoName(folder, name) => self.unlink(*folder, name),
+                Change::Gone(inode) => {
+                    gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
+                    self.links.remove(inode);
+                }
+                Change::Node(..) => {}
+            }
+            let applied = self.catalogue.apply(change.clone());
+            debug_assert!(applied.is_some(), "{change:?}");
+        }
+        gone
+    }
+
+    fn unlink(&mut self, folder: u64, name: &[u8]) {
+        let inode = self.catalogue.names(folder).and_then(|names| names.get(name));
+        if let Some(links) = inode.and_then(|inode| self.links.get_mut(inode)) {
+            *links = links.saturating_sub(1);
+        }
+    }
+
+    /// Whether the caller may do this with an inode.
+    pub(super) fn may(&self, inode: u64, wish: Wish) -> Result<(), Errno> {
+        let node = self.node(inode).ok_or(Errno::NOENT)?;
+        if self.me.user == 0 {
+            // Root executes only what somebody may.
+            let executes = wish.0 & 1 == 0 || node.is_folder() || node.mode & 0o111 != 0;
+            return if executes { Ok(()) } else { Err(Errno::ACCESS) };
+        }
+        let bits = match self.me {
+            User { user, .. } if user == node.user => node.mode >> 6,
+            User { group, .. } if group == node.group => node.mode >> 3,
+            _ => node.mode,
+        };
+        if bits & wish.0 == wish.0 { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// Finds a name; what it leads to if it is a link that is to be followed.
+    pub(super) fn find(&self, path: &CStr, follow: bool) -> Result<Found, Errno> {
+        let parts = |path: &[u8]| -> Vec<Vec<u8>> {
+            let parts =
+                path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+            parts.rev().map(<[u8]>::to_vec).collect()
+        };
+        let mut above = Vec::new();
+        let mut found = Found { folder: ROOT, name: Vec::new(), inode: Some(ROOT) };
+        let (mut rest, mut links, mut steps) = (parts(path.to_bytes()), 0, 0);
+        while let Some(part) = rest.pop() {
+            steps += 1;
+            let folder = found.inode()?;
+            let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
+            self.may(folder, Wish::ENTER)?;
+            if part == b".." {
+                // Nothing leads out.
+                found = above.pop().ok_or(Errno::XDEV)?;
+                continue;
+            }
+            let inode = names.get(&part).copied();
+            let text = inode.and_then(|inode| self.node(inode)).filter(|node| node.is_link());
+            if let Some(link) = text.filter(|_| follow || !rest.is_empty()) {
+                links += 1;
+                if links > LINKS_MAX || steps + rest.len() > PARTS_MAX {
+                    return Err(Errno::LOOP);
+                }
+                if link.text.starts_with(b"/") {
+                    return Err(Errno::XDEV);
+                }
+                rest.extend(parts(&link.text));
+                continue;
+            }
+            if !is_name(&part) {
+                return Err(Errno::NAMETOOLONG);
+            }
+            above.push(std::mem::replace(&mut found, Found { folder, name: part, inode }));
+        }
+        Ok(found)
+    }
+
+    /// The names in a folder with a letter for what each is (`f` file, `d` folder, `l` link), and
+    /// the inode.
+    pub(super) fn names(&self, folder: u64) -> Result<Vec<(u8, &[u8])>, Errno> {
+        let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
+        self.may(folder, Wish::READ)?;
+        let letter = |inode: &u64| match self.node(*inode) {
+            Some(node) if node.is_folder() => b'd',
+            Some(node) if node.is_link() => b'l',
+            _ => b'f',
+        };
+        Ok(names.iter().map(|(name, inode)| (letter(inode), &name[..])).collect())
+    }
+
+    // ---- what calls change
+
+    /// A new inode of this mode under a name that is free.
+    pub(super) fn make(
+        &self,
+        at: &Found,
+        (kind, permissions): (u32, u32),
+        now: Time,
+    ) -> Result<(u64, Vec<Change>), Errno> {
+        if at.inode.is_some() {
+            return Err(Errno::EXIST);
+        }
+        let inode = self.catalogue.next_inode();
+        let node = Node {
+            mode: kind | permissions & PERMISSIONS,
+            user: self.me.user,
+            group: self.me.group,
+            times: [now; 3],
+            ..Node::default()
+        };
+        let named = Change::Name(at.folder, at.name.clone(), inode);
+        let changes = vec![Change::Node(inode, node), named, self.touched(at.folder, now)?];
+        Ok((inode, changes))
+    }
+
+    pub(super) fn symlink(&self, text: &CStr, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
+        if text.to_bytes().len() > TEXT_LEN_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let (_, mut changes) = self.make(at, (LINK, 0o777), now)?;
+        if let Some(Change::Node(_, node)) = changes.first_mut() {
+            node.text = text.to_bytes().to_vec();
+        }
+        Ok(changes)
+    }
+
+    pub(super) fn link(&self, from: &Found, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
+        let inode = from.inode()?;
+        if at.inode.is_some() {
+            return Err(Errno::EXIST);
+        }
+        if self.catalogue.names(inode).is_some() {
+            return Err(Errno::PERM);
+        }
+        let named = Change::Name(at.folder, at.name.clone(), inode);
+        Ok(vec![named, self.changed(inode, now)?, self.touched(at.folder, now)?])
+    }
+
+    pub(super) fn unlink_file(&self, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
+        let inode = at.inode()?;
+        if self.catalogue.names(inode).is_some() {
+            return Err(Errno::ISDIR);
+        }
+        let mut changes = vec![self.touched(at.folder, now)?];
+        self.take_name(at, inode, now, &mut changes)?;
+        Ok(changes)
+    }
+
+    pub(super) fn remove_folder(&self, at: &Found, now: Time) -> Result<Vec<Change>, Errno> {
+        let inode = at.inode()?;
+        let names = self.catalogue.names(inode).ok_or(Errno::NOTDIR)?;
+        if at.name.is_empty() {
+            return Err(Errno::BUSY);
+        }
+        if !names.is_empty() {
+            return Err(Errno::NOTEMPTY);
+        }
+        let touched = self.touched(at.folder, now)?;
+        Ok(vec![touched, Change::NoName(at.folder, at.name.clone()), Change::Gone(inode)])
+    }
+
+    pub(super) fn rename(
+        &self,
+        (from, to): (&Found, &Found),
+        flags: u32,
+        now: Time,
+    ) -> Result<Vec<Change>, Errno> {
+        let flags = RenameFlags::from_bits_retain(flags);
+        let exchanges = flags.contains(RenameFlags::EXCHANGE);
+        let known = RenameFlags::EXCHANGE | RenameFlags::NOREPLACE;
+        if !known.contains(flags) || flags == known {
+            return Err(Errno::INVAL);
+        }
+        if from.name.is_empty() || to.name.is_empty() {
+            return Err(Errno::BUSY);
+        }
+        let inode = from.inode()?;
+        let is_folder = |inode: u64| self.catalogue.names(inode).is_some();
+        if is_folder(inode) && self.is_below(to.folder, inode) {
+            return Err(Errno::INVAL);
+        }
+        let mut changes = vec![self.touched(from.folder, now)?, self.touched(to.folder, now)?];
+        let named = |at: &Found, inode| Change::Name(at.folder, at.name.clone(), inode);
+        match to.inode {
+            None if exchanges => return Err(Errno::NOENT),
+            Some(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(Errno::EXIST),
+            Some(other) if exchanges => {
+                if is_folder(other) && self.is_below(from.folder, other) {
+                    return Err(Errno::INVAL);
+                }
+                changes.extend([named(to, inode), named(from, other)]);
+                return Ok(changes);
+            }
+            // Two names of one inode: both stay.
+            Some(other) if other == inode => return Ok(Vec::new()),
+            Some(other) => match (is_folder(inode), self.catalogue.names(other)) {
+                (true, None) => return Err(Errno::NOTDIR),
+                (false, Some(_)) => return Err(Errno::ISDIR),
+                (true, Some(names)) if !names.is_empty() => return Err(Errno::NOTEMPTY),
+                (true, Some(_)) => {
+                    changes
+                        .extend([Change::NoName(to.folder, to.name.clone()), Change::Gone(other)]);
+                }
+                (false, None) => self.take_name(to, other, now, &mut changes)?,
+            },
+            None => {}
+        }
+        changes.extend([
+            named(to, inode),
+            Change::NoName(from.folder, from.name.clone()),
+            self.changed(inode, now)?,
+        ]);
+        Ok(changes)
+    }
+
+    /// Attributes of a node, set.
+    pub(super) fn set(&self, node: &Node, what: Attributes, now: Time) -> Result<Node, Errno> {
+        let is_mine = self.me.user == 0 || self.me.user == node.user;
+        let mut node = Node { times: [node.times[0], node.times[1], now], ..node.clone() };
+        match what {
+            Attributes::Mode(mode) if is_mine => {
+                node.mode = node.mode & !PERMISSIONS | mode & PERMISSIONS;
+            }
+            Attributes::Owner(user, group) if is_mine => {
+                if user != u32::MAX {
+                    if self.me.user != 0 && user != node.user {
+                        return Err(Errno::PERM);
+                    }
+                    node.user = user;
+                }
+                if group != u32::MAX {
+                    if self.me.user != 0 && group != node.group && group != self.me.group {
+                        return Err(Errno::PERM);
+                    }
+                    node.group = group;
+                }
+            }
+            Attributes::Times([accessed, accessed_nsec, modified, modified_nsec]) if is_mine => {
+                let given = [(accessed, accessed_nsec), (modified, modified_nsec)];
+                for (time, (seconds, nanoseconds)) in node.times.iter_mut().zip(given) {
+                    *time = match nanoseconds {
+                        UTIME_OMIT => continue,
+                        UTIME_NOW => now,
+                        0..1_000_000_000 => {
+                            (seconds, u32::try_from(nanoseconds).unwrap_or_default())
+                        }
+                        _ => return Err(Errno::INVAL),
+                    };
+                }
+            }
+            _ => return Err(Errno::PERM),
+        }
+        Ok(node)
+    }
+
+    /// Takes a name from an inode, and the inode with its last one.
+    fn take_name(
+        &self,
+        at: &Found,
+        inode: u64,
+        now: Time,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Errno> {
+        changes.push(Change::NoName(at.folder, at.name.clone()));
+        changes.push(match self.link_count(inode) {
+            ..=1 => Change::Gone(inode),
+            _ => self.changed(inode, now)?,
+        });
+        Ok(())
+    }
+
+    /// A folder whose names change; it may have to be written for that.
+    fn touched(&self, folder: u64, now: Time) -> Result<Change, Errno> {
+        self.may(folder, Wish::WRITE.and(Wish::ENTER))?;
+        let node = self.node(folder).ok_or(Errno::NOENT)?;
+        Ok(Change::Node(folder, Node { times: [node.times[0], now, now], ..node.clone() }))
+    }
+
+    fn changed(&self, inode: u64, now: Time) -> Result<Change, Errno> {
+        let node = self.node(inode).ok_or(Errno::NOENT)?;
+        let times = [node.times[0], node.times[1], now];
+        Ok(Change::Node(inode, Node { times, ..node.clone() }))
+    }
+
+    /// Whether a folder is another one, or somewhere below it.
+    fn is_below(&self, folder: u64, other: u64) -> bool {
+        let mut waiting = vec![other];
+        while let Some(next) = waiting.pop() {
+            if next == folder {
+                return true;
+            }
+            let names = self.catalogue.names(next).into_iter().flatten();
+            waiting.extend(
+                names
+                    .map(|(_, inode)| *inode)
+                    .filter(|inode| self.node(*inode).is_some_and(Node::is_folder)),
+            );
+        }
+        false
+    }
+}
