@@ -11,9 +11,11 @@ pub(crate) mod copy;
 pub(crate) mod damage;
 mod defrag;
 mod dump;
+mod extract;
 mod join;
 mod leftover;
 mod list;
+mod names;
 pub(crate) mod progress;
 mod repair;
 pub(crate) mod split;
@@ -51,6 +53,7 @@ enum Command {
     Dump(dump::Args),
     Cat(cat::Args),
     Split(split::Args),
+    Extract(extract::Args),
     Join(join::Args),
     Defrag(defrag::Args),
     Verify(verify::Args),
@@ -64,6 +67,7 @@ pub(crate) fn multifile(args: &Args) -> Result<(), Failure> {
         Command::Dump(args) => dump::dump(args),
         Command::Cat(args) => cat::cat(args),
         Command::Split(args) => split::split(args),
+        Command::Extract(args) => extract::extract(args),
         Command::Join(args) => join::join(args),
         Command::Defrag(args) => defrag::defrag(args),
         Command::Verify(args) => verify::verify(args),

@@ -4,10 +4,17 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use serde::Serialize;
 
-use super::{failure, open, stream_len};
+use multifile::catalogue::TASK;
+
+use super::{
+    failure,
+    names::{by_task, names, without_task},
+    open, stream_len,
+};
 use crate::{failure::Failure, output};
 
-/// Lists the tasks: where they are stored, their ranks, and how much they wrote.
+/// Lists the tasks: where they are stored, their ranks, how much they wrote, and the names of
+/// files, if it has any; then without the tasks that have none.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -22,6 +29,9 @@ struct Listing {
     file: String,
     physical_files: usize,
     tasks: Vec<Row>,
+    /// Of files, folders, and links that have no task.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    names_without_data: Vec<String>,
 }
 
 /// One task.
@@ -34,13 +44,21 @@ struct Row {
     chunk_bytes: u64,
     blocks: usize,
     bytes: u64,
+    /// Of the file whose data this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
+    let names = names(&reader, &args.file)?;
+    let without_data = names.as_ref().map_or_else(Vec::new, without_task);
+    let names = names.map(|names| by_task(&names));
     let row = |task| {
         let found = reader.task(task)?;
+        let name = names.as_ref().and_then(|names| names.get(&(task as u64)));
         Ok(Row {
+            name: name.map(|name| text_of(name)),
             task,
             physical_file: found.file,
             local_rank: found.local_rank,
@@ -50,11 +68,17 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
             bytes: stream_len(&reader, task),
         })
     };
-    let tasks = (0..reader.task_count()).map(row).collect::<multifile::Result<_>>();
+    let is_listed = |task: &usize| match &names {
+        Some(names) => *task == TASK || names.contains_key(&(*task as u64)),
+        None => true,
+    };
+    let tasks = (0..reader.task_count()).filter(is_listed);
+    let tasks = tasks.map(row).collect::<multifile::Result<_>>();
     let listing = Listing {
         file: args.file.display().to_string(),
         physical_files: reader.file_count(),
         tasks: tasks.map_err(|why| failure(&args.file, why))?,
+        names_without_data: without_data.iter().map(|name| text_of(name)).collect(),
     };
     if args.json { output::print_json(&listing) } else { output::print(&text(&listing)) }
 }
@@ -63,14 +87,32 @@ fn text(listing: &Listing) -> String {
     let mut text =
         "   TASK   FILE  LOCAL    GLOBAL  BLOCKS         CHUNK         BYTES\n".to_owned();
     for row in &listing.tasks {
-        let Row { task, physical_file, local_rank, global_rank, chunk_bytes, blocks, bytes } = row;
+        let Row { task, physical_file, local_rank, global_rank, chunk_bytes, blocks, .. } = row;
+        let (bytes, name) = (row.bytes, row.name.as_deref());
+        let name = name.map_or_else(String::new, |name| format!("  {name}"));
         // Writing to a string cannot fail.
         writeln!(
             text,
             "{task:7} {physical_file:6} {local_rank:6} {global_rank:9} {blocks:7} \
-             {chunk_bytes:13} {bytes:13}"
+             {chunk_bytes:13} {bytes:13}{name}"
+        )
+        .ok();
+    }
+    for name in &listing.names_without_data {
+        writeln!(
+            text,
+            "{:>7} {:>6} {:>6} {:>9} {:>7} {:>13} {:13}  {name}",
+            "-", "-", "-", "-", "-", "-", 0
         )
         .ok();
     }
     text
+}
+
+/// A name that can be shown.
+fn text_of(name: &[u8]) -> String {
+    match str::from_utf8(name) {
+        Ok(name) if !name.contains(char::is_control) => name.to_owned(),
+        _ => name.escape_ascii().to_string(),
+    }
 }

@@ -1,0 +1,208 @@
+//! `kakehi multifile extract`: the files that are kept in a multifile, as files.
+
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    fs::{self, File, Permissions},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{PermissionsExt as _, chown, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use multifile::{
+    Reader,
+    catalogue::{Catalogue, Node},
+};
+use rustix::{
+    fs::{AtFlags, CWD, Timespec, Timestamps, utimensat},
+    process::geteuid,
+};
+use serde_json::json;
+
+use super::{
+    beside::Beside,
+    copy::{Target, in_parallel},
+    file_failure, inputs,
+    names::names_of,
+    open,
+    progress::Progress,
+    stream, stream_failure,
+};
+use crate::{
+    failure::{Code, Failure},
+    output, report,
+    size::Size,
+};
+
+const PERMISSIONS: u32 = 0o7777;
+
+/// Writes the files that are kept in a multifile into a folder, under their names
+///
+/// For multifiles of 'kakehi run --coalesce'. Folders, links, permissions, and times are restored;
+/// owners, if root does it. The folder appears when everything in it is complete and durable.
+///
+///     kakehi multifile extract ckpt.sion ckpt
+///     kakehi multifile extract ckpt.sion one --name sub/rank.00007
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// The multifile, or the first file of a set.
+    file: PathBuf,
+    /// The folder to make; with --name of one file, that file.
+    output: PathBuf,
+    /// Only this file; may be given several times. One alone is written to OUTPUT itself.
+    #[arg(long, value_name = "PATH")]
+    name: Vec<OsString>,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
+    let reader = open(&args.file)?;
+    let names = names_of(&reader, &args.file)?;
+    let paths = wanted(args, &names)?;
+    if args.output.symlink_metadata().is_ok() {
+        let why = "it exists already";
+        let advice = "remove it, or name another output";
+        return Err(Failure::new(Code::Failure, args.output.display(), why, advice));
+    }
+    let (beside, name) = Beside::for_file(&args.output, false, inputs(&reader))?;
+    let target = beside.path(&name);
+    let is_single = args.name.len() == 1;
+    let place = |path: &[u8]| match is_single {
+        true => target.clone(),
+        false => target.join(OsStr::from_bytes(path)),
+    };
+    let extract = Extract { source: &args.file, reader: &reader, names: &names };
+    let bytes = extract.all(&paths, &target, place, is_single).map_err(|why| beside.told(why))?;
+    beside.publish()?;
+    let (file, files) = (args.output.display().to_string(), paths.len());
+    if args.json {
+        return output::print_json(&json!({ "output": file, "names": files, "bytes": bytes }));
+    }
+    let bytes = Size(bytes).approximate();
+    output::print(&format!("{file}: {}, {bytes}\n", report::count(files, "name", "s")))
+}
+
+/// What is to be extracted, each folder before what is in it.
+fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+    let mut paths = names.paths();
+    if args.name.is_empty() {
+        return Ok(paths);
+    }
+    for name in &args.name {
+        let is_it = |(path, inode): &(Vec<u8>, u64)| {
+            path == name.as_bytes() && names.node(*inode).is_some_and(|node| !node.is_folder())
+        };
+        if !paths.iter().any(is_it) {
+            let what = format_args!("{}: {}", args.file.display(), name.display());
+            return Err(Failure::usage(what, "there is no such file", "see 'kakehi multifile ls'"));
+        }
+    }
+    let is_wanted = |path: &[u8]| args.name.iter().any(|name| name.as_bytes() == path);
+    let is_above = |path: &[u8]| {
+        let below = |name: &OsString| {
+            name.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        args.name.len() > 1 && args.name.iter().any(below)
+    };
+    paths.retain(|(path, _)| is_wanted(path) || is_above(path));
+    Ok(paths)
+}
+
+struct Extract<'a> {
+    source: &'a Path,
+    reader: &'a Reader<File>,
+    names: &'a Catalogue,
+}
+
+impl Extract<'_> {
+    /// Writes everything below `target`; returns the bytes.
+    fn all(
+        &self,
+        paths: &[(Vec<u8>, u64)],
+        target: &Path,
+        place: impl Fn(&[u8]) -> PathBuf + Sync,
+        is_single: bool,
+    ) -> Result<u64, Failure> {
+        let root = Node::default();
+        let node = |inode: u64| self.names.node(inode).unwrap_or(&root);
+        let (mut files, mut links) = (Vec::new(), Vec::new());
+        let mut first: HashMap<u64, PathBuf> = HashMap::new();
+        if !is_single {
+            fs::create_dir(target).map_err(|why| file_failure(target, &why))?;
+        }
+        for (path, inode) in paths {
+            let (at, node) = (place(path), node(*inode));
+            if node.is_folder() {
+                fs::create_dir(&at).map_err(|why| file_failure(&at, &why))?;
+            } else if let Some(other) = first.get(inode) {
+                links.push((other.clone(), at));
+            } else {
+                first.insert(*inode, at.clone());
+                files.push((at, node));
+            }
+        }
+        let len = |(_, node): &(PathBuf, &Node)| node.task.map_or(0, |task| self.len(task));
+        let total = files.iter().map(len).sum();
+        let progress = Progress::new("extract", total).stop_on_signals()?;
+        in_parallel(files.iter(), |(at, node)| self.one(at, node, &progress))?;
+        for (other, at) in links {
+            fs::hard_link(other, &at).map_err(|why| file_failure(&at, &why))?;
+        }
+        // Folders last: a mode may keep out, and a time would change.
+        for (path, inode) in paths.iter().rev().filter(|(_, inode)| node(*inode).is_folder()) {
+            restore(&place(path), node(*inode))?;
+        }
+        let synced = File::open(target.parent().unwrap_or(target))
+            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+        synced.map_err(|why| file_failure(target, &why))?;
+        Ok(total)
+    }
+
+    fn len(&self, task: u64) -> u64 {
+        super::stream_len(self.reader, usize::try_from(task).unwrap_or(usize::MAX))
+    }
+
+    fn one(&self, at: &Path, node: &Node, progress: &Progress) -> Result<(), Failure> {
+        if node.is_link() {
+            symlink(OsStr::from_bytes(&node.text), at).map_err(|why| file_failure(at, &why))?;
+            return restore(at, node);
+        }
+        let file = File::create_new(at).map_err(|why| file_failure(at, &why))?;
+        if let Some(task) = node.task {
+            let task = usize::try_from(task).unwrap_or(usize::MAX);
+            let mut from = stream(self.reader, self.source, task)?;
+            let len = from.cursor().total();
+            let target = Target { file: &file, path: at, at: 0 };
+            target.take(&mut from, len, progress, |why| stream_failure(self.source, task, why))?;
+        }
+        restore(at, node)
+    }
+}
+
+/// Gives what was extracted its owner, permissions, and times.
+fn restore(at: &Path, node: &Node) -> Result<(), Failure> {
+    let failed = |why: std::io::Error| file_failure(at, &why);
+    if geteuid().is_root() {
+        let (user, group) = (Some(node.user), Some(node.group));
+        let owned = if node.is_link() {
+            std::os::unix::fs::lchown(at, user, group)
+        } else {
+            chown(at, user, group)
+        };
+        owned.map_err(failed)?;
+    }
+    if !node.is_link() {
+        let mode = Permissions::from_mode(node.mode & PERMISSIONS);
+        fs::set_permissions(at, mode).map_err(failed)?;
+    }
+    let [accessed, modified, _] = node.times;
+    let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+    let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
+    let set = utimensat(CWD, at, &times, AtFlags::SYMLINK_NOFOLLOW);
+    set.map_err(|why| failed(why.into()))
+}

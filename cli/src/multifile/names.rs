@@ -1,0 +1,74 @@
+//! The names of files that are kept in a multifile (`--coalesce`), if it has any.
+
+use std::{collections::HashMap, fs::File, io::Read as _, path::Path};
+
+use multifile::{
+    Reader,
+    catalogue::{Catalogue, TASK, Unreadable},
+};
+
+use super::{stream, stream_failure};
+use crate::failure::{Code, Failure};
+
+/// The names in a multifile; `None`: it has none, as one that SIONlib wrote.
+///
+/// # Errors
+///
+/// When they cannot be read.
+pub(crate) fn names(reader: &Reader<File>, path: &Path) -> Result<Option<Catalogue>, Failure> {
+    if reader.task_count() == 0 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    // Of a stream that is none of names only the beginning is read.
+    let mut from = stream(reader, path, TASK)?;
+    let head = (&mut from).take(multifile::catalogue::HEAD_LEN as u64).read_to_end(&mut bytes);
+    head.map_err(|why| stream_failure(path, TASK, &why))?;
+    if Catalogue::read(&bytes).err() == Some(Unreadable::NoNames) {
+        return Ok(None);
+    }
+    from.read_to_end(&mut bytes).map_err(|why| stream_failure(path, TASK, &why))?;
+    match Catalogue::read(&bytes) {
+        Ok((names, _)) => Ok(Some(names)),
+        Err(Unreadable::Version) => {
+            let why = "a later version wrote its names";
+            Err(Failure::new(Code::Failure, path.display(), why, "read it with that version"))
+        }
+        Err(_) => {
+            let why = "its names are damaged";
+            let advice = "read its tasks by number: see 'kakehi multifile split'";
+            Err(Failure::new(Code::Damaged, path.display(), why, advice))
+        }
+    }
+}
+
+/// The names in a multifile that has to have some.
+///
+/// # Errors
+///
+/// When it has none, or they cannot be read.
+pub(crate) fn names_of(reader: &Reader<File>, path: &Path) -> Result<Catalogue, Failure> {
+    names(reader, path)?.ok_or_else(|| {
+        let why = "it has no names of files";
+        let advice = "use 'kakehi multifile split', which numbers its tasks";
+        Failure::new(Code::Failure, path.display(), why, advice)
+    })
+}
+
+/// A name of each task that has a file's data; of several the first.
+pub(crate) fn by_task(names: &Catalogue) -> HashMap<u64, Vec<u8>> {
+    let mut found = HashMap::new();
+    for (path, inode) in names.paths() {
+        if let Some(task) = names.node(inode).and_then(|node| node.task) {
+            found.entry(task).or_insert(path);
+        }
+    }
+    found
+}
+
+/// The names of what has no data.
+pub(crate) fn without_task(names: &Catalogue) -> Vec<Vec<u8>> {
+    let mut paths = names.paths();
+    paths.retain(|(_, inode)| names.node(*inode).is_some_and(|node| node.task.is_none()));
+    paths.into_iter().map(|(path, _)| path).collect()
+}
