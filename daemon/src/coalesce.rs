@@ -194,7 +194,7 @@ impl Storage for Coalesced {
     async fn allocate(&self, file: &Open, mode: u32, at: u64, len: u64) -> io::Result<()> {
         match file {
             Open::Plain(file) => self.machine.allocate(file, mode, at, len).await,
-            Open::Packed(_) => Err(Errno::OPNOTSUPP.into()),
+            Open::Packed(file) => Box::pin(file.allocate(mode, at, len)).await,
         }
     }
 

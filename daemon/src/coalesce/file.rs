@@ -4,7 +4,7 @@ use std::{cell::OnceCell, io, rc::Rc};
 
 use multifile::catalogue::Change;
 use rustix::{
-    fs::{MemfdFlags, OFlags, SeekFrom, memfd_create},
+    fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
     io::Errno,
 };
 use uring::Buffers;
@@ -146,6 +146,30 @@ impl Packed {
         if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
             let stream = self.volume.stream_for(&self.live).await?;
             stream.resize(self.volume.machine(), len).await?;
+        }
+        self.live.written_at.set(Some(now()));
+        Ok(())
+    }
+
+    /// As `fallocate(2)`, but for what moves bytes.
+    pub(super) async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        let mode = FallocateFlags::from_bits_retain(mode);
+        let keeps = mode.contains(FallocateFlags::KEEP_SIZE);
+        let how = mode - FallocateFlags::KEEP_SIZE;
+        let end = at.checked_add(len).filter(|_| len > 0).ok_or(Errno::INVAL)?;
+        let is_hole = how == FallocateFlags::PUNCH_HOLE;
+        if !(how.is_empty() || how == FallocateFlags::ZERO_RANGE || is_hole && keeps) {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        let _changing = self.volume.begin().await?;
+        let (machine, stream) = (self.volume.machine(), self.volume.stream_for(&self.live).await?);
+        if how.is_empty() {
+            stream.reserve(machine, at, end).await?;
+        } else {
+            stream.zero(machine, at, end).await?;
+        }
+        if !keeps && stream.len() < end {
+            stream.resize(machine, end).await?;
         }
         self.live.written_at.set(Some(now()));
         Ok(())

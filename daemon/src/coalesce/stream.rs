@@ -261,7 +261,12 @@ impl Stream {
         machine.call(write).await
     }
 
-    /// Makes bytes read as zeros.
+    /// Makes bytes that the stream has read as zeros.
+    pub(super) async fn zero(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let _taken = self.turn.take().await;
+        self.clear(machine, from, to.min(self.len())).await
+    }
+
     async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
         let mut at = from;
         while at < to {
@@ -289,11 +294,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Has the file system find space for what lies behind the stream, so that appending `len`
-    /// bytes does not fail for want of it.
-    pub(super) async fn reserve(&self, machine: &Machine, len: u64) -> io::Result<()> {
-        let mut at = self.len();
-        let end = at + len;
+    /// Has the file system find space for bytes, so that writing them does not fail for want of it.
+    pub(super) async fn reserve(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let (mut at, end) = (from, to);
         self.lengthen(machine, end).await?;
         while at < end {
             let piece = self.piece(at, end - at)?;

@@ -349,8 +349,9 @@ impl Volume {
             return Ok(());
         }
         let _taken = self.change.take().await;
-        names.reserve(&self.machine, waiting + NAMES_AHEAD).await?;
-        self.reserved_len.set(names.len() + waiting + NAMES_AHEAD);
+        let (end, ahead) = (names.len(), waiting + NAMES_AHEAD);
+        names.reserve(&self.machine, end, end + ahead).await?;
+        self.reserved_len.set(end + ahead);
         Ok(())
     }
 

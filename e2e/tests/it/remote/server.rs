@@ -58,6 +58,8 @@ pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     pub(crate) port: u16,
     scheme: Scheme,
+    /// Of `serve`, besides those of all servers.
+    more: &'static [&'static str],
     /// Bound, so that nobody else gets the port while the server is away.
     _reserved: OwnedFd,
 }
@@ -65,30 +67,46 @@ pub(crate) struct Server {
 impl Server {
     #[track_caller]
     pub(crate) fn start(folder: &Folder, scheme: Scheme) -> Self {
-        Self::start_under(&[], folder, scheme)
+        Self::start_with(&[], folder, scheme, &[])
+    }
+
+    /// A server that keeps `/job` in the multifile `job.sion`, beside its root.
+    #[track_caller]
+    pub(crate) fn start_coalescing(folder: &Folder, scheme: Scheme) -> Self {
+        Self::start_with(&[], folder, scheme, &["--coalesce", "root/job=job.sion"])
     }
 
     /// The same, executed by the program that the first word names.
     #[track_caller]
     pub(crate) fn start_under(wrapper: &[&Path], folder: &Folder, scheme: Scheme) -> Self {
+        Self::start_with(wrapper, folder, scheme, &[])
+    }
+
+    #[track_caller]
+    fn start_with(
+        wrapper: &[&Path],
+        folder: &Folder,
+        scheme: Scheme,
+        more: &'static [&'static str],
+    ) -> Self {
         let folder = folder.path().to_owned();
         let (port, _reserved) = reserve_port();
         fs::create_dir_all(folder.join("root")).expect("folder");
-        let running = Self::launch(wrapper, &folder, &scheme.url(HOST, port));
-        let server = Self { running, folder, port, scheme, _reserved };
+        let running = Self::launch(wrapper, &folder, &scheme.url(HOST, port), more);
+        let server = Self { running, folder, port, scheme, more, _reserved };
         assert_eq!(server.published(), port);
         server
     }
 
     #[track_caller]
-    fn launch(wrapper: &[&Path], folder: &Path, url: &str) -> Running {
+    fn launch(wrapper: &[&Path], folder: &Path, url: &str, more: &[&str]) -> Running {
         let kakehi = kakehi();
         let words = [wrapper, &[&kakehi]].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
         command.env("XDG_RUNTIME_DIR", folder).env_remove("KAKEHI_JOB").current_dir(folder);
         command.args(["serve", "--listen", url, "--root", "root"]);
-        command.args(["--key", "key", "--address-file", "."]).stdin(Stdio::null());
+        command.args(["--key", "key", "--address-file", "."]).args(more).stdin(Stdio::null());
         command.stderr(fs::File::create(folder.join("server.log")).expect("log"));
         Running::start(&mut command)
     }
@@ -126,7 +144,8 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn restart(&mut self) {
-        self.running = Self::launch(&[], &self.folder, &self.scheme.url(HOST, self.port));
+        let url = self.scheme.url(HOST, self.port);
+        self.running = Self::launch(&[], &self.folder, &url, self.more);
         self.published();
     }
 
