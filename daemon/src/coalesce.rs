@@ -28,7 +28,10 @@ use std::{
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, RecordLock};
 
-use self::{file::Packed, volume::Volume};
+use self::{
+    file::Packed,
+    volume::{SHAPE, Volume},
+};
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
@@ -71,7 +74,7 @@ impl Coalesced {
     ) -> Result<Self, (PathBuf, io::Error)> {
         let mut volumes = Vec::new();
         for Coalesce { folder, multifile } in folders {
-            let volume = Volume::open(machine.clone(), multifile).await;
+            let volume = Volume::open(machine.clone(), multifile, SHAPE).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }
@@ -211,12 +214,6 @@ impl Storage for Coalesced {
         };
         call.path = path;
         Box::pin(Packed::open(volume, &call)).await.map(|file| Open::Packed(Rc::new(file)))
-    }
-
-    async fn close(&self, file: Open) {
-        if let Open::Packed(file) = file {
-            file.close().await;
-        }
     }
 
     async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {

@@ -98,7 +98,7 @@ fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure
             path == name.as_bytes() && names.node(*inode).is_some_and(|node| !node.is_folder())
         };
         if !paths.iter().any(is_it) {
-            let what = format_args!("{}: {}", args.file.display(), name.display());
+            let what = format_args!("{}: {}", args.file.display(), name.to_string_lossy());
             return Err(Failure::usage(what, "there is no such file", "see 'kakehi multifile ls'"));
         }
     }

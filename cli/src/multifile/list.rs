@@ -111,7 +111,7 @@ fn text(listing: &Listing) -> String {
 
 /// A name that can be shown.
 fn text_of(name: &[u8]) -> String {
-    match str::from_utf8(name) {
+    match std::str::from_utf8(name) {
         Ok(name) if !name.contains(char::is_control) => name.to_owned(),
         _ => name.escape_ascii().to_string(),
     }

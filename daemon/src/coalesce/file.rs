@@ -2,7 +2,6 @@
 
 use std::{cell::OnceCell, io, rc::Rc};
 
-use multifile::catalogue::Change;
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
     io::Errno,
@@ -133,21 +132,22 @@ impl Packed {
         if from.is_empty() {
             return Ok(0);
         }
-        let _changing = self.volume.begin().await?;
-        let stream = self.volume.stream_for(&self.live).await?;
+        let changing = self.volume.begin().await?;
+        let stream = self.volume.stream_for(&changing, &self.live).await?;
         let at = if self.appends { stream.len() } else { at };
         let written = stream.write(self.volume.machine(), at, from).await;
-        self.live.written_at.set(Some(now()));
+        self.volume.wrote(&self.live);
+        drop(changing);
         written
     }
 
     pub(super) async fn truncate(&self, len: u64) -> io::Result<()> {
-        let _changing = self.volume.begin().await?;
+        let changing = self.volume.begin().await?;
         if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
-            let stream = self.volume.stream_for(&self.live).await?;
+            let stream = self.volume.stream_for(&changing, &self.live).await?;
             stream.resize(self.volume.machine(), len).await?;
         }
-        self.live.written_at.set(Some(now()));
+        self.volume.wrote(&self.live);
         Ok(())
     }
 
@@ -161,8 +161,9 @@ impl Packed {
         if !(how.is_empty() || how == FallocateFlags::ZERO_RANGE || is_hole && keeps) {
             return Err(Errno::OPNOTSUPP.into());
         }
-        let _changing = self.volume.begin().await?;
-        let (machine, stream) = (self.volume.machine(), self.volume.stream_for(&self.live).await?);
+        let changing = self.volume.begin().await?;
+        let (machine, stream) =
+            (self.volume.machine(), self.volume.stream_for(&changing, &self.live).await?);
         if how.is_empty() {
             stream.reserve(machine, at, end).await?;
         } else {
@@ -171,7 +172,7 @@ impl Packed {
         if !keeps && stream.len() < end {
             stream.resize(machine, end).await?;
         }
-        self.live.written_at.set(Some(now()));
+        self.volume.wrote(&self.live);
         Ok(())
     }
 
@@ -208,16 +209,6 @@ impl Packed {
         let own = uring::File::new(reopen(memory.fd())?)?;
         Ok(self.anchor.get_or_init(|| own).clone())
     }
-
-    /// Records what its writes have done to its times.
-    pub(super) async fn close(&self) {
-        if let Err(why) = self.volume.note_times(&self.live).await {
-            tracing::debug!(
-                "the times of a file in {} are lost: {why}",
-                self.volume.path().display()
-            );
-        }
-    }
 }
 
 /// Truncates a file by its name.
@@ -225,16 +216,10 @@ pub(super) async fn truncate(volume: &Rc<Volume>, inode: u64, len: u64) -> io::R
     let flags = OFlags::WRONLY;
     Packed::check(volume, inode, flags)?;
     let file = Packed::of(volume, inode, flags);
-    file.truncate(len).await?;
-    volume.note_times(&file.live).await
+    file.truncate(len).await
 }
 
 /// Attributes of a named inode, set.
 pub(super) async fn set(volume: &Rc<Volume>, inode: u64, what: Attributes) -> io::Result<()> {
     Packed::of(volume, inode, OFlags::RDONLY).set(what).await
-}
-
-/// For a change that leaves nothing to be told.
-pub(super) fn told(changes: Vec<Change>) -> ((), Vec<Change>) {
-    ((), changes)
 }

@@ -2,12 +2,12 @@
 
 use std::{io, rc::Rc};
 
-use multifile::catalogue::Node;
+use multifile::catalogue::{Change, Node, Time};
 use rustix::io::Errno;
 
 use super::{
-    file::{set, told, truncate},
-    tree::{FOLDER, Wish},
+    file::{set, truncate},
+    tree::{FOLDER, Tree, Wish},
     volume::{Volume, now},
 };
 use crate::{
@@ -22,7 +22,6 @@ const READ_LEN: u64 = 4096;
 
 /// Executes a call whose paths start at the root of a multifile.
 pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<Answer> {
-    let now = now();
     match call {
         NameCall::Stat { path, follow } => {
             let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
@@ -56,48 +55,28 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
             let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
             set(volume, inode, what).await?;
         }
-        NameCall::Unlink { path } => {
-            let unlink =
-                |tree: &super::tree::Tree| tree.unlink_file(&tree.find(&path, false)?, now);
-            volume.change(|tree| unlink(tree).map(told)).await?;
+        call => {
+            let now = now();
+            volume.change(|tree| Ok(((), changes(tree, &call, now)?))).await?;
         }
-        NameCall::RemoveDir { path } => {
-            volume
-                .change(|tree| tree.remove_folder(&tree.find(&path, false)?, now).map(told))
-                .await?;
-        }
-        NameCall::MakeDir { path, mode } => {
-            volume
-                .change(|tree| {
-                    let (_, changes) = tree.make(&tree.find(&path, false)?, (FOLDER, mode), now)?;
-                    Ok(told(changes))
-                })
-                .await?;
-        }
-        NameCall::Rename { from, to, flags } => {
-            volume
-                .change(|tree| {
-                    let (from, to) = (tree.find(&from, false)?, tree.find(&to, false)?);
-                    tree.rename((&from, &to), flags, now).map(told)
-                })
-                .await?;
-        }
-        NameCall::Link { from, to } => {
-            volume
-                .change(|tree| {
-                    let (from, to) = (tree.find(&from, false)?, tree.find(&to, false)?);
-                    tree.link(&from, &to, now).map(told)
-                })
-                .await?;
-        }
-        NameCall::Symlink { text, name } => {
-            volume
-                .change(|tree| tree.symlink(&text, &tree.find(&name, false)?, now).map(told))
-                .await?;
-        }
-        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
     }
     Ok(Answer::default())
+}
+
+/// What a call changes of the names.
+fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno> {
+    let find = |path| tree.find(path, false);
+    match call {
+        NameCall::Unlink { path } => tree.unlink_file(&find(path)?, now),
+        NameCall::RemoveDir { path } => tree.remove_folder(&find(path)?, now),
+        NameCall::MakeDir { path, mode } => Ok(tree.make(&find(path)?, (FOLDER, *mode), now)?.1),
+        NameCall::Rename { from, to, flags } => {
+            tree.rename((&find(from)?, &find(to)?), *flags, now)
+        }
+        NameCall::Link { from, to } => tree.link(&find(from)?, &find(to)?, now),
+        NameCall::Symlink { text, name } => tree.symlink(text, &find(name)?, now),
+        _ => Err(Errno::NOSYS),
+    }
 }
 
 fn status(volume: &Volume, inode: u64) -> io::Result<Status> {

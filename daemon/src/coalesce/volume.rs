@@ -40,10 +40,8 @@ use super::{
 };
 use crate::{mail::lock, storage::Machine};
 
-/// Tasks of a physical file.
-const TASKS: u32 = 1024;
-/// Bytes of a chunk: what is drained at a time.
-const CHUNK_LEN: u64 = 256 << 10;
+/// Tasks of a physical file that is made, and bytes of their chunks: what is drained at a time.
+pub(super) const SHAPE: (u32, u64) = (1024, 256 << 10);
 /// Bytes that are reserved for names at a time.
 const NAMES_AHEAD: u64 = 64 << 10;
 
@@ -81,6 +79,18 @@ struct Users {
     live: RefCell<HashMap<u64, Weak<Live>>>,
     /// Tasks that nobody has, which may have bytes of who had them.
     free: RefCell<BTreeSet<u64>>,
+    /// When inodes were written, of those whose names do not say it yet.
+    written: RefCell<HashMap<u64, Time>>,
+}
+
+impl Users {
+    /// An inode as it is, also where the names do not say it yet.
+    fn now(&self, inode: u64, node: Node) -> Node {
+        let [accessed, modified, changed] = node.times;
+        let written = self.written.borrow().get(&inode).copied();
+        let times = [accessed, written.unwrap_or(modified), written.unwrap_or(changed)];
+        Node { times, ..node }
+    }
 }
 
 /// An inode that somebody has open.
@@ -89,8 +99,6 @@ pub(super) struct Live {
     pub(super) inode: u64,
     /// What it was as its last name went.
     gone: RefCell<Option<Node>>,
-    /// Written since its times were last recorded.
-    pub(super) written_at: Cell<Option<Time>>,
     /// A file in memory that has the inode's locks.
     pub(super) anchor: RefCell<Option<uring::File>>,
     users: Rc<Users>,
@@ -102,16 +110,6 @@ impl Drop for Live {
             Some(gone) => self.users.free.borrow_mut().extend(gone.task),
             None => drop(self.users.live.borrow_mut().remove(&self.inode)),
         }
-    }
-}
-
-impl Live {
-    /// An inode with the times of what was written since they were recorded.
-    fn written(&self, node: Node) -> Node {
-        let [accessed, modified, changed] = node.times;
-        let written_at = self.written_at.get();
-        let times = [accessed, written_at.unwrap_or(modified), written_at.unwrap_or(changed)];
-        Node { times, ..node }
     }
 }
 
@@ -148,7 +146,7 @@ fn options(path: &Path) -> Options {
 }
 
 /// Opens a multifile, or makes it.
-fn open(path: &Path) -> io::Result<Opened> {
+fn open(path: &Path, shape: (u32, u64)) -> io::Result<Opened> {
     let file =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -165,15 +163,15 @@ fn open(path: &Path) -> io::Result<Opened> {
     let (disk, options) = (Disk::new(), options(path));
     let is_new = file.metadata()?.len() == 0;
     if is_new {
-        let growing = Growing::create(&disk, path, (TASKS, CHUNK_LEN), &options)?;
+        let growing = Growing::create(&disk, path, shape, &options)?;
         let (number, now) = (RandomState::new().build_hasher().finish(), now());
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
-        let lens = vec![0; TASKS as usize];
+        let lens = vec![0; shape.0 as usize];
         let catalogue = Catalogue::new(number, root);
         return Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new });
     }
-    let opened = Growing::open(&disk, path, (TASKS, CHUNK_LEN), &options);
+    let opened = Growing::open(&disk, path, shape, &options);
     let (growing, Held { mut lens, was_repaired }) = opened?;
     if was_repaired {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
@@ -201,14 +199,18 @@ pub(super) fn now() -> Time {
 }
 
 impl Volume {
-    /// Opens the multifile at `path`, or makes it.
+    /// Opens the multifile at `path`, or makes it; the physical files that it gets have this shape.
     ///
     /// # Errors
     ///
     /// Why it cannot hold the files of a folder.
-    pub(crate) async fn open(machine: Machine, path: &Path) -> io::Result<Rc<Self>> {
+    pub(crate) async fn open(
+        machine: Machine,
+        path: &Path,
+        shape: (u32, u64),
+    ) -> io::Result<Rc<Self>> {
         let wanted = path.to_owned();
-        let opened = machine.call(move || open(&wanted)).await?;
+        let opened = machine.call(move || open(&wanted, shape)).await?;
         let me = User { user: geteuid().as_raw(), group: getegid().as_raw() };
         let tree = Tree::new(opened.catalogue, me);
         let used: BTreeSet<u64> = tree.tasks().collect();
@@ -249,7 +251,7 @@ impl Volume {
         Ok(Rc::new(volume))
     }
 
-    /// Takes physical files in that are not known yet, whose streams have these lengths.
+    /// Takes physical files in that are not known yet, whose streams have these lengths, or none.
     fn take_members(&self, lens: &[u64]) -> io::Result<()> {
         let growing = lock(&self.growing);
         let growing = growing.as_ref().ok_or(Errno::IO)?;
@@ -258,9 +260,9 @@ impl Volume {
         for file in u32::try_from(members.len()).unwrap_or(u32::MAX)..growing.file_count() {
             let data = growing.file(file).ok_or(Errno::IO)?.try_clone()?;
             let (data_at, end) = (growing.end_of(file, 0)?, growing.end_of(file, 1)?);
-            let own: Vec<u64> = lens.by_ref().take(growing.task_count(file) as usize).collect();
-            let places = (0..growing.task_count(file)).zip(own).map(|(task, len)| {
-                Ok(((growing.place(file, task)?, growing.key(file, task)?), len))
+            let places = (0..growing.task_count(file)).map(|task| {
+                let place = (growing.place(file, task)?, growing.key(file, task)?);
+                Ok((place, lens.next().unwrap_or(0)))
             });
             let places = places.collect::<io::Result<Vec<_>>>()?;
             let rows = places.iter().map(|((place, _), len)| {
@@ -323,7 +325,15 @@ impl Volume {
         &self,
         change: impl FnOnce(&Tree) -> Result<(T, Vec<Change>), Errno>,
     ) -> io::Result<T> {
-        let _changing = self.begin().await?;
+        self.change_in(&self.begin().await?, change).await
+    }
+
+    /// The same within a change.
+    async fn change_in<T>(
+        &self,
+        _: &Changing<'_>,
+        change: impl FnOnce(&Tree) -> Result<(T, Vec<Change>), Errno>,
+    ) -> io::Result<T> {
         self.reserve_names().await?;
         let (value, changes) = change(&self.tree.borrow())?;
         if changes.is_empty() {
@@ -331,6 +341,8 @@ impl Volume {
         }
         let gone = self.tree.borrow_mut().apply(&changes);
         for (inode, node) in gone {
+            let node = self.users.now(inode, node);
+            self.users.written.borrow_mut().remove(&inode);
             let live = self.users.live.borrow_mut().remove(&inode);
             match live.and_then(|live| live.upgrade()) {
                 Some(live) => drop(live.gone.borrow_mut().replace(node)),
@@ -407,7 +419,6 @@ impl Volume {
         let live = Rc::new(Live {
             inode,
             gone: RefCell::default(),
-            written_at: Cell::new(None),
             anchor: RefCell::default(),
             users: Rc::clone(&self.users),
         });
@@ -419,17 +430,22 @@ impl Volume {
     pub(super) fn node(&self, live: &Live) -> io::Result<Node> {
         let named = self.tree.borrow().node(live.inode).cloned();
         let node = live.gone.borrow().clone().or(named).ok_or(Errno::STALE)?;
-        Ok(live.written(node))
+        Ok(self.users.now(live.inode, node))
     }
 
     /// What an inode is that has a name.
     pub(super) fn named(&self, inode: u64) -> io::Result<Node> {
         let node = self.tree.borrow().node(inode).cloned().ok_or(Errno::NOENT)?;
-        let live = self.users.live.borrow().get(&inode).and_then(Weak::upgrade);
-        Ok(match live {
-            Some(live) => live.written(node),
-            None => node,
-        })
+        Ok(self.users.now(inode, node))
+    }
+
+    /// An open inode has been written.
+    pub(super) fn wrote(&self, live: &Live) {
+        let now = now();
+        match &mut *live.gone.borrow_mut() {
+            Some(node) => node.times = [node.times[0], now, now],
+            None => drop(self.users.written.borrow_mut().insert(live.inode, now)),
+        }
     }
 
     /// Names that an open inode has.
@@ -443,6 +459,15 @@ impl Volume {
         live: &Live,
         set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
     ) -> io::Result<()> {
+        self.set_in(&self.begin().await?, live, set).await
+    }
+
+    async fn set_in(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+        set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
+    ) -> io::Result<()> {
         let was = self.node(live)?;
         if live.gone.borrow().is_some() {
             let node = set(&self.tree.borrow(), &was)?;
@@ -450,9 +475,9 @@ impl Volume {
             return Ok(());
         }
         let change = |tree: &Tree| Ok(((), vec![Change::Node(live.inode, set(tree, &was)?)]));
-        self.change(change).await?;
-        live.written_at.set(None);
-        Ok(())
+        // What is written meanwhile is later than this.
+        self.users.written.borrow_mut().remove(&live.inode);
+        self.change_in(changing, change).await
     }
 
     /// Size of a node, bytes.
@@ -473,8 +498,12 @@ impl Volume {
         self.node(live)?.task.map(|task| self.stream(task)).transpose()
     }
 
-    /// The stream of an open file, which gets one; for who has [begun](Self::begin) a change.
-    pub(super) async fn stream_for(&self, live: &Live) -> io::Result<Rc<Stream>> {
+    /// The stream of an open file, which gets one.
+    pub(super) async fn stream_for(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+    ) -> io::Result<Rc<Stream>> {
         if let Some(stream) = self.stream_of(live)? {
             return Ok(stream);
         }
@@ -483,7 +512,8 @@ impl Volume {
             return Ok(stream);
         }
         let task = self.free_task().await?;
-        let given = self.set(live, |_, node| Ok(Node { task: Some(task), ..node.clone() })).await;
+        let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
+        let given = self.set_in(changing, live, give).await;
         if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
             self.users.free.borrow_mut().insert(task);
         }
@@ -511,7 +541,7 @@ impl Volume {
         let growing = Arc::clone(&self.growing);
         self.machine.call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add()?)).await?;
         let before = self.streams.borrow().len() as u64;
-        self.take_members(&vec![0; TASKS as usize])?;
+        self.take_members(&[])?;
         self.take_journals()?;
         self.users.free.borrow_mut().extend(before..self.streams.borrow().len() as u64);
         Ok(())
@@ -519,9 +549,9 @@ impl Volume {
 
     // ---- all of it
 
-    /// Records when an open file was written last.
+    /// Has the names say when an open file was written.
     pub(super) async fn note_times(&self, live: &Live) -> io::Result<()> {
-        if live.written_at.get().is_none() || self.is_over.get() {
+        if !self.users.written.borrow().contains_key(&live.inode) {
             return Ok(());
         }
         self.set(live, |_, node| Ok(node.clone())).await
@@ -561,6 +591,11 @@ impl Volume {
         }
         self.is_over.set(true);
         self.settled.until(|| self.changing.get() == 0).await;
+        let times = self.all_times();
+        self.tree.borrow_mut().apply(&times);
+        if !times.is_empty() {
+            self.append(catalogue::encode(&times)).await?;
+        }
         let waiting: Vec<u64> = self.users.free.borrow().iter().copied().collect();
         for task in waiting {
             self.stream(task)?.resize(&self.machine, 0).await?;
@@ -571,6 +606,17 @@ impl Volume {
             None => Ok(()),
         };
         self.machine.call(closing).await
+    }
+
+    /// When all inodes were written whose names do not say it.
+    fn all_times(&self) -> Vec<Change> {
+        let written = std::mem::take(&mut *self.users.written.borrow_mut());
+        let tree = self.tree.borrow();
+        let said = written.into_iter().filter_map(|(inode, time)| {
+            let node = tree.node(inode)?.clone();
+            Some(Change::Node(inode, Node { times: [node.times[0], time, time], ..node }))
+        });
+        said.collect()
     }
 
     /// What it is, for people.
