@@ -8,10 +8,14 @@
 //!
 //! The way of a write: `Coalesced::write` finds the open file, `file` its stream, `stream` the
 //! places of its bytes in the physical file, and the engines write them there; then the journal
-//! says how long the stream is. `tree` knows what calls on names mean, `volume` who has which task.
+//! says how long the stream is. `tree` knows what calls on names mean, `records` writes down what
+//! they change, and `inodes` knows which task has which file's bytes.
 
 mod file;
+mod inodes;
 mod names;
+mod opening;
+mod records;
 mod stream;
 #[cfg(test)]
 mod tests;

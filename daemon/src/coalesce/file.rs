@@ -9,9 +9,11 @@ use rustix::{
 use uring::Buffers;
 
 use super::{
+    inodes::Live,
     names::status_of,
+    opening::now,
     tree::{PERMISSIONS, REGULAR, Wish},
-    volume::{Live, Volume, now},
+    volume::Volume,
 };
 use crate::names::{Attributes, OpenCall, Status, reopen};
 

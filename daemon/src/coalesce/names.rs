@@ -7,8 +7,9 @@ use rustix::io::Errno;
 
 use super::{
     file::{set, truncate},
+    opening::now,
     tree::{FOLDER, Tree, Wish},
-    volume::{Volume, now},
+    volume::Volume,
 };
 use crate::{
     names::{Answer, NameCall, Status},

@@ -226,18 +226,6 @@ impl Catalogue {
         self.folders.get(&folder)
     }
 
-    /// The nodes that no name leads to: a writer died while somebody had them open.
-    #[must_use]
-    pub fn unnamed(&self) -> Vec<u64> {
-        let named: BTreeSet<u64> =
-            self.folders.values().flat_map(BTreeMap::values).copied().collect();
-        self.nodes
-            .keys()
-            .copied()
-            .filter(|inode| *inode != ROOT && !named.contains(inode))
-            .collect()
-    }
-
     /// Every name below the root, `/` between its parts, each folder before what is in it.
     #[must_use]
     pub fn paths(&self) -> Vec<(Vec<u8>, u64)> {

@@ -1,0 +1,238 @@
+//! The inodes of a multifile that are open, and the tasks that have their bytes.
+//!
+//! A file gets a task with its first byte; the record that says so is written before the byte. A
+//! task whose file is gone is empty before another file gets it. When a file was written last the
+//! names say at an `fsync`, or when the multifile is closed.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+    io,
+    ops::Range,
+    rc::{Rc, Weak},
+};
+
+use multifile::catalogue::{self, Change, Node, Time};
+use rustix::io::Errno;
+
+use super::{
+    opening::now,
+    stream::Stream,
+    tree::Tree,
+    volume::{Changing, Volume},
+};
+
+/// Who has which inode open, and which task.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    live: RefCell<HashMap<u64, Weak<Live>>>,
+    /// Tasks that nobody has, which may have bytes of who had them.
+    free: RefCell<BTreeSet<u64>>,
+    /// When inodes were written, of those whose names do not say it yet.
+    written: RefCell<HashMap<u64, Time>>,
+}
+
+impl Users {
+    /// Nobody, and these tasks for whoever comes.
+    pub(super) fn with_free(free: BTreeSet<u64>) -> Rc<Self> {
+        Rc::new(Self { free: RefCell::new(free), ..Self::default() })
+    }
+
+    /// The tasks that nobody has.
+    pub(super) fn free(&self) -> Vec<u64> {
+        self.free.borrow().iter().copied().collect()
+    }
+
+    /// There are these tasks, which nobody has.
+    pub(super) fn set_free(&self, tasks: Range<u64>) {
+        self.free.borrow_mut().extend(tasks);
+    }
+
+    /// An inode has lost its last name.
+    pub(super) fn is_gone(&self, inode: u64, node: Node) {
+        let node = self.now(inode, node);
+        self.written.borrow_mut().remove(&inode);
+        let live = self.live.borrow_mut().remove(&inode);
+        match live.and_then(|live| live.upgrade()) {
+            Some(live) => drop(live.gone.borrow_mut().replace(node)),
+            None => self.free.borrow_mut().extend(node.task),
+        }
+    }
+
+    /// An inode as it is, also where the names do not say it yet.
+    fn now(&self, inode: u64, node: Node) -> Node {
+        let [accessed, modified, changed] = node.times;
+        let written = self.written.borrow().get(&inode).copied();
+        let times = [accessed, written.unwrap_or(modified), written.unwrap_or(changed)];
+        Node { times, ..node }
+    }
+}
+
+/// An inode that somebody has open.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) inode: u64,
+    /// What it was as its last name went.
+    gone: RefCell<Option<Node>>,
+    /// A file in memory that has the inode's locks.
+    pub(super) anchor: RefCell<Option<uring::File>>,
+    users: Rc<Users>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        match self.gone.get_mut() {
+            Some(gone) => self.users.free.borrow_mut().extend(gone.task),
+            None => drop(self.users.live.borrow_mut().remove(&self.inode)),
+        }
+    }
+}
+
+impl Volume {
+    /// An inode that is open from now on.
+    pub(super) fn live(&self, inode: u64) -> Rc<Live> {
+        let mut all = self.users.live.borrow_mut();
+        if let Some(live) = all.get(&inode).and_then(Weak::upgrade) {
+            return live;
+        }
+        let live = Rc::new(Live {
+            inode,
+            gone: RefCell::default(),
+            anchor: RefCell::default(),
+            users: Rc::clone(&self.users),
+        });
+        all.insert(inode, Rc::downgrade(&live));
+        live
+    }
+
+    /// What an open inode is.
+    pub(super) fn node(&self, live: &Live) -> io::Result<Node> {
+        let named = self.tree.borrow().node(live.inode).cloned();
+        let node = live.gone.borrow().clone().or(named).ok_or(Errno::STALE)?;
+        Ok(self.users.now(live.inode, node))
+    }
+
+    /// What an inode is that has a name.
+    pub(super) fn named(&self, inode: u64) -> io::Result<Node> {
+        let node = self.tree.borrow().node(inode).cloned().ok_or(Errno::NOENT)?;
+        Ok(self.users.now(inode, node))
+    }
+
+    /// An open inode has been written.
+    pub(super) fn wrote(&self, live: &Live) {
+        let now = now();
+        match &mut *live.gone.borrow_mut() {
+            Some(node) => node.times = [node.times[0], now, now],
+            None => drop(self.users.written.borrow_mut().insert(live.inode, now)),
+        }
+    }
+
+    /// Names that an open inode has.
+    pub(super) fn link_count(&self, live: &Live) -> u64 {
+        if live.gone.borrow().is_some() { 0 } else { self.tree.borrow().link_count(live.inode) }
+    }
+
+    /// Changes what an open inode is.
+    pub(super) async fn set(
+        &self,
+        live: &Live,
+        set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
+    ) -> io::Result<()> {
+        self.set_in(&self.begin().await?, live, set).await
+    }
+
+    async fn set_in(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+        set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
+    ) -> io::Result<()> {
+        let was = self.node(live)?;
+        if live.gone.borrow().is_some() {
+            let node = set(&self.tree.borrow(), &was)?;
+            *live.gone.borrow_mut() = Some(node);
+            return Ok(());
+        }
+        let change = |tree: &Tree| Ok(((), vec![Change::Node(live.inode, set(tree, &was)?)]));
+        // What is written meanwhile is later than this.
+        self.users.written.borrow_mut().remove(&live.inode);
+        self.change_in(changing, change).await
+    }
+
+    /// Size of a node, bytes.
+    pub(super) fn size(&self, node: &Node) -> u64 {
+        match node.task {
+            Some(task) => self.stream(task).map_or(0, |stream| stream.len()),
+            None => node.text.len() as u64,
+        }
+    }
+
+    /// The stream of an open file, if it has one.
+    pub(super) fn stream_of(&self, live: &Live) -> io::Result<Option<Rc<Stream>>> {
+        self.node(live)?.task.map(|task| self.stream(task)).transpose()
+    }
+
+    /// The stream of an open file, which gets one.
+    pub(super) async fn stream_for(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+    ) -> io::Result<Rc<Stream>> {
+        if let Some(stream) = self.stream_of(live)? {
+            return Ok(stream);
+        }
+        let _taken = self.tasks.take().await;
+        if let Some(stream) = self.stream_of(live)? {
+            return Ok(stream);
+        }
+        let task = self.free_task().await?;
+        let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
+        let given = self.set_in(changing, live, give).await;
+        if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
+            self.users.free.borrow_mut().insert(task);
+        }
+        given?;
+        self.stream(task)
+    }
+
+    /// A task that nobody has, and without a byte.
+    async fn free_task(&self) -> io::Result<u64> {
+        loop {
+            let Some(task) = self.users.free.borrow_mut().pop_first() else {
+                self.add_member().await?;
+                continue;
+            };
+            let stream = self.stream(task)?;
+            if stream.has_room() {
+                stream.resize(self.machine(), 0).await?;
+                return Ok(task);
+            }
+        }
+    }
+
+    /// Has the names say when an open file was written.
+    pub(super) async fn note_times(&self, live: &Live) -> io::Result<()> {
+        if !self.users.written.borrow().contains_key(&live.inode) {
+            return Ok(());
+        }
+        self.set(live, |_, node| Ok(node.clone())).await
+    }
+
+    /// Has the names say when any file was written; for who closes the multifile.
+    pub(super) async fn note_all_times(&self) -> io::Result<()> {
+        let written = self.users.written.take();
+        let times: Vec<Change> = {
+            let tree = self.tree.borrow();
+            let said = written.into_iter().filter_map(|(inode, time)| {
+                let node = tree.node(inode)?.clone();
+                Some(Change::Node(inode, Node { times: [node.times[0], time, time], ..node }))
+            });
+            said.collect()
+        };
+        if times.is_empty() {
+            return Ok(());
+        }
+        self.tree.borrow_mut().apply(&times);
+        self.append(catalogue::encode(&times)).await
+    }
+}

@@ -1,0 +1,99 @@
+//! A multifile on the way to the daemon that is to write it: made, or found, repaired, and read.
+
+use std::{
+    fs,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io::{self, Read as _},
+    os::fd::OwnedFd,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use multifile::{
+    Disk, Growing, Held, Options, Reader,
+    catalogue::{self, Catalogue, Node, Time, Unreadable},
+};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+    process::{getegid, geteuid},
+};
+
+use super::tree::FOLDER;
+
+/// A multifile that was opened.
+pub(super) struct Opened {
+    /// Keeps others from writing it.
+    pub(super) lock: OwnedFd,
+    pub(super) growing: Growing<Disk>,
+    /// Of all streams, bytes.
+    pub(super) lens: Vec<u64>,
+    pub(super) catalogue: Catalogue,
+    /// Its names are not written yet.
+    pub(super) is_new: bool,
+}
+
+fn options(path: &Path) -> Options {
+    let name = path.file_name().unwrap_or_default();
+    // What is on the disk was asked for by `fsync`, as with any file.
+    Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
+}
+
+/// Opens a multifile, or makes it.
+pub(super) fn open(path: &Path, shape: (u32, u64)) -> io::Result<Opened> {
+    let file =
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::AGAIN) => {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another daemon or server writes it",
+            ));
+        }
+        // Some file systems know no locks.
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) | Ok(()) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let (disk, options) = (Disk::new(), options(path));
+    if file.metadata()?.len() == 0 {
+        return make(path, file.into(), shape);
+    }
+    let opened = Growing::open(&disk, path, shape, &options);
+    let (growing, Held { mut lens, was_repaired }) = opened?;
+    if was_repaired && lens.iter().all(|len| *len == 0) {
+        // Who was making it died before it had a name.
+        return make(path, file.into(), shape);
+    }
+    if was_repaired {
+        tracing::warn!("{} was never closed, and has been repaired", path.display());
+    }
+    let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
+    reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
+    let (catalogue, len) = Catalogue::read(&names).map_err(|why| {
+        let why = match why {
+            Unreadable::NoNames => "it has no names of files: `kakehi multifile split` reads it",
+            Unreadable::Version => "a later version of Kakehi wrote it",
+            Unreadable::Damaged => "its names are damaged: `kakehi multifile split` reads the rest",
+        };
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })?;
+    if let Some(names) = lens.first_mut() {
+        *names = len as u64;
+    }
+    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
+}
+
+fn make(path: &Path, lock: OwnedFd, shape: (u32, u64)) -> io::Result<Opened> {
+    let growing = Growing::create(&Disk::new(), path, shape, &options(path))?;
+    let (number, now) = (RandomState::new().build_hasher().finish(), now());
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
+    let (lens, catalogue) = (vec![0; shape.0 as usize], Catalogue::new(number, root));
+    Ok(Opened { lock, growing, lens, catalogue, is_new: true })
+}
+
+/// The time.
+pub(super) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
+}
