@@ -77,8 +77,9 @@ pub(crate) struct Flags {
     /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
     #[arg(long = "map", value_name = "LOCAL=REMOTE", value_parser = utf8())]
     maps: Vec<String>,
-    /// Every file below LOCAL is kept in the multifile FILE, which is made when it is missing; LOCAL
-    /// itself stays empty. '%h' in FILE is the node's name. With --listen, LOCAL is below --root.
+    /// Every file below LOCAL is kept in the multifile FILE, which is made when it is missing;
+    /// LOCAL itself stays empty. '%h' in FILE is the node's name. With --listen, LOCAL is below
+    /// --root.
     #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
     coalesced: Vec<String>,
 }

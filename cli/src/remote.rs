@@ -274,7 +274,7 @@ impl Maps {
                 report::warn(&Failure::new(
                     Code::Ours,
                     local.display(),
-                    "it has files of this node that programs do not see: others are mapped over them",
+                    "it has files of this node that programs do not see, for it is mapped",
                     "name an empty folder; 'kakehi check PROGRAM' says what writes past it",
                 ));
             }

@@ -110,7 +110,7 @@ impl Coalesced {
         })
     }
 
-    /// A call on names with its paths in the multifile that it is about; `None`: about no multifile.
+    /// A call on names with its paths in the multifile that it is about; `None`: about none.
     fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Volume>, NameCall)>> {
         let mut call = call.clone();
         let mut volumes: Vec<Option<&Rc<Volume>>> = Vec::new();
