@@ -73,7 +73,8 @@ fn shell_works_in_a_coalesced_folder_as_in_its_own_and_another_run_goes_on() {
         dd if=/dev/zero of=z bs=1000 count=3 seek=500 conv=notrunc status=none; \
         head -c 10 /dev/zero | dd of=far bs=1 seek=1000000 status=none; sha256sum far z";
     let again = "set -e; cd \"$0\"; cat hard; echo; \
-        ls -l | sed 's/  */ /g' | cut -d' ' -f1,2,5,9-; sha256sum far z t.tar; ls f/e; echo on >>a; cat link; mv f g; rm z";
+        ls -l | sed 's/  */ /g' | cut -d' ' -f1,2,5,9-; \
+        sha256sum far z t.tar; ls f/e; echo on >>a; cat link; mv f g; rm z";
     let native = folder.join("native");
     fs::create_dir(&native).expect("folder");
     for script in [script, again] {
