@@ -10,7 +10,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Reader,
+    Disk, Growing, Held, Options, Reader, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
 };
 use rustix::{
@@ -40,7 +40,7 @@ fn options(path: &Path) -> Options {
 }
 
 /// Opens a multifile, or makes it.
-pub(super) fn open(path: &Path, shape: (u32, u64)) -> io::Result<Opened> {
+pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     let file =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -83,12 +83,12 @@ pub(super) fn open(path: &Path, shape: (u32, u64)) -> io::Result<Opened> {
     Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
 }
 
-fn make(path: &Path, lock: OwnedFd, shape: (u32, u64)) -> io::Result<Opened> {
+fn make(path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
     let growing = Growing::create(&Disk::new(), path, shape, &options(path))?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
-    let (lens, catalogue) = (vec![0; shape.0 as usize], Catalogue::new(number, root));
+    let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
     Ok(Opened { lock, growing, lens, catalogue, is_new: true })
 }
 

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, ffi::CString, io, path::PathBuf, rc::Rc};
 
 use executor::{Config, Executor};
 use fastrand::Rng;
-use multifile::catalogue::{Catalogue, ROOT};
+use multifile::{
+    Shape,
+    catalogue::{Catalogue, ROOT},
+};
 use rustix::{fs::OFlags, io::Errno};
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
@@ -21,7 +24,7 @@ use crate::{
 };
 
 /// So few and so small that everything happens often.
-const SHAPE: (u32, u64) = (4, 4096);
+const SHAPE: Shape = Shape { first: 4, most: 8, chunk_len: 4096 };
 const NAMES: [&str; 6] = ["a", "b", "c", "d/a", "d/b", "e/a"];
 const LEN_MAX: usize = 20_000;
 

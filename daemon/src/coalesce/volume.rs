@@ -14,7 +14,7 @@ use std::{
 };
 
 use executor::Notify;
-use multifile::{Disk, Growing, catalogue};
+use multifile::{Disk, Growing, Shape, catalogue};
 use rustix::{
     io::Errno,
     process::{getegid, geteuid},
@@ -29,8 +29,9 @@ use super::{
 };
 use crate::{mail::lock, storage::Machine};
 
-/// Tasks of a physical file that is made, and bytes of their chunks: what is drained at a time.
-pub(super) const SHAPE: (u32, u64) = (1024, 256 << 10);
+/// What the physical files are like: a run of few files may make them as long as 256 GiB on ext4,
+/// and one of many files a few dozen physical ones.
+pub(super) const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
 
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
@@ -53,7 +54,7 @@ pub(crate) struct Volume {
     /// To give away a task.
     pub(super) tasks: Turn,
     /// To begin, and to get another physical file.
-    shape: Turn,
+    growth: Turn,
 }
 
 /// A change that is being made: the multifile is not closed before it is.
@@ -79,11 +80,7 @@ impl Volume {
     /// # Errors
     ///
     /// Why it cannot hold the files of a folder.
-    pub(crate) async fn open(
-        machine: Machine,
-        path: &Path,
-        shape: (u32, u64),
-    ) -> io::Result<Rc<Self>> {
+    pub(crate) async fn open(machine: Machine, path: &Path, shape: Shape) -> io::Result<Rc<Self>> {
         let wanted = path.to_owned();
         let opened = machine.call(move || open(&wanted, shape)).await?;
         let me = User { user: geteuid().as_raw(), group: getegid().as_raw() };
@@ -110,7 +107,7 @@ impl Volume {
             records: Records::default(),
             users: Users::with_free(free),
             tasks: Turn::default(),
-            shape: Turn::default(),
+            growth: Turn::default(),
         };
         volume.take_members(&opened.lens)?;
         if opened.is_new {
@@ -173,7 +170,7 @@ impl Volume {
         if self.is_begun.get() {
             return Ok(changing);
         }
-        let _taken = self.shape.take().await;
+        let _taken = self.growth.take().await;
         if !self.is_begun.get() {
             let (growing, lens) = (Arc::clone(&self.growing), self.lens());
             self.machine
@@ -197,7 +194,7 @@ impl Volume {
 
     /// Gives the multifile another physical file, whose tasks are free.
     pub(super) async fn add_member(&self) -> io::Result<()> {
-        let _taken = self.shape.take().await;
+        let _taken = self.growth.take().await;
         let growing = Arc::clone(&self.growing);
         self.machine.call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add()?)).await?;
         let before = self.streams.borrow().len() as u64;

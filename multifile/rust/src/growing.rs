@@ -40,9 +40,30 @@ pub struct Growing<S: Storage> {
     storage: S,
     path: PathBuf,
     options: Options,
-    task_count: u32,
-    chunk_len: u64,
+    shape: Shape,
     members: Vec<Member<S::File>>,
+}
+
+/// What the physical files are like that a multifile gets. Few tasks make long streams possible,
+/// for the blocks of all of them have to be at offsets that a file can have; many tasks make few
+/// physical files. So each file gets twice as many as the one before, up to a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Tasks of file 0.
+    pub first: u32,
+    /// The most tasks of a file.
+    pub most: u32,
+    /// Bytes that each task has in a block.
+    pub chunk_len: u64,
+}
+
+impl Shape {
+    /// Number of tasks that physical file `file` gets.
+    #[must_use]
+    pub fn task_count(&self, file: u32) -> u32 {
+        let doubled = self.first.checked_shl(file).filter(|count| count >> file == self.first);
+        doubled.unwrap_or(self.most).min(self.most)
+    }
 }
 
 #[derive(Debug)]
@@ -63,22 +84,15 @@ pub struct Held {
 }
 
 impl<S: Storage> Growing<S> {
-    /// Makes a multifile, and replaces what was there. Each physical file has `task_count` tasks
-    /// with chunks of at least `chunk_len` bytes.
+    /// Makes a multifile of one physical file, and replaces what was there.
     ///
     /// # Errors
     ///
     /// As [`Writer::create`](crate::Writer::create).
-    pub fn create(
-        storage: &S,
-        path: &Path,
-        (task_count, chunk_len): (u32, u64),
-        options: &Options,
-    ) -> Result<Self> {
+    pub fn create(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<Self> {
         options.check(options.name_for(path))?;
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let mut growing =
-            Self { storage, path, options, task_count, chunk_len, members: Vec::new() };
+        let mut growing = Self { storage, path, options, shape, members: Vec::new() };
         growing.add()?;
         Ok(growing)
     }
@@ -90,12 +104,7 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
     /// task is not full; [`Part::Version`]: it is older than version 4.
-    pub fn open(
-        storage: &S,
-        path: &Path,
-        shape: (u32, u64),
-        options: &Options,
-    ) -> Result<(Self, Held)> {
+    pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
         let repair = Repair::examine(storage, path)?;
         let was_repaired = repair.needed();
         if was_repaired {
@@ -126,8 +135,7 @@ impl<S: Storage> Growing<S> {
             members.push(Member { plan, instance, file: Arc::new(file), journal: None });
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let (task_count, chunk_len) = shape;
-        let growing = Self { storage, path, options, task_count, chunk_len, members };
+        let growing = Self { storage, path, options, shape, members };
         Ok((growing, Held { lens, was_repaired }))
     }
 
@@ -169,7 +177,7 @@ impl<S: Storage> Growing<S> {
         Ok(())
     }
 
-    /// Adds a physical file with as many tasks as a new one has.
+    /// Adds a physical file with as many tasks as the [`Shape`] says.
     ///
     /// # Errors
     ///
@@ -184,7 +192,8 @@ impl<S: Storage> Growing<S> {
         };
         let instance = instance();
         let name = self.options.name_for(&self.path);
-        let requests = vec![self.chunk_len; narrow(u64::from(self.task_count))];
+        let task_count = self.shape.task_count(number);
+        let requests = vec![self.shape.chunk_len; narrow(u64::from(task_count))];
         let ranks =
             (before..).take(requests.len()).map(|rank| i64::try_from(rank).unwrap_or(i64::MAX));
         let plan = FilePlan {
@@ -193,7 +202,7 @@ impl<S: Storage> Growing<S> {
                 file_number: number,
                 flag2: Mark::Open(instance).encode(),
                 prefix: name.to_vec(),
-                ..Header::new(self.options.order, block_len, self.task_count)
+                ..Header::new(self.options.order, block_len, task_count)
             },
             ranks: ranks.collect(),
             layout: Layout::new(&requests, block_len, Packing::Aligned)?,

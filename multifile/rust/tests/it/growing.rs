@@ -4,14 +4,14 @@ use std::{fs, io::Read, os::unix::fs::FileExt, path::Path};
 
 use fastrand::Rng;
 use multifile::{
-    Disk, Growing, NewTask, Options, Reader, Repair, Writer,
+    Disk, Growing, NewTask, Options, Reader, Repair, Shape, Writer,
     journal::{Slot, SlotKey},
 };
 use tempfile::TempDir;
 
 const NAME: &str = "a.sion";
 const TASKS: u32 = 3;
-const CHUNK_LEN: u64 = 64;
+const SHAPE: Shape = Shape { first: TASKS, most: TASKS, chunk_len: 64 };
 
 fn options() -> Options {
     Options { fs_block_len: Some(64), ..Options::default() }
@@ -27,15 +27,14 @@ struct Grown {
 impl Grown {
     fn create(folder: &TempDir) -> Self {
         let disk = Disk::in_folder(folder.path());
-        let growing = Growing::create(&disk, Path::new(NAME), (TASKS, CHUNK_LEN), &options());
+        let growing = Growing::create(&disk, Path::new(NAME), SHAPE, &options());
         Self { disk, growing: growing.unwrap(), streams: vec![Vec::new(); TASKS as usize] }
     }
 
     /// Opens what is there; it has to hold `streams`.
     fn open(folder: &TempDir, streams: Vec<Vec<u8>>, was_repaired: bool) -> Self {
         let disk = Disk::in_folder(folder.path());
-        let shape = (TASKS, CHUNK_LEN);
-        let (mut growing, held) = Growing::open(&disk, Path::new(NAME), shape, &options()).unwrap();
+        let (mut growing, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
         assert_eq!(held.was_repaired, was_repaired);
         let lens: Vec<u64> = streams.iter().map(|stream| stream.len() as u64).collect();
         assert_eq!(held.lens, lens);
@@ -153,7 +152,7 @@ fn a_stream_with_a_block_that_is_not_full_is_refused() {
     writer.task(0).unwrap().next_block().unwrap();
     writer.task(0).unwrap().write(&[2; 10]).unwrap();
     writer.close().unwrap();
-    let opened = Growing::open(&disk, Path::new(NAME), (1, 64), &options());
+    let opened = Growing::open(&disk, Path::new(NAME), SHAPE, &options());
     assert!(opened.is_err());
 }
 
@@ -166,7 +165,15 @@ fn who_only_looks_leaves_a_multifile_as_it_was() {
     let path = folder.path().join(NAME);
     let before = fs::read(&path).unwrap();
     let disk = Disk::in_folder(folder.path());
-    drop(Growing::open(&disk, Path::new(NAME), (TASKS, CHUNK_LEN), &options()).unwrap());
+    drop(Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap());
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(!Repair::examine(&disk, Path::new(NAME)).unwrap().needed());
+}
+
+#[test]
+fn physical_files_have_more_and_more_tasks_up_to_a_bound() {
+    let shape = Shape { first: 64, most: 1000, chunk_len: 64 };
+    let counts: Vec<_> = (0..7).map(|file| shape.task_count(file)).collect();
+    assert_eq!(counts, [64, 128, 256, 512, 1000, 1000, 1000]);
+    assert_eq!([31, 32, 40].map(|file| shape.task_count(file)), [1000; 3]);
 }
