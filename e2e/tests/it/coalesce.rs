@@ -215,8 +215,10 @@ fn what_was_closed_survives_the_death_of_everything() {
         let lines = || fs::read_to_string(&log).expect("log").lines().count();
         assert!(wait_for(LONG, || lines() > 3), "it does not begin");
         pause(Duration::from_millis(rng.u64(1..200)));
-        // Everybody at once: the daemon is in a group of its own.
-        for (pid, _) in processes_of(folder.path()) {
+        // Everybody at once, and the daemon first: it would end in order without the others.
+        let mut all = processes_of(folder.path());
+        all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));
+        for (pid, _) in all {
             let pid = rustix::process::Pid::from_raw(pid).expect("a process");
             rustix::process::kill_process(pid, Signal::KILL).ok(); // It may be gone.
         }
