@@ -165,6 +165,11 @@ impl Session {
     pub fn populate(&self, at: usize, len: usize) {
         self.0.populate(Self::ARENA_AT.saturating_add(at), len);
     }
+
+    /// Says whether children get `len` bytes of the arena from `at` on; see [`Mapping::inherit`].
+    pub fn inherit(&self, at: usize, len: usize, is_inherited: bool) {
+        self.0.inherit(Self::ARENA_AT.saturating_add(at), len, is_inherited);
+    }
 }
 
 impl SessionShared {
