@@ -64,8 +64,11 @@ static void round_of(kakehi_queue *queue, int fd, unsigned char *shared, unsigne
     unsigned char *buffers[DEPTH];
     unsigned char is_write[DEPTH];
     off_t places[DEPTH];
+    // What is read ahead here is older than what is written then.
+    off_t near = (off_t)first * SLOT;
+    CHECK(pread(fd, back, 200, near) == 200 && memcmp(back, model + near, 200) == 0);
     for (unsigned i = 0; i < count; i++) {
-        unsigned slot = (first + 7 * i) % SLOTS, from = chance(SLOT);
+        unsigned slot = (first + 7 * i) % SLOTS, from = chance(2) ? chance(200) : chance(SLOT);
         unsigned len = chance(3) ? 1 + chance(SLOT - from) : SLOT - from;
         buffers[i] = (chance(4) ? shared : own) + i * SLOT + chance(SLOT - len + 1);
         places[i] = (off_t)slot * SLOT + from;
@@ -89,6 +92,7 @@ static void round_of(kakehi_queue *queue, int fd, unsigned char *shared, unsigne
     reported(queue, count, tags, results);
     for (unsigned i = 0; i < count; i++)
         CHECK(is_write[i] || memcmp(buffers[i], model + places[i], results[i]) == 0);
+    CHECK(pread(fd, back, 200, near) == 200 && memcmp(back, model + near, 200) == 0);
 }
 
 static int begun(const char *path) {
@@ -142,6 +146,30 @@ static void appends(kakehi_queue *queue, const char *path, unsigned char *shared
     reported(queue, 2, tags, results);
     CHECK(pread(reader, back, 100, 0) == 13 && memcmp(back + 3, "firstthere", 10) == 0);
     CHECK(close(fd) == 0 && close(reader) == 0);
+}
+
+// More queues than there can be lanes, and ordinary calls besides.
+static void crowds(const char *path, unsigned char *shared) {
+    enum { COUNT = 100 };
+    kakehi_queue *queues[COUNT];
+    uint64_t tag = 1;
+    int64_t result = 1000;
+    int fd = begun(path);
+    fill(model, COUNT * 1000);
+    memcpy(shared, model, COUNT * 1000);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((queues[i] = kakehi_queue_create(1)) != NULL);
+        CHECK(kakehi_queue_write(queues[i], fd, shared + i * 1000, 1000, i * 1000, 1) == 0);
+        int other = open(path, O_RDWR);
+        CHECK(other >= 0 && pwrite(other, model + SLOT * 8, 1, SLOT * 8) == 1);
+        CHECK(pread(other, back, 5, SLOT * 9) == 5 && close(other) == 0);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        reported(queues[i], 1, &tag, &result);
+        CHECK(kakehi_queue_destroy(queues[i]) == 0);
+    }
+    same(fd, sizeof model, __LINE__);
+    CHECK(close(fd) == 0);
 }
 
 // A file that the process leaves to the kernel, or closes, with requests in flight.
@@ -295,6 +323,7 @@ static void check(const char *path, const char *delegated) {
     CHECK(close(fd) == 0);
     works(queue, path, shared, own);
     answers(queue, path, shared);
+    crowds(path, shared);
     flushes(path, is_remote);
     appends(queue, path, shared);
     if (!is_remote) leaves(queue, path, shared);
@@ -305,6 +334,7 @@ static void check(const char *path, const char *delegated) {
     kakehi_free(shared);
     queue = kakehi_queue_create(KAKEHI_DEPTH_MAX);
     shared = kakehi_alloc(SLOT * DEPTH);
+    random_state = 2; // What comes before is not the same everywhere.
     works(queue, path, shared, own);
     CHECK(kakehi_queue_destroy(queue) == 0);
     printf("version %s\n", kakehi_version());
