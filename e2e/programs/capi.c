@@ -3,11 +3,13 @@
 //     capi check FILE DELEGATED   everything; DELEGATED is 1, 0, or r: delegated, and a server's
 //     capi going FILE             writes and reads until it has done its rounds
 //     capi stands FILE            starts requests, says so, and waits for them once told to
+//     capi left FILE DAEMON       leaves files before a daemon that stood still looks at requests
 //
 // Each prints what it found to be the same on every way of running it.
 #include <errno.h>
 #include <fcntl.h>
 #include <kakehi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,6 +313,21 @@ static void forks(kakehi_queue *queue, const char *path, unsigned char *shared) 
     CHECK(close(fd) == 0);
 }
 
+// Whether memory is in a segment that the daemon has, too.
+static int is_shared(const void *memory) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int found = 0;
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)memory - from < to - from)
+            found = strstr(line, "memfd:kakehi") != NULL;
+    }
+    fclose(maps);
+    return found;
+}
+
 static void check(const char *path, const char *delegated) {
     int is_remote = *delegated == 'r';
     kakehi_queue *queue = kakehi_queue_create(DEPTH);
@@ -320,6 +337,7 @@ static void check(const char *path, const char *delegated) {
     CHECK(kakehi_queue_create(KAKEHI_DEPTH_MAX + 1) == NULL && errno == EINVAL);
     int fd = open(path, O_RDWR | O_CREAT, 0644);
     CHECK(kakehi_is_delegated(fd) == (*delegated != '0'));
+    CHECK(is_shared(shared) == (*delegated != '0'));
     CHECK(close(fd) == 0);
     works(queue, path, shared, own);
     answers(queue, path, shared);
@@ -334,6 +352,7 @@ static void check(const char *path, const char *delegated) {
     kakehi_free(shared);
     queue = kakehi_queue_create(KAKEHI_DEPTH_MAX);
     shared = kakehi_alloc(SLOT * DEPTH);
+    CHECK(is_shared(shared) == (*delegated != '0'));
     random_state = 2; // What comes before is not the same everywhere.
     works(queue, path, shared, own);
     CHECK(kakehi_queue_destroy(queue) == 0);
@@ -395,11 +414,67 @@ static void stands(const char *path) {
     puts("done");
 }
 
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t all;
+static const char *left_path;
+static pid_t daemon_id;
+
+static void *goes_on(void *unused) {
+    usleep(20000);
+    CHECK(kill(daemon_id, SIGCONT) == 0);
+    return unused;
+}
+
+// Which requests the daemon finds before the one to close the file depends on their lanes, and so
+// on the thread.
+static void *leaves_in_turn(void *unused) {
+    enum { COUNT = 20 };
+    kakehi_queue *queues[COUNT];
+    uint64_t tag = 1;
+    int64_t result = SLOT;
+    pthread_t other;
+    pthread_mutex_lock(&turn);
+    unsigned char *shared = kakehi_alloc(SLOT * COUNT);
+    CHECK(is_shared(shared));
+    int fd = begun(left_path);
+    CHECK(kakehi_flush(fd) == 0 && kakehi_is_delegated(fd) == 1);
+    fill(model, SLOT * COUNT);
+    memcpy(shared, model, SLOT * COUNT);
+    CHECK(kill(daemon_id, SIGSTOP) == 0 && pthread_create(&other, NULL, goes_on, NULL) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((queues[i] = kakehi_queue_create(1)) != NULL);
+        CHECK(kakehi_queue_write(queues[i], fd, shared + i * SLOT, SLOT, i * SLOT, 1) == 0);
+    }
+    CHECK(dup2(fd, 0) == 0 && kakehi_is_delegated(fd) == 0 && pthread_join(other, NULL) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        reported(queues[i], 1, &tag, &result);
+        CHECK(kakehi_queue_destroy(queues[i]) == 0);
+    }
+    same(fd, sizeof model, __LINE__);
+    CHECK(close(fd) == 0 && close(0) == 0 && open("/dev/null", O_RDONLY) == 0);
+    kakehi_free(shared);
+    pthread_mutex_unlock(&turn);
+    pthread_barrier_wait(&all);
+    return unused;
+}
+
+static void left(const char *path, pid_t process) {
+    enum { COUNT = 8 };
+    pthread_t threads[COUNT];
+    left_path = path, daemon_id = process;
+    CHECK(pthread_barrier_init(&all, NULL, COUNT) == 0);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(pthread_create(&threads[i], NULL, leaves_in_turn, NULL) == 0);
+    for (int i = 0; i < COUNT; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    puts("done");
+}
+
 int main(int count, char **words) {
     CHECK(count >= 3);
     if (strcmp(words[1], "check") == 0 && count == 4) check(words[2], words[3]);
     else if (strcmp(words[1], "going") == 0) going(words[2]);
     else if (strcmp(words[1], "stands") == 0) stands(words[2]);
+    else if (strcmp(words[1], "left") == 0 && count == 4) left(words[2], atoi(words[3]));
     else return 2;
     return 0;
 }

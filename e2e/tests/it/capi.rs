@@ -119,6 +119,21 @@ fn requests_that_a_killed_daemon_has_not_seen_are_done() {
     }
 }
 
+/// The daemon has the request to let go of the file before it sees others for it.
+#[test]
+fn requests_of_a_file_that_is_left_before_the_daemon_sees_them_are_done() {
+    for rule in ["/**=hybrid", DELEGATE] {
+        let folder = Folder::new();
+        let mut daemon = Daemon::start(&folder, "job", &[]);
+        daemon.set("KAKEHI_RULES", rule);
+        let mut command = daemon.wrap(program());
+        command.arg("left").arg(folder.join("out"));
+        command.arg(daemon.pid().as_raw_pid().to_string());
+        assert_eq!(succeed(&mut command, LONG), "done\n", "{rule}");
+        daemon.end();
+    }
+}
+
 #[test]
 fn daemon_that_stands_still_is_killed_before_its_requests_are_done() {
     let folder = Folder::new();
