@@ -241,8 +241,23 @@ static void flushes(const char *path, int is_remote) {
     CHECK(kakehi_flush(fd) == -1 && errno == EBADF && kakehi_is_delegated(fd) == 0);
 }
 
+// Whether memory is in a segment that the daemon has, too.
+static int is_shared(const void *memory) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int found = 0;
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)memory - from < to - from)
+            found = strstr(line, "memfd:kakehi") != NULL;
+    }
+    fclose(maps);
+    return found;
+}
+
 // More than the daemon shares, and what is freed is there again.
-static void allocates(void) {
+static void allocates(int is_delegated) {
     void *pieces[80];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 80; i++) {
@@ -250,6 +265,7 @@ static void allocates(void) {
             CHECK(pieces[i] != NULL && (uintptr_t)pieces[i] % 4096 == 0);
             memset(pieces[i], i, 1 << 20);
         }
+        CHECK(is_shared(pieces[0]) == is_delegated && !is_shared(pieces[79]));
         for (int i = 0; i < 80; i++) {
             CHECK(*(unsigned char *)pieces[i] == i);
             kakehi_free(pieces[i]);
@@ -313,21 +329,6 @@ static void forks(kakehi_queue *queue, const char *path, unsigned char *shared) 
     CHECK(close(fd) == 0);
 }
 
-// Whether memory is in a segment that the daemon has, too.
-static int is_shared(const void *memory) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int found = 0;
-    CHECK(maps != NULL);
-    while (fgets(line, sizeof line, maps) != NULL) {
-        unsigned long from, to;
-        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)memory - from < to - from)
-            found = strstr(line, "memfd:kakehi") != NULL;
-    }
-    fclose(maps);
-    return found;
-}
-
 static void check(const char *path, const char *delegated) {
     int is_remote = *delegated == 'r';
     kakehi_queue *queue = kakehi_queue_create(DEPTH);
@@ -345,7 +346,7 @@ static void check(const char *path, const char *delegated) {
     flushes(path, is_remote);
     appends(queue, path, shared);
     if (!is_remote) leaves(queue, path, shared);
-    allocates();
+    allocates(*delegated != '0');
     if (!is_remote) forks(queue, path, shared);
     CHECK(kakehi_queue_write(queue, -1, shared, 1, 0, 0) == 0);
     CHECK(kakehi_queue_destroy(queue) == -1 && errno == EBADF);
@@ -426,9 +427,9 @@ static void *goes_on(void *unused) {
 }
 
 // Which requests the daemon finds before the one to close the file depends on their lanes, and so
-// on the thread.
+// on where the thread's stack is: of neighbours one has its lanes in the upper half.
 static void *leaves_in_turn(void *unused) {
-    enum { COUNT = 20 };
+    enum { COUNT = 31 };
     kakehi_queue *queues[COUNT];
     uint64_t tag = 1;
     int64_t result = SLOT;
