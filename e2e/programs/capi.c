@@ -22,7 +22,7 @@
 enum { SLOT = 64 << 10, SLOTS = 64, DEPTH = 8 };
 
 static unsigned char model[SLOT * SLOTS], back[SLOT * SLOTS];
-static unsigned random_state = 1;
+static uint64_t random_state = 1;
 
 #define CHECK(x) ((x) ? (void)0 : failed(__LINE__, #x))
 
@@ -32,8 +32,8 @@ static void failed(int line, const char *what) {
 }
 
 static unsigned chance(unsigned below) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % below;
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(random_state >> 33) % below;
 }
 
 static void fill(unsigned char *to, size_t len) {
