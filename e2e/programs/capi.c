@@ -1,6 +1,7 @@
 // Every call of kakehi.h, compared byte by byte with a model in memory.
 //
-//     capi check FILE DELEGATED   everything; DELEGATED is 1, 0, or r: delegated, and a server's
+//     capi check FILE DELEGATED   everything; DELEGATED is 1, 0, r (delegated, and a server's), or
+//                                 p (there is a daemon, but not for this file)
 //     capi going FILE             writes and reads until it has done its rounds
 //     capi stands FILE            starts requests, says so, and waits for them once told to
 //     capi left FILE DAEMON       leaves files before a daemon that stood still looks at requests
@@ -257,7 +258,7 @@ static int is_shared(const void *memory) {
 }
 
 // More than the daemon shares, and what is freed is there again.
-static void allocates(int is_delegated) {
+static void allocates(int has_daemon) {
     void *pieces[80];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 80; i++) {
@@ -265,7 +266,7 @@ static void allocates(int is_delegated) {
             CHECK(pieces[i] != NULL && (uintptr_t)pieces[i] % 4096 == 0);
             memset(pieces[i], i, 1 << 20);
         }
-        CHECK(is_shared(pieces[0]) == is_delegated && !is_shared(pieces[79]));
+        CHECK(is_shared(pieces[0]) == has_daemon && !is_shared(pieces[79]));
         for (int i = 0; i < 80; i++) {
             CHECK(*(unsigned char *)pieces[i] == i);
             kakehi_free(pieces[i]);
@@ -330,15 +331,15 @@ static void forks(kakehi_queue *queue, const char *path, unsigned char *shared) 
 }
 
 static void check(const char *path, const char *delegated) {
-    int is_remote = *delegated == 'r';
+    int is_remote = *delegated == 'r', has_daemon = *delegated != '0';
     kakehi_queue *queue = kakehi_queue_create(DEPTH);
     unsigned char *shared = kakehi_alloc(SLOT * DEPTH), *own = malloc(SLOT * DEPTH);
     CHECK(queue != NULL && shared != NULL && own != NULL);
     CHECK(kakehi_queue_create(0) == NULL && errno == EINVAL);
     CHECK(kakehi_queue_create(KAKEHI_DEPTH_MAX + 1) == NULL && errno == EINVAL);
     int fd = open(path, O_RDWR | O_CREAT, 0644);
-    CHECK(kakehi_is_delegated(fd) == (*delegated != '0'));
-    CHECK(is_shared(shared) == (*delegated != '0'));
+    CHECK(kakehi_is_delegated(fd) == (*delegated == '1' || is_remote));
+    CHECK(is_shared(shared) == has_daemon);
     CHECK(close(fd) == 0);
     works(queue, path, shared, own);
     answers(queue, path, shared);
@@ -346,14 +347,14 @@ static void check(const char *path, const char *delegated) {
     flushes(path, is_remote);
     appends(queue, path, shared);
     if (!is_remote) leaves(queue, path, shared);
-    allocates(*delegated != '0');
+    allocates(has_daemon);
     if (!is_remote) forks(queue, path, shared);
     CHECK(kakehi_queue_write(queue, -1, shared, 1, 0, 0) == 0);
     CHECK(kakehi_queue_destroy(queue) == -1 && errno == EBADF);
     kakehi_free(shared);
     queue = kakehi_queue_create(KAKEHI_DEPTH_MAX);
     shared = kakehi_alloc(SLOT * DEPTH);
-    CHECK(is_shared(shared) == (*delegated != '0'));
+    CHECK(is_shared(shared) == has_daemon);
     random_state = 2; // What comes before is not the same everywhere.
     works(queue, path, shared, own);
     CHECK(kakehi_queue_destroy(queue) == 0);

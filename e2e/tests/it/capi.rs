@@ -24,6 +24,7 @@ use crate::{
 };
 
 const DELEGATE: &str = "/**=delegate";
+const WARNED: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 /// What a daemon has to do between the start of requests and its death, at most.
 const LIFE: Duration = Duration::from_millis(600);
 
@@ -37,7 +38,7 @@ fn every_call_does_what_it_does_without_a_daemon() {
         let mut command =
             kakehi_run(&folder, &["--rule", rule, "--stats", told.to_str().expect("UTF-8")]);
         let path = folder.join("out");
-        let is_delegated = if rule == "/**=pass" { "0" } else { "1" };
+        let is_delegated = if rule == "/**=pass" { "p" } else { "1" };
         let said = succeed(command.arg(program()).arg("check").arg(&path).arg(is_delegated), LONG);
         assert_eq!((said, fs::read(&path).expect("made")), expected, "{rule}");
         // What was in flight together was not staged, and more than a little.
@@ -146,7 +147,7 @@ fn daemon_that_stands_still_is_killed_before_its_requests_are_done() {
     assert!(wait_for(SOON, || daemon.running.child.try_wait().expect("own child").is_some()));
 }
 
-/// Both kinds of library, by what is installed and what pkg-config says of it, in three languages.
+/// The shared library, by what is installed and what pkg-config says of it, in three languages.
 #[test]
 fn programs_are_built_with_what_is_installed() {
     let folder = Folder::new();
@@ -154,53 +155,81 @@ fn programs_are_built_with_what_is_installed() {
     let mut install = Command::new("sh");
     install.arg(capi.join("install.sh")).arg(archive()).arg(folder.path()).arg("1.2.3");
     succeed(&mut install, SOON);
-    let (include, lib) = (folder.join("include"), folder.join("lib"));
-    let warned = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-    let header = include.join("kakehi.h");
+    let header = folder.join("include/kakehi.h");
     for (compiler, dialect, language) in [("cc", "-std=c99", "c"), ("g++", "-std=c++11", "c++")] {
         let mut check = Command::new(compiler);
-        check.args(warned).args([dialect, "-fsyntax-only", "-x", language]).arg(&header);
+        check.args(WARNED).args([dialect, "-fsyntax-only", "-x", language]).arg(&header);
         succeed(&mut check, SOON);
     }
-    let library = || [format!("-L{}", lib.display()), format!("-Wl,-rpath,{}", lib.display())];
-    let shared = folder.join("shared");
+    build_and_check(&folder);
+    build_what_the_readme_shows(&folder);
+    ask_pkg_config(&folder);
+    build_fortran(&folder);
+    let mut remove = Command::new("sh");
+    succeed(remove.arg(capi.join("install.sh")).arg("--remove").arg(folder.path()), SOON);
+    let mut find = Command::new("find");
+    find.args([folder.join("include"), folder.join("lib")]).args(["-name", "*kakehi*"]);
+    assert_eq!(succeed(&mut find, SOON), "");
+}
+
+fn build_and_check(folder: &Folder) {
+    let (program, path) = (folder.join("program"), folder.join("out"));
     let mut cc = Command::new("cc");
-    cc.arg(source("capi.c")).arg("-I").arg(&include).args(library()).args(["-lkakehi", "-o"]);
-    succeed(cc.arg(&shared), SOON);
-    let (said, content) = native(&folder);
-    let path = folder.join("out");
+    succeed(cc.arg(source("capi.c")).args(flags(folder)).arg("-o").arg(&program), SOON);
+    let (said, content) = native(folder);
     for (wrap, is_delegated) in [(false, "0"), (true, "1")] {
-        let mut command = if wrap { kakehi_run(&folder, &[]) } else { Command::new("env") };
-        command.arg(&shared).arg("check").arg(&path).arg(is_delegated);
+        let mut command = if wrap { kakehi_run(folder, &[]) } else { Command::new("env") };
+        command.arg(&program).arg("check").arg(&path).arg(is_delegated);
         assert_eq!(succeed(&mut command, LONG), said);
         assert!(fs::read(&path).expect("made") == content);
     }
-    let what = "what pkg-config says of libkakehi";
-    if is_here(what, "pkg-config") {
+    fs::remove_file(path).expect("made");
+}
+
+fn build_what_the_readme_shows(folder: &Folder) {
+    let (example, program) = (folder.join("example.c"), folder.join("example"));
+    let readme = include_str!("../../../README.md").split("```c\n").nth(1);
+    let text = readme.and_then(|rest| rest.split("```").next()).expect("an example");
+    fs::write(&example, text).expect("the file");
+    let mut cc = Command::new("cc");
+    succeed(cc.args(WARNED).arg(&example).args(flags(folder)).arg("-o").arg(&program), SOON);
+    let mut command = kakehi_run(folder, &[]);
+    succeed(command.arg(program).current_dir(folder.path()), SOON);
+    assert_eq!(fs::metadata(folder.join("out")).expect("made").len(), 8 << 20);
+}
+
+fn ask_pkg_config(folder: &Folder) {
+    if is_here("what pkg-config says of libkakehi", "pkg-config") {
         let ask = |flags: &[&str]| {
             let mut asked = Command::new("pkg-config");
-            asked.env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(flags).arg("kakehi");
+            asked.env("PKG_CONFIG_PATH", folder.join("lib/pkgconfig")).args(flags).arg("kakehi");
             succeed(&mut asked, SOON)
         };
         assert_eq!(ask(&["--modversion"]).trim(), "1.2.3");
         let flags = ask(&["--cflags", "--libs"]);
         assert!(flags.contains("-I") && flags.contains("-lkakehi"), "{flags}");
     }
-    if is_here("Fortran programs with libkakehi", "gfortran") {
-        let fortran = folder.join("fortran");
-        let mut compile = Command::new("gfortran");
-        compile.current_dir(folder.path()).args(["-Wall", "-Werror"]).arg("-o").arg(&fortran);
-        compile.arg(include.join("kakehi.f90")).arg(source("capi.f90")).args(library());
-        succeed(compile.arg("-lkakehi"), SOON);
-        let alone = succeed(Command::new(&fortran).current_dir(folder.path()), SOON);
-        assert!(alone.contains("good"), "{alone}");
-        let mut command = kakehi_run(&folder, &[]);
-        assert_eq!(succeed(command.arg(&fortran).current_dir(folder.path()), SOON), alone);
+}
+
+fn build_fortran(folder: &Folder) {
+    if !is_here("Fortran programs with libkakehi", "gfortran") {
+        return;
     }
-    let mut remove = Command::new("sh");
-    succeed(remove.arg(capi.join("install.sh")).arg("--remove").arg(folder.path()), SOON);
-    let left = succeed(Command::new("find").args([include, lib]).args(["-name", "*kakehi*"]), SOON);
-    assert_eq!(left, "");
+    let program = folder.join("fortran");
+    let mut compile = Command::new("gfortran");
+    compile.current_dir(folder.path()).args(["-Wall", "-Werror"]);
+    compile.arg(folder.join("include/kakehi.f90")).arg(source("capi.f90")).args(flags(folder));
+    succeed(compile.arg("-o").arg(&program), SOON);
+    let alone = succeed(Command::new(&program).current_dir(folder.path()), SOON);
+    assert!(alone.contains("good"), "{alone}");
+    let mut command = kakehi_run(folder, &[]);
+    assert_eq!(succeed(command.arg(&program).current_dir(folder.path()), SOON), alone);
+}
+
+/// What links a program with the library that is installed in a folder.
+fn flags(folder: &Folder) -> [String; 4] {
+    let [include, lib] = ["include", "lib"].map(|name| folder.join(name).display().to_string());
+    [format!("-I{include}"), format!("-L{lib}"), format!("-Wl,-rpath,{lib}"), "-lkakehi".into()]
 }
 
 /// A program that has started requests of a daemon that stands still since before that.
