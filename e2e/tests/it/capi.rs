@@ -32,13 +32,12 @@ const LIFE: Duration = Duration::from_millis(600);
 fn every_call_does_what_it_does_without_a_daemon() {
     let folder = Folder::new();
     let expected = native(&folder);
-    for rule in ["/**=hybrid", DELEGATE, "/**=pass"] {
-        let told = folder.join("stats");
-        let _ = fs::remove_file(&told);
+    for (index, rule) in ["/**=hybrid", DELEGATE, "/**=pass"].iter().enumerate() {
+        let told = folder.join(format!("stats{index}"));
         let mut command =
             kakehi_run(&folder, &["--rule", rule, "--stats", told.to_str().expect("UTF-8")]);
         let path = folder.join("out");
-        let is_delegated = if rule == "/**=pass" { "p" } else { "1" };
+        let is_delegated = if index == 2 { "p" } else { "1" };
         let said = succeed(command.arg(program()).arg("check").arg(&path).arg(is_delegated), LONG);
         assert_eq!((said, fs::read(&path).expect("made")), expected, "{rule}");
         // What was in flight together was not staged, and more than a little.
