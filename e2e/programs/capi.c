@@ -4,6 +4,7 @@
 //                                 p (there is a daemon, but not for this file)
 //     capi going FILE             writes and reads until it has done its rounds
 //     capi stands FILE            starts requests, says so, and waits for them once told to
+//     capi lost FILE              the same, with a file that only the daemon knows the way to
 //     capi left FILE DAEMON       leaves files before a daemon that stood still looks at requests
 //
 // Each prints what it found to be the same on every way of running it.
@@ -378,7 +379,7 @@ static void going(const char *path) {
 }
 
 // The daemon stands still meanwhile, or dies.
-static void stands(const char *path) {
+static void stands(const char *path, int is_lost) {
     kakehi_queue *queue = kakehi_queue_create(KAKEHI_DEPTH_MAX);
     unsigned char *shared = kakehi_alloc(sizeof model);
     char line[8];
@@ -403,16 +404,17 @@ static void stands(const char *path) {
     CHECK(read(0, line, sizeof line) == 1);
     CHECK(kakehi_queue_wait(queue, 64, found, 64) == 64);
     for (unsigned i = 0; i < KAKEHI_DEPTH_MAX; i++) {
-        CHECK(found[i].tag == i && found[i].result == SLOT);
-        CHECK(memcmp(shared + i * SLOT, model + i * SLOT, SLOT) == 0);
+        CHECK(found[i].tag == i && found[i].result == (is_lost ? -EIO : SLOT));
+        CHECK(is_lost || memcmp(shared + i * SLOT, model + i * SLOT, SLOT) == 0);
     }
-    same(fd, sizeof model, __LINE__);
+    if (is_lost) CHECK(kakehi_flush(fd) == -1 && errno == EIO);
+    else same(fd, sizeof model, __LINE__);
     CHECK(kakehi_is_delegated(fd) == 0);
     // The memory outlives the daemon, too.
     kakehi_free(shared);
     CHECK((shared = kakehi_alloc(SLOT)) != NULL);
     memset(shared, 1, SLOT);
-    CHECK(close(fd) == 0 && kakehi_queue_destroy(queue) == 0);
+    CHECK((close(fd) == 0 || is_lost) && kakehi_queue_destroy(queue) == 0);
     puts("done");
 }
 
@@ -475,7 +477,8 @@ int main(int count, char **words) {
     CHECK(count >= 3);
     if (strcmp(words[1], "check") == 0 && count == 4) check(words[2], words[3]);
     else if (strcmp(words[1], "going") == 0) going(words[2]);
-    else if (strcmp(words[1], "stands") == 0) stands(words[2]);
+    else if (strcmp(words[1], "stands") == 0) stands(words[2], 0);
+    else if (strcmp(words[1], "lost") == 0) stands(words[2], 1);
     else if (strcmp(words[1], "left") == 0 && count == 4) left(words[2], atoi(words[3]));
     else return 2;
     return 0;

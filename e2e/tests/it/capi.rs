@@ -109,7 +109,7 @@ fn requests_that_a_killed_daemon_has_not_seen_are_done() {
         let folder = Folder::new();
         let mut daemon = Daemon::start(&folder, "job", &[]);
         daemon.set("KAKEHI_RULES", rule);
-        let mut talk = standing(&folder, &daemon);
+        let mut talk = standing(&daemon, "stands", &folder.join("out"));
         daemon.kill();
         let began = Instant::now();
         talk.say();
@@ -117,6 +117,22 @@ fn requests_that_a_killed_daemon_has_not_seen_are_done() {
         assert!(began.elapsed() < Duration::from_secs(5), "{rule}: {:?}", began.elapsed());
         assert!(talk.running.wait(SOON).success());
     }
+}
+
+/// Nobody else knows the way to the file.
+#[test]
+fn requests_for_a_remote_file_fail_when_the_daemon_is_killed() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let flags = server.flags(&local(&folder));
+    let mut daemon = Daemon::start(&folder, "job", &flags.each_ref().map(String::as_str));
+    daemon.set("KAKEHI_RULES", &format!("{}/**=remote", local(&folder).display()));
+    let mut talk = standing(&daemon, "lost", &local(&folder).join("out"));
+    daemon.kill();
+    talk.say();
+    assert_eq!(talk.hear(), "done");
+    assert!(talk.running.wait(SOON).success());
+    server.end();
 }
 
 /// The daemon has the request to let go of the file before it sees others for it.
@@ -139,7 +155,7 @@ fn daemon_that_stands_still_is_killed_before_its_requests_are_done() {
     let folder = Folder::new();
     let mut daemon = Daemon::start(&folder, "job", &[]);
     daemon.set("KAKEHI_FENCE_TIMEOUT", "1s");
-    let mut talk = standing(&folder, &daemon);
+    let mut talk = standing(&daemon, "stands", &folder.join("out"));
     talk.say();
     assert_eq!(talk.hear(), "done");
     assert!(talk.running.wait(SOON).success());
@@ -232,8 +248,8 @@ fn flags(folder: &Folder) -> [String; 4] {
 }
 
 /// A program that has started requests of a daemon that stands still since before that.
-fn standing(folder: &Folder, daemon: &Daemon) -> Talk {
-    let mut talk = Talk::start(daemon.wrap(program()).arg("stands").arg(folder.join("out")));
+fn standing(daemon: &Daemon, how: &str, path: &Path) -> Talk {
+    let mut talk = Talk::start(daemon.wrap(program()).arg(how).arg(path));
     assert_eq!(talk.hear(), "ready");
     daemon.running.signal(Signal::STOP);
     talk.say();

@@ -143,7 +143,8 @@ impl Session {
         self.0.bytes().get(at..end).unwrap_or_default()
     }
 
-    /// The arena: staging logs and read windows, in places the client chooses.
+    /// The arena: staging logs, read windows, and what the program shares, in places the client
+    /// chooses.
     #[must_use]
     pub fn arena(&self) -> &[AtomicU8] {
         self.0.bytes().get(Self::ARENA_AT..).unwrap_or_default()
