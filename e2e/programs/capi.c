@@ -2,6 +2,7 @@
 //
 //     capi check FILE DELEGATED   everything; DELEGATED is 1, 0, r (delegated, and a server's), or
 //                                 p (there is a daemon, but not for this file)
+//     capi among FILE             several threads, and two processes, use the file
 //     capi going FILE             writes and reads until it has done its rounds
 //     capi stands FILE            starts requests, says so, and waits for them once told to
 //     capi lost FILE              the same, with a file that only the daemon knows the way to
@@ -418,6 +419,82 @@ static void stands(const char *path, int is_lost) {
     puts("done");
 }
 
+static int shared_fd;
+
+// Each thread has slots of its own in one file.
+static void *in_thread(void *number) {
+    enum { COUNT = 4, ROUNDS = 200 };
+    unsigned first = (unsigned)(uintptr_t)number * COUNT;
+    unsigned char *shared = kakehi_alloc(SLOT * COUNT), *found = malloc(SLOT);
+    kakehi_queue *queue = kakehi_queue_create(COUNT);
+    kakehi_completion done[COUNT];
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            memset(shared + i * SLOT, round * 31 + first + i, SLOT);
+            CHECK(kakehi_queue_write(queue, shared_fd, shared + i * SLOT, SLOT,
+                                     (off_t)(first + i) * SLOT, i) == 0);
+        }
+        for (unsigned left = COUNT; left > 0;) {
+            int count = kakehi_queue_wait(queue, 1, done, COUNT);
+            CHECK(count > 0);
+            for (int i = 0; i < count; i++) CHECK(done[i].tag == COUNT - left-- && done[i].result == SLOT);
+        }
+        for (unsigned i = 0; i < COUNT; i++) {
+            CHECK(pread(shared_fd, found, SLOT, (off_t)(first + i) * SLOT) == SLOT);
+            CHECK(memcmp(found, shared + i * SLOT, SLOT) == 0);
+        }
+    }
+    CHECK(kakehi_queue_destroy(queue) == 0);
+    kakehi_free(shared);
+    free(found);
+    return NULL;
+}
+
+static void threads(const char *path) {
+    enum { COUNT = 6 };
+    pthread_t all[COUNT];
+    shared_fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    for (uintptr_t i = 0; i < COUNT; i++)
+        CHECK(pthread_create(&all[i], NULL, in_thread, (void *)i) == 0);
+    for (int i = 0; i < COUNT; i++) CHECK(pthread_join(all[i], NULL) == 0);
+    CHECK(close(shared_fd) == 0);
+}
+
+// What another process has staged for the place comes first, whoever opened the file first.
+static void meets(const char *path) {
+    for (int round = 0; round < 40; round++) {
+        int to[2], from[2], fd = -1;
+        char byte, old[100], new[100];
+        CHECK(pipe(to) == 0 && pipe(from) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            int own = open(path, O_RDWR | O_CREAT, 0644);
+            CHECK(read(to[0], &byte, 1) == 1);
+            memset(old, 'o', sizeof old);
+            CHECK(pwrite(own, old, sizeof old, 0) == sizeof old && write(from[1], "", 1) == 1);
+            CHECK(read(to[0], &byte, 1) == 1);
+            CHECK(pread(own, old, sizeof old, 0) == sizeof old && old[0] == 'n' && old[99] == 'n');
+            CHECK(pwrite(own, "last", 4, 0) == 4 && close(own) == 0);
+            _exit(0);
+        }
+        kakehi_queue *queue = kakehi_queue_create(1);
+        char *shared = kakehi_alloc(sizeof new);
+        kakehi_completion done;
+        memset(shared, 'n', sizeof new);
+        if (round % 2) fd = open(path, O_RDWR | O_CREAT, 0644);
+        CHECK(write(to[1], "", 1) == 1 && read(from[0], &byte, 1) == 1);
+        if (fd < 0) fd = open(path, O_RDWR);
+        CHECK(kakehi_queue_write(queue, fd, shared, sizeof new, 0, 1) == 0);
+        CHECK(kakehi_queue_wait(queue, 1, &done, 1) == 1 && done.result == sizeof new);
+        if (round % 4 > 1) usleep(5000);
+        CHECK(write(to[1], "", 1) == 1 && ended(child) == 0);
+        CHECK(pread(fd, new, sizeof new, 0) == sizeof new && memcmp(new, "lastn", 5) == 0);
+        CHECK(new[99] == 'n' && close(fd) == 0 && kakehi_queue_destroy(queue) == 0);
+        kakehi_free(shared);
+        for (int i = 0; i < 2; i++) CHECK(close(to[i]) == 0 && close(from[i]) == 0);
+    }
+}
+
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t all;
 static const char *left_path;
@@ -476,6 +553,7 @@ static void left(const char *path, pid_t process) {
 int main(int count, char **words) {
     CHECK(count >= 3);
     if (strcmp(words[1], "check") == 0 && count == 4) check(words[2], words[3]);
+    else if (strcmp(words[1], "among") == 0) threads(words[2]), meets(words[2]);
     else if (strcmp(words[1], "going") == 0) going(words[2]);
     else if (strcmp(words[1], "stands") == 0) stands(words[2], 0);
     else if (strcmp(words[1], "lost") == 0) stands(words[2], 1);

@@ -48,6 +48,20 @@ fn every_call_does_what_it_does_without_a_daemon() {
 }
 
 #[test]
+fn threads_and_processes_find_what_others_have_written() {
+    let folder = Folder::new();
+    let path = folder.join("out");
+    succeed(Command::new(program()).arg("among").arg(&path), LONG);
+    let expected = fs::read(&path).expect("made");
+    for rule in ["/**=hybrid", DELEGATE] {
+        fs::remove_file(&path).expect("made");
+        let mut command = kakehi_run(&folder, &["--rule", rule]);
+        succeed(command.arg(program()).arg("among").arg(&path), LONG);
+        assert!(fs::read(&path).expect("made") == expected, "{rule}");
+    }
+}
+
+#[test]
 fn without_delegation_every_call_is_the_kernels() {
     let folder = Folder::new();
     let (path, expected) = (folder.join("out"), native(&folder));
