@@ -51,7 +51,8 @@ static void reported(kakehi_queue *queue, int count, const uint64_t *tags, const
     for (int i = 0; i < count; i++) {
         if (found[i].tag == tags[i] && found[i].result == results[i]) continue;
         fprintf(stderr, "request %d: tag %llu, result %lld, not %lld\n", i,
-                (unsigned long long)found[i].tag, (long long)found[i].result, (long long)results[i]);
+                (unsigned long long)found[i].tag, (long long)found[i].result,
+                (long long)results[i]);
         exit(1);
     }
 }
@@ -108,7 +109,8 @@ static int begun(const char *path) {
     return fd;
 }
 
-static void works(kakehi_queue *queue, const char *path, unsigned char *shared, unsigned char *own) {
+static void works(kakehi_queue *queue, const char *path, unsigned char *shared,
+                  unsigned char *own) {
     int fd = begun(path);
     for (int i = 0; i < 300; i++) round_of(queue, fd, shared, own);
     same(fd, sizeof model, __LINE__);
@@ -437,7 +439,8 @@ static void *in_thread(void *number) {
         for (unsigned left = COUNT; left > 0;) {
             int count = kakehi_queue_wait(queue, 1, done, COUNT);
             CHECK(count > 0);
-            for (int i = 0; i < count; i++) CHECK(done[i].tag == COUNT - left-- && done[i].result == SLOT);
+            for (int i = 0; i < count; i++, left--)
+                CHECK(done[i].tag == COUNT - left && done[i].result == SLOT);
         }
         for (unsigned i = 0; i < COUNT; i++) {
             CHECK(pread(shared_fd, found, SLOT, (off_t)(first + i) * SLOT) == SLOT);

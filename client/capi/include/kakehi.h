@@ -37,9 +37,10 @@ const char *kakehi_version(void);
  * Memory that the daemon shares, at the start of a page, with any contents. Never fails for want of
  * a daemon: then, and when the process has its share, it is ordinary memory.
  *
- * The share is half of KAKEHI_STAGING (32 MiB if nobody sets it); each piece takes a power of two
- * of 64 KiB or more of it, so ask for few and large ones. The memory stays valid when the daemon
- * dies. It may be used like any other, too, and by any call.
+ * The share is half of KAKEHI_STAGING, which is 16 MiB if nobody sets that, and 32 MiB at most;
+ * each piece takes a power of two of 64 KiB or more of it, so ask for few and large ones. What is
+ * shared leaves less to stage in. The memory stays valid when the daemon dies. It may be used like
+ * any other, too, and by any call.
  *
  * NULL: ENOMEM.
  */
@@ -88,9 +89,9 @@ kakehi_queue *kakehi_queue_create(unsigned depth);
  * Starts a `pread` or `pwrite` of `bytes` at `offset` from the start of the file. `buffer` and `fd`
  * have to stay until kakehi_queue_wait has reported it, `buffer` unchanged and unread.
  *
- * The daemon does it if `fd` is delegated and takes no appends, and all of `buffer` is shared memory
- * (kakehi_alloc): then this does not wait for it. Everything else is done at once, and may wait for
- * as long as `pread` and `pwrite` do. Either is reported by kakehi_queue_wait, and by that alone:
+ * The daemon does it if `fd` is delegated and takes no appends, and all of `buffer` is shared
+ * memory (kakehi_alloc): then this does not wait for it. Everything else is done at once, and may
+ * wait for as long as `pread` and `pwrite` do. Either is reported by kakehi_queue_wait, and by that alone:
  * also why it failed, as EBADF or EINVAL.
  *
  * What was written before, by whatever call, comes before it. Between requests that are not
