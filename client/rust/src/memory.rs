@@ -3,6 +3,12 @@
 //! It is the program's part of the arena, and the program's like any other until it is freed. It
 //! outlives the daemon, whose end leaves the segment mapped. Children do not get it: it cannot be
 //! copied for them on writing, and what they changed would be changed for the parent, too.
+//!
+//! # Trust
+//!
+//! Calls take it like any memory of the program's, as slices: the daemon writes to it what a
+//! request of the program asks for, and only until that is answered. One that does not keep to that
+//! changes bytes of the program's, which are copied and never looked at here.
 
 use core::{ops::Range, ptr, sync::atomic::AtomicU8};
 

@@ -353,3 +353,43 @@ impl Process {
         usize::try_from(len).unwrap_or(usize::MAX).min(flight.transfer.len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::fd::BorrowedFd;
+
+    use super::*;
+    use crate::client::{Host, Peer};
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn borrow(&self, _fd: RawFd) -> BorrowedFd<'static> {
+            unreachable!("no number is looked at without a daemon")
+        }
+
+        fn replace(&self, _fd: RawFd, _with: BorrowedFd<'_>) -> io::Result<()> {
+            Err(Errno::NOSYS)
+        }
+
+        fn peer(&self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
+            Err(Errno::NOSYS)
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_nothing_is_shared_and_nothing_started() {
+        static CLIENT: Client = Client::new(&Nobody);
+        let memory = [0_u8; 8];
+        let address = memory.as_ptr().addr();
+        assert!(CLIENT.allocate_shared(1).is_none());
+        assert!(!CLIENT.free_shared(address));
+        let mut queue = CLIENT.queue();
+        for is_write in [false, true] {
+            let transfer = Transfer { fd: 0, is_write, address, len: memory.len(), at: 0 };
+            assert!(!queue.start(&transfer));
+        }
+        assert!(queue.is_finished());
+        assert_eq!(queue.finish(), None);
+    }
+}
