@@ -109,6 +109,7 @@ install: prefix build
 	umask 022 && sed 's|@PREFIX@|$(PREFIX)|' packaging/modulefile >$(DESTDIR)$(PREFIX)/$(MODULE)
 	umask 022 && sed 's|@PREFIX@|$(PREFIX)|' packaging/kakehi-serve@.service >$(DESTDIR)$(PREFIX)/$(UNIT)
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh target/release/libsion.a $(PREFIX)
+	DESTDIR=$(DESTDIR) sh client/capi/install.sh target/release/libkakehi_capi.a $(PREFIX) $(VERSION)
 
 # What is wrong with where to install: several words, a colon, or no absolute path.
 UNFIT = $(filter-out 1,$(words $(PREFIX)))$(filter-out 0 1,$(words $(DESTDIR)))$(findstring \
@@ -132,6 +133,7 @@ uninstall: prefix
 	rm -f $(DESTDIR)$(PREFIX)/$(MODULE) $(DESTDIR)$(PREFIX)/$(UNIT)
 	rmdir $(DESTDIR)$(PREFIX)/$(dir $(MODULE)) 2>/dev/null || true
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
+	DESTDIR=$(DESTDIR) sh client/capi/install.sh --remove $(PREFIX)
 
 clean:
 	$(CARGO) clean

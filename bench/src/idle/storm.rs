@@ -12,11 +12,13 @@ use std::{
     },
     path::PathBuf,
     process,
+    sync::atomic::AtomicU8,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use client::{Client, Config, Setting, WriteQueue};
+use client::{Client, Config, Queue, Setting, Transfer};
+use shm::copy::copy_in;
 
 use super::histogram::Histogram;
 use crate::worker::Files;
@@ -76,28 +78,47 @@ fn open(args: &Args) -> anyhow::Result<RawFd> {
 fn run(fd: RawFd, line: &str, random: &mut fastrand::Rng) -> anyhow::Result<Histogram> {
     let (depth, millis) = line.split_once(' ').context("DEPTH MILLIS")?;
     let (depth, millis) = (depth.parse::<usize>()?, millis.parse()?);
-    let queue = CLIENT.write_queue(fd, &[0x5a; WRITE_LEN], depth).map_err(io::Error::from);
-    let queue = queue.context("this file is not delegated")?;
-    write(queue, depth.min(DEPTH_MAX), Duration::from_millis(millis), random)
+    anyhow::ensure!((1..=DEPTH_MAX).contains(&depth), "a depth of 1 to {DEPTH_MAX}");
+    let memory = CLIENT.allocate_shared(depth * WRITE_LEN).context("no daemon, or no memory")?;
+    copy_in(memory, &vec![0x5a; memory.len()]);
+    let starter = Starter { queue: CLIENT.queue(), fd, memory, random };
+    let written = write(starter, depth, Duration::from_millis(millis));
+    CLIENT.free_shared(memory.as_ptr().addr());
+    written
+}
+
+/// What writes need that are started.
+struct Starter<'a> {
+    queue: Queue,
+    fd: RawFd,
+    /// A buffer for each in flight.
+    memory: &'static [AtomicU8],
+    random: &'a mut fastrand::Rng,
+}
+
+impl Starter<'_> {
+    /// Starts a write from buffer `index` to a random place.
+    fn start(&mut self, index: usize) -> anyhow::Result<()> {
+        let buffer = self.memory.get(index * WRITE_LEN..).context("a buffer for each")?;
+        let at = self.random.u64(0..FILE_LEN / WRITE_LEN as u64) * WRITE_LEN as u64;
+        let address = buffer.as_ptr().addr();
+        let transfer = Transfer { fd: self.fd, is_write: true, address, len: WRITE_LEN, at };
+        anyhow::ensure!(self.queue.start(&transfer), "this file is not delegated");
+        Ok(())
+    }
 }
 
 /// Keeps `depth` writes in flight for `time`.
-fn write(
-    mut queue: WriteQueue,
-    depth: usize,
-    time: Duration,
-    random: &mut fastrand::Rng,
-) -> anyhow::Result<Histogram> {
-    let mut place = || random.u64(0..FILE_LEN / WRITE_LEN as u64) * WRITE_LEN as u64;
+fn write(mut starter: Starter<'_>, depth: usize, time: Duration) -> anyhow::Result<Histogram> {
     let mut histogram = Histogram::default();
     let start = Instant::now();
     let mut started = [start; DEPTH_MAX];
-    for _ in 0..depth {
-        queue.start(place()).map_err(io::Error::from)?;
+    for index in 0..depth {
+        starter.start(index)?;
     }
     for index in (0..depth).cycle() {
-        let len = queue.finish().map_err(io::Error::from)?;
-        anyhow::ensure!(len == WRITE_LEN as u64, "a write of {len} bytes");
+        let len = starter.queue.finish().context("one in flight")?.map_err(io::Error::from)?;
+        anyhow::ensure!(len == WRITE_LEN, "a write of {len} bytes");
         let now = Instant::now();
         let passed = now.duration_since(start);
         if passed >= time {
@@ -108,7 +129,7 @@ fn write(
             histogram.add(now.duration_since(*began));
         }
         *began = now;
-        queue.start(place()).map_err(io::Error::from)?;
+        starter.start(index)?;
     }
     Ok(histogram)
 }

@@ -40,6 +40,7 @@ mod poll;
 mod position;
 mod print;
 mod process;
+mod queue;
 mod signals;
 mod spawn;
 mod start;

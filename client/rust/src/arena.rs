@@ -1,12 +1,18 @@
 //! Who has which part of the session's arena: a buddy allocator over blocks of 64 KiB.
 //!
 //! Allocations are powers of two at multiples of their own size. The lowest free place wins, so
-//! that memory touched before is used again.
+//! that memory touched before is used again. What a program has is *lent*, and remembered by where
+//! it starts; the rest stays for logs and windows.
+
+use core::ops::Range;
 
 const BLOCK: u64 = 64 << 10;
 /// Blocks that can be tracked: 64 MiB of arena.
-const BLOCKS: u64 = 1024;
+const BLOCKS_MAX: usize = 1024;
+const BLOCKS: u64 = BLOCKS_MAX as u64;
 const WORD: u64 = 64;
+/// The program has at most this part of the arena.
+const LENT_SHARE: u64 = 2;
 
 /// The free parts of an arena.
 #[derive(Debug)]
@@ -16,6 +22,9 @@ pub(crate) struct Arena {
     blocks: u64,
     /// Bytes from the start that have memory behind them already.
     populated: u64,
+    /// Blocks of what is lent, by its first one.
+    lent: [u16; BLOCKS_MAX],
+    lent_blocks: u64,
 }
 
 impl Arena {
@@ -23,7 +32,8 @@ impl Arena {
     pub(crate) const fn new(len: u64) -> Self {
         let blocks = len / BLOCK;
         let blocks = if blocks < BLOCKS { blocks } else { BLOCKS };
-        Self { used: [0; (BLOCKS / WORD) as usize], blocks, populated: 0 }
+        let (used, lent) = ([0; (BLOCKS / WORD) as usize], [0; BLOCKS_MAX]);
+        Self { used, blocks, populated: 0, lent, lent_blocks: 0 }
     }
 
     /// Bytes in all.
@@ -48,6 +58,29 @@ impl Arena {
     /// Gives back `len` bytes at `at` that were taken.
     pub(crate) fn give(&mut self, at: u64, len: u64) {
         self.mark(at / BLOCK, len.div_ceil(BLOCK).next_power_of_two(), false);
+    }
+
+    /// Takes at least `len` bytes for the program, if it has not its share already.
+    pub(crate) fn lend(&mut self, len: u64) -> Option<Range<u64>> {
+        let count = len.div_ceil(BLOCK).next_power_of_two();
+        if self.lent_blocks.saturating_add(count) > self.blocks / LENT_SHARE {
+            return None;
+        }
+        let at = self.take(len)?;
+        *self.lent.get_mut(index(at)?)? = u16::try_from(count).ok()?;
+        self.lent_blocks += count;
+        Some(at..at + count * BLOCK)
+    }
+
+    /// Takes back what was lent from `at` on; `None` when nothing was.
+    pub(crate) fn regain(&mut self, at: u64) -> Option<Range<u64>> {
+        let lent = self.lent.get_mut(index(at)?).filter(|_| at % BLOCK == 0)?;
+        let count = u64::from(core::mem::take(lent));
+        (count > 0).then(|| {
+            self.mark(at / BLOCK, count, false);
+            self.lent_blocks -= count;
+            at..at + count * BLOCK
+        })
     }
 
     /// The part of the `len` bytes at `at` that nobody has touched yet, once.
@@ -78,6 +111,11 @@ impl Arena {
     }
 }
 
+/// The block that a place lies in.
+fn index(at: u64) -> Option<usize> {
+    usize::try_from(at / BLOCK).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +140,25 @@ mod tests {
         assert_eq!(arena.len(), 64 << 20);
         assert_eq!(arena.take(64 << 20), Some(0));
         assert_eq!(arena.take(64 << 10), None);
+    }
+
+    #[test]
+    fn half_is_lent_at_most_and_comes_back_by_its_start() {
+        let mut arena = Arena::new(1 << 20);
+        let lent = arena.lend(100_000).expect("a share");
+        assert_eq!(lent, 0..128 << 10);
+        assert_eq!(arena.lend(256 << 10), Some(256 << 10..512 << 10));
+        assert_eq!(arena.lend(128 << 10), Some(128 << 10..256 << 10));
+        assert_eq!(arena.lend(1), None, "the other half is for logs");
+        assert_eq!(arena.take(512 << 10), Some(512 << 10));
+        assert_eq!(arena.regain(64 << 10), None, "within what was lent");
+        assert_eq!(arena.regain(lent.start + 1), None, "not its start");
+        assert_eq!(arena.regain(512 << 10), None, "not lent");
+        assert_eq!(arena.regain(lent.start), Some(lent.clone()));
+        assert_eq!(arena.regain(lent.start), None, "twice");
+        assert_eq!(arena.lend(1), Some(0..64 << 10));
+        assert_eq!(arena.regain(u64::MAX), None);
+        assert_eq!(arena.lend(u64::MAX), None);
     }
 
     #[test]

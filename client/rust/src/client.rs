@@ -132,6 +132,12 @@ impl Client {
         self.0.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
     }
 
+    /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
+    #[must_use]
+    pub fn is_served(&'static self, fd: RawFd) -> bool {
+        self.is_delegated(fd) && self.0.connection().is_some_and(|c| !c.is_lost())
+    }
+
     /// Whether `fd` is nothing that could be delegated: no regular file. Costs a table look-up, and
     /// a system call at a number's first time.
     #[must_use]
@@ -353,6 +359,15 @@ impl Client {
         if let Some((_, mut file)) = self.0.locked_fd(fd) {
             self.0.settle_others(&mut file);
         }
+    }
+
+    /// Has everything that was accepted for `fd` in the file when it returns.
+    ///
+    /// # Errors
+    ///
+    /// What a write behind owes.
+    pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
+        self.0.flush(fd)
     }
 
     /// Has everything staged for any file of this process in the files when it returns.

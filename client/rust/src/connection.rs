@@ -15,7 +15,7 @@
 
 use core::{
     mem::MaybeUninit,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     pub(crate) slots: Lock<Slots>,
     pub(crate) arena: Lock<Arena>,
     lanes: [Lock<Requester>; LANES],
+    /// Lanes that queues hold.
+    pub(crate) held_count: AtomicUsize,
     materializing: Lock<()>,
     socket: OwnedFd,
     host: &'static dyn Host,
@@ -123,6 +125,7 @@ impl Connection {
             slots: Lock::new(Slots::new(welcome.file_credit)),
             arena: Lock::new(Arena::new(arena_len)),
             lanes: [const { Lock::new(Requester::new()) }; LANES],
+            held_count: AtomicUsize::new(0),
             materializing: Lock::new(()),
             socket: out_of_the_way(socket),
             host,
@@ -218,20 +221,26 @@ impl Connection {
 
     /// Takes a free lane, or waits for one.
     pub(crate) fn lane(&self) -> Result<Lane<'_>, Lost> {
+        // A handler does not wait for what its own thread holds.
+        let wait = || self.find_lane(|lane| lane.lock().ok());
+        self.free_lane().or_else(wait).filter(|_| !self.is_lost()).ok_or(Lost)
+    }
+
+    /// Takes a lane that nobody has.
+    pub(crate) fn free_lane(&self) -> Option<Lane<'_>> {
+        self.find_lane(Lock::try_lock)
+    }
+
+    fn find_lane<'a>(
+        &'a self,
+        take: impl Fn(&'a Lock<Requester>) -> Option<Guard<'a, Requester>>,
+    ) -> Option<Lane<'a>> {
         // Thread control blocks are pages apart; neighbours in memory get neighbouring lanes.
         let first = (thread() >> 12) % LANES;
-        let order = || (first..LANES).chain(0..first);
-        let lanes = || order().filter_map(|index| Some((index, self.lanes.get(index)?)));
-        // A handler does not wait for what its own thread holds.
-        let taken = lanes()
-            .find_map(|(index, lane)| Some((index, lane.try_lock()?)))
-            .or_else(|| lanes().find_map(|(index, lane)| Some((index, lane.lock().ok()?))));
-        match taken {
-            Some((index, requester)) if !self.is_lost() => {
-                Ok(Lane { connection: self, index, requester })
-            }
-            _ => Err(Lost),
-        }
+        (first..LANES).chain(0..first).find_map(|index| {
+            let requester = take(self.lanes.get(index)?)?;
+            Some(Lane { connection: self, index, requester })
+        })
     }
 
     /// Says that file `slot` has something staged which the daemon does not know of.
@@ -359,6 +368,13 @@ impl Lane<'_> {
     pub(crate) fn call(&mut self, request: Request) -> Result<io::Result<u64>, Lost> {
         let sent = self.submit(request).ok_or(Lost)?;
         self.wait(sent)
+    }
+
+    /// Whether a request is completed.
+    pub(crate) fn is_done(&self, sent: Sent) -> bool {
+        let lane = self.connection.session.shared().lane(self.index);
+        let state = lane.map_or(0, |lane| self.requester.state(lane, sent.seq));
+        Reply::phase_of(state, sent.seq) == Some(Phase::Completed)
     }
 
     /// Waits until a request is completed.

@@ -31,6 +31,21 @@ impl Process {
         }
     }
 
+    /// Drains a file, and reports what could not be.
+    pub(crate) fn flush(&'static self, fd: RawFd) -> io::Result<()> {
+        let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(()) };
+        self.drain_file(fd, entry, &mut file);
+        let owed = file.owed.take().or_else(|| file.link.and_then(staging::take_error));
+        let is_gone = file.is_gone();
+        drop(file);
+        self.sweep();
+        match owed {
+            Some(errno) => Err(errno),
+            None if is_gone => Err(io::Errno::IO),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn drain_all(&'static self) {
         self.each_linked(|fd, entry, file| self.drain_file(fd, entry, file));
     }

@@ -127,6 +127,12 @@ impl Process {
         connection
     }
 
+    /// Every connection that there was; this process's first, if it has one, then its parents'.
+    pub(crate) fn all_connections(&'static self) -> impl Iterator<Item = &'static Connection> {
+        let count = self.current.load(Ordering::Acquire) + 1;
+        self.connections.iter().take(count).rev().filter_map(Once::get)
+    }
+
     /// Why there is no [`connection`](Self::connection).
     pub(crate) fn why_unconnected(&self) -> Reason {
         if self.is_refused_as_full.load(Ordering::Acquire) {

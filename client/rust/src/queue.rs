@@ -1,166 +1,395 @@
-//! Several writes of one thread in flight at a time, under policy `delegate`.
+//! Several transfers of one thread in flight at a time, to and from shared memory.
 //!
-//! Writes go round the lanes in turn and are waited for in the order they were started. Their
-//! buffers lie in the arena, so that nothing is copied on the way.
+//! The daemon moves the bytes between the file and memory that
+//! [`allocate_shared`](Client::allocate_shared) gave, so nothing is copied on the way. Requests
+//! fill one lane, and then the next; they are finished in the order they were started.
+//!
+//! # Who writes
+//!
+//! The daemon alone, until its answer or its end is there. A transfer that it did not do, because
+//! it was lost, or had closed the file that this process left to the kernel meanwhile, is done by
+//! the client then, as if it were called for that moment. So nothing is lost, what the daemon had
+//! written in part is written again to the same place, and never by two at once. Appends are not
+//! taken, for they have no place.
+//!
+//! # Ownership
+//!
+//! A request in flight keeps its file's slot, so that what has it next is not written to. Lanes are
+//! held while anything is in flight, and by all queues together only some of them: a thread that
+//! found every lane held by itself would wait for its own requests.
 
-use core::{fmt, sync::atomic::AtomicU8};
+use core::{array, fmt, ptr, sync::atomic::Ordering};
 
 use rustix::{
     fd::RawFd,
     io::{self, Errno},
 };
-use shm::copy::copy_in;
-use wire::Request;
+use shm::copy::{copy_in, copy_out};
+use wire::{Counter, Request};
 
 use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
+    delegate::partial,
+    process::Process,
+    staging,
+    table::{Entry, FileId},
 };
 
 /// Lanes a queue may hold: each has room for 32 requests.
 const LANES: usize = 2;
-/// Most writes in flight.
+/// Most transfers in flight.
 const DEPTH_MAX: usize = LANES * shm::lane::SLOTS;
+/// Lanes that the queues of a process may hold together.
+const HELD_MAX: usize = 32;
+const _: () = assert!(HELD_MAX < shm::LANES);
+/// Bytes moved at a time when the client does it itself.
+const BLOCK: usize = 16 << 10;
 
-/// Writes to one file, started and finished in order. Belongs to one thread.
-pub struct WriteQueue {
-    connection: &'static Connection,
-    lanes: [Option<Lane<'static>>; LANES],
-    lane_count: usize,
-    slot: u32,
-    arena_at: u64,
-    arena_len: u64,
-    write_len: u32,
-    /// The writes in flight.
-    in_flight: [Sent; DEPTH_MAX],
+/// Bytes to be moved between a file and memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// The open file.
+    pub fd: RawFd,
+    /// To the file, else from it.
+    pub is_write: bool,
+    /// Where the bytes are in this process.
+    pub address: usize,
+    /// How many.
+    pub len: usize,
+    /// Where they are in the file, from its start.
+    pub at: u64,
+}
+
+/// Transfers in flight, started and finished in order. Belongs to one thread at a time.
+pub struct Queue {
+    process: &'static Process,
+    lanes: [Option<Held>; LANES],
+    /// A ring: the oldest is at `finished`.
+    flights: [Option<Flight>; DEPTH_MAX],
     started: usize,
     finished: usize,
 }
 
+/// A transfer that the daemon was asked for.
+#[derive(Clone, Copy)]
+struct Flight {
+    transfer: Transfer,
+    file: Target,
+    /// Where the bytes are in the arena.
+    arena_at: u64,
+    /// Which of the queue's lanes, and the request there.
+    lane: usize,
+    sent: Sent,
+}
+
+/// A file whose slot is kept.
+#[derive(Clone, Copy)]
+struct Target {
+    id: FileId,
+    slot: u32,
+    is_placeholder: bool,
+    is_remote: bool,
+}
+
+/// A lane that stays with a queue.
+struct Held(Lane<'static>, &'static Connection);
+
 impl Client {
-    /// A queue for up to `depth` writes of `data` to a file that was opened under policy
-    /// `delegate`.
-    ///
-    /// # Errors
-    ///
-    /// - `INVAL`: `depth` is 0 or more than 64, or `data` is longer than fits beside others.
-    /// - `BADF`: `fd` is no such file.
-    /// - `NOTCONN`: the daemon is gone.
-    /// - `NOMEM`: the session has no memory left for the buffers.
-    pub fn write_queue(
-        &'static self,
-        fd: RawFd,
-        data: &[u8],
-        depth: usize,
-    ) -> io::Result<WriteQueue> {
-        let (_, file) = self.process().locked_fd(fd).ok_or(Errno::BADF)?;
-        let link = file.link.filter(|_| file.placeholder).ok_or(Errno::BADF)?;
-        let connection = link.connection;
-        if depth == 0 || depth > DEPTH_MAX {
-            return Err(Errno::INVAL);
-        }
-        let write_len = u32::try_from(data.len()).map_err(|_| Errno::INVAL)?;
-        let arena_len = (data.len() * depth) as u64;
-        let mut lanes = [const { None }; LANES];
-        let lane_count = depth.div_ceil(shm::lane::SLOTS);
-        for lane in lanes.iter_mut().take(lane_count) {
-            *lane = Some(connection.lane().map_err(|Lost| Errno::NOTCONN)?);
-        }
-        let arena_at = connection.arena.lock().map_err(|_| Errno::DEADLK)?.take(arena_len);
-        let queue = WriteQueue {
-            connection,
-            lanes,
-            lane_count,
-            slot: link.slot,
-            arena_at: arena_at.ok_or(Errno::NOMEM)?,
-            arena_len,
-            write_len,
-            in_flight: [Sent::default(); DEPTH_MAX],
+    /// A queue for up to 64 transfers. Takes nothing before the first one.
+    #[must_use]
+    pub fn queue(&'static self) -> Queue {
+        Queue {
+            process: self.process(),
+            lanes: [const { None }; LANES],
+            flights: [None; DEPTH_MAX],
             started: 0,
             finished: 0,
-        };
-        for index in 0..depth {
-            let buffer = queue.buffer(index).ok_or(Errno::NOMEM)?;
-            copy_in(buffer, data);
         }
-        Ok(queue)
     }
 }
 
-impl WriteQueue {
-    /// Starts a write at `at` bytes from the start of the file. Does not wait for anything.
-    ///
-    /// # Errors
-    ///
-    /// - `AGAIN`: as many are in flight as the queue takes; finish one first.
-    /// - `NOTCONN`: the daemon is gone.
-    pub fn start(&mut self, at: u64) -> io::Result<()> {
-        let depth = usize::try_from(self.arena_len / u64::from(self.write_len.max(1)));
-        let depth = depth.unwrap_or(DEPTH_MAX).min(DEPTH_MAX);
-        if self.started - self.finished >= depth {
-            return Err(Errno::AGAIN);
-        }
-        let buffer = (self.started % depth) as u64 * u64::from(self.write_len);
-        let request = Request::Write {
-            file: self.slot,
-            at,
-            len: self.write_len,
-            arena_at: self.arena_at + buffer,
+impl Queue {
+    /// Has the daemon do a transfer, and does not wait for it. Returns false when it is not one for
+    /// the daemon, and nothing was done: memory that is not shared, a file that is the kernel's or
+    /// takes appends, no daemon, 64 in flight.
+    pub fn start(&mut self, transfer: &Transfer) -> bool {
+        let Some(connection) = self.process.connected().filter(|c| !c.is_lost()) else {
+            return false;
         };
-        let lane = self.started % self.lane_count;
-        let lane = self.lanes.get_mut(lane).and_then(Option::as_mut).ok_or(Errno::NOTCONN)?;
-        let sent = lane.submit(request).ok_or(Errno::NOTCONN)?;
-        if let Some(place) = self.in_flight.get_mut(self.started % DEPTH_MAX) {
-            *place = sent;
+        let is_full = self.started.wrapping_sub(self.finished) >= DEPTH_MAX;
+        let place = connection.place_of(transfer.address, transfer.len);
+        let (Some(arena_at), false) = (place, is_full || transfer.len == 0) else { return false };
+        let Some(file) = self.process.hold_file(connection, transfer) else { return false };
+        let Some((lane, sent)) = self.submit(connection, transfer, (file, arena_at)) else {
+            connection.release(file.slot);
+            self.give_back();
+            return false;
+        };
+        let flight = Flight { transfer: *transfer, file, arena_at, lane, sent };
+        if let Some(place) = self.flights.get_mut(self.started % DEPTH_MAX) {
+            *place = Some(flight);
         }
-        self.started += 1;
-        Ok(())
+        self.started = self.started.wrapping_add(1);
+        true
     }
 
-    /// Waits for the oldest write in flight and returns the bytes written.
+    /// Waits for the oldest transfer in flight and returns the bytes moved; `None` when there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// - `AGAIN`: none is in flight.
-    /// - `NOTCONN`: the daemon is gone; what became of the write is unknown.
-    /// - Those of `pwrite(2)`.
-    pub fn finish(&mut self) -> io::Result<u64> {
-        if self.started == self.finished {
-            return Err(Errno::AGAIN);
+    /// Those of `pread(2)` and `pwrite(2)`; `BADF` also when the file was closed meanwhile, and
+    /// `IO` when it was a server's that nobody reaches any more.
+    pub fn finish(&mut self) -> Option<io::Result<usize>> {
+        let flight = self.oldest()?;
+        let held = self.lanes.get_mut(flight.lane).and_then(Option::as_mut);
+        let answer = held.map_or(Err(Lost), |held| held.wait(flight.sent));
+        let connection = self.lanes.get(flight.lane).and_then(Option::as_ref).map(|held| held.1);
+        if let Some(connection) = connection {
+            connection.release(flight.file.slot);
         }
-        let sent = *self.in_flight.get(self.finished % DEPTH_MAX).ok_or(Errno::NOTCONN)?;
-        let lane = self.finished % self.lane_count;
-        let lane = self.lanes.get_mut(lane).and_then(Option::as_mut).ok_or(Errno::NOTCONN)?;
-        self.finished += 1;
-        lane.wait(sent).map_err(|Lost| Errno::NOTCONN)?
-    }
-
-    fn buffer(&self, index: usize) -> Option<&[AtomicU8]> {
-        let len = self.write_len as usize;
-        let start = usize::try_from(self.arena_at).ok()? + index * len;
-        self.connection.session.arena().get(start..start + len)
-    }
-}
-
-impl Drop for WriteQueue {
-    /// Waits for what is in flight: the buffers are the daemon's until then.
-    fn drop(&mut self) {
-        while self.started != self.finished {
-            if self.finish() == Err(Errno::NOTCONN) {
-                return;
+        self.finished = self.finished.wrapping_add(1);
+        self.give_back();
+        if flight.transfer.is_write && flight.file.is_placeholder {
+            // What was read ahead while this was in flight may be older.
+            self.process.forget_read_ahead();
+        }
+        Some(match (answer, connection) {
+            // The daemon has no such file, or is no more.
+            (Ok(Err(Errno::BADF)) | Err(Lost), Some(connection)) => {
+                self.process.transfer(connection, &flight)
             }
-        }
-        if let Ok(mut arena) = self.connection.arena.lock() {
-            arena.give(self.arena_at, self.arena_len);
+            (Ok(Ok(len)), _) => Ok(self.process.count_transfer(&flight, len)),
+            (Ok(Err(errno)), _) => Err(errno),
+            (Err(Lost), None) => Err(Errno::IO),
+        })
+    }
+
+    /// Whether [`finish`](Self::finish) would not wait for the daemon's answer.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.oldest().is_none_or(|flight| {
+            let held = self.lanes.get(flight.lane).and_then(Option::as_ref);
+            held.is_none_or(|held| held.1.is_lost() || held.0.is_done(flight.sent))
+        })
+    }
+
+    fn oldest(&self) -> Option<Flight> {
+        let is_empty = self.started == self.finished;
+        self.flights.get(self.finished % DEPTH_MAX).copied().flatten().filter(|_| !is_empty)
+    }
+
+    /// Publishes a request in the first lane that has room; returns which, and the request.
+    fn submit(
+        &mut self,
+        connection: &'static Connection,
+        transfer: &Transfer,
+        (file, arena_at): (Target, u64),
+    ) -> Option<(usize, Sent)> {
+        let Transfer { at, len, .. } = *transfer;
+        let (slot, moved_len) = (file.slot, len as u64);
+        let len = u32::try_from(len).ok()?;
+        let request = if transfer.is_write {
+            Request::Write { file: slot, at, len, arena_at }
+        } else {
+            Request::Read { file: slot, at, len, arena_at }
+        };
+        self.lanes.iter_mut().enumerate().find_map(|(index, lane)| {
+            if lane.is_none() {
+                *lane = Held::take(connection);
+            }
+            let held = lane.as_mut().filter(|held| ptr::eq(held.1, connection))?;
+            let sent = held.0.submit(request)?;
+            Some((index, if file.is_remote { sent } else { sent.moving(moved_len) }))
+        })
+    }
+
+    /// Holds no lane for nothing.
+    fn give_back(&mut self) {
+        if self.started == self.finished {
+            self.lanes = array::from_fn(|_| None);
         }
     }
 }
 
-impl fmt::Debug for WriteQueue {
+impl Drop for Queue {
+    /// Waits for what is in flight: the memory is the daemon's until then.
+    fn drop(&mut self) {
+        while self.finish().is_some() {}
+    }
+}
+
+impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteQueue")
+        f.debug_struct("Queue")
             .field("started", &self.started)
             .field("finished", &self.finished)
             .finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    /// Takes a lane, if one is free and queues may hold it.
+    fn take(connection: &'static Connection) -> Option<Self> {
+        let count = connection.held_count.fetch_add(1, Ordering::Relaxed);
+        let lane = (count < HELD_MAX).then(|| connection.free_lane()).flatten();
+        if lane.is_none() {
+            connection.held_count.fetch_sub(1, Ordering::Relaxed);
+        }
+        lane.map(|lane| Self(lane, connection))
+    }
+
+    fn wait(&mut self, sent: Sent) -> Result<io::Result<u64>, Lost> {
+        // Each wait would sleep before it looks whether the daemon lives.
+        if self.1.is_lost() && !self.0.is_done(sent) {
+            return Err(Lost);
+        }
+        self.0.wait(sent)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.1.held_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// A request that kept a slot is answered.
+    fn release(&self, slot: u32) {
+        if let Ok(mut slots) = self.slots.lock() {
+            slots.give(slot);
+        }
+    }
+}
+
+impl Process {
+    /// Keeps the slot of a file that the daemon is to do this transfer for; `None` where it cannot.
+    fn hold_file(
+        &'static self,
+        connection: &'static Connection,
+        transfer: &Transfer,
+    ) -> Option<Target> {
+        let Transfer { fd, is_write, len, at, .. } = *transfer;
+        let Entry::File(id) = self.look_up(fd) else { return None };
+        let (_, mut file) = self.locked(id)?;
+        let access = file.access;
+        let is_allowed = if is_write {
+            let is_limited = self.is_limited.load(Ordering::Relaxed);
+            access.writable && !access.append && !is_limited
+        } else {
+            access.readable
+        };
+        let has_place = i64::try_from(at.saturating_add(len as u64)).is_ok();
+        let is_told_first = file.owed.is_some() || file.is_gone() || file.left.is_some();
+        if !is_allowed || !has_place || is_told_first {
+            return None;
+        }
+        if file.link.is_none() {
+            if self.unfit(fd, &file).is_some() {
+                return None;
+            }
+            staging::link(connection, &mut file, self.borrow(fd), 0).ok()?;
+        }
+        let link = file.link.filter(|link| ptr::eq(link.connection, connection))?;
+        if is_write && !file.placeholder {
+            self.settle_others(&mut file);
+        }
+        if let Some(window) = file.window.as_mut().filter(|_| is_write) {
+            window.filled = 0;
+        }
+        connection.slots.lock().ok()?.hold(link.slot);
+        let (is_placeholder, is_remote) = (file.placeholder, file.is_remote);
+        Some(Target { id, slot: link.slot, is_placeholder, is_remote })
+    }
+
+    /// Does a transfer that the daemon has not done, and never will.
+    fn transfer(
+        &'static self,
+        connection: &'static Connection,
+        flight: &Flight,
+    ) -> io::Result<usize> {
+        let Transfer { fd, is_write, len, at, .. } = flight.transfer;
+        self.sweep();
+        let is_same = self.table.get(fd) == Entry::File(flight.file.id);
+        if !is_same || self.locked(flight.file.id).is_none() {
+            return Err(Errno::BADF);
+        }
+        let start = usize::try_from(flight.arena_at).map_err(|_| Errno::FAULT)?;
+        let memory = connection.session.arena().get(start..start + len).ok_or(Errno::FAULT)?;
+        let (mut block, mut done) = ([0; BLOCK], 0);
+        for part in memory.chunks(BLOCK) {
+            let block = block.get_mut(..part.len()).unwrap_or_default();
+            let to = Some(at + done as u64);
+            let moved = if is_write {
+                copy_out(block, part);
+                self.write(fd, &[block], to)
+            } else {
+                self.read(fd, &mut [&mut *block], to)
+            };
+            let moved = match moved {
+                Ok(moved) => moved,
+                Err(errno) => return partial(done, errno),
+            };
+            if !is_write {
+                copy_in(part, block.get(..moved).unwrap_or_default());
+            }
+            done += moved;
+            if moved < part.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Counts what the daemon has moved.
+    fn count_transfer(&'static self, flight: &Flight, len: u64) -> usize {
+        if flight.transfer.is_write {
+            self.count(Counter::BytesWritten, len);
+        } else if let Some(entry) = self.files.get(flight.file.id) {
+            entry.read_len.fetch_add(len, Ordering::Relaxed);
+        }
+        usize::try_from(len).unwrap_or(usize::MAX).min(flight.transfer.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fd::BorrowedFd;
+
+    use super::*;
+    use crate::client::{Host, Peer};
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn borrow(&self, _fd: RawFd) -> BorrowedFd<'static> {
+            unreachable!("no number is looked at without a daemon")
+        }
+
+        fn replace(&self, _fd: RawFd, _with: BorrowedFd<'_>) -> io::Result<()> {
+            Err(Errno::NOSYS)
+        }
+
+        fn peer(&self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
+            Err(Errno::NOSYS)
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_nothing_is_shared_and_nothing_started() {
+        static CLIENT: Client = Client::new(&Nobody);
+        let memory = [0_u8; 8];
+        let address = memory.as_ptr().addr();
+        assert!(CLIENT.allocate_shared(1).is_none());
+        assert!(!CLIENT.free_shared(address));
+        let mut queue = CLIENT.queue();
+        for is_write in [false, true] {
+            let transfer = Transfer { fd: 0, is_write, address, len: memory.len(), at: 0 };
+            assert!(!queue.start(&transfer));
+        }
+        assert!(queue.is_finished());
+        assert_eq!(queue.finish(), None);
     }
 }

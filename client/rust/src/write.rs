@@ -304,7 +304,7 @@ impl Process {
     }
 
     /// Why a file can never be staged to.
-    fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
+    pub(crate) fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
         if self.mapped.has(file.device, file.inode) {
             return Some(Reason::Mapped);
         }

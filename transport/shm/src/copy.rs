@@ -15,7 +15,8 @@ pub fn copy_in(to: &[AtomicU8], from: &[u8]) -> usize {
     let target = to.as_ptr().cast::<u8>().cast_mut();
     if len >= STREAM_MIN {
         // SAFETY: both ranges are `len` bytes of live memory; `AtomicU8` permits writes through a
-        // shared reference, and private memory does not overlap the segment.
+        // shared reference, and what is private does not overlap the segment, nor does what the
+        // program shares overlap anything else there.
         unsafe { stream(target, from.as_ptr(), len) };
     } else {
         // SAFETY: as above.

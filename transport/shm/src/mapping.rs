@@ -100,6 +100,21 @@ impl Mapping {
         }
     }
 
+    /// Says whether a child of `fork` has these bytes mapped, too; at first it has. Whole pages are
+    /// meant. Best effort: it fails where the kernel has no room for another mapping.
+    pub fn inherit(&self, at: usize, len: usize, is_inherited: bool) {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
+        // SAFETY: `at` lies in the mapping.
+        let start = unsafe { self.base.add(at) };
+        let advice = if is_inherited { Advice::LinuxDoFork } else { Advice::LinuxDontFork };
+        // SAFETY: the range is mapped, and stays so in this process.
+        match unsafe { madvise(start.as_ptr().cast(), len, advice) } {
+            Ok(()) | Err(_) => {}
+        }
+    }
+
     /// Address of the first byte.
     pub(crate) const fn base(&self) -> NonNull<u8> {
         self.base

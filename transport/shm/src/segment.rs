@@ -143,7 +143,8 @@ impl Session {
         self.0.bytes().get(at..end).unwrap_or_default()
     }
 
-    /// The arena: staging logs and read windows, in places the client chooses.
+    /// The arena: staging logs, read windows, and what the program shares, in places the client
+    /// chooses.
     #[must_use]
     pub fn arena(&self) -> &[AtomicU8] {
         self.0.bytes().get(Self::ARENA_AT..).unwrap_or_default()
@@ -164,6 +165,11 @@ impl Session {
     /// Takes memory for `len` bytes of the arena from `at` on; see [`Mapping::populate`].
     pub fn populate(&self, at: usize, len: usize) {
         self.0.populate(Self::ARENA_AT.saturating_add(at), len);
+    }
+
+    /// Says whether children get `len` bytes of the arena from `at` on; see [`Mapping::inherit`].
+    pub fn inherit(&self, at: usize, len: usize, is_inherited: bool) {
+        self.0.inherit(Self::ARENA_AT.saturating_add(at), len, is_inherited);
     }
 }
 

@@ -1,0 +1,66 @@
+//! Memory that a program shares with the daemon, so that nothing is copied on the way there.
+//!
+//! It is the program's part of the arena, and the program's like any other until it is freed. It
+//! outlives the daemon, whose end leaves the segment mapped. Children do not get it: it cannot be
+//! copied for them on writing, and what they changed would be changed for the parent, too.
+//!
+//! # Trust
+//!
+//! Calls take it like any memory of the program's, as slices: the daemon writes to it what a
+//! request of the program asks for, and only until that is answered. One that does not keep to that
+//! changes bytes of the program's, which are copied and never looked at here.
+
+use core::{ops::Range, ptr, sync::atomic::AtomicU8};
+
+use crate::{client::Client, connection::Connection};
+
+impl Client {
+    /// At least `len` bytes of what is shared with the daemon, at the start of a page, with any
+    /// contents; connects first if need be. `None`: there is no daemon, or the process has its
+    /// share, half of its staging memory, of which each piece takes a power of two of 64 KiB or
+    /// more.
+    #[must_use]
+    pub fn allocate_shared(&'static self, len: usize) -> Option<&'static [AtomicU8]> {
+        let process = self.process();
+        let connection = process.connection().filter(|_| !process.is_exiting())?;
+        let mut arena = connection.arena.lock().ok()?;
+        let lent = arena.lend(u64::try_from(len).ok()?)?;
+        let untouched = arena.untouched(lent.start, lent.end - lent.start);
+        drop(arena);
+        let lent = within(lent)?;
+        if let Some((at, len)) = untouched {
+            connection.session.populate(usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+        }
+        connection.session.inherit(lent.start, lent.len(), false);
+        connection.session.arena().get(lent)
+    }
+
+    /// Takes back what [`allocate_shared`](Self::allocate_shared) gave, by its address. Returns
+    /// whether this was such memory; a parent's, of which a child has nothing, counts as such.
+    pub fn free_shared(&'static self, address: usize) -> bool {
+        let process = self.process();
+        let found = process.all_connections().find_map(|c| Some((c, c.place_of(address, 1)?)));
+        let Some((connection, at)) = found else { return false };
+        let is_ours = process.connected().is_some_and(|ours| ptr::eq(ours, connection));
+        if let Some(mut arena) = connection.arena.lock().ok().filter(|_| is_ours) {
+            if let Some(lent) = arena.regain(at).and_then(within) {
+                // Before somebody else is given it: a log is inherited.
+                connection.session.inherit(lent.start, lent.len(), true);
+            }
+        }
+        true
+    }
+}
+
+impl Connection {
+    /// Where `len` bytes of memory lie in the arena, if they do.
+    pub(crate) fn place_of(&self, address: usize, len: usize) -> Option<u64> {
+        let arena = self.session.arena();
+        let at = address.checked_sub(arena.as_ptr().addr())?;
+        (at.checked_add(len)? <= arena.len()).then_some(at as u64)
+    }
+}
+
+fn within(lent: Range<u64>) -> Option<Range<usize>> {
+    Some(usize::try_from(lent.start).ok()?..usize::try_from(lent.end).ok()?)
+}
