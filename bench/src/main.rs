@@ -50,6 +50,8 @@ enum Bench {
     #[command(hide = true)]
     Activate(tasks::activate::Args),
     #[command(hide = true)]
+    MakeFiles(tasks::coalesce::Args),
+    #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
     Storm(idle::storm::Args),
@@ -92,6 +94,7 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
         Bench::Activate(args) => tasks::activate::activate(args),
+        Bench::MakeFiles(args) => tasks::coalesce::make(args),
         Bench::Worker(args) => worker::work(args),
         Bench::RpcServer(args) => rpc::side::serve(args),
         Bench::RpcClient(args) => rpc::side::send(args),

@@ -5,6 +5,7 @@
 //! timed but the calls a program would make: removing files and settling are not.
 
 pub(crate) mod activate;
+pub(crate) mod coalesce;
 mod create;
 mod ranks;
 mod tables;
@@ -132,6 +133,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     tables::measure(&mut report, &places, &effort);
     write::measure(&mut report, &places, &effort);
     ranks::measure(&mut report, &places, &effort);
+    coalesce::measure(&mut report, &places, &effort);
     create::measure_fewer(&mut report, &places, &effort);
     ensure!(!report.rows.is_empty(), "--only {}: no case begins so", args.only);
     report.publish(args.common)

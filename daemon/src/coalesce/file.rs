@@ -1,6 +1,10 @@
 //! An open file whose bytes are in a stream of a multifile.
 
-use std::{cell::OnceCell, io, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    io,
+    rc::Rc,
+};
 
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
@@ -60,16 +64,30 @@ impl Packed {
         (follow, kind): (bool, (u32, u32)),
         flags: OFlags,
     ) -> io::Result<Self> {
-        let inode = volume
-            .change(|tree| {
-                let found = tree.find(&call.path, follow)?;
-                match found.inode {
-                    Some(inode) if !flags.contains(OFlags::EXCL) => Ok((inode, Vec::new())),
-                    _ => tree.make(&found, kind, now()),
+        let changing = volume.begin().await?;
+        // One record for both: who makes a file to write it is about to.
+        let task = if flags & OFlags::RWMODE == OFlags::RDONLY {
+            None
+        } else {
+            Some(volume.free_task().await?)
+        };
+        let is_given = Cell::new(false);
+        let made = volume.change_in(&changing, |tree| {
+            let found = tree.find(&call.path, follow)?;
+            match found.inode {
+                Some(inode) if !flags.contains(OFlags::EXCL) => Ok((inode, Vec::new())),
+                _ => {
+                    let made = tree.make(&found, (kind, task), now())?;
+                    is_given.set(true);
+                    Ok(made)
                 }
-            })
-            .await?;
-        Ok(Self::of(volume, inode, flags))
+            }
+        });
+        let made = made.await;
+        if !is_given.get() {
+            volume.users.give_back(task);
+        }
+        Ok(Self::of(volume, made?, flags))
     }
 
     /// Whether an inode may be opened so.

@@ -1,6 +1,7 @@
 //! The inodes of a multifile that are open, and the tasks that have their bytes.
 //!
-//! A file gets a task with its first byte; the record that says so is written before the byte. A
+//! A file gets a task as it is made to be written, or else with its first byte; the record that says
+//! so is written before the byte. A
 //! task whose file is gone is empty before another file gets it. When a file was written last the
 //! names say at an `fsync`, or when the multifile is closed.
 
@@ -41,6 +42,11 @@ impl Users {
     /// The tasks that nobody has.
     pub(super) fn free(&self) -> Vec<u64> {
         self.free.borrow().iter().copied().collect()
+    }
+
+    /// A task that was taken, if one was, is nobody's again.
+    pub(super) fn give_back(&self, task: Option<u64>) {
+        self.free.borrow_mut().extend(task);
     }
 
     /// There are these tasks, which nobody has.
@@ -189,14 +195,14 @@ impl Volume {
         let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
         let given = self.set_in(changing, live, give).await;
         if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
-            self.users.free.borrow_mut().insert(task);
+            self.users.give_back(Some(task));
         }
         given?;
         self.stream(task)
     }
 
     /// A task that nobody has, and without a byte.
-    async fn free_task(&self) -> io::Result<u64> {
+    pub(super) async fn free_task(&self) -> io::Result<u64> {
         loop {
             let Some(task) = self.users.free.borrow_mut().pop_first() else {
                 self.add_member().await?;

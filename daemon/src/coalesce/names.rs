@@ -70,7 +70,9 @@ fn changes(tree: &Tree, call: &NameCall, now: Time) -> Result<Vec<Change>, Errno
     match call {
         NameCall::Unlink { path } => tree.unlink_file(&find(path)?, now),
         NameCall::RemoveDir { path } => tree.remove_folder(&find(path)?, now),
-        NameCall::MakeDir { path, mode } => Ok(tree.make(&find(path)?, (FOLDER, *mode), now)?.1),
+        NameCall::MakeDir { path, mode } => {
+            Ok(tree.make(&find(path)?, ((FOLDER, *mode), None), now)?.1)
+        }
         NameCall::Rename { from, to, flags } => {
             tree.rename((&find(from)?, &find(to)?), *flags, now)
         }

@@ -300,7 +300,7 @@ fn find(tree: &Tree, path: &str) -> Result<Found, Errno> {
 fn make(tree: &mut Tree, path: &str) -> u64 {
     let kind = if path.ends_with('/') { FOLDER } else { REGULAR };
     let at = find(tree, path).expect("its folder is there");
-    let (inode, changes) = tree.make(&at, (kind, 0o755), (1, 0)).expect("free");
+    let (inode, changes) = tree.make(&at, ((kind, 0o755), None), (1, 0)).expect("free");
     tree.apply(&changes);
     inode
 }
@@ -386,7 +386,7 @@ fn modes_keep_out_who_is_not_root() {
     let mut tree = tree(7);
     // The root is root's.
     let at = find(&tree, "/f").expect("free");
-    assert_eq!(tree.make(&at, (REGULAR, 0o644), (1, 0)), Err(Errno::ACCESS));
+    assert_eq!(tree.make(&at, ((REGULAR, 0o644), None), (1, 0)), Err(Errno::ACCESS));
     let root = multifile::catalogue::Node { mode: FOLDER | 0o755, user: 7, ..Default::default() };
     tree.apply(&[multifile::catalogue::Change::Node(ROOT, root)]);
     let file = make(&mut tree, "/f");

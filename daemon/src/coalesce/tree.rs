@@ -212,11 +212,11 @@ impl Tree {
 
     // ---- what calls change
 
-    /// A new inode of this mode under a name that is free.
+    /// A new inode of this mode, with this task, under a name that is free.
     pub(super) fn make(
         &self,
         at: &Found,
-        (kind, permissions): (u32, u32),
+        ((kind, permissions), task): ((u32, u32), Option<u64>),
         now: Time,
     ) -> Result<(u64, Vec<Change>), Errno> {
         if at.inode.is_some() {
@@ -227,6 +227,7 @@ impl Tree {
             mode: kind | permissions & PERMISSIONS,
             user: self.me.user,
             group: self.me.group,
+            task,
             times: [now; 3],
             ..Node::default()
         };
@@ -239,7 +240,7 @@ impl Tree {
         if text.to_bytes().len() > TEXT_LEN_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let (_, mut changes) = self.make(at, (LINK, 0o777), now)?;
+        let (_, mut changes) = self.make(at, ((LINK, 0o777), None), now)?;
         if let Some(Change::Node(_, node)) = changes.first_mut() {
             node.text = text.to_bytes().to_vec();
         }
