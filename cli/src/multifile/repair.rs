@@ -12,6 +12,10 @@ use multifile::{
     name::{journal, physical},
     storage::File as _,
 };
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use serde::Serialize;
 
 use super::{
@@ -76,6 +80,7 @@ struct Row {
 }
 
 pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
+    let _held = hold(&args.file)?;
     let found = examine(&args.file)?;
     let mut rows = rows(&found);
     let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
@@ -96,6 +101,20 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
         output::print(&text(&report))?;
     }
     judge(&report)
+}
+
+/// Keeps daemons from writing a multifile; one that does so already is the reason why it is not
+/// closed.
+fn hold(path: &Path) -> Result<File, Failure> {
+    let file = File::open(path).map_err(|why| file_failure(path, &why))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::AGAIN) => {
+            let why = "a daemon or server writes it";
+            Err(Failure::new(Code::Failure, path.display(), why, "wait until that has ended"))
+        }
+        // Some file systems know no locks.
+        _ => Ok(file),
+    }
 }
 
 /// Compares the data of a closed multifile with its checksums, which nobody has read by now.

@@ -321,6 +321,9 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
         assert_eq!(said.lines().count(), 1, "{said}");
     };
     refused(coalescing(&folder).env("KAKEHI_JOB", "other"), "another daemon");
+    let repaired = run(&mut multifile(&["repair"], &kept(&folder)), SOON);
+    let said = text(&repaired.stderr);
+    assert!(!repaired.status.success() && said.contains("writes it"), "{said}");
     first.signal(Signal::TERM);
     drop(first);
     assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
