@@ -39,6 +39,10 @@ impl Users {
         Rc::new(Self { free: RefCell::new(free), ..Self::default() })
     }
 
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.borrow().is_empty()
+    }
+
     /// The tasks that nobody has.
     pub(super) fn free(&self) -> Vec<u64> {
         self.free.borrow().iter().copied().collect()

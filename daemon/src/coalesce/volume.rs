@@ -192,9 +192,12 @@ impl Volume {
         self.streams.borrow().iter().map(|stream| stream.len()).collect()
     }
 
-    /// Gives the multifile another physical file, whose tasks are free.
+    /// Gives the multifile another physical file, whose tasks are free, unless there are some.
     pub(super) async fn add_member(&self) -> io::Result<()> {
         let _taken = self.growth.take().await;
+        if self.users.has_free() {
+            return Ok(()); // Another task has made room for both.
+        }
         let growing = Arc::clone(&self.growing);
         self.machine.call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add()?)).await?;
         let before = self.streams.borrow().len() as u64;
