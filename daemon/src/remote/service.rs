@@ -437,9 +437,22 @@ impl<S: Storage> Session<S> {
     /// Writes a record down before anything else is done.
     fn keep(&self, slot: u32, record: Record) -> io::Result<()> {
         self.ledger.write(slot, &record)?;
+        self.remember(slot, record);
+        Ok(())
+    }
+
+    /// Writes down what a request has come to. It has, also where that cannot be written: then the
+    /// next server looks into it, should this one die before the client knows.
+    fn keep_done(&self, slot: u32, record: Record) {
+        if let Err(error) = self.ledger.write(slot, &record) {
+            tracing::warn!("the record of a request that was done cannot be written: {error}");
+        }
+        self.remember(slot, record);
+    }
+
+    fn remember(&self, slot: u32, record: Record) {
         if let Some(place) = self.records.borrow_mut().get_mut(slot as usize) {
             *place = Some(record);
         }
-        Ok(())
     }
 }

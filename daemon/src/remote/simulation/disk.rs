@@ -22,7 +22,7 @@ use wire::SESSION_LEN;
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
-    remote::ledger::{Ledger, RECORDS, Record, Shelf},
+    remote::ledger::{Ledger, RECORDS, Record, Shelf, State},
     storage::Storage,
 };
 
@@ -49,6 +49,8 @@ pub(super) struct Disk {
     pub(super) renewals: Cell<u64>,
     /// Times that old ledgers were removed.
     pub(super) removals: Cell<u64>,
+    /// No record says any more that its request was done.
+    pub(super) is_broken: Cell<bool>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
@@ -326,6 +328,9 @@ impl Ledger for SimLedger {
 
     fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
         assert_eq!(self.disk.life.get(), self.life, "a dead server writes");
+        if self.disk.is_broken.get() && matches!(record.state, State::Done(_)) {
+            return Err(Errno::ROFS.into());
+        }
         let mut ledgers = self.disk.ledgers.borrow_mut();
         let ledger = ledgers.entry(self.session).or_insert(vec![None; RECORDS as usize]);
         ledger[slot as usize] = Some(*record);

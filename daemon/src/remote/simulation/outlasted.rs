@@ -79,3 +79,26 @@ fn records_of_a_session_that_lives_for_days_stay_and_those_of_the_dead_go() {
     assert_eq!(world.disk.removals.get(), world.disk.renewals.get());
     drop(visit);
 }
+
+/// It has happened: whoever is told that it failed does it again.
+#[test]
+fn what_has_happened_is_told_though_its_record_cannot_be_written() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
+    let session = Rc::clone(&entered.expect("room").0.session);
+    world.disk.is_broken.set(true);
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    for _ in 0..2 {
+        let path = b"/folder";
+        let request = Request::MakeDir { path_len: 7, mode: 0o700 };
+        let (payload, data) = (Rc::from(&path[..]), Heap::buffer(0));
+        // As one that is sent again because its answer was lost.
+        let job = Job { id: 5, record: Some(0), request, payload, data };
+        let told = Rc::clone(&answers);
+        service.start(&session, job, move |_, answer| told.borrow_mut().push(answer));
+        (0..50).for_each(|_| world.turn());
+    }
+    assert_eq!(*answers.borrow(), [Ok((0, Vec::new())), Ok((0, Vec::new()))]);
+    assert!(world.disk.exists("/folder"));
+}
