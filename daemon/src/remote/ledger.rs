@@ -4,8 +4,9 @@
 //! (*done*); in between, when an append was left begun and another is to follow (*seen*). Records
 //! are 64 bytes in fixed places, so a record never crosses a page, and the kernel copies a page's
 //! part whole: a server that is killed leaves the old record or the new one. They are not synced:
-//! they protect from the death of the server, not of its node. One byte behind them says that the
-//! session has had locks.
+//! they protect from the death of the server, not of its node. Behind them stands whether the
+//! session has had locks, and since when servers wait for it to take them again; the server at
+//! which it has them all has the file locked.
 //!
 //! A full disk has no room for a ledger, and without one nothing is removed from it. So the server
 //! keeps [`SPARES`] empty ledgers that have theirs: a new session takes one, and another is made
@@ -26,6 +27,7 @@ use rustix::{
     },
     io::{Errno, pread, pwrite, retry_on_intr},
 };
+use uring::{LockKind, RecordLock};
 use wire::SESSION_LEN;
 
 use super::key::{from_hex, hex};
@@ -35,8 +37,14 @@ use crate::{names::Identity, place::OWN_FOLDER};
 pub(crate) const RECORDS: u32 = 64;
 const WORDS: usize = 8;
 const RECORD_LEN: usize = WORDS * size_of::<u64>();
-/// All records, and the byte that tells of locks.
-const LEDGER_LEN: u64 = place(RECORDS) + 1;
+/// A byte that tells of locks, and behind it the milliseconds since the epoch at which a server has
+/// begun to wait for them, or one of those below.
+const LOCKS_AT: u64 = place(RECORDS);
+const AWAITED_SINCE_AT: u64 = LOCKS_AT + 1;
+const NOT_AWAITED: u64 = 0;
+/// They are lost: as if they had been waited for for very long.
+const LOST: u64 = 1;
+const LEDGER_LEN: u64 = AWAITED_SINCE_AT + size_of::<u64>() as u64;
 /// Sessions that can begin on a full disk.
 const SPARES: u32 = 8;
 /// Ledgers that have not been written or renewed for so long are removed: nobody replays any more.
@@ -121,6 +129,15 @@ impl Record {
     }
 }
 
+/// What is known of the locks of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocksNoted {
+    /// It has had none, or a server that lives has them all.
+    Settled,
+    /// They have been waited for for so long.
+    Awaited(Duration),
+}
+
 /// Where a session's records outlive the server, as an input.
 pub(crate) trait Ledger: 'static {
     /// The records there are.
@@ -132,8 +149,17 @@ pub(crate) trait Ledger: 'static {
     /// Remembers that the session has had locks.
     fn note_locks(&self) -> io::Result<()>;
 
-    /// Whether it has.
-    fn has_locks(&self) -> io::Result<bool>;
+    /// What is known of them. Who finds that they are to be waited for begins to.
+    fn locks(&self) -> io::Result<LocksNoted>;
+
+    /// The session has come; the wait for its locks begins anew.
+    fn comes(&self);
+
+    /// The session has all its locks, at this server, for as long as this value lives.
+    fn have_locks(&self);
+
+    /// The session has lost its locks.
+    fn lose_locks(&self);
 
     /// The session lives: its ledger is not one of the very old.
     fn renew(&self);
@@ -270,6 +296,28 @@ fn renew(ledger: BorrowedFd<'_>) -> rustix::io::Result<()> {
 
 struct LedgerFile(OwnedFd);
 
+/// The lock of a ledger whose session has all its locks.
+const WHOLE: RecordLock = RecordLock { kind: LockKind::Exclusive, start: 0, len: 0 };
+
+impl LedgerFile {
+    fn awaited_since(&self) -> io::Result<u64> {
+        let mut since = [0; size_of::<u64>()];
+        retry_on_intr(|| pread(&self.0, &mut since, AWAITED_SINCE_AT))?;
+        Ok(u64::from_le_bytes(since))
+    }
+
+    fn await_since(&self, since: u64) {
+        // Where it cannot be written the next server waits as if it were the first.
+        retry_on_intr(|| pwrite(&self.0, &since.to_le_bytes(), AWAITED_SINCE_AT)).ok();
+    }
+}
+
+/// Since the epoch.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Ledger for LedgerFile {
     fn load(&self) -> io::Result<Vec<Option<Record>>> {
         (0..RECORDS)
@@ -288,14 +336,38 @@ impl Ledger for LedgerFile {
     }
 
     fn note_locks(&self) -> io::Result<()> {
-        let noted = retry_on_intr(|| pwrite(&self.0, &[1], place(RECORDS)))?;
+        let noted = retry_on_intr(|| pwrite(&self.0, &[1], LOCKS_AT))?;
         if noted == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    fn has_locks(&self) -> io::Result<bool> {
+    fn locks(&self) -> io::Result<LocksNoted> {
         let mut noted = [0];
-        retry_on_intr(|| pread(&self.0, &mut noted, place(RECORDS)))?;
-        Ok(noted == [1])
+        retry_on_intr(|| pread(&self.0, &mut noted, LOCKS_AT))?;
+        // Where files cannot be locked every server waits for all sessions, also another's.
+        if noted != [1] || matches!(WHOLE.obstacle(&self.0), Ok(Some(_))) {
+            return Ok(LocksNoted::Settled);
+        }
+        let (since, now) = (self.awaited_since()?, milliseconds());
+        if since == NOT_AWAITED || since > now {
+            self.await_since(now);
+            return Ok(LocksNoted::Awaited(Duration::ZERO));
+        }
+        Ok(LocksNoted::Awaited(Duration::from_millis(now - since)))
+    }
+
+    fn comes(&self) {
+        if self.awaited_since().is_ok_and(|since| since > LOST) {
+            self.await_since(milliseconds());
+        }
+    }
+
+    fn have_locks(&self) {
+        WHOLE.set(&self.0).ok(); // Else other servers wait longer.
+        self.await_since(NOT_AWAITED);
+    }
+
+    fn lose_locks(&self) {
+        self.await_since(LOST);
     }
 
     fn renew(&self) {
@@ -327,12 +399,12 @@ mod tests {
         let ledger = folder.open(&SESSION).expect("made");
         ledger.write(0, &begun).expect("written");
         ledger.write(RECORDS - 1, &done).expect("written");
-        assert!(!ledger.has_locks().expect("read"));
+        assert_eq!(ledger.locks().expect("read"), LocksNoted::Settled);
         ledger.note_locks().expect("written");
 
         let ledger = Folder::create(root.path()).and_then(|next| next.open(&SESSION));
         let ledger = ledger.expect("made");
-        assert!(ledger.has_locks().expect("read"));
+        assert!(matches!(ledger.locks().expect("read"), LocksNoted::Awaited(_)));
         let records = ledger.load().expect("read");
         assert_eq!(folder.sessions().expect("listed"), [SESSION]);
         assert_eq!(records.len(), RECORDS as usize);
@@ -381,6 +453,31 @@ mod tests {
         ledgers[0].renew();
         let next = Folder::create(root.path()).expect("there");
         assert_eq!(next.sessions().expect("listed"), [SESSION]);
+    }
+
+    #[test]
+    fn locks_are_awaited_from_the_first_look_on_unless_a_server_has_them_or_they_are_lost() {
+        let root = tempfile::tempdir().expect("folder");
+        let folder = Folder::create(root.path()).expect("made");
+        let ledger = folder.open(&SESSION).expect("made");
+        ledger.note_locks().expect("written");
+        ledger.have_locks();
+        let look = || folder.open(&SESSION).and_then(|other| other.locks()).expect("read");
+        assert_eq!(look(), LocksNoted::Settled);
+        drop(ledger);
+        let waited = || match look() {
+            LocksNoted::Awaited(waited) => waited,
+            LocksNoted::Settled => panic!("its server is gone"),
+        };
+        assert_eq!(waited(), Duration::ZERO);
+        let an_hour_ago = LedgerFile(open(&folder.path(&SESSION)).expect("there"));
+        an_hour_ago.await_since(milliseconds() - 3_600_000);
+        assert!(waited() >= Duration::from_secs(3600));
+        an_hour_ago.comes();
+        assert!(waited() < Duration::from_secs(60));
+        an_hour_ago.lose_locks();
+        an_hour_ago.comes();
+        assert!(waited() > Duration::from_secs(3600));
     }
 
     #[test]

@@ -30,8 +30,9 @@ use super::{
     decode::{Asked, Job, has_effect, is_once, shifts},
     doubts::Doubts,
     effects::Effect,
+    grace::Grace,
     ledger::{Ledger, Record, Shelf},
-    locks::{Grace, Locks, Unlocks},
+    locks::{Locks, Unlocks},
     server::BUFFERS,
 };
 use crate::{
@@ -59,7 +60,7 @@ pub(crate) struct Service<S: Storage> {
     pub(super) unlocks: Unlocks,
     pub(super) waits: Waits,
     pub(super) grace: Grace,
-    shelf: Box<dyn Shelf>,
+    pub(super) shelf: Box<dyn Shelf>,
     pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
     /// Files that are being appended to.
@@ -195,6 +196,8 @@ impl<S: Storage> Service<S> {
                 let ledger = self.shelf.open(&name).inspect_err(|why| {
                     tracing::warn!("a client is turned away: its records cannot be kept: {why}");
                 })?;
+                ledger.comes();
+                self.grace.comes(&name);
                 let session = Rc::new(Session::new(name, ledger)?);
                 self.sessions.borrow_mut().insert(name, Rc::clone(&session));
                 session
@@ -238,7 +241,12 @@ impl<S: Storage> Service<S> {
     pub(super) fn forget_old(&self) {
         let now = self.handle.now();
         let is_kept = |session: &Rc<Session<S>>| {
-            session.left_at.get().is_none_or(|at| now < at + KEEP || session.busy.get() > 0)
+            let left_at = session.left_at.get();
+            let is_kept = left_at.is_none_or(|at| now < at + KEEP || session.busy.get() > 0);
+            if !is_kept && session.locks.is_noted.get() {
+                session.ledger.lose_locks();
+            }
+            is_kept
         };
         self.sessions.borrow_mut().retain(|_, session| is_kept(session));
     }
