@@ -47,6 +47,8 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
+/// Between two times that it is said why clients are turned away.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Between two times that the ledgers of live sessions are made to look young, and others removed.
 const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
@@ -63,6 +65,8 @@ pub(crate) struct Service<S: Storage> {
     pub(super) shelf: Box<dyn Shelf>,
     pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
+    /// When it was last said that a client is turned away.
+    told_at: Cell<Option<Instant>>,
     /// Files that are being appended to.
     appending: RefCell<HashSet<Identity>>,
     appended: Notify,
@@ -159,6 +163,7 @@ impl<S: Storage> Service<S> {
             doubts: Doubts::load(&*shelf)?,
             shelf,
             sessions: RefCell::default(),
+            told_at: Cell::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
         }))
@@ -193,9 +198,7 @@ impl<S: Storage> Service<S> {
                 return Err(io::Error::other("no session is left"));
             }
             None => {
-                let ledger = self.shelf.open(&name).inspect_err(|why| {
-                    tracing::warn!("a client is turned away: its records cannot be kept: {why}");
-                })?;
+                let ledger = self.shelf.open(&name).inspect_err(|why| self.tell_seldom(why))?;
                 ledger.comes();
                 self.grace.comes(&name);
                 let session = Rc::new(Session::new(name, ledger)?);
@@ -214,6 +217,15 @@ impl<S: Storage> Service<S> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok((visit, is_known))
+    }
+
+    /// Says why no session can begin; clients try again and again.
+    fn tell_seldom(&self, why: &io::Error) {
+        let now = self.handle.now();
+        if self.told_at.get().is_none_or(|at| now >= at + SILENCE) {
+            self.told_at.set(Some(now));
+            tracing::warn!("a client is turned away: its records cannot be kept: {why}");
+        }
     }
 
     /// The session is over.
