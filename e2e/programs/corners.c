@@ -370,6 +370,10 @@ static void refused(void) {
     said("readahead", readahead(other, 0, 1));
     said("range", sync_file_range(fd, -1, 0, 0));
     said("range", sync_file_range(fd, 0, 0, 99));
+    said("mode's flags", fchmodat(AT_FDCWD, "refused", 0600, 0x4000));
+    said("access's flags", faccessat(AT_FDCWD, "refused", R_OK, 0x4000));
+    said("owner's flags", fchownat(AT_FDCWD, "refused", -1, -1, 0x4000));
+    said("times' flags", utimensat(AT_FDCWD, "refused", NULL, 0x4000));
     close(other);
     close(fd);
     show("refused");
