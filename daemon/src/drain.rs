@@ -1,6 +1,8 @@
 //! Writing staged bytes to their file, one bounded unit at a time.
 //!
-//! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. Whoever waits for bytes
+//! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. What one call has appended,
+//! if that is no more, is written by one call: others may append to the file, too.
+//! Whoever waits for bytes
 //! drains them itself, in its own latency task ([`drain_to`]); all else is drained by throughput
 //! tasks that take files from a [`Queue`], fair by bytes between sessions. Both hold the file's
 //! turn for the time of a unit, so a waiter waits for at most the one under way.
@@ -136,8 +138,8 @@ async fn unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, _: &Turn<S
     let start = file.tail();
     for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
         if group.first().is_some_and(|run| run.file_at == APPEND) {
-            for run in group {
-                append(core, file, *run).await;
+            for run in plan::appends(group, file.log().len) {
+                append(core, file, run).await;
             }
         } else {
             write_group(core, file, group).await;
@@ -182,9 +184,11 @@ async fn append_part<S: Storage>(
 ) -> Result<(), Errno> {
     let descriptor = file.descriptor()?;
     let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size();
-    let buffer = file.buffer(file.staged_piece(position, len)).ok_or(Errno::FAULT)?;
+    let pieces = file.staged_pieces(position, len);
+    let buffers: Option<Vec<Buffer>> = pieces.map(|piece| file.buffer(piece)).collect();
+    let from = buffers.and_then(Buffers::new).ok_or(Errno::FAULT)?;
     file.shared().append_begins(position, size);
-    let written = core.storage.write(&descriptor.file, size, buffer.into()).await;
+    let written = core.storage.write(&descriptor.file, size, from).await;
     let written = written.map_err(|error| errno(&error))?;
     if written == 0 {
         return Err(Errno::IO);

@@ -83,7 +83,7 @@ impl Given {
             Self::ClientKey(_) => "copy the key file that `kakehi serve` made, as yours, mode 0600",
             Self::Root(_) => "name a folder that you may write, with --root",
             Self::Listen(address) if address.socket().is_some() => {
-                "name a path of at most 107 bytes in a folder that you may write"
+                "name a path of at most 107 bytes, where nothing is, in a folder that you may write"
             }
             Self::Listen(_) => "name an address of this node and a free port; port 0 takes any",
             Self::RemoteFolder(_) => {

@@ -179,6 +179,13 @@ impl<S: Storage> OpenFile<S> {
         Piece { arena_at: self.log.get().at + self.consumer.get().ring_at(start), len }
     }
 
+    /// The one or two pieces in which staged bytes lie in the arena.
+    pub(crate) fn staged_pieces(&self, start: u64, len: u64) -> impl Iterator<Item = Piece> {
+        let first = len.min(self.log.get().len - self.consumer.get().ring_at(start));
+        let pieces = [(start, first), (start + first, len - first)].into_iter();
+        pieces.filter(|(_, len)| *len > 0).map(|(start, len)| self.staged_piece(start, len))
+    }
+
     /// A stretch of the arena as a buffer; `None` when it is not in the arena.
     pub(crate) fn buffer(&self, piece: Piece) -> Option<Buffer> {
         self.segment.buffer(piece.arena_at, piece.len)

@@ -18,6 +18,7 @@ mod dial;
 mod doubts;
 mod effects;
 mod file;
+mod grace;
 mod group;
 mod handshake;
 mod held;

@@ -358,6 +358,12 @@ static void too_long(void) {
     close(ends[1]);
 }
 
+static void map_to(const char *what, int fd, int protection, int flags) {
+    void *mapped = mmap(NULL, 4, protection, flags, fd, 0);
+    said(what, mapped == MAP_FAILED ? -1 : 0);
+    if (mapped != MAP_FAILED) munmap(mapped, 4);
+}
+
 // What the kernel refuses of any file, whoever has it.
 static void refused(void) {
     int fd = open("refused", O_RDWR | O_CREAT | O_TRUNC, 0644), other = open("refused", O_WRONLY);
@@ -370,6 +376,20 @@ static void refused(void) {
     said("readahead", readahead(other, 0, 1));
     said("range", sync_file_range(fd, -1, 0, 0));
     said("range", sync_file_range(fd, 0, 0, 99));
+    said("mode's flags", fchmodat(AT_FDCWD, "refused", 0600, 0x4000));
+    said("access's flags", faccessat(AT_FDCWD, "refused", R_OK, 0x4000));
+    said("owner's flags", fchownat(AT_FDCWD, "refused", -1, -1, 0x4000));
+    said("times' flags", utimensat(AT_FDCWD, "refused", NULL, 0x4000));
+    said("no command", fcntl(fd, 9999));
+    said("not to wait", fcntl(fd, F_SETFL, O_NONBLOCK));
+    said("is not to", fcntl(fd, F_GETFL) & (O_NONBLOCK | O_ACCMODE));
+    said("to wait", fcntl(fd, F_SETFL, 0));
+    said("is to", fcntl(fd, F_GETFL) & (O_NONBLOCK | O_ACCMODE));
+    int reader = open("refused", O_RDONLY);
+    map_to("written only", other, PROT_READ, MAP_PRIVATE);
+    map_to("read only", reader, PROT_WRITE, MAP_SHARED);
+    map_to("written to a copy", reader, PROT_WRITE, MAP_PRIVATE);
+    close(reader);
     close(other);
     close(fd);
     show("refused");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -255,6 +256,14 @@ static void special(void) {
 #endif
     said("fifo", mkfifoat(AT_FDCWD, "third fifo", 0600));
     said("fifo", mknodat(AT_FDCWD, "fourth fifo", S_IFIFO | 0600, 0));
+    struct { struct file_handle head; char room[MAX_HANDLE_SZ]; } handle = {.head = {MAX_HANDLE_SZ, 0}};
+    int mount, watches = inotify_init1(IN_CLOEXEC);
+    said("handle", name_to_handle_at(AT_FDCWD, "permitted", &handle.head, &mount, 0));
+    handle.head.handle_bytes = MAX_HANDLE_SZ;
+    said("handle", syscall(SYS_name_to_handle_at, AT_FDCWD, ".", &handle, &mount, 0));
+    said("watch", inotify_add_watch(watches, "permitted", IN_MODIFY));
+    said("watch", syscall(SYS_inotify_add_watch, watches, ".", IN_CREATE));
+    close(watches);
     const char *made[] = {"fifo", "other fifo", "third fifo", "fourth fifo"};
     for (int i = 0; i < 4; i++) unlink(made[i]);
 }

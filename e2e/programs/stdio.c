@@ -225,7 +225,33 @@ static void standard_numbers(void) {
     show("first-free");
 }
 
+// Records that are read, written over in place, and read on behind.
+static void updated(void) {
+    char record[21], large[10000];
+    FILE *file = must_open("updated", "w");
+    for (int i = 0; i < 2000; i++) fprintf(file, "record %012d\n", i);
+    fclose(file);
+    file = must_open("updated", "r+");
+    unsigned long sum = 0;
+    for (int i = 0; fread(record, 1, 20, file) == 20; i++) {
+        for (int at = 0; at < 20; at++) sum = sum * 31 + (unsigned char)record[at];
+        if (i % 3) continue;
+        fseek(file, i * 20L, SEEK_SET);
+        fprintf(file, "RECORD %012d\n", i);
+        fseek(file, 0, SEEK_CUR);
+        if (i % 90 == 0) printf("at %ld\n", ftell(file));
+    }
+    memset(large, 'x', sizeof large);
+    fseek(file, 1000, SEEK_SET);
+    fwrite(large, 1, sizeof large, file);
+    fseek(file, 0, SEEK_CUR);
+    printf("read on %zu: %.20s at %ld\n", fread(record, 1, 20, file), record, ftell(file));
+    fclose(file);
+    printf("sum %lu\n", sum);
+}
+
 int main(void) {
+    updated();
     standard_numbers();
     modes();
     calls();

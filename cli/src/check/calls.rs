@@ -73,7 +73,7 @@ pub(super) const GROUPS: [Group; 11] = [
             lremovexattr fremovexattr realpath __realpath_chk canonicalize_file_name opendir \
             fdopendir rewinddir seekdir closedir readdir readdir64 readdir_r readdir64_r scandir \
             scandir64 scandirat scandirat64 getdents64 getdirentries posix_fadvise \
-            posix_fadvise64 readahead",
+            posix_fadvise64 readahead inotify_add_watch name_to_handle_at",
     },
     Group {
         effect: "walks the real folders: correct, undelegated (a mapped folder is empty to it)",

@@ -297,7 +297,27 @@ unsafe extern "C" fn write(cookie: *mut c_void, data: *const c_char, len: size_t
             }
         }
     }
+    // SAFETY: libc has called this, and has the stream locked.
+    unsafe { move_on(number_of(cookie), written) };
     returned(written)
+}
+
+/// Tells a stream of a position it knows how far it has moved by writing. Of its own streams libc
+/// does so itself; else one that is read next, after `fseek(stream, 0, SEEK_CUR)`, would give out
+/// again what was just written.
+///
+/// # Safety
+///
+/// The stream over the number is being written.
+unsafe fn move_on(fd: c_int, len: usize) {
+    let Some(place) = place_of(fd) else { return };
+    // SAFETY: made here, so laid out like this; it is this thread's for now.
+    let Some(head) = (unsafe { place.load(Ordering::Acquire).cast::<Head>().as_mut() }) else {
+        return;
+    };
+    if head.flags & PUTTING != 0 && head.offset >= 0 {
+        head.offset = head.offset.saturating_add_unsigned(len as u64);
+    }
 }
 
 unsafe extern "C" fn seek_to(cookie: *mut c_void, offset: *mut off64_t, whence: c_int) -> c_int {

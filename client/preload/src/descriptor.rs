@@ -212,7 +212,7 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         libc::F_SETFL => {
             leave_when_flags_change(client, fd, argument);
             // A placeholder takes none, and what is left over changes nothing of a regular file.
-            if client.flags(fd).is_some() { Ok(0) } else { kernel() }
+            if client.set_flags(fd, narrowed(argument)) { Ok(0) } else { kernel() }
         }
         libc::F_SETLK
         | libc::F_SETLKW
@@ -234,14 +234,27 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
             client.drain(fd);
             kernel()
         }
-        _ => kernel(),
+        _ => kernel().map_err(|errno| match errno {
+            // What the kernel says of a regular file.
+            Errno::BADF if client.is_placeholder(fd) => Errno::INVAL,
+            _ => errno,
+        }),
     }
 }
 
 /// A remote file stays as it was opened. Not to wait, and to go past caches, changes nothing of it.
 fn set_remote_flags(client: &'static Client, fd: c_int, flags: usize) -> Outcome<c_int> {
     const KEPT: usize = (libc::O_APPEND | libc::O_ASYNC) as usize;
-    if (flags_of(client, fd) ^ flags) & KEPT == 0 { Ok(0) } else { Err(Errno::INVAL) }
+    if (flags_of(client, fd) ^ flags) & KEPT != 0 {
+        return Err(Errno::INVAL);
+    }
+    client.set_flags(fd, narrowed(flags));
+    Ok(0)
+}
+
+/// Flags as the kernel takes them.
+fn narrowed(flags: usize) -> u32 {
+    u32::try_from(flags & u32::MAX as usize).unwrap_or_default()
 }
 
 /// The client keeps to the flags of `open`; with others, the kernel serves the file.

@@ -187,6 +187,7 @@ table! {
     SYS_ftruncate => sync::ftruncate(a, b);
     SYS_getdents64 => folders::getdents64(a, b, c);
     SYS_getxattr => extended::getxattr(a, b, c, d);
+    SYS_inotify_add_watch => watch::inotify_add_watch(a, b, c);
     SYS_inotify_init1 => create::inotify_init1(a);
     SYS_ioctl => ioctl::ioctl(a, b, c);
     SYS_lgetxattr => extended::lgetxattr(a, b, c, d);
@@ -200,6 +201,7 @@ table! {
     SYS_mkdirat => names::mkdirat(a, b, c);
     SYS_mknodat => names::mknodat(a, b, c, d);
     SYS_mmap => map::mmap(a, b, c, d, e, f);
+    SYS_name_to_handle_at => watch::name_to_handle_at(a, b, c, d, e);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
     SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);
     SYS_open_tree => create::open_tree(a, b, c);

@@ -50,6 +50,7 @@ mod sync;
 mod temporary;
 mod terminal;
 mod vector;
+mod watch;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

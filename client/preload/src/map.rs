@@ -5,6 +5,7 @@ use libc::{c_int, c_void, off_t, size_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 
 use crate::{
+    bits::signed,
     descriptor::is_writable,
     errno::set,
     interpose::interpose,
@@ -43,8 +44,14 @@ fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
     let Some(client) = client().filter(|_| flags & libc::MAP_ANONYMOUS == 0) else {
         return Ok(None);
     };
-    let is_shared = flags & libc::MAP_PRIVATE == 0;
-    if is_shared && protection & libc::PROT_WRITE != 0 && client.is_remote_file(fd) {
+    let writes = flags & libc::MAP_PRIVATE == 0 && protection & libc::PROT_WRITE != 0;
+    // What the kernel says of a file that is not open for that; a placeholder is for nothing.
+    match client.flags(fd).map(|flags| signed(flags) & libc::O_ACCMODE) {
+        Some(libc::O_WRONLY) => return Err(Errno::ACCESS),
+        Some(libc::O_RDONLY) if writes => return Err(Errno::ACCESS),
+        _ => {}
+    }
+    if writes && client.is_remote_file(fd) {
         return Err(Errno::NODEV);
     }
     client.copy_to_map(fd).transpose()

@@ -154,6 +154,14 @@ pub(crate) unsafe fn resolved<T>(
     call(path)
 }
 
+/// Flags of most calls on names.
+const OF_NAMES: c_int = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+
+/// The client, unless the kernel refuses such flags of any name.
+fn client_for(flags: c_int, known: c_int) -> Option<&'static Client> {
+    client().filter(|_| flags & !known == 0)
+}
+
 /// As `faccessat(2)`.
 ///
 /// # Safety
@@ -172,8 +180,9 @@ unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) 
 ///
 /// The same.
 unsafe fn access_at_named(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
+    let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+    if let (Some(client), Some(name)) = (client_for(flags, known), unsafe { text(path) }) {
         if let Some(done) = client.access(dir, name, unsigned(mode)) {
             return done.map(|()| 0);
         }
@@ -252,7 +261,7 @@ unsafe fn set_mode_at_named(
     flags: c_int,
 ) -> Outcome {
     // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
         let is_link = || {
             let found = client.stat_path(dir, name, false);
             matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
@@ -322,7 +331,7 @@ unsafe fn set_owner_at_named(
     flags: c_int,
 ) -> Outcome {
     // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
         let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
         if let Some(done) = client.set_owner(dir, name, ids, follow) {
             return done.map(|()| 0);
@@ -362,7 +371,7 @@ unsafe fn set_times_at_named(
     times: *const timespec,
     flags: c_int,
 ) -> Outcome {
-    if let Some(client) = client() {
+    if let Some(client) = client_for(flags, OF_NAMES) {
         // SAFETY: as the caller promises.
         let words = unsafe { words(times) };
         // SAFETY: as the caller promises.

@@ -12,6 +12,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod append;
 mod arena;
 mod attributes;
 mod client;

@@ -3,7 +3,10 @@
 //! Everything here works on one locked file. A daemon that is lost ends delegation of the file:
 //! what is staged is drained from this side, and the rest goes to the kernel.
 
-use core::{sync::atomic::Ordering, time::Duration};
+use core::{
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
 
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -17,6 +20,7 @@ use shm::{
 use wire::{FileFlags, Reason, Registration, Request};
 
 use crate::{
+    append,
     clock::{coarse_now, now},
     connection::{Connection, Lost},
     file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
@@ -42,7 +46,7 @@ const BYPASS: Duration = Duration::from_millis(20);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
-const TAKE_OVER_BLOCK: usize = 16 << 10;
+pub(crate) const TAKE_OVER_BLOCK: usize = 16 << 10;
 
 /// Links a file to the daemon, with a log of about `log_len` bytes, or none when that is zero.
 ///
@@ -115,12 +119,23 @@ pub(crate) fn attach(file: &mut OpenFile, link: Link, log_len: u64) -> Result<()
     }
 }
 
-/// Copies `data`, which goes to `at` (or to the end of the file for [`APPEND`]), into the log.
+/// Copies `data`, which goes to `at` (or to the end of the file for [`APPEND`]), into the log. What
+/// is appended others see in one piece, if it has at most `whole_max` bytes and there is a log with
+/// room for it.
 ///
 /// # Errors
 ///
 /// The daemon is lost; so many bytes were accepted before.
-pub(crate) fn accept(link: Link, log: &mut Log, data: &[&[u8]], at: u64) -> Result<(), usize> {
+pub(crate) fn accept(
+    link: Link,
+    log: &mut Log,
+    data: &[&[u8]],
+    at: u64,
+    whole_max: u64,
+) -> Result<(), usize> {
+    if at == APPEND && append::accept(link, log, data, whole_max).map_err(|Lost| 0_usize)? {
+        return Ok(());
+    }
     let mut done = 0;
     for piece in data {
         let mut rest: &[u8] = piece;
@@ -132,17 +147,22 @@ pub(crate) fn accept(link: Link, log: &mut Log, data: &[&[u8]], at: u64) -> Resu
             };
             done += len;
             rest = rest.get(len..).unwrap_or_default();
-            if !link.connection.raise_dirty(link.slot as usize) {
-                watch(link, log);
-            }
-            let head = log.producer.head();
-            if head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
-                log.kicked = head;
-                link.connection.kick(link.slot as usize);
-            }
+            tell(link, log);
         }
     }
     Ok(())
+}
+
+/// Tells the daemon that something was published, and to hurry if that is much.
+pub(crate) fn tell(link: Link, log: &mut Log) {
+    if !link.connection.raise_dirty(link.slot as usize) {
+        watch(link, log);
+    }
+    let head = log.producer.head();
+    if head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
+        log.kicked = head;
+        link.connection.kick(link.slot as usize);
+    }
 }
 
 /// Looks whether the daemon lives when it has not drained anything for a while: a program that
@@ -188,7 +208,7 @@ fn largest_log(connection: &Connection) -> u64 {
 }
 
 /// Waits for room in a full log, and has it hold more or less from now on, by how long that took.
-fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
+pub(crate) fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
     let began = now();
     flush(link, log, head - waiting / 2)?;
@@ -213,7 +233,15 @@ fn grow(link: Link, log: &mut Log, used: u64) -> Result<(), Lost> {
     if used < len || len >= share {
         return Ok(());
     }
-    let Some(larger) = log_of(link.connection, (len * 4).min(share)) else { return Ok(()) };
+    grow_to(link, log, (len * 4).min(share))
+}
+
+/// Moves to a log of `len` bytes, if one is to be had.
+pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Lost> {
+    if len > largest_log(link.connection) {
+        return Ok(());
+    }
+    let Some(larger) = log_of(link.connection, len) else { return Ok(()) };
     // Positions count on, but in an empty log.
     flush(link, log, log.producer.head())?;
     let (arena_at, len) = (larger.at, larger.producer.capacity());
@@ -313,14 +341,13 @@ fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
 fn take_over(link: Link, log: &Log, fd: BorrowedFd<'_>) {
     let mut consumer = Consumer::resume(link.shared, log.producer.capacity());
     loop {
-        let mut runs = [Run::default(); 1];
-        match consumer.runs(link.shared, u64::MAX, &mut runs) {
-            Ok(1) => {}
-            Ok(_) => return,
+        let mut runs = [Run::default(); 2];
+        let run = match consumer.runs(link.shared, u64::MAX, &mut runs) {
+            Ok(0) => return,
+            Ok(_) => append::joined(&runs, log.producer.capacity()),
             // Only a daemon that scribbled over the slot before it died brings us here.
             Err(_) => return link.shared.owe(Errno::IO.raw_os_error().unsigned_abs()),
-        }
-        let [run] = runs;
+        };
         if let Err(errno) = take_over_run(link, log, run, fd) {
             link.shared.owe(errno.raw_os_error().unsigned_abs());
         }
@@ -330,13 +357,10 @@ fn take_over(link: Link, log: &Log, fd: BorrowedFd<'_>) {
 
 fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut block = [0; TAKE_OVER_BLOCK];
-    let mut done = appended(link, log, run, fd)?;
+    let mut done = append::done(link, log, run, fd)?;
     while done < run.len {
-        let start = usize::try_from(log.at + log.producer.ring_at(run.start + done))
-            .map_err(|_| Errno::OVERFLOW)?;
-        let rest = usize::try_from(run.len - done).map_err(|_| Errno::OVERFLOW)?;
-        let staged = link.connection.session.arena().get(start..).ok_or(Errno::FAULT)?;
-        let len = copy_out(&mut block, staged.get(..rest).unwrap_or(staged));
+        let staged = place(link, log, run.start + done, run.len - done).ok_or(Errno::FAULT)?;
+        let len = copy_out(&mut block, staged);
         let data = block.get(..len).unwrap_or_default();
         let at = if run.file_at == APPEND { 0 } else { run.file_at + done };
         // On a descriptor opened with O_APPEND, Linux appends whatever the offset.
@@ -345,35 +369,12 @@ fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Res
     Ok(())
 }
 
-/// Bytes of an append that the daemon had brought into the file when it died.
-fn appended(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
-    if run.file_at != APPEND {
-        return Ok(0);
-    }
-    let last = link.shared.last_append().filter(|(position, _)| *position == run.start);
-    let Some((_, before)) = last else { return Ok(0) };
-    let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
-    let grown = size.saturating_sub(before).min(run.len);
-    // Somebody else may have appended there. What cannot be read is taken for ours: a byte too few
-    // is found by whoever reads the file, a record twice perhaps is not.
-    let mut name = [0; 32];
-    let reader = link_of(fd.as_raw_fd(), &mut name)
-        .and_then(|name| fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok());
-    let Some(reader) = reader else { return Ok(grown) };
-    let (mut found, mut staged) = ([0; TAKE_OVER_BLOCK], [0; TAKE_OVER_BLOCK]);
-    let mut same = 0;
-    while same < grown {
-        let len = io::retry_on_intr(|| io::pread(&reader, &mut found, before + same))?;
-        let start = usize::try_from(log.at + log.producer.ring_at(run.start + same)).unwrap_or(0);
-        let ours = link.connection.session.arena().get(start..).unwrap_or_default();
-        let len = copy_out(&mut staged, ours.get(..len).unwrap_or(ours));
-        let equal = found.iter().zip(&staged).take(len).take_while(|(a, b)| a == b).count();
-        same += equal as u64;
-        if equal == 0 || equal < len {
-            break;
-        }
-    }
-    Ok(same.min(grown))
+/// Where `len` bytes from a log's `position` on lie, as far as they do not wrap.
+pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'static [AtomicU8]> {
+    let at = log.producer.ring_at(position);
+    let start = usize::try_from(log.at + at).ok()?;
+    let len = usize::try_from(len.min(log.producer.capacity() - at)).ok()?;
+    link.connection.session.arena().get(start..start + len)
 }
 
 /// A log of about `len` bytes: a small one is better than none.

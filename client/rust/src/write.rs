@@ -11,6 +11,7 @@ use shm::staging::APPEND;
 use wire::{Counter, Reason};
 
 use crate::{
+    append,
     clock::coarse_now,
     file::{AT_END, FileEntry, Link, OpenFile},
     limit::{exceeded, fitting, size_limit},
@@ -202,12 +203,12 @@ impl Process {
         data: &[&[u8]],
         start: u64,
     ) -> io::Result<usize> {
-        let len = total(data);
+        let (len, whole_max) = (total(data), append::whole_max(file));
         let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
         if let Some(errno) = staging::take_error(link) {
             return Err(errno);
         }
-        let mut staged = staging::accept(link, log, data, start);
+        let mut staged = staging::accept(link, log, data, start, whole_max);
         if self.log_len.load(Ordering::Relaxed) != log.limit {
             self.log_len.store(log.limit, Ordering::Relaxed);
         }

@@ -6,6 +6,8 @@
 
 use shm::staging::Run;
 
+use super::UNIT_LEN;
+
 /// Runs that are written by one call, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
@@ -44,6 +46,20 @@ pub(super) fn batches(runs: &[Run]) -> Vec<Batch> {
     }
     done.append(&mut open);
     done
+}
+
+/// The appends of `runs`: those that the end of a ring of `log_len` bytes has parted go together.
+pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
+    let mut appends: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs {
+        match appends.last_mut() {
+            Some(last) if run.start & (log_len - 1) == 0 && last.len + run.len <= UNIT_LEN => {
+                last.len += run.len;
+            }
+            _ => appends.push(*run),
+        }
+    }
+    appends
 }
 
 /// Adds a run that overlaps nothing, joined to its neighbours.
@@ -100,6 +116,15 @@ mod tests {
     #[test]
     fn overlapping_runs_keep_their_order() {
         assert_eq!(places(&batches(&runs(&[(0, 8), (4, 8), (4, 2)]))), [(0, 8), (4, 8), (4, 2)]);
+    }
+
+    #[test]
+    fn appends_that_the_end_of_the_log_has_parted_go_together() {
+        let run = |start, len| Run { file_at: u64::MAX, start, len };
+        let parted = [run(100, 156), run(256, 4), run(260, 9)];
+        assert_eq!(appends(&parted, 256), [run(100, 160), run(260, 9)]);
+        let long = [run(0, UNIT_LEN), run(UNIT_LEN, 1)];
+        assert_eq!(appends(&long, UNIT_LEN), long);
     }
 
     #[test]

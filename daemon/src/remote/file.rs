@@ -127,11 +127,11 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
-    /// opened to append, one after the other.
+    /// opened to append, one after the other, for others append to it, too.
     pub(crate) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
         if self.appends {
-            let mut written = Vec::new();
-            for (_, piece) in pieces(from, 0) {
+            let (mut written, from) = (Vec::new(), in_one_piece(from));
+            for (_, piece) in pieces(&from, 0) {
                 let (len, wanted) = (self.write_piece(0, &piece).await, piece.len());
                 let is_whole = len.as_ref().is_ok_and(|len| *len == wanted);
                 if len.as_ref().is_err_and(|error| errno(error) == Errno::IO) {
@@ -327,6 +327,16 @@ fn sole_piece(buffers: &Buffers) -> Option<&Buffer> {
         [one] if one.len() <= PIECE_LEN_MAX => Some(one),
         _ => None,
     }
+}
+
+/// The bytes of a short transfer in one buffer, so that one request moves them.
+fn in_one_piece(buffers: &Buffers) -> Buffers {
+    if buffers.as_slice().len() == 1 || buffers.len() > PIECE_LEN_MAX {
+        return buffers.clone();
+    }
+    let mut bytes = Vec::with_capacity(buffers.len());
+    buffers.as_slice().iter().for_each(|buffer| buffer.append_to(&mut bytes));
+    Buffer::from(bytes).into()
 }
 
 /// The pieces of a transfer, with their places in the file.

@@ -9,9 +9,10 @@
 //!
 //! # After a server's death
 //!
-//! Its locks are gone. For a time of [`GRACE`], or until all sessions that had any have come back,
-//! the next server gives locks to none but those who had them; and only in that time. So a lock is
-//! got again with nobody having had it meanwhile, or it is lost, which its owner is told.
+//! Its locks are gone. For a time, or until all sessions that had any have come back, the next
+//! server gives locks to none but those who had them; and only in that time (see
+//! [`grace`](super::grace)). So a lock is got again with nobody having had it meanwhile, or it is
+//! lost, which its owner is told.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,15 +22,14 @@ use std::{
     time::Duration,
 };
 
-use executor::{Instant, Notify, first};
+use executor::{Notify, first};
 use rustix::io::Errno;
 use uring::RecordLock;
-use wire::{LockKind, LockOwner, SESSION_LEN};
+use wire::{LockKind, LockOwner};
 
 use super::{
     deadlock::Wanted,
     held::{Range, Ranges},
-    ledger::Shelf,
     service::{Answer, Service, Session},
 };
 use crate::{
@@ -43,8 +43,6 @@ use crate::{
 const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Between two looks at the locks of others.
 const POLL: Duration = Duration::from_millis(10);
-/// How long sessions of an earlier server are waited for: as long as they wait for a server.
-const GRACE: Duration = Duration::from_secs(30);
 /// Processes of a session that may have record locks, counted for each file.
 const OWNERS_MAX: usize = 4096;
 /// Places in which unlocks are counted, by inode: one for several costs a vain try.
@@ -66,7 +64,7 @@ pub(super) struct Locks<S: Storage> {
     /// Handles that have locks of their own.
     handles: RefCell<HashSet<u32>>,
     /// Whether the ledger says that there were any.
-    is_noted: Cell<bool>,
+    pub(super) is_noted: Cell<bool>,
     /// The session has had all back, though it may not have heard so, and ask again.
     is_settled: Cell<bool>,
 }
@@ -101,42 +99,13 @@ impl Unlocks {
     }
 }
 
-/// The time in which locks of an earlier server are given to their owners only.
-pub(super) struct Grace {
-    end: Instant,
-    /// Sessions that have not come back.
-    awaited: RefCell<HashSet<[u8; SESSION_LEN]>>,
-}
-
-impl Grace {
-    /// The time that begins when a server finds this on its shelf.
-    pub(super) fn after(shelf: &dyn Shelf, now: Instant) -> io::Result<Self> {
-        let mut awaited = HashSet::new();
-        for session in shelf.sessions()? {
-            if shelf.open(&session)?.has_locks()? {
-                awaited.insert(session);
-            }
-        }
-        Ok(Self { end: now + GRACE, awaited: RefCell::new(awaited) })
-    }
-
-    /// A session has all that it wanted back, or is over.
-    pub(super) fn is_settled_for(&self, session: &[u8; SESSION_LEN]) {
-        self.awaited.borrow_mut().remove(session);
-    }
-
-    fn is_on(&self, now: Instant) -> bool {
-        now < self.end && !self.awaited.borrow().is_empty()
-    }
-}
-
 impl<S: Storage> Service<S> {
     /// Takes a lock, or gives it up.
     pub(super) async fn lock(&self, session: &Session<S>, handle: u32, call: LockCall) -> Answer {
         if call.is_unlock() {
             return self.unlock(session, handle, call).await;
         }
-        let is_grace = || self.grace.is_on(self.handle.now());
+        let is_grace = || self.grace.is_on(self.handle.now(), &*self.shelf);
         if call.terms.reclaims && !is_grace() && !session.locks.is_settled.get() {
             return Err(Errno::NOLCK);
         }
@@ -182,6 +151,9 @@ impl<S: Storage> Service<S> {
         if !session.locks.is_noted.get() {
             session.ledger.note_locks().map_err(|_| Errno::NOLCK)?;
             session.locks.is_noted.set(true);
+            if !self.grace.awaits(session.name()) {
+                session.ledger.have_locks();
+            }
         }
         loop {
             let holder = self.holder(session, handle, call).await?;
@@ -221,6 +193,7 @@ impl<S: Storage> Service<S> {
     /// A session has asked for all that an earlier server had of it.
     pub(super) fn has_all(&self, session: &Session<S>) {
         session.locks.is_settled.set(true);
+        session.ledger.have_locks();
         self.grace.is_settled_for(session.name());
     }
 

@@ -30,8 +30,9 @@ use super::{
     decode::{Asked, Job, has_effect, is_once, shifts},
     doubts::Doubts,
     effects::Effect,
+    grace::Grace,
     ledger::{Ledger, Record, Shelf},
-    locks::{Grace, Locks, Unlocks},
+    locks::{Locks, Unlocks},
     server::BUFFERS,
 };
 use crate::{
@@ -46,6 +47,8 @@ use crate::{
 const SESSIONS_MAX: usize = 1024;
 /// Files that a session has open at a time.
 const FILES_MAX: usize = 4096;
+/// Between two times that it is said why clients are turned away.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Between two times that the ledgers of live sessions are made to look young, and others removed.
 const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
@@ -59,9 +62,11 @@ pub(crate) struct Service<S: Storage> {
     pub(super) unlocks: Unlocks,
     pub(super) waits: Waits,
     pub(super) grace: Grace,
-    shelf: Box<dyn Shelf>,
+    pub(super) shelf: Box<dyn Shelf>,
     pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
+    /// When it was last said that a client is turned away.
+    told_at: Cell<Option<Instant>>,
     /// Files that are being appended to.
     appending: RefCell<HashSet<Identity>>,
     appended: Notify,
@@ -158,6 +163,7 @@ impl<S: Storage> Service<S> {
             doubts: Doubts::load(&*shelf)?,
             shelf,
             sessions: RefCell::default(),
+            told_at: Cell::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
         }))
@@ -192,9 +198,9 @@ impl<S: Storage> Service<S> {
                 return Err(io::Error::other("no session is left"));
             }
             None => {
-                let ledger = self.shelf.open(&name).inspect_err(|why| {
-                    tracing::warn!("a client is turned away: its records cannot be kept: {why}");
-                })?;
+                let ledger = self.shelf.open(&name).inspect_err(|why| self.tell_seldom(why))?;
+                ledger.comes();
+                self.grace.comes(&name);
                 let session = Rc::new(Session::new(name, ledger)?);
                 self.sessions.borrow_mut().insert(name, Rc::clone(&session));
                 session
@@ -211,6 +217,15 @@ impl<S: Storage> Service<S> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok((visit, is_known))
+    }
+
+    /// Says why no session can begin; clients try again and again.
+    fn tell_seldom(&self, why: &io::Error) {
+        let now = self.handle.now();
+        if self.told_at.get().is_none_or(|at| now >= at + SILENCE) {
+            self.told_at.set(Some(now));
+            tracing::warn!("a client is turned away: its records cannot be kept: {why}");
+        }
     }
 
     /// The session is over.
@@ -238,7 +253,12 @@ impl<S: Storage> Service<S> {
     pub(super) fn forget_old(&self) {
         let now = self.handle.now();
         let is_kept = |session: &Rc<Session<S>>| {
-            session.left_at.get().is_none_or(|at| now < at + KEEP || session.busy.get() > 0)
+            let left_at = session.left_at.get();
+            let is_kept = left_at.is_none_or(|at| now < at + KEEP || session.busy.get() > 0);
+            if !is_kept && session.locks.is_noted.get() {
+                session.ledger.lose_locks();
+            }
+            is_kept
         };
         self.sessions.borrow_mut().retain(|_, session| is_kept(session));
     }
@@ -437,9 +457,22 @@ impl<S: Storage> Session<S> {
     /// Writes a record down before anything else is done.
     fn keep(&self, slot: u32, record: Record) -> io::Result<()> {
         self.ledger.write(slot, &record)?;
+        self.remember(slot, record);
+        Ok(())
+    }
+
+    /// Writes down what a request has come to. It has, also where that cannot be written: then the
+    /// next server looks into it, should this one die before the client knows.
+    fn keep_done(&self, slot: u32, record: Record) {
+        if let Err(error) = self.ledger.write(slot, &record) {
+            tracing::warn!("the record of a request that was done cannot be written: {error}");
+        }
+        self.remember(slot, record);
+    }
+
+    fn remember(&self, slot: u32, record: Record) {
         if let Some(place) = self.records.borrow_mut().get_mut(slot as usize) {
             *place = Some(record);
         }
-        Ok(())
     }
 }

@@ -160,8 +160,8 @@ impl World {
     fn service(&self) -> Rc<Service<SimDisk>> {
         let life = self.disk.begin_life();
         let (disk, handle) = (Rc::clone(&self.disk), self.handle.clone());
+        let shelf = SimShelf { disk: Rc::clone(&disk), handle: handle.clone(), life };
         let storage = SimDisk { disk, handle, rng: Rc::clone(&self.rng), life };
-        let shelf = SimShelf { disk: Rc::clone(&self.disk), life };
         Service::new(self.handle.clone(), storage, Box::new(shelf)).expect("ledgers")
     }
 

@@ -9,6 +9,7 @@ mod handed;
 mod links;
 mod locks;
 mod mapped;
+mod moved_root;
 mod patient;
 mod quiet;
 mod same_user;

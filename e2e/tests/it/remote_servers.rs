@@ -280,3 +280,27 @@ fn equal_appends_of_two_clients_are_counted_once_each() {
     assert!(kills > 2, "{kills} kills");
     gate.end();
 }
+
+/// Locks of clients of the other server are not its to wait for.
+#[test]
+fn server_that_is_started_anew_waits_for_no_locks_that_another_server_has() {
+    let folder = Folder::new();
+    let mut gates = [Gate::start(&folder, "root"), Gate::start(&folder, "root")];
+    // Of so many files each server has some.
+    let hold = "cd \"$0\"; for i in 0 1 2 3 4 5 6 7; do flock -o held$i sh -c \
+        \"echo >there$i; while ! test -e over; do sleep 0.1; done\" & done; wait";
+    let mut holder = run_over(&folder, &[]);
+    holder.env("KAKEHI_JOB", "holder").args(["sh", "-c", hold]).arg(local(&folder));
+    let mut holder = Running::start(&mut holder);
+    let is_held = || (0..8).all(|i| folder.join(format!("root/there{i}")).exists());
+    assert!(wait_for(SOON, is_held), "nothing is locked");
+    gates[1].kill();
+    gates[1].restart();
+    let lock = "cd \"$0\"; for i in 0 1 2 3 4 5 6 7; do flock -w 9 free$i true || exit 9; \
+        flock -n held$i true && exit 8; done; echo >over";
+    let mut command = run_over(&folder, &[]);
+    let output = run(command.args(["sh", "-c", lock]).arg(local(&folder)), LONG);
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    assert!(holder.wait(LONG).success());
+    gates.into_iter().for_each(Gate::end);
+}

@@ -5,7 +5,7 @@
 //! published, `tail` the end of what is in the file. Extent `i` says that from position `start` on
 //! the bytes go to `file_at`; it ends where the next one starts. A write that continues the last
 //! extent needs no new one: it is a copy and one store of `head`, so a sequential writer leaves one
-//! extent, which drains as one large write.
+//! extent, which drains as one large write. What is appended stays together otherwise ([`append`]).
 //!
 //! The client is the only producer. The consumer is the daemon; when the daemon is dead, and only
 //! then, the client resumes from `tail` itself ([`Consumer::resume`]).
@@ -30,6 +30,7 @@
 //! fences: the client stores `head` and then loads the flag, the daemon stores the flag and then
 //! loads `head`.
 
+mod append;
 mod lent;
 
 use core::{error, fmt, ops::Range};
@@ -191,22 +192,6 @@ impl FileSlot {
         }
         Some(self.control.0.error.swap(0, Ordering::AcqRel)).filter(|errno| *errno != 0)
     }
-
-    /// Records, before bytes are appended from `position` on, that the file is `size` bytes long.
-    pub fn append_begins(&self, position: u64, size: u64) {
-        // Not before `tail` has left the append recorded until now: whoever takes over in between
-        // would take this size for that one's.
-        fence(Ordering::Release);
-        self.append.0.size.store(size, Ordering::Relaxed);
-        self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
-    }
-
-    /// The last append that has begun: its position, and the file's size, in bytes, before it.
-    #[must_use]
-    pub fn last_append(&self) -> Option<(u64, u64)> {
-        let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
-        Some((position, self.append.0.size.load(Ordering::Relaxed)))
-    }
 }
 
 impl Default for FileSlot {
@@ -230,6 +215,8 @@ pub struct Producer {
     tail: u64,
     extent_tail: u32,
     extent_head: u32,
+    /// Log position of the last extent.
+    extent_at: u64,
     /// File offset that the next byte of the last extent would get.
     next_at: u64,
 }
@@ -238,7 +225,7 @@ impl Producer {
     /// The state of a log of `len` bytes, a power of two, just attached to a reset slot.
     #[must_use]
     pub const fn new(len: u64) -> Self {
-        Self { len, head: 0, tail: 0, extent_tail: 0, extent_head: 0, next_at: 0 }
+        Self { len, head: 0, tail: 0, extent_tail: 0, extent_head: 0, extent_at: 0, next_at: 0 }
     }
 
     /// Goes on in another log, of `len` bytes, a power of two. The old one is drained; positions
@@ -316,6 +303,7 @@ impl Producer {
                 extent.start.set(self.head);
                 extent.file_at.set(file_at);
             }
+            self.extent_at = self.head;
             self.extent_head = self.extent_head.wrapping_add(1);
             slot.producer.0.extent_head.store(self.extent_head, Ordering::Release);
         }
@@ -395,7 +383,8 @@ impl Consumer {
     }
 
     /// The stretches that are published and not released, oldest first: at most `runs.len()` of
-    /// them and `budget` bytes in all. Returns how many of `runs` were filled.
+    /// them and `budget` bytes in all. Neither parts an extent to be appended, unless it is the
+    /// first. Returns how many of `runs` were filled.
     ///
     /// # Errors
     ///
@@ -409,10 +398,15 @@ impl Consumer {
         let (mut position, mut walk, mut count) = (self.tail, *self, 0);
         let end = head.min(self.tail.saturating_add(budget));
         while position < end {
-            let Some(run) = runs.get_mut(count) else { break };
             let (extent, until) = walk.extent_at(slot, position, extent_head)?;
-            let before_wrap = self.len - self.ring_at(position);
+            let (until, before_wrap) = (until.min(head), self.len - self.ring_at(position));
+            let is_last = count + 1 == runs.len();
+            let is_parted = until > end || is_last && until - position > before_wrap;
+            if count > 0 && is_parted && extent.file_at == APPEND {
+                break; // Whole, or not yet.
+            }
             let len = until.min(end).wrapping_sub(position).min(before_wrap);
+            let Some(run) = runs.get_mut(count) else { break };
             *run = Run { file_at: extent.file_at(position, len)?, start: position, len };
             position += len;
             count += 1;

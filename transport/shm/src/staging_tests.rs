@@ -138,6 +138,39 @@ fn appends_stay_appends() {
     assert_eq!(log.slot.last_append(), Some((8, 8)));
 }
 
+/// Calls append to a log that is drained now and then, by few bytes and runs at a time.
+#[test]
+fn what_one_call_appends_is_drained_together() {
+    const EXTENT_MAX: u64 = 96;
+    for seed in 0..if cfg!(miri) { 20 } else { 2000 } {
+        let (mut random, mut log) = (Random(seed), Log::new());
+        let (mut ends, mut drained_to) = (vec![0], 0);
+        for _ in 0..60 {
+            if random.below(2) == 0 {
+                let len = 1 + random.below(EXTENT_MAX);
+                let range = log.producer.reserve_whole(&log.slot, len, EXTENT_MAX);
+                let Some(range) = range else { continue };
+                assert_eq!(range.end - range.start, len);
+                log.producer.publish(&log.slot, APPEND, len);
+                ends.push(range.end);
+                continue;
+            }
+            let mut runs = [Run::default(); 3];
+            let runs_max = 2 + random.below(2) as usize;
+            let budget = EXTENT_MAX + random.below(LEN);
+            let count = log.consumer.runs(&log.slot, budget, &mut runs[..runs_max]);
+            for run in &runs[..count.expect("honest")] {
+                let end = run.start + run.len;
+                let wraps = log.consumer.ring_at(end) == 0;
+                assert!(wraps || ends.contains(&end), "SEED={seed}: {run:?} of {ends:?}");
+                drained_to = end;
+            }
+            assert!(ends.contains(&drained_to), "SEED={seed}: until {drained_to} of {ends:?}");
+            log.consumer.release(&log.slot, drained_to);
+        }
+    }
+}
+
 #[test]
 fn errors_are_reported_once_and_the_first_one_wins() {
     let slot = FileSlot::default();

@@ -56,7 +56,7 @@ impl<S: Storage> Service<S> {
             };
             if let Some(value) = value {
                 record.state = State::Done(value);
-                session.keep(slot, record).map_err(io)?;
+                session.keep_done(slot, record);
                 return self.again(session, value, &record, effect).await;
             }
         }
@@ -81,7 +81,7 @@ impl<S: Storage> Service<S> {
         if let Effect::Open(handle, _) = effect {
             record.before.identity = session.file(handle).map_or((0, 0), |open| open.identity());
         }
-        session.keep(slot, record).map_err(io)?;
+        session.keep_done(slot, record);
         answer
     }
 

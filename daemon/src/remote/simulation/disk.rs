@@ -2,14 +2,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     ffi::CStr,
     io,
     rc::Rc,
     time::Duration,
 };
 
-use executor::Handle;
+use executor::{Handle, Instant};
 use fastrand::Rng;
 use rustix::{
     fs::{OFlags, SeekFrom},
@@ -22,7 +22,7 @@ use wire::SESSION_LEN;
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
-    remote::ledger::{Ledger, RECORDS, Record, Shelf},
+    remote::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
     storage::Storage,
 };
 
@@ -37,8 +37,8 @@ pub(super) struct Disk {
     content: RefCell<HashMap<u64, Vec<u8>>>,
     next_inode: Cell<u64>,
     ledgers: RefCell<HashMap<[u8; SESSION_LEN], Vec<Option<Record>>>>,
-    /// Sessions that have had locks.
-    lockers: RefCell<HashSet<[u8; SESSION_LEN]>>,
+    /// Sessions that have had locks: the server that has them, and since when they are awaited.
+    lockers: RefCell<HashMap<[u8; SESSION_LEN], Locker>>,
     /// By inode: the open file that has it locked.
     locks: RefCell<HashMap<u64, u64>>,
     next_open: Cell<u64>,
@@ -49,9 +49,13 @@ pub(super) struct Disk {
     pub(super) renewals: Cell<u64>,
     /// Times that old ledgers were removed.
     pub(super) removals: Cell<u64>,
+    /// No record says any more that its request was done.
+    pub(super) is_broken: Cell<bool>,
     /// Counts servers; the last one lives while it is odd.
     life: Cell<u64>,
 }
+
+type Locker = (u64, Option<Instant>);
 
 impl Disk {
     pub(super) fn begin_life(&self) -> u64 {
@@ -287,13 +291,14 @@ impl Storage for SimDisk {
 /// The ledgers as one server sees them.
 pub(super) struct SimShelf {
     pub(super) disk: Rc<Disk>,
+    pub(super) handle: Handle,
     pub(super) life: u64,
 }
 
 impl Shelf for SimShelf {
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
-        let (disk, session) = (Rc::clone(&self.disk), *session);
-        Ok(Box::new(SimLedger { disk, session, life: self.life }))
+        let (disk, handle, session) = (Rc::clone(&self.disk), self.handle.clone(), *session);
+        Ok(Box::new(SimLedger { disk, handle, session, life: self.life }))
     }
 
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
@@ -314,8 +319,18 @@ impl Shelf for SimShelf {
 
 struct SimLedger {
     disk: Rc<Disk>,
+    handle: Handle,
     session: [u8; SESSION_LEN],
     life: u64,
+}
+
+impl SimLedger {
+    /// Changes what is known of the session's locks, if it has had any and this server lives.
+    fn change(&self, change: impl FnOnce(&mut Locker)) {
+        if self.disk.life.get() == self.life {
+            self.disk.lockers.borrow_mut().get_mut(&self.session).map(change);
+        }
+    }
 }
 
 impl Ledger for SimLedger {
@@ -326,6 +341,9 @@ impl Ledger for SimLedger {
 
     fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
         assert_eq!(self.disk.life.get(), self.life, "a dead server writes");
+        if self.disk.is_broken.get() && matches!(record.state, State::Done(_)) {
+            return Err(Errno::ROFS.into());
+        }
         let mut ledgers = self.disk.ledgers.borrow_mut();
         let ledger = ledgers.entry(self.session).or_insert(vec![None; RECORDS as usize]);
         ledger[slot as usize] = Some(*record);
@@ -336,13 +354,31 @@ impl Ledger for SimLedger {
         if self.disk.life.get() != self.life {
             return Err(Errno::IO.into()); // Of a dead server's task whose time to ask again came.
         }
-        self.disk.lockers.borrow_mut().insert(self.session);
+        self.disk.lockers.borrow_mut().entry(self.session).or_default();
         self.disk.ledgers.borrow_mut().entry(self.session).or_insert(vec![None; RECORDS as usize]);
         Ok(())
     }
 
-    fn has_locks(&self) -> io::Result<bool> {
-        Ok(self.disk.lockers.borrow().contains(&self.session))
+    fn locks(&self) -> io::Result<LocksNoted> {
+        let (now, mut noted) = (self.handle.now(), LocksNoted::Settled);
+        self.change(|(server, since)| {
+            if *server != self.life {
+                noted = LocksNoted::Awaited(now.saturating_since(*since.get_or_insert(now)));
+            }
+        });
+        Ok(noted)
+    }
+
+    fn comes(&self) {
+        self.change(|(_, since)| *since = since.map(|_| self.handle.now()));
+    }
+
+    fn have_locks(&self) {
+        self.change(|known| *known = (self.life, None));
+    }
+
+    fn lose_locks(&self) {
+        self.disk.lockers.borrow_mut().remove(&self.session);
     }
 
     fn renew(&self) {

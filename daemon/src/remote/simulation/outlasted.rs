@@ -1,7 +1,7 @@
 //! What outlasts a server, its connections, and its machine, and what does not.
 
 use super::*;
-use crate::remote::service::KEEP;
+use crate::remote::{ledger::Shelf as _, service::KEEP};
 
 type Connected = Rc<Client<SimNetwork<SimDisk>>>;
 
@@ -78,4 +78,56 @@ fn records_of_a_session_that_lives_for_days_stay_and_those_of_the_dead_go() {
     assert!(world.disk.renewals.get() >= 20, "{} times", world.disk.renewals.get());
     assert_eq!(world.disk.removals.get(), world.disk.renewals.get());
     drop(visit);
+}
+
+/// It has happened: whoever is told that it failed does it again.
+#[test]
+fn what_has_happened_is_told_though_its_record_cannot_be_written() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let entered = world.executor.run_until(service.enter([1; SESSION_LEN]));
+    let session = Rc::clone(&entered.expect("room").0.session);
+    world.disk.is_broken.set(true);
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    for _ in 0..2 {
+        let path = b"/folder";
+        let request = Request::MakeDir { path_len: 7, mode: 0o700 };
+        let (payload, data) = (Rc::from(&path[..]), Heap::buffer(0));
+        // As one that is sent again because its answer was lost.
+        let job = Job { id: 5, record: Some(0), request, payload, data };
+        let told = Rc::clone(&answers);
+        service.start(&session, job, move |_, answer| told.borrow_mut().push(answer));
+        (0..50).for_each(|_| world.turn());
+    }
+    assert_eq!(*answers.borrow(), [Ok((0, Vec::new())), Ok((0, Vec::new()))]);
+    assert!(world.disk.exists("/folder"));
+}
+
+/// As of a job that was cancelled, when servers die one after the other.
+#[test]
+fn locks_of_a_session_that_is_gone_for_good_are_waited_for_once() {
+    let mut world = World::new(7);
+    let (disk, handle) = (Rc::clone(&world.disk), world.handle.clone());
+    let shelf = SimShelf { life: disk.begin_life(), disk, handle };
+    shelf.open(&[9; SESSION_LEN]).and_then(|gone| gone.note_locks()).expect("it lives");
+    world.kill_server();
+    world.start_server();
+    let client = world.connect();
+    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+    let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+    let opened = async move { RemoteFile::open(&client, Some(1), call).await };
+    let file = world.outcome_of(opened).expect("opened");
+    let mut call = LockCall::unlock_all(LockOwner::Whole, 1);
+    call.terms.kind = LockKind::Exclusive;
+    let end = world.clock.now() + Duration::from_secs(40);
+    loop {
+        let asked = Rc::clone(&file);
+        if world.outcome_of(async move { asked.lock(call).await }).is_ok() {
+            return;
+        }
+        assert!(world.clock.now() < end, "no lock is given any more");
+        world.clock.0.advance(Duration::from_secs(3));
+        world.kill_server();
+        world.start_server();
+    }
 }

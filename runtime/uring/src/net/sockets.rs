@@ -226,18 +226,24 @@ impl AsFd for Listener {
 fn bind_path(fd: &OwnedFd, path: &Path) -> io::Result<()> {
     let place = SocketAddrUnix::new(path)?;
     let bound = bind(fd, &place);
-    if bound != Err(Errno::ADDRINUSE) || !is_abandoned(path, &place)? {
+    if bound != Err(Errno::ADDRINUSE) {
+        return Ok(bound?);
+    }
+    if FileType::from_raw_mode(lstat(path)?.st_mode) != FileType::Socket {
+        let what = "a file is there that is no socket";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    if !is_abandoned(&place)? {
         return Ok(bound?);
     }
     unlink(path)?;
     Ok(bind(fd, &place)?)
 }
 
-/// Whether a path is a socket to which nobody listens. Other files refuse connections, too.
-fn is_abandoned(path: &Path, place: &SocketAddrUnix) -> io::Result<bool> {
-    let is_socket = FileType::from_raw_mode(lstat(path)?.st_mode) == FileType::Socket;
+/// Whether nobody listens at a socket. Other files refuse connections, too.
+fn is_abandoned(place: &SocketAddrUnix) -> io::Result<bool> {
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-    Ok(is_socket && connect(&probe, place) == Err(Errno::CONNREFUSED))
+    Ok(connect(&probe, place) == Err(Errno::CONNREFUSED))
 }
 
 fn family(place: SocketAddr) -> AddressFamily {

@@ -1,0 +1,53 @@
+//! Calls that tie something to a name of this node: a watch, a handle. A remote name is nothing to
+//! the kernel, or a local folder in which nothing happens.
+
+use client::Errno;
+use libc::{AT_FDCWD, c_char, c_int, c_void};
+
+use crate::{
+    descriptor::refuse,
+    errno::answer,
+    interpose::interpose,
+    kernel::{Outcome, kernel},
+    paths::{remote, resolved},
+    start::client,
+};
+
+interpose! {
+    // As if there were no watch left: programs then look from time to time.
+    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int {
+        answer(unless_remote(AT_FDCWD, path, Errno::NOSPC, |path| {
+            kernel!(SYS_inotify_add_watch, queue, path, mask)
+        }))
+    }
+
+    fn name_to_handle_at(
+        dir: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int,
+    ) -> c_int {
+        if client().is_some_and(|client| client.is_remote_file(dir)) {
+            return refuse(Errno::NOTSUP);
+        }
+        answer(unless_remote(dir, path, Errno::NOTSUP, |path| {
+            kernel!(SYS_name_to_handle_at, dir, path, handle, mount, flags)
+        }))
+    }
+}
+
+/// Asks the kernel, with the name as it has to be told.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn unless_remote(
+    dir: c_int,
+    path: *const c_char,
+    refusal: Errno,
+    ask: impl FnOnce(*const c_char) -> Outcome,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    match unsafe { remote(dir, path) } {
+        Some(_) => Err(refusal),
+        // SAFETY: as the caller promises.
+        None => unsafe { resolved(dir, path, ask) },
+    }
+}

@@ -1,0 +1,54 @@
+//! Appends: they stay in one piece, and whoever takes over knows how much of one was done.
+//!
+//! What one call appends must not be parted by what others append meanwhile, so the consumer writes
+//! it by one call. It does not know where calls end: so they are published whole, a few of them
+//! make an extent of bounded length, and the consumer parts no extent that goes to the end.
+
+use core::ops::Range;
+
+use super::{APPEND, FileSlot, Producer};
+use crate::sync::{Ordering, fence};
+
+/// A file offset that no write continues.
+const NOWHERE: u64 = APPEND - 1;
+
+impl FileSlot {
+    /// Records, before bytes are appended from `position` on, that the file is `size` bytes long.
+    pub fn append_begins(&self, position: u64, size: u64) {
+        // Not before `tail` has left the append recorded until now: whoever takes over in between
+        // would take this size for that one's.
+        fence(Ordering::Release);
+        self.append.0.size.store(size, Ordering::Relaxed);
+        self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
+    }
+
+    /// The last append that has begun: its position, and the file's size, in bytes, before it.
+    #[must_use]
+    pub fn last_append(&self) -> Option<(u64, u64)> {
+        let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
+        Some((position, self.append.0.size.load(Ordering::Relaxed)))
+    }
+}
+
+impl Producer {
+    /// Finds room for `len` bytes that are appended together, the last ones perhaps at the ring's
+    /// start, and returns where in the log they begin and end; `None` when the log is too full.
+    /// Publish them together.
+    ///
+    /// They begin an extent, unless the last one has at most `extent_max` bytes with them.
+    pub fn reserve_whole(
+        &mut self,
+        slot: &FileSlot,
+        len: u64,
+        extent_max: u64,
+    ) -> Option<Range<u64>> {
+        if self.continues(APPEND) && self.head - self.extent_at + len > extent_max {
+            self.next_at = NOWHERE;
+        }
+        if self.len - self.waiting() < len {
+            self.refresh(slot);
+        }
+        self.reserve(slot, APPEND, len)?;
+        (self.len - self.waiting() >= len).then(|| self.head..self.head + len)
+    }
+}
