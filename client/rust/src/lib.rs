@@ -21,6 +21,7 @@ mod config;
 mod connection;
 mod delegate;
 mod file;
+mod flags;
 mod leave;
 mod lend;
 mod limit;

@@ -1,9 +1,8 @@
 //! The inodes of a multifile that are open, and the tasks that have their bytes.
 //!
-//! A file gets a task as it is made to be written, or else with its first byte; the record that says
-//! so is written before the byte. A
-//! task whose file is gone is empty before another file gets it. When a file was written last the
-//! names say at an `fsync`, or when the multifile is closed.
+//! A file gets a task as it is made to be written, or else with its first byte; the record that
+//! says so is written before the byte. A task whose file is gone is empty before another file gets
+//! it. When a file was written last the names say at an `fsync`, or when the multifile is closed.
 
 use std::{
     cell::RefCell,

@@ -115,14 +115,14 @@ fn files_that_a_map_hides_are_told_of() {
     flags[5] += &format!(";{}=/other", local(&folder).join("mapped").display());
     let mut nested = kakehi_run(&folder, &flags.each_ref().map(String::as_str));
     let output = run(nested.arg("ls").arg(local(&folder)), SOON);
-    assert!(!text(&output.stderr).contains("not the server's"), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("programs do not see"), "{}", text(&output.stderr));
 
     fs::write(local(&folder).join("hidden"), "").expect("file");
     let output = run(server.run(&folder).arg("ls").arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]), "{said}");
     let told = |line: &str| line.contains(&*local(&folder).to_string_lossy());
-    assert!(said.lines().any(|line| told(line) && line.contains("not the server's")), "{said}");
+    assert!(said.lines().any(|line| told(line) && line.contains("programs do not see")), "{said}");
     server.end();
 }
 

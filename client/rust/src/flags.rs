@@ -1,0 +1,26 @@
+//! What `fcntl` gets and sets of a file whose descriptor is a placeholder, which has other flags.
+
+use rustix::{fd::RawFd, fs};
+
+use crate::client::Client;
+
+impl Client {
+    /// `F_GETFL` of a file whose descriptor is a placeholder.
+    #[must_use]
+    pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
+        let (_, file) = self.0.locked_fd(fd)?;
+        let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
+        file.placeholder.then_some(file.flags & !once.bits())
+    }
+
+    /// Notes whether a placeholder is not to be waited for, which changes nothing else of a regular
+    /// file. Returns whether `fd` is one.
+    pub fn set_flags(&'static self, fd: RawFd, flags: u32) -> bool {
+        const NOTED: u32 = fs::OFlags::NONBLOCK.bits();
+        let Some((_, mut file)) = self.0.locked_fd(fd).filter(|(_, file)| file.placeholder) else {
+            return false;
+        };
+        file.flags = file.flags & !NOTED | flags & NOTED;
+        true
+    }
+}
