@@ -30,6 +30,7 @@ mod locks;
 mod mirror;
 pub(crate) mod mounts;
 mod opened;
+mod own;
 mod pipe;
 mod published;
 mod regular;
@@ -50,6 +51,7 @@ pub(crate) use {
     ledger::Folder,
     mirror::Listings,
     mounts::{Located, Mounts},
+    own::Own,
     pipe::StandIns,
     published::Published,
     server::Server,

@@ -24,7 +24,7 @@ use crate::{
     Address, Config, Error, Given, Summary,
     admission::Admission,
     coalesce::{self, Coalesce, Coalesced},
-    config::Serving,
+    config::{Remote, Serving},
     core::Core,
     guest,
     lanes::Lanes,
@@ -36,7 +36,7 @@ use crate::{
     place,
     reactor::Reactor,
     remote::{
-        Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Published,
+        Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Own, Published,
         Server, Service, StandIns, Workers, mounts,
     },
     seats::Seats,
@@ -210,6 +210,7 @@ impl Hall {
             pipes: RefCell::default(),
             stand_ins: self.stand_ins.clone(),
             listings: self.listings.clone(),
+            own: Own::default(),
         })))
     }
 
@@ -344,6 +345,12 @@ impl Seat {
         let service = Service::new(handle.clone(), files, Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
+        let is_own = |remote: &Remote| remote.addresses == [serving.address.clone()];
+        if let Some(client) =
+            self.server.as_ref().filter(|_| hall.config.remote.as_ref().is_some_and(is_own))
+        {
+            client.own.set(&service);
+        }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         let server = Server::new(service, key, boot);
         let door = Door { address: address.to_string(), connections: server.served() };

@@ -211,6 +211,11 @@ impl<N: Network> Client<N> {
         Ok((id, pending))
     }
 
+    /// The name of its session.
+    pub(super) fn session(&self) -> &[u8; SESSION_LEN] {
+        &self.session
+    }
+
     /// Waits until everything is answered, and ends the session.
     pub(crate) async fn leave(&self) {
         let is_quiet = || {

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Buffers, RecordLock};
-use wire::{PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE};
+use wire::{PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use super::{
     client::{Client, Network},
@@ -62,6 +62,11 @@ impl<N: Network> RemoteFile<N> {
         let is_closed = Cell::new(false);
         let (client, left_at) = (Rc::clone(client), Cell::default());
         Ok(Rc::new(Self { client, handle, appends, is_closed, left_at }))
+    }
+
+    /// By which session the server knows it, and by which number; `None`: it is appended to.
+    pub(super) fn at_server(&self) -> Option<(&[u8; SESSION_LEN], u32)> {
+        (!self.appends).then(|| (self.client.session(), self.handle))
     }
 
     /// Whoever was handed the file is gone, and has left the position here.

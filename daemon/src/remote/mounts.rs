@@ -28,6 +28,7 @@ use super::{
     links,
     mirror::{self, Listings},
     opened::exchanges,
+    own::Own,
     pipe::{Pipe, StandIns},
 };
 use crate::{
@@ -50,7 +51,7 @@ pub struct Mount {
 #[derive(Clone)]
 pub(crate) struct Mounts {
     machine: Machine,
-    server: Option<Rc<Server>>,
+    pub(super) server: Option<Rc<Server>>,
     /// Number of the process that asks, at this daemon.
     process: Option<u16>,
     /// And in its parallel job.
@@ -68,6 +69,7 @@ pub(crate) struct Server {
     pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
     pub(crate) stand_ins: StandIns,
     pub(crate) listings: Listings,
+    pub(crate) own: Own,
 }
 
 /// An open file.
@@ -100,7 +102,7 @@ impl Mounts {
     }
 
     /// A remote file with everything in it that programs have written to pipes.
-    async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
+    pub(super) async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
         self.settle().await;
         file
     }
@@ -301,18 +303,14 @@ impl Storage for Mounts {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
             // On the heap: the future of a local file stays small.
-            Located::There(file) => {
-                Box::pin(async { self.settled(file).await.read(at, &into).await }).await
-            }
+            Located::There(file) => Box::pin(self.read_there(file, at, into)).await,
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => {
-                Box::pin(async { self.settled(file).await.write(at, &from).await }).await
-            }
+            Located::There(file) => Box::pin(self.write_there(file, at, from)).await,
         }
     }
 

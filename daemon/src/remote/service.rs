@@ -228,6 +228,12 @@ impl<S: Storage> Service<S> {
         }
     }
 
+    /// The file that a session knows by this number.
+    pub(super) fn file_of(&self, session: &[u8; SESSION_LEN], handle: u32) -> Option<S::File> {
+        let sessions = self.sessions.borrow();
+        sessions.get(session)?.file(handle).ok().map(|open| open.file)
+    }
+
     /// The session is over.
     pub(crate) fn end(&self, session: &Session<S>) {
         self.sessions.borrow_mut().remove(&session.name);
