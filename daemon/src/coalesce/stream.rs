@@ -232,26 +232,29 @@ impl Stream {
     }
 
     /// Has the journal say, of the blocks that bytes `from` to `to` are in, what a stream of `len`
-    /// bytes uses of them.
+    /// bytes uses of them: the last one first if it got shorter, so that at no time one that is not
+    /// full has others behind it, whatever dies.
     async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
         let journal = self.member.journal.borrow().clone().ok_or(Errno::ROFS)?;
         let (key, chunk_len) = (self.key, self.place.chunk_len);
         let blocks = from / chunk_len..to.div_ceil(chunk_len);
-        let slot = move |block| -> io::Result<(u64, Vec<u8>)> {
+        let (first, count) = (blocks.start, blocks.end - blocks.start);
+        let slot = move |step| -> io::Result<(u64, Vec<u8>)> {
+            let block = first + if len < to { count - 1 - step } else { step };
             let key = SlotKey { block, ..key };
             let used = len.saturating_sub(block * chunk_len).min(chunk_len);
             Ok((key.at().ok_or(Errno::FBIG)?, Slot::of(used, None).encode(&key)))
         };
-        if blocks.end - blocks.start <= SLOTS_MAX {
-            for block in blocks {
-                let (at, slot) = slot(block)?;
+        if count <= SLOTS_MAX {
+            for step in 0..count {
+                let (at, slot) = slot(step)?;
                 write_all(machine, &journal, at, &slot.into()).await?;
             }
             return Ok(());
         }
         let write = move || {
-            blocks.clone().try_for_each(|block| {
-                let (at, slot) = slot(block)?;
+            (0..count).try_for_each(|step| {
+                let (at, slot) = slot(step)?;
                 match rustix::io::retry_on_intr(|| rustix::io::pwrite(journal.fd(), &slot, at))? {
                     len if len == slot.len() => Ok(()),
                     _ => Err(Errno::NOSPC.into()),
