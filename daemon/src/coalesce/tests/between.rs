@@ -1,8 +1,9 @@
-//! What happens within calls: daemons that die in the middle of one.
+//! What happens within calls: daemons that die in the middle of one, and calls beside each other.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
 use super::*;
+use crate::names::Attributes;
 
 type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -19,6 +20,23 @@ async fn dies_after(steps: usize, mut call: Call<'_>) -> bool {
     .await
 }
 
+/// Runs two calls side by side, the second one `delay` steps later.
+async fn beside(mut calls: [Call<'_>; 2], mut delay: usize) {
+    let mut are_done = [false; 2];
+    poll_fn(|context| {
+        for (number, (call, is_done)) in calls.iter_mut().zip(&mut are_done).enumerate() {
+            if number == 1 && delay > 0 {
+                delay -= 1;
+                context.waker().wake_by_ref();
+            } else if !*is_done {
+                *is_done = call.as_mut().poll(context).is_ready();
+            }
+        }
+        if are_done == [true; 2] { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
 impl World {
     /// The daemon dies `steps` into a call, and another comes; whether the call was complete.
     fn die_in(&mut self, steps: usize, call: Call<'_>) -> bool {
@@ -28,6 +46,12 @@ impl World {
         self.executor.run_until(machine.call(|| Ok(()))).expect("done");
         is_done
     }
+}
+
+fn bytes(len: usize, byte: u8) -> uring::Buffers {
+    let buffer = Heap::buffer(len);
+    buffer.store(&vec![byte; len]);
+    buffer.into()
 }
 
 #[test]
@@ -48,5 +72,31 @@ fn a_truncation_that_a_daemon_dies_in_leaves_a_multifile_that_opens() {
         if is_done {
             break;
         }
+    }
+}
+
+/// Attributes, a name that goes, and the task for the first byte change one node.
+#[test]
+fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
+    let mut world = World::new(1);
+    for round in 0..1500 {
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        let (files, is_unlinked) = (world.files.clone(), round % 2 == 0);
+        let write: Call<'_> = Box::pin(async {
+            files.write(&open, 0, bytes(100, 9)).await.expect("room");
+        });
+        let other: Call<'_> = Box::pin(async {
+            if is_unlinked {
+                files.name(NameCall::Unlink { path: name("a") }).await.expect("there");
+            } else {
+                files.set(&open, Attributes::Mode(0o600)).await.expect("its own");
+            }
+        });
+        let calls = if round % 4 < 2 { [write, other] } else { [other, write] };
+        world.executor.run_until(beside(calls, 0));
+        let status = world.files.identify(&open).expect("open");
+        let mode = if is_unlinked { 0o644 } else { 0o600 };
+        assert_eq!((status.size(), status.0[2] & 0o777), (100, mode), "{round}");
+        world.name(NameCall::Unlink { path: name("a") }).ok(); // It may be gone.
     }
 }
