@@ -226,6 +226,26 @@ fn a_file_that_has_no_name_is_there_for_who_has_it_open_and_then_makes_room() {
     assert!(!world.folder.path().join("kept.sion.000001").exists());
 }
 
+/// As under the umask of a user who lets nobody read, which daemons do not keep.
+#[test]
+fn all_physical_files_and_journals_are_as_the_first_one() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let mut world = World::new(1);
+    world.restart(true);
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(world.path(), private).expect("its own");
+    world.restart(true);
+    for file in NAMES {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, b"secret");
+    }
+    let made: Vec<_> = std::fs::read_dir(world.folder.path()).expect("there").flatten().collect();
+    assert_eq!(made.len(), 4, "{made:?}");
+    for file in made {
+        assert_eq!(file.metadata().expect("there").mode() & 0o777, 0o600, "{file:?}");
+    }
+}
+
 #[test]
 fn who_only_reads_changes_nothing() {
     let mut world = World::new(1);
