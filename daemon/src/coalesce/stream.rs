@@ -16,7 +16,10 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
-use crate::storage::{Machine, Storage as _};
+use crate::{
+    storage::{Machine, Storage as _},
+    turns::Turns,
+};
 
 /// Slots of the journal that are written one by one; more are left to an engine thread.
 const SLOTS_MAX: u64 = 8;
@@ -105,7 +108,22 @@ pub(super) struct Stream {
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
+    /// To change the length.
     turn: Turn,
+    /// Who writes shares these; who makes bytes zeros has them alone.
+    turns: Turns,
+    turned: Notify,
+}
+
+/// A share of a stream's turns, or all of them, until it is dropped.
+struct Held<'a>(&'a Stream);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.turns.leave() {
+            self.0.turned.notify_all();
+        }
+    }
 }
 
 /// A stretch of a stream that lies in one block.
@@ -118,7 +136,21 @@ struct Piece {
 
 impl Stream {
     pub(super) fn new(member: Rc<Member>, (place, key): (Place, SlotKey), len: u64) -> Self {
-        Self { member, place, key, len: Cell::new(len), turn: Turn::default() }
+        let (len, turn, turns) = (Cell::new(len), Turn::default(), Turns::default());
+        Self { member, place, key, len, turn, turns, turned: Notify::new() }
+    }
+
+    /// To write, beside others who do.
+    async fn shared(&self) -> Held<'_> {
+        self.turned.until(|| self.turns.join()).await;
+        Held(self)
+    }
+
+    /// To make bytes zeros: a write is before that, or after it, and not between.
+    async fn alone(&self) -> Held<'_> {
+        let _claim = self.turns.claim();
+        self.turned.until(|| self.turns.take()).await;
+        Held(self)
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -176,6 +208,7 @@ impl Stream {
     ) -> io::Result<usize> {
         let wanted = from.len() as u64;
         let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
+        let _held = self.shared().await;
         self.lengthen(machine, end).await?;
         let mut done = 0;
         while done < wanted {
@@ -207,6 +240,7 @@ impl Stream {
             self.lengthen(machine, len).await?;
             return self.extend(machine, len).await;
         }
+        let _held = self.alone().await;
         let _taken = self.turn.take().await;
         let old = self.len();
         if len >= old {
@@ -266,6 +300,7 @@ impl Stream {
 
     /// Makes bytes that the stream has read as zeros.
     pub(super) async fn zero(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let _held = self.alone().await;
         let _taken = self.turn.take().await;
         self.clear(machine, from, to.min(self.len())).await
     }

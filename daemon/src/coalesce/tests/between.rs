@@ -100,3 +100,20 @@ fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
         world.name(NameCall::Unlink { path: name("a") }).ok(); // It may be gone.
     }
 }
+
+#[test]
+fn a_truncation_beside_a_write_is_before_it_or_after_it() {
+    for delay in 0..12 {
+        let mut world = World::new(1);
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let write: Call<'_> = Box::pin(async {
+            files.write(&open, 0, bytes(4000, 9)).await.expect("room");
+        });
+        let cut: Call<'_> = Box::pin(async { files.truncate(&open, 0).await.expect("cut") });
+        world.executor.run_until(beside([write, cut], delay));
+        let found = world.read(&open);
+        assert!(found.is_empty() || found == [9; 4000], "{delay}: {}", found.len());
+    }
+}
