@@ -16,6 +16,7 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
+use super::rest::Chunks;
 use crate::{
     storage::{Machine, Storage as _},
     turns::Turns,
@@ -69,6 +70,11 @@ impl Member {
         let (journal, rows, turn) =
             (std::cell::RefCell::default(), Cell::new(rows), Turn::default());
         Self { data, journal, data_at, skip, rows, turn }
+    }
+
+    /// Its chunks, with what its streams reach of them.
+    pub(super) fn chunks(&self, reaches: impl Iterator<Item = (u64, u64, u64)>) -> Chunks {
+        Chunks { data_at: self.data_at, skip: self.skip, tasks: reaches.collect() }
     }
 
     pub(super) fn begin(&self, journal: uring::File) {
@@ -157,6 +163,11 @@ impl Stream {
         self.len.get()
     }
 
+    /// Where its first chunk begins, bytes of its chunks, and its length.
+    pub(super) fn reach(&self) -> (u64, u64, u64) {
+        (self.place.start_at, self.place.chunk_len, self.len())
+    }
+
     pub(super) fn member(&self) -> &Rc<Member> {
         &self.member
     }
@@ -221,7 +232,13 @@ impl Stream {
             }
         }
         if done > 0 {
-            self.extend(machine, at + done).await?;
+            let extended = self.extend(machine, at + done).await;
+            if extended.is_err() {
+                let _taken = self.turn.take().await;
+                // It is not to be seen when the stream gets longer some day.
+                self.clear(machine, at.max(self.len()), at + done).await.ok();
+            }
+            extended?;
         }
         Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }

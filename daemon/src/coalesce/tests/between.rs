@@ -102,6 +102,37 @@ fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
 }
 
 #[test]
+fn what_a_write_left_that_a_daemon_died_in_is_not_seen_when_a_file_grows() {
+    let mut was_left = false;
+    for steps in 1.. {
+        let mut world = World::new(1);
+        // The next task has the same bytes behind its end if nobody looks.
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 10]);
+        let files = world.files.clone();
+        let call = Box::pin(async {
+            files.write(&open, 10, bytes(3000, 9)).await.expect("room");
+        });
+        let is_done = world.die_in(steps, call);
+        drop((files, open));
+        was_left |= std::fs::read(world.path()).expect("there").contains(&9);
+        world.restart(false);
+        let call = NameCall::Stat { path: name("a"), follow: true };
+        let status = world.name(call).expect("there");
+        let len = Status::from_bytes(&status).expect("a status").size();
+        world.name(NameCall::Truncate { path: name("a"), len: 4000 }).expect("there");
+        let open = world.open("a", OFlags::RDONLY).expect("there");
+        let found = world.read(&open);
+        let nines = found.iter().filter(|byte| **byte == 9).count();
+        assert_eq!((nines, found.len()), (if len == 10 { 0 } else { 3000 }, 4000), "{steps}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(was_left, "no daemon died between a write and its record");
+}
+
+#[test]
 fn a_truncation_beside_a_write_is_before_it_or_after_it() {
     for delay in 0..12 {
         let mut world = World::new(1);
