@@ -400,6 +400,23 @@ fn names_count_and_the_last_one_takes_the_inode() {
     assert_eq!(tree.link_count(ROOT), 2);
 }
 
+/// As a damaged multifile may have it.
+#[test]
+fn a_folder_in_itself_can_be_renamed() {
+    use multifile::catalogue::{Change, Node};
+    let mut catalogue = Catalogue::new(1, Node { mode: FOLDER | 0o755, ..Node::default() });
+    for change in [
+        Change::Node(2, Node { mode: FOLDER | 0o755, ..Node::default() }),
+        Change::Name(ROOT, b"a".to_vec(), 2),
+        Change::Name(2, b"b".to_vec(), 2),
+    ] {
+        catalogue.apply(change).expect("no sense, and yet possible");
+    }
+    let tree = Tree::new(catalogue, User { user: 0, group: 0 });
+    let (from, to) = (find(&tree, "/a").expect("there"), find(&tree, "/c").expect("free"));
+    assert!(tree.rename((&from, &to), 0, (1, 0)).is_ok());
+}
+
 #[test]
 fn modes_keep_out_who_is_not_root() {
     let mut tree = tree(7);
