@@ -250,11 +250,12 @@ impl Volume {
     ///
     /// Those of writing: the multifile is left to `kakehi multifile repair`.
     pub(crate) async fn close(&self) -> io::Result<()> {
-        if !self.is_begun.get() || self.is_over.get() {
+        let was_over = self.is_over.replace(true);
+        // One that has just come may have the multifile begun first.
+        self.settled.until(|| self.changing.get() == 0).await;
+        if was_over || !self.is_begun.get() {
             return Ok(());
         }
-        self.is_over.set(true);
-        self.settled.until(|| self.changing.get() == 0).await;
         self.note_all_times().await?;
         for task in self.users.free() {
             self.stream(task)?.resize(&self.machine, 0).await?;

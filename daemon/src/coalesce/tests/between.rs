@@ -148,3 +148,20 @@ fn a_truncation_beside_a_write_is_before_it_or_after_it() {
         assert!(found.is_empty() || found == [9; 4000], "{delay}: {}", found.len());
     }
 }
+
+#[test]
+fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
+    for delay in 0..4 {
+        let mut world = World::new(1);
+        world.restart(true);
+        let files = world.files.clone();
+        let change: Call<'_> = Box::pin(async {
+            let made = NameCall::MakeDir { path: name("new"), mode: 0o755 };
+            files.name(made).await.expect("free");
+        });
+        let close: Call<'_> = Box::pin(async { assert_eq!(files.close().await, 0) });
+        world.executor.run_until(beside([change, close], delay));
+        let journal = world.folder.path().join("kept.sion.journal");
+        assert!(!journal.exists(), "{delay}");
+    }
+}
