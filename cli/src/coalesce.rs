@@ -6,7 +6,7 @@
 
 use std::{
     ffi::OsStr,
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -139,10 +139,7 @@ pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)
         return Ok(None);
     }
     check(config)?;
-    let root = job.own_server();
-    if let Err(why) = fs::create_dir_all(&root) {
-        return Err(Failure::usage(root.display(), why, "name another folder with --socket"));
-    }
+    let root = job.create_own_server()?;
     let address: Address = format!("unix://{}", root.join("s").display())
         .parse()
         .map_err(|_| Failure::usage(root.display(), "it has no socket's path", "shorten it"))?;

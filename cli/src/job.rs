@@ -208,9 +208,11 @@ impl Job {
 
     /// As [`remove`](Self::remove), for whoever has the lock.
     pub(crate) fn remove_locked(&self, _: &Lock) {
-        fs::remove_dir_all(self.own_server()).ok();
+        if is_made(&self.own_server()) {
+            fs::remove_dir_all(self.own_server()).ok();
+        }
         fs::remove_file(self.folder.join(LOCK)).ok();
-        if fs::metadata(&self.folder).is_ok_and(|folder| folder.mode() & 0o7777 == MADE.bits()) {
+        if is_made(&self.folder) {
             fs::remove_dir(&self.folder).ok();
         }
         if let Some(parent) = self.folder.parent().filter(|parent| is_ours(parent)) {
@@ -227,8 +229,22 @@ impl Job {
         self.remove_locked(lock);
     }
 
-    /// The folder of what a daemon serves to its own node.
-    pub(crate) fn own_server(&self) -> PathBuf {
+    /// Makes the folder of what a daemon serves to its own node.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or is there and somebody else's.
+    pub(crate) fn create_own_server(&self) -> Result<PathBuf, Failure> {
+        let folder = self.own_server();
+        let made = match unmasked(|| rustix::fs::mkdirat(CWD, &folder, MADE)) {
+            Err(Errno::EXIST) if is_made(&folder) => Ok(()),
+            made => made,
+        };
+        made.map_err(|why| refused(&folder, why.into()))?;
+        Ok(folder)
+    }
+
+    fn own_server(&self) -> PathBuf {
         self.folder.join(OWN_SERVER)
     }
 
@@ -332,6 +348,11 @@ fn is_ours(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "kakehi" || *name == *format!("kakehi-{uid}"))
 }
 
+/// Whether a folder was made here, and not by the user.
+fn is_made(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o7777 == MADE.bits())
+}
+
 fn create_private(folder: &Path) -> io::Result<bool> {
     let created = match unmasked(|| rustix::fs::mkdirat(CWD, folder, MADE)) {
         Ok(()) => true,
@@ -414,6 +435,25 @@ mod tests {
         assert_eq!(fs::read_dir(&job.folder).expect("the folder").count(), 0);
         fs::remove_dir(&job.folder).expect("empty");
         assert!(job.create().is_ok_and(|created| created));
+        job.remove();
+        assert!(!job.folder.exists());
+    }
+
+    #[test]
+    fn what_the_user_has_in_a_folder_named_as_ours_stays() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
+        job.create().expect("a folder");
+        fs::create_dir(job.own_server()).expect("a folder");
+        fs::write(job.own_server().join("file"), "precious").expect("a file");
+        job.create_own_server().expect_err("it is the user's");
+        job.remove();
+        assert!(job.own_server().join("file").exists());
+        fs::remove_dir_all(job.own_server()).expect("there");
+        let root = job.create_own_server().expect("ours");
+        fs::write(root.join("file"), "").expect("a file");
+        // One that was killed has left its own.
+        job.create_own_server().expect("ours");
         job.remove();
         assert!(!job.folder.exists());
     }

@@ -16,6 +16,7 @@ mod inodes;
 mod names;
 mod opening;
 mod records;
+mod rest;
 mod stream;
 #[cfg(test)]
 mod tests;

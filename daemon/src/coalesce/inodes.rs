@@ -156,15 +156,20 @@ impl Volume {
         live: &Live,
         set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
     ) -> io::Result<()> {
-        let was = self.node(live)?;
+        let change = |tree: &Tree| {
+            // As it is now: others may have changed it while this waited for space.
+            let node = set(tree, &self.node(live).map_err(|_| Errno::STALE)?)?;
+            if let Some(gone) = &mut *live.gone.borrow_mut() {
+                *gone = node;
+                return Ok(((), Vec::new()));
+            }
+            // What is written from here on is later than this.
+            self.users.written.borrow_mut().remove(&live.inode);
+            Ok(((), vec![Change::Node(live.inode, node)]))
+        };
         if live.gone.borrow().is_some() {
-            let node = set(&self.tree.borrow(), &was)?;
-            *live.gone.borrow_mut() = Some(node);
-            return Ok(());
+            return Ok(change(&self.tree.borrow()).map(drop)?);
         }
-        let change = |tree: &Tree| Ok(((), vec![Change::Node(live.inode, set(tree, &was)?)]));
-        // What is written meanwhile is later than this.
-        self.users.written.borrow_mut().remove(&live.inode);
         self.change_in(changing, change).await
     }
 

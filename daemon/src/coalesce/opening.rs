@@ -4,7 +4,7 @@ use std::{
     fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Read as _},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -20,6 +20,9 @@ use rustix::{
 };
 
 use super::tree::FOLDER;
+
+/// Who may read and write a file.
+const PERMISSIONS: u32 = 0o666;
 
 /// A multifile that was opened.
 pub(super) struct Opened {
@@ -54,15 +57,17 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
         Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) | Ok(()) => {}
         Err(error) => return Err(error.into()),
     }
-    let (disk, options) = (Disk::new(), options(path));
-    if file.metadata()?.len() == 0 {
-        return make(path, file.into(), shape);
+    let found = file.metadata()?;
+    // A daemon has no umask any more when it makes the next of its files: they are as the first.
+    let (disk, options) = (Disk::new().making(found.mode() & PERMISSIONS), options(path));
+    if found.len() == 0 {
+        return make(&disk, path, file.into(), shape);
     }
     let opened = Growing::open(&disk, path, shape, &options);
     let (growing, Held { mut lens, was_repaired }) = opened?;
     if was_repaired && lens.iter().all(|len| *len == 0) {
         // Who was making it died before it had a name.
-        return make(path, file.into(), shape);
+        return make(&disk, path, file.into(), shape);
     }
     if was_repaired {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
@@ -83,8 +88,8 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
 }
 
-fn make(path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
-    let growing = Growing::create(&Disk::new(), path, shape, &options(path))?;
+fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
+    let growing = Growing::create(disk, path, shape, &options(path))?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };

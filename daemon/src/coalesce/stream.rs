@@ -16,7 +16,11 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
-use crate::storage::{Machine, Storage as _};
+use super::rest::Chunks;
+use crate::{
+    storage::{Machine, Storage as _},
+    turns::Turns,
+};
 
 /// Slots of the journal that are written one by one; more are left to an engine thread.
 const SLOTS_MAX: u64 = 8;
@@ -68,6 +72,11 @@ impl Member {
         Self { data, journal, data_at, skip, rows, turn }
     }
 
+    /// Its chunks, with what its streams reach of them.
+    pub(super) fn chunks(&self, reaches: impl Iterator<Item = (u64, u64, u64)>) -> Chunks {
+        Chunks { data_at: self.data_at, skip: self.skip, tasks: reaches.collect() }
+    }
+
     pub(super) fn begin(&self, journal: uring::File) {
         *self.journal.borrow_mut() = Some(journal);
     }
@@ -105,7 +114,22 @@ pub(super) struct Stream {
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
+    /// To change the length.
     turn: Turn,
+    /// Who writes shares these; who makes bytes zeros has them alone.
+    turns: Turns,
+    turned: Notify,
+}
+
+/// A share of a stream's turns, or all of them, until it is dropped.
+struct Held<'a>(&'a Stream);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.turns.leave() {
+            self.0.turned.notify_all();
+        }
+    }
 }
 
 /// A stretch of a stream that lies in one block.
@@ -118,11 +142,30 @@ struct Piece {
 
 impl Stream {
     pub(super) fn new(member: Rc<Member>, (place, key): (Place, SlotKey), len: u64) -> Self {
-        Self { member, place, key, len: Cell::new(len), turn: Turn::default() }
+        let (len, turn, turns) = (Cell::new(len), Turn::default(), Turns::default());
+        Self { member, place, key, len, turn, turns, turned: Notify::new() }
+    }
+
+    /// To write, beside others who do.
+    async fn shared(&self) -> Held<'_> {
+        self.turned.until(|| self.turns.join()).await;
+        Held(self)
+    }
+
+    /// To make bytes zeros: a write is before that, or after it, and not between.
+    async fn alone(&self) -> Held<'_> {
+        let _claim = self.turns.claim();
+        self.turned.until(|| self.turns.take()).await;
+        Held(self)
     }
 
     pub(super) fn len(&self) -> u64 {
         self.len.get()
+    }
+
+    /// Where its first chunk begins, bytes of its chunks, and its length.
+    pub(super) fn reach(&self) -> (u64, u64, u64) {
+        (self.place.start_at, self.place.chunk_len, self.len())
     }
 
     pub(super) fn member(&self) -> &Rc<Member> {
@@ -176,6 +219,7 @@ impl Stream {
     ) -> io::Result<usize> {
         let wanted = from.len() as u64;
         let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
+        let _held = self.shared().await;
         self.lengthen(machine, end).await?;
         let mut done = 0;
         while done < wanted {
@@ -188,7 +232,13 @@ impl Stream {
             }
         }
         if done > 0 {
-            self.extend(machine, at + done).await?;
+            let extended = self.extend(machine, at + done).await;
+            if extended.is_err() {
+                let _taken = self.turn.take().await;
+                // It is not to be seen when the stream gets longer some day.
+                self.clear(machine, at.max(self.len()), at + done).await.ok();
+            }
+            extended?;
         }
         Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }
@@ -207,6 +257,7 @@ impl Stream {
             self.lengthen(machine, len).await?;
             return self.extend(machine, len).await;
         }
+        let _held = self.alone().await;
         let _taken = self.turn.take().await;
         let old = self.len();
         if len >= old {
@@ -232,26 +283,29 @@ impl Stream {
     }
 
     /// Has the journal say, of the blocks that bytes `from` to `to` are in, what a stream of `len`
-    /// bytes uses of them.
+    /// bytes uses of them: the last one first if it got shorter, so that at no time one that is not
+    /// full has others behind it, whatever dies.
     async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
         let journal = self.member.journal.borrow().clone().ok_or(Errno::ROFS)?;
         let (key, chunk_len) = (self.key, self.place.chunk_len);
         let blocks = from / chunk_len..to.div_ceil(chunk_len);
-        let slot = move |block| -> io::Result<(u64, Vec<u8>)> {
+        let (first, count) = (blocks.start, blocks.end - blocks.start);
+        let slot = move |step| -> io::Result<(u64, Vec<u8>)> {
+            let block = first + if len < to { count - 1 - step } else { step };
             let key = SlotKey { block, ..key };
             let used = len.saturating_sub(block * chunk_len).min(chunk_len);
             Ok((key.at().ok_or(Errno::FBIG)?, Slot::of(used, None).encode(&key)))
         };
-        if blocks.end - blocks.start <= SLOTS_MAX {
-            for block in blocks {
-                let (at, slot) = slot(block)?;
+        if count <= SLOTS_MAX {
+            for step in 0..count {
+                let (at, slot) = slot(step)?;
                 write_all(machine, &journal, at, &slot.into()).await?;
             }
             return Ok(());
         }
         let write = move || {
-            blocks.clone().try_for_each(|block| {
-                let (at, slot) = slot(block)?;
+            (0..count).try_for_each(|step| {
+                let (at, slot) = slot(step)?;
                 match rustix::io::retry_on_intr(|| rustix::io::pwrite(journal.fd(), &slot, at))? {
                     len if len == slot.len() => Ok(()),
                     _ => Err(Errno::NOSPC.into()),
@@ -263,6 +317,7 @@ impl Stream {
 
     /// Makes bytes that the stream has read as zeros.
     pub(super) async fn zero(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        let _held = self.alone().await;
         let _taken = self.turn.take().await;
         self.clear(machine, from, to.min(self.len())).await
     }

@@ -1,5 +1,7 @@
 //! A multifile beside a model of what it is to hold, with daemons that end, and that die.
 
+mod between;
+
 use std::{collections::BTreeMap, ffi::CString, io, path::PathBuf, rc::Rc};
 
 use executor::{Config, Executor};
@@ -227,6 +229,26 @@ fn a_file_that_has_no_name_is_there_for_who_has_it_open_and_then_makes_room() {
     assert!(!world.folder.path().join("kept.sion.000001").exists());
 }
 
+/// As under the umask of a user who lets nobody read, which daemons do not keep.
+#[test]
+fn all_physical_files_and_journals_are_as_the_first_one() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let mut world = World::new(1);
+    world.restart(true);
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(world.path(), private).expect("its own");
+    world.restart(true);
+    for file in NAMES {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, b"secret");
+    }
+    let made: Vec<_> = std::fs::read_dir(world.folder.path()).expect("there").flatten().collect();
+    assert_eq!(made.len(), 4, "{made:?}");
+    for file in made {
+        assert_eq!(file.metadata().expect("there").mode() & 0o777, 0o600, "{file:?}");
+    }
+}
+
 #[test]
 fn who_only_reads_changes_nothing() {
     let mut world = World::new(1);
@@ -379,6 +401,23 @@ fn names_count_and_the_last_one_takes_the_inode() {
     }
     assert_eq!(tree.node(file), None);
     assert_eq!(tree.link_count(ROOT), 2);
+}
+
+/// As a damaged multifile may have it.
+#[test]
+fn a_folder_in_itself_can_be_renamed() {
+    use multifile::catalogue::{Change, Node};
+    let mut catalogue = Catalogue::new(1, Node { mode: FOLDER | 0o755, ..Node::default() });
+    for change in [
+        Change::Node(2, Node { mode: FOLDER | 0o755, ..Node::default() }),
+        Change::Name(ROOT, b"a".to_vec(), 2),
+        Change::Name(2, b"b".to_vec(), 2),
+    ] {
+        catalogue.apply(change).expect("no sense, and yet possible");
+    }
+    let tree = Tree::new(catalogue, User { user: 0, group: 0 });
+    let (from, to) = (find(&tree, "/a").expect("there"), find(&tree, "/c").expect("free"));
+    assert!(tree.rename((&from, &to), 0, (1, 0)).is_ok());
 }
 
 #[test]

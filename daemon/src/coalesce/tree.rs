@@ -3,7 +3,10 @@
 //! A call is checked first, as a whole, and then says what it changes: so it happens or it does
 //! not. Paths start at the root; links are followed inside it, and lead nowhere else.
 
-use std::{collections::HashMap, ffi::CStr};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ffi::CStr,
+};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{
@@ -76,8 +79,10 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(catalogue: Catalogue, me: User) -> Self {
         let mut links = HashMap::new();
-        for (_, inode) in catalogue.paths() {
-            *links.entry(inode).or_default() += 1;
+        // Not by paths, which may be as long together as a stream of names likes.
+        let folders = catalogue.nodes().filter_map(|(inode, _)| catalogue.names(inode));
+        for inode in folders.flat_map(BTreeMap::values) {
+            *links.entry(*inode).or_default() += 1;
         }
         Self { catalogue, links, me }
     }
@@ -407,10 +412,14 @@ impl Tree {
 
     /// Whether a folder is another one, or somewhere below it.
     fn is_below(&self, folder: u64, other: u64) -> bool {
-        let mut waiting = vec![other];
+        // A stream of names may say that one is in itself.
+        let (mut waiting, mut seen) = (vec![other], HashSet::new());
         while let Some(next) = waiting.pop() {
             if next == folder {
                 return true;
+            }
+            if !seen.insert(next) {
+                continue;
             }
             let names = self.catalogue.names(next).into_iter().flatten();
             waiting.extend(

@@ -159,6 +159,19 @@ impl Volume {
         Ok(())
     }
 
+    /// Makes zeros of what no stream reaches.
+    async fn clear_rest(&self) -> io::Result<()> {
+        let members = self.members.borrow().clone();
+        for member in members {
+            let streams = self.streams.borrow().clone();
+            let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), &member));
+            let chunks = member.chunks(its.map(|stream| stream.reach()));
+            let data = member.data.clone();
+            self.machine.call(move || chunks.clear_rest(data.fd())).await?;
+        }
+        Ok(())
+    }
+
     /// Before a change, and until that is made: from the first one on the multifile counts as
     /// unclosed. Once it is closed nothing is changed, and no change is answered: who asked for it
     /// asks the next server.
@@ -176,6 +189,7 @@ impl Volume {
             self.machine
                 .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
                 .await?;
+            self.clear_rest().await?;
             self.take_journals()?;
             self.is_begun.set(true);
         }
@@ -236,11 +250,12 @@ impl Volume {
     ///
     /// Those of writing: the multifile is left to `kakehi multifile repair`.
     pub(crate) async fn close(&self) -> io::Result<()> {
-        if !self.is_begun.get() || self.is_over.get() {
+        let was_over = self.is_over.replace(true);
+        // One that has just come may have the multifile begun first.
+        self.settled.until(|| self.changing.get() == 0).await;
+        if was_over || !self.is_begun.get() {
             return Ok(());
         }
-        self.is_over.set(true);
-        self.settled.until(|| self.changing.get() == 0).await;
         self.note_all_times().await?;
         for task in self.users.free() {
             self.stream(task)?.resize(&self.machine, 0).await?;

@@ -17,7 +17,7 @@ use crate::{
     codec::{narrow, wide},
     error::{Argument, Error, Part, Result},
     finish::{Usage, finish},
-    header::{FLAG2_AT, Header, NOT_COMMITTED},
+    header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
     journal::{Slot, SlotKey},
     layout::{Layout, Place},
     mark::Mark,
@@ -30,9 +30,6 @@ use crate::{
     storage::{File, Storage, write_all},
     writer::{create, fs_block_len, instance, remove_journal},
 };
-
-/// Where a header has the number of physical files, and then its own.
-const FILE_COUNT_AT: u64 = 28;
 
 /// A multifile being written at any place, with room for more.
 #[derive(Debug)]
@@ -216,7 +213,8 @@ impl<S: Storage> Growing<S> {
         let journal = Some(self.create_journal(number)?);
         write_all(&file, &plan.front(), 0).map_err(io)?;
         file.resize(plan.layout.data_at()).map_err(io)?;
-        // One that does not say so yet leaves this one out, which holds nothing.
+        // Who dies before file 0 says so leaves this one out, which holds nothing; what the others
+        // do not say yet then, repair has them say.
         for (other, member) in (0u32..).zip(&mut self.members) {
             let header = &mut member.plan.header;
             (header.file_count, header.file_number) = (number + 1, other);

@@ -10,7 +10,9 @@ use crate::{
 };
 
 const MAGIC: [u8; 4] = *b"sion";
-/// Where `flag2` is stored; the only field that changes after the header was written.
+/// Where the number of physical files is stored, and then the file's own.
+pub(crate) const FILE_COUNT_AT: u64 = 28;
+/// Where `flag2` is stored; it changes after the header was written, as the numbers of files may.
 pub(crate) const FLAG2_AT: u64 = 44;
 /// Length of the name field in bytes, with at least one zero at the end when we write it.
 pub const PREFIX_LEN: usize = 1024;

@@ -14,6 +14,7 @@ use crate::{
     error::{Error, Part, Result},
     estimate::{Extent, Reach, data_end, estimate, unfinished_table},
     finish::{Usage, finish},
+    header::FILE_COUNT_AT,
     journal::{self, Found, SLOT_LEN, SlotKey},
     mark::Mark,
     name,
@@ -21,7 +22,7 @@ use crate::{
     physical::{self, Front, Physical},
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
-    storage::{File, Storage, read_exactly},
+    storage::{File, Storage, read_exactly, write_all},
     sums,
     writer::remove_journal,
 };
@@ -34,6 +35,16 @@ pub struct Repair<S: Storage> {
     file_count: usize,
     found: Vec<FoundTask>,
     broken: Vec<Broken>,
+    /// Files that count fewer than file 0 does.
+    behind: Vec<Behind>,
+}
+
+/// A physical file whose writer died before it said that the set had got another one.
+#[derive(Debug)]
+struct Behind {
+    number: u32,
+    /// How it says so.
+    count: [u8; 4],
 }
 
 /// What repair found out about one task.
@@ -84,13 +95,14 @@ impl<S: Storage> Repair<S> {
         for number in 1..members.map_or(1, |header| header.file_count) {
             fronts.push(front(storage, path, number)?);
         }
-        let mapping = mapping(&fronts);
+        let (mapping, behind) = (mapping(&fronts), behind(&fronts));
         let mut repair = Self {
             storage: storage.clone(),
             path: path.to_owned(),
             file_count: fronts.len(),
             found: Vec::new(),
             broken: Vec::new(),
+            behind,
         };
         for front in fronts {
             let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
@@ -105,6 +117,12 @@ impl<S: Storage> Repair<S> {
     ///
     /// What the storage reports; files not yet completed still count as unclosed.
     pub fn apply(self) -> Result<()> {
+        for Behind { number, count } in self.behind {
+            let path = self.storage.physical_name(&self.path, number);
+            let written = self.storage.open(&path, true);
+            let written = written.and_then(|file| write_all(&file, &count, FILE_COUNT_AT));
+            written.map_err(|error| Error::io(number, &error))?;
+        }
         for broken in self.broken.into_iter().rev() {
             let number = broken.number;
             let path = self.storage.physical_name(&self.path, number);
@@ -134,7 +152,7 @@ impl<S: Storage> Repair<S> {
     /// Whether any physical file needs repair.
     #[must_use]
     pub fn needed(&self) -> bool {
-        !self.broken.is_empty()
+        !self.broken.is_empty() || !self.behind.is_empty()
     }
 
     /// Whether a closed file had checksums that are not readable any more.
@@ -220,6 +238,19 @@ impl Broken {
 fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::File>> {
     let file = storage.open(&storage.physical_name(path, number), false);
     Front::load(file.map_err(|error| Error::io(number, &error))?, number)
+}
+
+/// The files that do not say yet that the set got another one, which file 0 says first.
+fn behind<F: File>(fronts: &[Front<F>]) -> Vec<Behind> {
+    let Some((first, others)) = fronts.split_first() else { return Vec::new() };
+    let count = first.header.file_count;
+    let is_written = matches!(Mark::decode(first.header.flag2), Mark::Open(_));
+    let others = others.iter().filter(|other| is_written && other.header.file_count + 1 == count);
+    let behind = |other: &Front<F>| Behind {
+        number: other.number,
+        count: other.header.order.bytes_u32(count),
+    };
+    others.map(behind).collect()
 }
 
 /// The file if it is closed and its table fits; otherwise its front, and how far its data can

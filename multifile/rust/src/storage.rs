@@ -8,7 +8,7 @@ use std::{
     fmt, fs,
     io::{self, ErrorKind},
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -135,6 +135,7 @@ pub trait File: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     root: PathBuf,
+    mode: Option<u32>,
 }
 
 impl Disk {
@@ -147,7 +148,14 @@ impl Disk {
     /// Relative names are resolved in `root`; absolute ones stay as they are.
     #[must_use]
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), mode: None }
+    }
+
+    /// Files that are made have this mode, less the umask; otherwise all may read and write them
+    /// whom the umask lets.
+    #[must_use]
+    pub fn making(self, mode: u32) -> Self {
+        Self { mode: Some(mode), ..self }
     }
 }
 
@@ -155,8 +163,9 @@ impl Storage for Disk {
     type File = fs::File;
 
     fn create(&self, path: &Path, truncate: bool) -> io::Result<fs::File> {
-        let path = self.root.join(path);
-        fs::OpenOptions::new().read(true).write(true).create(true).truncate(truncate).open(path)
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(truncate);
+        options.mode(self.mode.unwrap_or(0o666)).open(self.root.join(path))
     }
 
     fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {

@@ -141,6 +141,19 @@ fn a_multifile_that_another_writer_made_grows_on() {
     grown.close();
 }
 
+#[test]
+fn a_writer_that_dies_while_a_third_file_comes_leaves_a_set_that_opens() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    grown.add();
+    grown.write(4, 0, b"kept");
+    grown.add();
+    // File 0 says it first.
+    let second = fs::OpenOptions::new().write(true).open(folder.path().join("a.sion.000001"));
+    second.unwrap().write_all_at(&2u32.to_le_bytes(), 28).unwrap();
+    Grown::open(&folder, grown.streams, true).close();
+}
+
 /// A block that was left before it was full has no place that follows from the stream's length.
 #[test]
 fn a_stream_with_a_block_that_is_not_full_is_refused() {

@@ -1,0 +1,167 @@
+//! What happens within calls: daemons that die in the middle of one, and calls beside each other.
+
+use std::{future::poll_fn, pin::Pin, task::Poll};
+
+use super::*;
+use crate::names::Attributes;
+
+type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Has a call begun and no more than `steps` of what it waits for done; whether that was all.
+async fn dies_after(steps: usize, mut call: Call<'_>) -> bool {
+    let mut left = steps;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        call.as_mut().poll(context).map(|()| true)
+    })
+    .await
+}
+
+/// Runs two calls side by side, the second one `delay` steps later.
+async fn beside(mut calls: [Call<'_>; 2], mut delay: usize) {
+    let mut are_done = [false; 2];
+    poll_fn(|context| {
+        for (number, (call, is_done)) in calls.iter_mut().zip(&mut are_done).enumerate() {
+            if number == 1 && delay > 0 {
+                delay -= 1;
+                context.waker().wake_by_ref();
+            } else if !*is_done {
+                *is_done = call.as_mut().poll(context).is_ready();
+            }
+        }
+        if are_done == [true; 2] { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+impl World {
+    /// The daemon dies `steps` into a call, and another comes; whether the call was complete.
+    fn die_in(&mut self, steps: usize, call: Call<'_>) -> bool {
+        let is_done = self.executor.run_until(dies_after(steps, call));
+        // The one engine thread is done with what it had.
+        let machine = self.machine.clone();
+        self.executor.run_until(machine.call(|| Ok(()))).expect("done");
+        is_done
+    }
+}
+
+fn bytes(len: usize, byte: u8) -> uring::Buffers {
+    let buffer = Heap::buffer(len);
+    buffer.store(&vec![byte; len]);
+    buffer.into()
+}
+
+#[test]
+fn a_truncation_that_a_daemon_dies_in_leaves_a_multifile_that_opens() {
+    for steps in 1.. {
+        let mut world = World::new(1);
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; LEN_MAX]);
+        let files = world.files.clone();
+        let call = Box::pin(async { files.truncate(&open, 10).await.expect("cut") });
+        let is_done = world.die_in(steps, call);
+        drop((files, open));
+        world.restart(false);
+        let open = world.open("a", OFlags::RDONLY).expect("there");
+        let found = world.read(&open);
+        assert!(found.starts_with(&[7; 10]), "{steps}");
+        assert!(!is_done || found.len() == 10, "{steps}");
+        if is_done {
+            break;
+        }
+    }
+}
+
+/// Attributes, a name that goes, and the task for the first byte change one node.
+#[test]
+fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
+    let mut world = World::new(1);
+    for round in 0..1500 {
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        let (files, is_unlinked) = (world.files.clone(), round % 2 == 0);
+        let write: Call<'_> = Box::pin(async {
+            files.write(&open, 0, bytes(100, 9)).await.expect("room");
+        });
+        let other: Call<'_> = Box::pin(async {
+            if is_unlinked {
+                files.name(NameCall::Unlink { path: name("a") }).await.expect("there");
+            } else {
+                files.set(&open, Attributes::Mode(0o600)).await.expect("its own");
+            }
+        });
+        let calls = if round % 4 < 2 { [write, other] } else { [other, write] };
+        world.executor.run_until(beside(calls, 0));
+        let status = world.files.identify(&open).expect("open");
+        let mode = if is_unlinked { 0o644 } else { 0o600 };
+        assert_eq!((status.size(), status.0[2] & 0o777), (100, mode), "{round}");
+        world.name(NameCall::Unlink { path: name("a") }).ok(); // It may be gone.
+    }
+}
+
+#[test]
+fn what_a_write_left_that_a_daemon_died_in_is_not_seen_when_a_file_grows() {
+    let mut was_left = false;
+    for steps in 1.. {
+        let mut world = World::new(1);
+        // The next task has the same bytes behind its end if nobody looks.
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 10]);
+        let files = world.files.clone();
+        let call = Box::pin(async {
+            files.write(&open, 10, bytes(3000, 9)).await.expect("room");
+        });
+        let is_done = world.die_in(steps, call);
+        drop((files, open));
+        was_left |= std::fs::read(world.path()).expect("there").contains(&9);
+        world.restart(false);
+        let call = NameCall::Stat { path: name("a"), follow: true };
+        let status = world.name(call).expect("there");
+        let len = Status::from_bytes(&status).expect("a status").size();
+        world.name(NameCall::Truncate { path: name("a"), len: 4000 }).expect("there");
+        let open = world.open("a", OFlags::RDONLY).expect("there");
+        let found = world.read(&open);
+        let nines = found.iter().filter(|byte| **byte == 9).count();
+        assert_eq!((nines, found.len()), (if len == 10 { 0 } else { 3000 }, 4000), "{steps}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(was_left, "no daemon died between a write and its record");
+}
+
+#[test]
+fn a_truncation_beside_a_write_is_before_it_or_after_it() {
+    for delay in 0..12 {
+        let mut world = World::new(1);
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let write: Call<'_> = Box::pin(async {
+            files.write(&open, 0, bytes(4000, 9)).await.expect("room");
+        });
+        let cut: Call<'_> = Box::pin(async { files.truncate(&open, 0).await.expect("cut") });
+        world.executor.run_until(beside([write, cut], delay));
+        let found = world.read(&open);
+        assert!(found.is_empty() || found == [9; 4000], "{delay}: {}", found.len());
+    }
+}
+
+#[test]
+fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
+    for delay in 0..4 {
+        let mut world = World::new(1);
+        world.restart(true);
+        let files = world.files.clone();
+        let change: Call<'_> = Box::pin(async {
+            let made = NameCall::MakeDir { path: name("new"), mode: 0o755 };
+            files.name(made).await.expect("free");
+        });
+        let close: Call<'_> = Box::pin(async { assert_eq!(files.close().await, 0) });
+        world.executor.run_until(beside([change, close], delay));
+        let journal = world.folder.path().join("kept.sion.journal");
+        assert!(!journal.exists(), "{delay}");
+    }
+}
