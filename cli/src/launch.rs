@@ -109,7 +109,8 @@ impl Daemon {
 
     fn wait_for_summary(mut self) -> Result<Summary, Failure> {
         let failed = |why: &dyn std::fmt::Display| {
-            let advice = "the programs have drained what was accepted and went on without it";
+            let advice =
+                "the programs have drained what this node's files were owed and went on without it";
             Failure::new(Code::Ours, "the daemon did not end well", why, advice)
         };
         let mut text = String::new();

@@ -6,7 +6,7 @@ use std::{
     fs::{self, File, Permissions},
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{PermissionsExt as _, chown, symlink},
+        fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink},
     },
     path::{Path, PathBuf},
 };
@@ -25,7 +25,7 @@ use super::{
     beside::Beside,
     copy::{Target, in_parallel},
     file_failure, inputs,
-    names::names_of,
+    names::{names_of, paths_of},
     open,
     progress::Progress,
     stream, stream_failure,
@@ -89,7 +89,7 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
 
 /// What is to be extracted, each folder before what is in it.
 fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
-    let mut paths = names.paths();
+    let mut paths = paths_of(names, &args.file)?;
     if args.name.is_empty() {
         return Ok(paths);
     }
@@ -172,7 +172,9 @@ impl Extract<'_> {
             symlink(OsStr::from_bytes(&node.text), at).map_err(|why| file_failure(at, &why))?;
             return restore(at, node);
         }
-        let file = File::create_new(at).map_err(|why| file_failure(at, &why))?;
+        // Nobody else's before it has its mode.
+        let made = File::options().write(true).create_new(true).mode(0o600).open(at);
+        let file = made.map_err(|why| file_failure(at, &why))?;
         if let Some(task) = node.task {
             let task = usize::try_from(task).unwrap_or(usize::MAX);
             let mut from = stream(self.reader, self.source, task)?;

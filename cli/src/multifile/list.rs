@@ -8,7 +8,7 @@ use multifile::catalogue::TASK;
 
 use super::{
     failure,
-    names::{by_task, names, without_task},
+    names::{by_task, names, paths_of, without_task},
     open, stream_len,
 };
 use crate::{failure::Failure, output};
@@ -52,8 +52,10 @@ struct Row {
 pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
     let names = names(&reader, &args.file)?;
-    let without_data = names.as_ref().map_or_else(Vec::new, without_task);
-    let names = names.map(|names| by_task(&names));
+    let paths = names.as_ref().map(|names| paths_of(names, &args.file)).transpose()?;
+    let named = names.as_ref().zip(paths.as_deref());
+    let without_data = named.map_or_else(Vec::new, |(names, paths)| without_task(names, paths));
+    let names = named.map(|(names, paths)| by_task(names, paths));
     let row = |task| {
         let found = reader.task(task)?;
         let name = names.as_ref().and_then(|names| names.get(&(task as u64)));

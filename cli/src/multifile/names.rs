@@ -55,20 +55,33 @@ pub(crate) fn names_of(reader: &Reader<File>, path: &Path) -> Result<Catalogue, 
     })
 }
 
+/// Every name with its inode, each folder before what is in it.
+///
+/// # Errors
+///
+/// When one is too long for the kernel.
+pub(crate) fn paths_of(names: &Catalogue, path: &Path) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+    names.paths().ok_or_else(|| {
+        let why = "its folders are deeper than a path may be long";
+        let advice = "move some up under 'kakehi run --coalesce', or see 'kakehi multifile split'";
+        Failure::new(Code::Failure, path.display(), why, advice)
+    })
+}
+
 /// A name of each task that has a file's data; of several the first.
-pub(crate) fn by_task(names: &Catalogue) -> HashMap<u64, Vec<u8>> {
+pub(crate) fn by_task(names: &Catalogue, paths: &[(Vec<u8>, u64)]) -> HashMap<u64, Vec<u8>> {
     let mut found = HashMap::new();
-    for (path, inode) in names.paths() {
-        if let Some(task) = names.node(inode).and_then(|node| node.task) {
-            found.entry(task).or_insert(path);
+    for (path, inode) in paths {
+        if let Some(task) = names.node(*inode).and_then(|node| node.task) {
+            found.entry(task).or_insert_with(|| path.clone());
         }
     }
     found
 }
 
 /// The names of what has no data.
-pub(crate) fn without_task(names: &Catalogue) -> Vec<Vec<u8>> {
-    let mut paths = names.paths();
-    paths.retain(|(_, inode)| names.node(*inode).is_some_and(|node| node.task.is_none()));
-    paths.into_iter().map(|(path, _)| path).collect()
+pub(crate) fn without_task(names: &Catalogue, paths: &[(Vec<u8>, u64)]) -> Vec<Vec<u8>> {
+    let has_none = |inode: u64| names.node(inode).is_some_and(|node| node.task.is_none());
+    let paths = paths.iter().filter(|(_, inode)| has_none(*inode));
+    paths.map(|(path, _)| path.clone()).collect()
 }

@@ -39,15 +39,19 @@ impl Packed {
         }
         let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
-        let found = volume.tree.borrow().find(&call.path, follow)?;
-        let inode = match found.inode {
-            Some(_) if is_exclusive => return Err(Errno::EXIST.into()),
-            Some(inode) => inode,
-            None if flags.contains(OFlags::CREATE) => {
-                let kind = (REGULAR, call.mode & PERMISSIONS);
-                return Self::create(volume, call, (follow, kind), flags).await;
+        let inode = loop {
+            let found = volume.tree.borrow().find(&call.path, follow)?;
+            match found.inode {
+                Some(_) if is_exclusive => return Err(Errno::EXIST.into()),
+                Some(inode) => break inode,
+                None if flags.contains(OFlags::CREATE) => {
+                    let kind = (REGULAR, call.mode & PERMISSIONS);
+                    if let Some(made) = Self::create(volume, call, (follow, kind), flags).await? {
+                        return Ok(made);
+                    }
+                }
+                None => return Err(Errno::NOENT.into()),
             }
-            None => return Err(Errno::NOENT.into()),
         };
         Self::check(volume, inode, flags)?;
         let file = Self::of(volume, inode, flags);
@@ -57,13 +61,13 @@ impl Packed {
         Ok(file)
     }
 
-    /// Makes a file, or opens the one that somebody has made meanwhile.
+    /// Makes a file; `None`: somebody has done so meanwhile.
     async fn create(
         volume: &Rc<Volume>,
         call: &OpenCall,
         (follow, kind): (bool, (u32, u32)),
         flags: OFlags,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Option<Self>> {
         let changing = volume.begin().await?;
         // One record for both: who makes a file to write it is about to.
         let task = if flags & OFlags::RWMODE == OFlags::RDONLY {
@@ -75,11 +79,11 @@ impl Packed {
         let made = volume.change_in(&changing, |tree| {
             let found = tree.find(&call.path, follow)?;
             match found.inode {
-                Some(inode) if !flags.contains(OFlags::EXCL) => Ok((inode, Vec::new())),
-                _ => {
-                    let made = tree.make(&found, (kind, task), now())?;
+                Some(_) => Ok((None, Vec::new())),
+                None => {
+                    let (inode, changes) = tree.make(&found, (kind, task), now())?;
                     is_given.set(true);
-                    Ok(made)
+                    Ok((Some(inode), changes))
                 }
             }
         });
@@ -87,7 +91,7 @@ impl Packed {
         if !is_given.get() {
             volume.users.give_back(task);
         }
-        Ok(Self::of(volume, made?, flags))
+        Ok(made?.map(|inode| Self::of(volume, inode, flags)))
     }
 
     /// Whether an inode may be opened so.

@@ -57,14 +57,17 @@ impl Users {
         self.free.borrow_mut().extend(tasks);
     }
 
-    /// An inode has lost its last name.
-    pub(super) fn is_gone(&self, inode: u64, node: Node) {
+    /// An inode has lost its last name; its task, if nobody has it open.
+    pub(super) fn is_gone(&self, inode: u64, node: Node) -> Option<u64> {
         let node = self.now(inode, node);
         self.written.borrow_mut().remove(&inode);
         let live = self.live.borrow_mut().remove(&inode);
         match live.and_then(|live| live.upgrade()) {
-            Some(live) => drop(live.gone.borrow_mut().replace(node)),
-            None => self.free.borrow_mut().extend(node.task),
+            Some(live) => {
+                live.gone.borrow_mut().replace(node);
+                None
+            }
+            None => node.task,
         }
     }
 
@@ -218,8 +221,11 @@ impl Volume {
             };
             let stream = self.stream(task)?;
             if stream.has_room() {
-                stream.resize(self.machine(), 0).await?;
-                return Ok(task);
+                let cleared = stream.resize(self.machine(), 0).await;
+                if cleared.is_err() {
+                    self.users.give_back(Some(task));
+                }
+                return cleared.map(|()| task);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Reader, Shape,
+    Disk, Growing, Held, Options, Peek, Reader, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
 };
 use rustix::{
@@ -53,8 +53,13 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
                 "another daemon or server writes it",
             ));
         }
-        // Some file systems know no locks.
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) | Ok(()) => {}
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
+            tracing::warn!(
+                "its file system knows no locks: see to it that nobody else writes {}",
+                path.display()
+            );
+        }
+        Ok(()) => {}
         Err(error) => return Err(error.into()),
     }
     let found = file.metadata()?;
@@ -63,29 +68,35 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     if found.len() == 0 {
         return make(&disk, path, file.into(), shape);
     }
+    // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
+    let Peek { head, is_blank } = Growing::peek(&disk, path)?;
+    match Catalogue::read(&head) {
+        // Who was making it died before it had a name.
+        Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
+        head => drop(head.map_err(why)?),
+    }
     let opened = Growing::open(&disk, path, shape, &options);
     let (growing, Held { mut lens, was_repaired }) = opened?;
-    if was_repaired && lens.iter().all(|len| *len == 0) {
-        // Who was making it died before it had a name.
-        return make(&disk, path, file.into(), shape);
-    }
     if was_repaired {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
     }
     let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
     reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
-    let (catalogue, len) = Catalogue::read(&names).map_err(|why| {
-        let why = match why {
-            Unreadable::NoNames => "it has no names of files: `kakehi multifile split` reads it",
-            Unreadable::Version => "a later version of Kakehi wrote it",
-            Unreadable::Damaged => "its names are damaged: `kakehi multifile split` reads the rest",
-        };
-        io::Error::new(io::ErrorKind::InvalidData, why)
-    })?;
+    let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
     if let Some(names) = lens.first_mut() {
         *names = len as u64;
     }
     Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
+}
+
+/// Why a multifile cannot hold the files of a folder.
+fn why(unreadable: Unreadable) -> io::Error {
+    let why = match unreadable {
+        Unreadable::NoNames => "it has no names of files: `kakehi multifile split` reads it",
+        Unreadable::Version => "a later version of Kakehi wrote it",
+        Unreadable::Damaged => "its names are damaged: `kakehi multifile split` reads the rest",
+    };
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {

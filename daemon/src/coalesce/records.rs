@@ -55,11 +55,13 @@ impl Volume {
         if changes.is_empty() {
             return Ok(value);
         }
-        let gone = self.tree.borrow_mut().apply(&changes);
+        let (gone, mut free) = (self.tree.borrow_mut().apply(&changes), Vec::new());
         for (inode, node) in gone {
-            self.users.is_gone(inode, node);
+            free.extend(self.users.is_gone(inode, node));
         }
         self.append(catalogue::encode(&changes)).await?;
+        // Only now: their bytes are to be there as long as their names may be.
+        free.into_iter().for_each(|task| self.users.give_back(Some(task)));
         Ok(value)
     }
 
@@ -74,6 +76,9 @@ impl Volume {
             return Ok(());
         }
         let _taken = records.to_reserve.take().await;
+        if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
+            return Ok(());
+        }
         let end = wanted(NAMES_AHEAD);
         names.reserve(self.machine(), names.len(), end).await?;
         records.reserved_len.set(end);

@@ -42,6 +42,8 @@ pub(crate) struct Volume {
     growing: Arc<Mutex<Option<Growing<Disk>>>>,
     is_begun: Cell<bool>,
     is_over: Cell<bool>,
+    /// It was there before, or somebody has asked for what is in it to be on the disk.
+    is_durable: Cell<bool>,
     /// Changes that are being made.
     changing: Cell<usize>,
     settled: Notify,
@@ -99,6 +101,7 @@ impl Volume {
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_begun: Cell::new(false),
             is_over: Cell::new(false),
+            is_durable: Cell::new(!opened.is_new),
             changing: Cell::new(0),
             settled: Notify::new(),
             members: RefCell::default(),
@@ -223,6 +226,7 @@ impl Volume {
 
     /// Makes durable what is in a stream, and all names.
     pub(super) async fn sync(&self, stream: Option<&Stream>, data_only: bool) -> io::Result<()> {
+        self.is_durable.set(true);
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
         names.sync(&self.machine, data_only).await?;
         match stream {
@@ -256,13 +260,16 @@ impl Volume {
         if was_over || !self.is_begun.get() {
             return Ok(());
         }
-        self.note_all_times().await?;
+        if let Err(why) = self.note_all_times().await {
+            tracing::warn!("times of files in {} are lost: {why}", self.path.display());
+        }
         for task in self.users.free() {
             self.stream(task)?.resize(&self.machine, 0).await?;
         }
         let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+        let durable = self.is_durable.get();
         let closing = move || match lock(&growing).take() {
-            Some(growing) => Ok(growing.close(&lens)?),
+            Some(growing) => Ok(growing.close(&lens, durable)?),
             None => Ok(()),
         };
         self.machine.call(closing).await

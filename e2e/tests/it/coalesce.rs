@@ -340,6 +340,12 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     join.args(["multifile", "join"]).arg(folder.join("sion.sion")).arg(folder.join("plain"));
     succeed(&mut join, SOON);
     refused(&mut kakehi_run(&folder, &["--coalesce", &at("sion.sion")]), "no names");
+    // One that somebody else may be writing is left as it is.
+    let golden = "../multifile/rust/tests/golden/mpi_n3_unclosed.sion";
+    let golden = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(golden)).expect("a fixture");
+    fs::write(folder.join("open.sion"), &golden).expect("file");
+    refused(&mut kakehi_run(&folder, &["--coalesce", &at("open.sion")]), "no names");
+    assert!(fs::read(folder.join("open.sion")).expect("there") == golden);
     let mut extract = multifile(&["extract"], &folder.join("sion.sion"));
     let output = run(extract.arg(folder.join("out")), SOON);
     assert!(!output.status.success() && text(&output.stderr).contains("no names"));

@@ -18,6 +18,8 @@ pub const ROOT: u64 = 1;
 pub const NAME_LEN_MAX: usize = 255;
 /// Longest text of a symbolic link, bytes.
 pub const TEXT_LEN_MAX: usize = 4095;
+/// Longest path that can be said to the kernel, bytes.
+const PATH_LEN_MAX: usize = 4095;
 /// Bytes before the first record.
 pub const HEAD_LEN: usize = MAGIC.len() + 12;
 
@@ -226,9 +228,10 @@ impl Catalogue {
         self.folders.get(&folder)
     }
 
-    /// Every name below the root, `/` between its parts, each folder before what is in it.
+    /// Every name below the root, `/` between its parts, each folder before what is in it. `None`:
+    /// one is longer than any path may be, as by folders that were moved into others.
     #[must_use]
-    pub fn paths(&self) -> Vec<(Vec<u8>, u64)> {
+    pub fn paths(&self) -> Option<Vec<(Vec<u8>, u64)>> {
         let (mut paths, mut seen) = (Vec::new(), BTreeSet::from([ROOT]));
         // By a list and not by calls: folders may be as deep as a stream says.
         let mut waiting = vec![(Vec::new(), ROOT)];
@@ -240,6 +243,9 @@ impl Catalogue {
                     path.push(b'/');
                 }
                 path.extend_from_slice(name);
+                if path.len() > PATH_LEN_MAX {
+                    return None;
+                }
                 // A folder that is in itself is listed once.
                 if self.folders.contains_key(inode) && seen.insert(*inode) {
                     below.push((path.clone(), *inode));
@@ -248,7 +254,7 @@ impl Catalogue {
             }
             waiting.extend(below.into_iter().rev());
         }
-        paths
+        Some(paths)
     }
 }
 
@@ -400,12 +406,12 @@ mod tests {
         let (stream, _) = sample();
         let (catalogue, read) = Catalogue::read(&stream).unwrap();
         assert_eq!((catalogue.number(), read), (42, stream.len()));
-        let paths = catalogue.paths();
+        let paths = catalogue.paths().unwrap();
         assert_eq!(paths, [(b"moved".to_vec(), 3), (b"z\xff".to_vec(), 4)]);
         assert_eq!(catalogue.node(3), Some(&file(Some(1))));
         assert_eq!(catalogue.node(4).unwrap().text, b"a/b");
         let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
-        assert_eq!(again.paths(), paths);
+        assert_eq!(again.paths().unwrap(), paths);
         assert_eq!(again.next_inode(), 5);
     }
 
@@ -420,7 +426,7 @@ mod tests {
             if let Some(whole) = whole {
                 assert_eq!(read, whole, "{end}");
                 let (expected, _) = Catalogue::read(&stream[..whole]).unwrap();
-                assert_eq!(cut.paths(), expected.paths());
+                assert_eq!(cut.paths().unwrap(), expected.paths().unwrap());
             }
             // What was reserved behind it reads as zeros, which may be what was cut off.
             let holed = [&stream[..end], &[0; 100]].concat();
@@ -464,8 +470,18 @@ mod tests {
         ] {
             catalogue.apply(change).unwrap();
         }
-        let paths: Vec<_> = catalogue.paths().into_iter().map(|(path, _)| path).collect();
+        let paths: Vec<_> = catalogue.paths().unwrap().into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, [&b"a"[..], b"a/b"]);
+    }
+
+    #[test]
+    fn a_path_that_nobody_could_say_is_none() {
+        let mut catalogue = Catalogue::new(1, folder());
+        for inode in 2..20 {
+            catalogue.apply(Change::Node(inode, folder())).unwrap();
+            catalogue.apply(Change::Name(inode - 1, vec![b'x'; 255], inode)).unwrap();
+            assert_eq!(catalogue.paths().is_some(), (inode - 1) * 256 - 1 <= 4095, "{inode}");
+        }
     }
 
     #[test]
@@ -477,7 +493,7 @@ mod tests {
             // Refused, or the names up to the record it is in.
             if let Ok((catalogue, read)) = Catalogue::read(&changed) {
                 assert!(read <= at || (MAGIC.len() + 4..HEAD_LEN).contains(&at), "{at}");
-                assert!(catalogue.paths().len() <= 3);
+                assert!(catalogue.paths().unwrap().len() <= 3);
             }
         }
     }

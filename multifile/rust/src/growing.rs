@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    catalogue::HEAD_LEN,
     codec::{narrow, wide},
     error::{Argument, Error, Part, Result},
     finish::{Usage, finish},
@@ -24,10 +25,11 @@ use crate::{
     name,
     output::{Manner, Output},
     packing::Packing,
+    physical::Front,
     plan::{FilePlan, Options, Style},
     reader::Reader,
     repair::Repair,
-    storage::{File, Storage, write_all},
+    storage::{File, Storage, read_up_to, write_all},
     writer::{create, fs_block_len, instance, remove_journal},
 };
 
@@ -69,6 +71,15 @@ struct Member<F> {
     instance: u64,
     file: Arc<F>,
     journal: Option<Arc<F>>,
+}
+
+/// What the start of a multifile shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// The first bytes of the first task's stream, or what stands there.
+    pub head: Vec<u8>,
+    /// It was [made to grow](Growing::create), and nothing was written to it.
+    pub is_blank: bool,
 }
 
 /// What a multifile that was there holds.
@@ -161,6 +172,8 @@ impl<S: Storage> Growing<S> {
                 }
                 task += 1;
             }
+            // What is lost with the node is not to be what was safe before.
+            journal.sync().map_err(io)?;
             let header = &member.plan.header;
             write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT)
                 .map_err(io)?;
@@ -232,6 +245,23 @@ impl<S: Storage> Growing<S> {
         created.map(Arc::new).map_err(|error| Error::io(number, &error))
     }
 
+    /// Looks at the multifile at `path`, closed or not, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`]: it is none; what the storage reports.
+    pub fn peek(storage: &S, path: &Path) -> Result<Peek> {
+        let file = storage.open(path, false).map_err(|error| Error::io(0, &error))?;
+        let front = Front::load(file, 0)?;
+        let place = front.layout.place(0).unwrap_or_default();
+        let mut head = vec![0; HEAD_LEN.min(narrow(place.chunk_len))];
+        let len = read_up_to(&*front.file, &mut head, place.start_at);
+        head.truncate(len.map_err(|error| Error::io(0, &error))?);
+        let is_open = matches!(Mark::decode(front.header.flag2), Mark::Open(_));
+        let is_blank = is_open && front.size == front.layout.data_at();
+        Ok(Peek { head, is_blank })
+    }
+
     /// Number of physical files.
     #[must_use]
     pub fn file_count(&self) -> u32 {
@@ -285,12 +315,14 @@ impl<S: Storage> Growing<S> {
     }
 
     /// Writes the tables behind the data and marks every physical file as closed; the streams are
-    /// as long as `lens` says, which has them in the order of [`Held::lens`].
+    /// as long as `lens` says, which has them in the order of [`Held::lens`]. If it is to be
+    /// `durable`, all of it is when the journals are removed.
     ///
     /// # Errors
     ///
     /// What the storage reports; files not yet marked stay unclosed, for `repair`.
-    pub fn close(mut self, lens: &[u64]) -> Result<()> {
+    pub fn close(mut self, lens: &[u64], durable: bool) -> Result<()> {
+        self.members.iter_mut().for_each(|member| member.plan.durable = durable);
         let counts = self.members.iter().map(|member| member.plan.ranks.len());
         let mapping = (0u32..)
             .zip(counts.clone())

@@ -35,7 +35,7 @@ pub mod writer;
 
 pub use error::{Argument, Error, Part, Result};
 pub use group::Group;
-pub use growing::{Growing, Held, Shape};
+pub use growing::{Growing, Held, Peek, Shape};
 pub use packing::Packing;
 pub use parallel::{ParReader, ParWriter};
 pub use plan::{NewTask, Options, Style};

@@ -76,7 +76,7 @@ impl Grown {
 
     fn close(self) -> Vec<Vec<u8>> {
         let lens: Vec<u64> = self.streams.iter().map(|stream| stream.len() as u64).collect();
-        self.growing.close(&lens).unwrap();
+        self.growing.close(&lens, lens.len() % 2 == 0).unwrap();
         assert_eq!(streams(&self.disk), self.streams);
         self.streams
     }
