@@ -3,10 +3,7 @@
 //! A call is checked first, as a whole, and then says what it changes: so it happens or it does
 //! not. Paths start at the root; links are followed inside it, and lead nowhere else.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    ffi::CStr,
-};
+use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
 use rustix::{
@@ -71,20 +68,12 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Tree {
     catalogue: Catalogue,
-    /// Names of each inode that is no folder.
-    links: HashMap<u64, u64>,
     me: User,
 }
 
 impl Tree {
     pub(super) fn new(catalogue: Catalogue, me: User) -> Self {
-        let mut links = HashMap::new();
-        // Not by paths, which may be as long together as a stream of names likes.
-        let folders = catalogue.nodes().filter_map(|(inode, _)| catalogue.names(inode));
-        for inode in folders.flat_map(BTreeMap::values) {
-            *links.entry(*inode).or_default() += 1;
-        }
-        Self { catalogue, links, me }
+        Self { catalogue, me }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -111,7 +100,7 @@ impl Tree {
                 2 + names.values().filter(|inode| self.catalogue.names(**inode).is_some()).count()
                     as u64
             }
-            None => self.links.get(&inode).copied().unwrap_or(0),
+            None => self.catalogue.link_count(inode),
         }
     }
 
@@ -120,29 +109,13 @@ impl Tree {
     pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<(u64, Node)> {
         let mut gone = Vec::new();
         for change in changes {
-            match change {
-                Change::Name(folder, name, inode) => {
-                    self.unlink(*folder, name);
-                    *self.links.entry(*inode).or_default() += 1;
-                }
-                Change::NoName(folder, name) => self.unlink(*folder, name),
-                Change::Gone(inode) => {
-                    gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
-                    self.links.remove(inode);
-                }
-                Change::Node(..) => {}
+            if let Change::Gone(inode) = change {
+                gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
             }
             let applied = self.catalogue.apply(change.clone());
             debug_assert!(applied.is_some(), "{change:?}");
         }
         gone
-    }
-
-    fn unlink(&mut self, folder: u64, name: &[u8]) {
-        let inode = self.catalogue.names(folder).and_then(|names| names.get(name));
-        if let Some(links) = inode.and_then(|inode| self.links.get_mut(inode)) {
-            *links = links.saturating_sub(1);
-        }
     }
 
     /// Whether the caller may do this with an inode.

@@ -89,8 +89,9 @@ impl Volume {
         let tree = Tree::new(opened.catalogue, me);
         let used: BTreeSet<u64> = tree.tasks().collect();
         let count = opened.lens.len() as u64;
-        if used.iter().any(|task| *task == 0 || *task >= count) {
-            let why = "its names speak of tasks that it does not have";
+        let is_twice = tree.tasks().count() > used.len();
+        if is_twice || used.iter().any(|task| *task == 0 || *task >= count) {
+            let why = "its names speak of tasks that it does not have, or of one twice";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let free = (1..count).filter(|task| !used.contains(task)).collect();
