@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for text in ["a=a/b.sion", "a=b;c=b", "/=x", "/proc/a=x", "a=b*"] {
+        for text in ["a=a/b.sion", "a=b;c=b", "/=x", "/proc/a=x", "a*=b"] {
             assert!(at(text, "/no-such").is_err(), "{text}");
         }
     }
