@@ -6,9 +6,14 @@
 //!
 //! Nothing here does I/O. A stream may say anything; what makes no sense is refused.
 
+mod record;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::codec::{Fields, narrow, put_u32, put_u64, signed, unsigned, wide};
+pub use self::record::encode;
+use self::record::record;
+
+use crate::codec::{Fields, put_u32, put_u64};
 
 /// The task whose stream holds the names.
 pub const TASK: usize = 0;
@@ -25,7 +30,6 @@ pub const HEAD_LEN: usize = MAGIC.len() + 12;
 
 const MAGIC: [u8; 12] = *b"kakehi names";
 const VERSION: u32 = 1;
-const NO_TASK: u64 = u64::MAX;
 /// Type bits of a mode, and two types.
 const TYPE: u32 = 0o170_000;
 const FOLDER: u32 = 0o040_000;
@@ -282,105 +286,6 @@ impl Catalogue {
 pub fn is_name(name: &[u8]) -> bool {
     let is_plain = !name.iter().any(|byte| matches!(byte, 0 | b'/'));
     is_plain && !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_LEN_MAX
-}
-
-/// One record of changes that happen together.
-#[must_use]
-pub fn encode(changes: &[Change]) -> Vec<u8> {
-    let mut body = Vec::new();
-    for change in changes {
-        match change {
-            Change::Node(inode, node) => {
-                body.push(1);
-                put_u64(&mut body, *inode);
-                for word in [node.mode, node.user, node.group] {
-                    put_u32(&mut body, word);
-                }
-                put_u64(&mut body, node.task.unwrap_or(NO_TASK));
-                for (seconds, nanoseconds) in node.times {
-                    put_u64(&mut body, unsigned(seconds));
-                    put_u32(&mut body, nanoseconds);
-                }
-                put_text(&mut body, &node.text);
-            }
-            Change::Name(folder, name, inode) => {
-                body.push(2);
-                put_u64(&mut body, *folder);
-                put_u64(&mut body, *inode);
-                put_text(&mut body, name);
-            }
-            Change::NoName(folder, name) => {
-                body.push(3);
-                put_u64(&mut body, *folder);
-                put_text(&mut body, name);
-            }
-            Change::Gone(inode) => {
-                body.push(4);
-                put_u64(&mut body, *inode);
-            }
-        }
-    }
-    let mut record = Vec::with_capacity(8 + body.len());
-    put_u32(&mut record, u32::try_from(body.len()).unwrap_or(u32::MAX));
-    put_u32(&mut record, crc32c::crc32c(&body));
-    record.extend(body);
-    record
-}
-
-fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
-    put_u32(bytes, u32::try_from(text.len()).unwrap_or(u32::MAX));
-    bytes.extend_from_slice(text);
-}
-
-/// The first record, if it is whole, and its length; no changes if they cannot be read.
-fn record(stream: &[u8]) -> Option<(Option<Vec<Change>>, usize)> {
-    let mut fields = Fields::little(stream);
-    let (len, sum) = (fields.u32()?, fields.u32()?);
-    let body = fields.slice(narrow(u64::from(len)))?;
-    // Zeros are what a hole reads as: a record of nothing has no use.
-    if body.is_empty() || crc32c::crc32c(body) != sum {
-        return None;
-    }
-    Some((changes(body), 8 + body.len()))
-}
-
-fn changes(body: &[u8]) -> Option<Vec<Change>> {
-    let mut fields = Fields::little(body);
-    let mut changes = Vec::new();
-    while let Some([kind]) = fields.take() {
-        changes.push(match kind {
-            1 => Change::Node(fields.u64()?, node(&mut fields)?),
-            2 => {
-                let (folder, inode) = (fields.u64()?, fields.u64()?);
-                Change::Name(folder, text(&mut fields, NAME_LEN_MAX)?, inode)
-            }
-            3 => Change::NoName(fields.u64()?, text(&mut fields, NAME_LEN_MAX)?),
-            4 => Change::Gone(fields.u64()?),
-            _ => return None,
-        });
-    }
-    Some(changes)
-}
-
-fn node(fields: &mut Fields<'_>) -> Option<Node> {
-    let (mode, user, group, task) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u64()?);
-    let mut times = [(0, 0); 3];
-    for time in &mut times {
-        *time = (
-            signed(fields.u64()?),
-            fields.u32().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?,
-        );
-    }
-    let task = Some(task).filter(|task| *task != NO_TASK);
-    if !matches!(mode & TYPE, FOLDER | FILE | LINK) {
-        return None;
-    }
-    Some(Node { mode, user, group, task, times, text: text(fields, TEXT_LEN_MAX)? })
-}
-
-fn text(fields: &mut Fields<'_>, len_max: usize) -> Option<Vec<u8>> {
-    let len = narrow(u64::from(fields.u32()?));
-    fields.slice(len).filter(|text| wide(text.len()) <= wide(len_max)).map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]
