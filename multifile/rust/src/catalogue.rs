@@ -30,7 +30,7 @@ pub const HEAD_LEN: usize = MAGIC.len() + 12;
 
 const MAGIC: [u8; 12] = *b"kakehi names";
 const VERSION: u32 = 1;
-/// Type bits of a mode, and two types.
+/// Type bits of a mode, and the types there are.
 const TYPE: u32 = 0o170_000;
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
