@@ -5,6 +5,7 @@
 //! folder below its root in a multifile for all of them.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fmt,
     path::{Path, PathBuf},
@@ -47,7 +48,12 @@ impl FromStr for Coalesced {
             }
             _ => Err(format!("'{part}' is not LOCAL=FILE, for example 'ckpt=ckpt.sion'")),
         };
-        parts.map(pair).collect::<Result<_, _>>().map(Self)
+        let pairs = parts.map(pair).collect::<Result<Vec<_>, _>>()?;
+        let mut locals = BTreeSet::new();
+        match pairs.iter().find(|(local, _)| !locals.insert(local)) {
+            Some((local, _)) => Err(format!("'{}' is coalesced twice", local.display())),
+            None => Ok(Self(pairs)),
+        }
     }
 }
 
@@ -179,7 +185,7 @@ mod tests {
         for text in ["ckpt=ckpt.sion", "/a/b=../c;d=e"] {
             assert_eq!(text.parse::<Coalesced>().expect("pairs").to_string(), text);
         }
-        for text in ["ckpt", "=a", "a="] {
+        for text in ["ckpt", "=a", "a=", "a=b;a=c"] {
             assert!(text.parse::<Coalesced>().is_err(), "{text}");
         }
     }

@@ -79,7 +79,12 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     }
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    command.env_remove("LD_PRELOAD").envs(config.daemon_variables()).current_dir("/");
+    // What the configuration says it is told; a relative name would be another file's there.
+    command
+        .env_remove("LD_PRELOAD")
+        .env_remove("KAKEHI_CONFIG")
+        .envs(config.daemon_variables())
+        .current_dir("/");
     let mut child = command.spawn().map_err(|why| failed(&why))?;
     let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
     let mut output = BufReader::new(output);

@@ -28,6 +28,10 @@ use std::{
 };
 
 use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause, name};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 
 use crate::failure::{Code, Failure};
 
@@ -136,12 +140,26 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     Failure::new(Code::Failure, path.display(), why, advice)
 }
 
+/// Whether a daemon writes a multifile; else none does so as long as the file is open.
+fn is_held(file: &File) -> bool {
+    // Some file systems know no locks.
+    flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN)
+}
+
+fn in_use(path: &Path) -> Failure {
+    let why = "a daemon or server writes it";
+    Failure::new(Code::Failure, path.display(), why, "wait until that has ended")
+}
+
 fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.len() == 0)
 }
 
 fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
     let (code, advice) = match why {
+        Error::Unclosed { .. } if File::open(path).is_ok_and(|file| is_held(&file)) => {
+            return in_use(path);
+        }
         Error::Unclosed { .. } | Error::OnRank { cause: Cause::Unclosed(_), .. } => {
             let advice = format!("see 'kakehi multifile repair --dry-run {}'", path.display());
             return Failure::new(Code::Damaged, what, "it was never closed", advice);

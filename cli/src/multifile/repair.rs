@@ -12,17 +12,13 @@ use multifile::{
     name::{journal, physical},
     storage::File as _,
 };
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
 use serde::Serialize;
 
 use super::{
     beside::Beside,
     copy::{Target, in_parallel, input_failure},
     damage::differs,
-    failure, file_failure, is_empty, open,
+    failure, file_failure, in_use, is_empty, is_held, open,
     progress::Progress,
 };
 use crate::{
@@ -107,14 +103,7 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
 /// closed.
 fn hold(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|why| file_failure(path, &why))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN) => {
-            let why = "a daemon or server writes it";
-            Err(Failure::new(Code::Failure, path.display(), why, "wait until that has ended"))
-        }
-        // Some file systems know no locks.
-        _ => Ok(file),
-    }
+    if is_held(&file) { Err(in_use(path)) } else { Ok(file) }
 }
 
 /// Compares the data of a closed multifile with its checksums, which nobody has read by now.

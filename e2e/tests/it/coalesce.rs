@@ -321,9 +321,11 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
         assert_eq!(said.lines().count(), 1, "{said}");
     };
     refused(coalescing(&folder).env("KAKEHI_JOB", "other"), "another daemon");
-    let repaired = run(&mut multifile(&["repair"], &kept(&folder)), SOON);
-    let said = text(&repaired.stderr);
-    assert!(!repaired.status.success() && said.contains("writes it"), "{said}");
+    for command in ["repair", "ls"] {
+        let output = run(&mut multifile(&[command], &kept(&folder)), SOON);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("writes it"), "{said}");
+    }
     first.signal(Signal::TERM);
     drop(first);
     assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
