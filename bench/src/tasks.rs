@@ -139,6 +139,24 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     report.publish(args.common)
 }
 
+/// Measures one case: plain files by one multifile, unless it is not wanted.
+fn compare(
+    report: &mut Report,
+    effort: &Effort,
+    (case, place): (String, Result<&Place, String>),
+    rounds: usize,
+    round: impl Fn(&Place) -> anyhow::Result<(Duration, Duration)>,
+) {
+    if !effort.wants([&case]) {
+        return;
+    }
+    let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
+    let [files, multifile, ratio] = spreads(&times);
+    report.row(format!("{case}/files"), "ms", files);
+    report.row(format!("{case}/multifile"), "ms", multifile);
+    report.ratio(case, ratio);
+}
+
 /// What pairs of times give: the sides in milliseconds, and the first by the second.
 fn spreads(times: &Result<Vec<(Duration, Duration)>, String>) -> [Result<Spread, String>; 3] {
     let of = |value: &dyn Fn(&(Duration, Duration)) -> f64| {

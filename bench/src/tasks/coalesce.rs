@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-use super::{Effort, Place, Places, spreads};
+use super::{Effort, Place, Places, compare};
 use crate::report::Report;
 
 /// Numbers of files; beyond the second only what [`Effort`] allows.
@@ -63,16 +63,9 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     let counts = COUNTS.into_iter().chain((effort.tasks > COUNTS[1]).then_some(effort.tasks));
     for count in counts {
         for (name, place) in places.all() {
-            let case = format!("coalesce/{count}/{name}");
-            if !effort.wants([&case]) {
-                continue;
-            }
+            let case = (format!("coalesce/{count}/{name}"), place);
             let rounds = ROUNDS.min(effort.rounds);
-            let times = place.and_then(|place| effort.alternate(rounds, |_| round(place, count)));
-            let [files, multifile, ratio] = spreads(&times);
-            report.row(format!("{case}/files"), "ms", files);
-            report.row(format!("{case}/multifile"), "ms", multifile);
-            report.ratio(case, ratio);
+            compare(report, effort, case, rounds, |place| round(place, count));
         }
     }
 }

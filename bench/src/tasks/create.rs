@@ -8,7 +8,7 @@ use std::{
 
 use multifile::{Disk, NewTask, Options, Writer};
 
-use super::{Effort, Place, Places, spreads};
+use super::{Effort, Place, Places, compare};
 use crate::report::Report;
 
 /// Numbers of tasks, up to the most that [`Effort`] allows.
@@ -35,15 +35,8 @@ pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effor
 fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
     let rounds = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
     for (name, place) in places.all() {
-        let case = format!("create/{count}/{name}");
-        if !effort.wants([&case]) {
-            continue;
-        }
-        let times = place.and_then(|place| effort.alternate(rounds, |_| round(place, count)));
-        let [files, multifile, ratio] = spreads(&times);
-        report.row(format!("{case}/files"), "ms", files);
-        report.row(format!("{case}/multifile"), "ms", multifile);
-        report.ratio(case, ratio);
+        let case = (format!("create/{count}/{name}"), place);
+        compare(report, effort, case, rounds, |place| round(place, count));
     }
 }
 

@@ -89,7 +89,7 @@ impl Packed {
         });
         let made = made.await;
         if !is_given.get() {
-            volume.users.give_back(task);
+            volume.users.set_free(task);
         }
         Ok(made?.map(|inode| Self::of(volume, inode, flags)))
     }

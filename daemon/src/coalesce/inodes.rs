@@ -8,7 +8,6 @@ use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
     io,
-    ops::Range,
     rc::{Rc, Weak},
 };
 
@@ -47,13 +46,8 @@ impl Users {
         self.free.borrow().iter().copied().collect()
     }
 
-    /// A task that was taken, if one was, is nobody's again.
-    pub(super) fn give_back(&self, task: Option<u64>) {
-        self.free.borrow_mut().extend(task);
-    }
-
-    /// There are these tasks, which nobody has.
-    pub(super) fn set_free(&self, tasks: Range<u64>) {
+    /// These tasks are nobody's, or nobody's any more.
+    pub(super) fn set_free(&self, tasks: impl IntoIterator<Item = u64>) {
         self.free.borrow_mut().extend(tasks);
     }
 
@@ -206,7 +200,7 @@ impl Volume {
         let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
         let given = self.set_in(changing, live, give).await;
         if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
-            self.users.give_back(Some(task));
+            self.users.set_free([task]);
         }
         given?;
         self.stream(task)
@@ -223,7 +217,7 @@ impl Volume {
             if stream.has_room() {
                 let cleared = stream.resize(self.machine(), 0).await;
                 if cleared.is_err() {
-                    self.users.give_back(Some(task));
+                    self.users.set_free([task]);
                 }
                 return cleared.map(|()| task);
             }

@@ -61,7 +61,7 @@ impl Volume {
         }
         self.append(catalogue::encode(&changes)).await?;
         // Only now: their bytes are to be there as long as their names may be.
-        free.into_iter().for_each(|task| self.users.give_back(Some(task)));
+        self.users.set_free(free);
         Ok(value)
     }
 
