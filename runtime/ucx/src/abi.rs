@@ -108,6 +108,7 @@ pub(crate) struct WorkerParams {
 
 pub(crate) const WORKER_PARAM_FIELD_THREAD_MODE: u64 = 1 << 0;
 pub(crate) const THREAD_MODE_SINGLE: c_uint = 0;
+pub(crate) const WORKER_PARAM_FIELD_ALIGNMENT: u64 = 1 << 7;
 
 /// `ucs_sock_addr_t`.
 #[repr(C)]
@@ -212,6 +213,8 @@ pub(crate) struct MessageParam {
 }
 
 pub(crate) const AM_RECV_ATTR_FIELD_REPLY_TO: u64 = 1 << 0;
+/// The data may be kept, and is released later.
+pub(crate) const AM_RECV_ATTR_FLAG_DATA: u64 = 1 << 16;
 pub(crate) const AM_RECV_ATTR_FLAG_RENDEZVOUS: u64 = 1 << 17;
 
 /// `ucp_am_recv_callback_t`.
@@ -281,6 +284,7 @@ mod tests {
             "UCP_FEATURE_WAKEUP" == FEATURE_WAKEUP,
             "UCP_FEATURE_AM" == FEATURE_AM,
             "UCP_WORKER_PARAM_FIELD_THREAD_MODE" == WORKER_PARAM_FIELD_THREAD_MODE,
+            "UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT" == WORKER_PARAM_FIELD_ALIGNMENT,
             "UCS_THREAD_MODE_SINGLE" == THREAD_MODE_SINGLE,
             "UCP_EP_PARAM_FIELD_REMOTE_ADDRESS" == EP_PARAM_FIELD_REMOTE_ADDRESS,
             "UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE" == EP_PARAM_FIELD_FAILURE_MODE,
@@ -294,6 +298,7 @@ mod tests {
             "UCS_MEMORY_TYPE_HOST" == MEMORY_TYPE_HOST,
             "UCP_AM_SEND_FLAG_REPLY" == AM_SEND_FLAG_REPLY,
             "UCP_AM_RECV_ATTR_FIELD_REPLY_EP" == AM_RECV_ATTR_FIELD_REPLY_TO,
+            "UCP_AM_RECV_ATTR_FLAG_DATA" == AM_RECV_ATTR_FLAG_DATA,
             "UCP_AM_RECV_ATTR_FLAG_RNDV" == AM_RECV_ATTR_FLAG_RENDEZVOUS,
             "UCP_AM_HANDLER_PARAM_FIELD_ID" == MESSAGE_HANDLER_FIELD_ID,
             "UCP_AM_HANDLER_PARAM_FIELD_CB" == MESSAGE_HANDLER_FIELD_CALLBACK,
@@ -301,6 +306,7 @@ mod tests {
             "sizeof(ucs_status_t)" == size_of::<Status>(),
             "offsetof(ucp_params_t, features)" == offset_of!(Params, features),
             "offsetof(ucp_worker_params_t, thread_mode)" == offset_of!(WorkerParams, thread_mode),
+            "offsetof(ucp_worker_params_t, am_alignment)" == offset_of!(WorkerParams, am_alignment),
             "offsetof(ucp_ep_params_t, address)" == offset_of!(EndpointParams, address),
             "offsetof(ucp_ep_params_t, err_mode)" == offset_of!(EndpointParams, failure_mode),
             "offsetof(ucp_ep_params_t, err_handler)" == offset_of!(EndpointParams, on_failure),

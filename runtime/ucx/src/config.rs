@@ -8,27 +8,36 @@ use crate::{
     library::Library,
 };
 
-/// Said once for POSIX and System V shared memory; UCX takes its name for each only from the
-/// environment.
-const SHARED_MEMORY_FAILURES: &str = "MM_ERROR_HANDLING";
+/// How the names of what is said once for POSIX and System V shared memory begin. UCX takes the names
+/// for each only from the environment.
+const SHARED_MEMORY: &str = "MM_";
 
 /// The transports UCX may choose from.
 const TRANSPORTS: &str = "TLS";
 
 /// Settings given to UCX where the user has not chosen otherwise, by their UCX names without the
 /// prefix `UCX_`.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 7] = [
     // Without this, asking for failure detection silently takes shared memory away.
-    (SHARED_MEMORY_FAILURES, "y"),
+    ("MM_ERROR_HANDLING", "y"),
     // A dead peer on shared memory is noticed by these looks only; UCX's default is 20 s.
     ("KEEPALIVE_INTERVAL", "1s"),
     // Endpoints per look: all that a server has, so that the bound does not grow with them.
     ("KEEPALIVE_NUM_EPS", "1024"),
     // Over TCP, 16 KiB by rendezvous cost 39 us, eagerly 5 us; from 256 KiB on they are equal.
     ("RNDV_THRESH", "128k"),
+    // A piece of shared memory holds a message of PIECE_LEN bytes, with its header. UCX counts the
+    // bytes of one by 16 bits.
+    ("MM_SEG_SIZE", "33k"),
+    // As many pieces at a time as take the memory that they took with UCX's 8 KiB.
+    ("MM_RX_BUFS_GROW", "128"),
     // The receiver fetches. Nobody writes to memory here after a connection was cut.
     ("RNDV_SCHEME", "get_zcopy"),
 ];
+
+/// The longest message, in bytes, that is in one piece in shared memory: the receiver finds it
+/// there, and it need not be copied. Longer ones are put together from pieces, or fetched.
+pub const PIECE_LEN: usize = 32 << 10;
 
 /// What a [`Worker`](crate::Worker) is made with.
 #[derive(Clone, Debug)]
@@ -39,6 +48,9 @@ pub struct Config {
     pub buffer_count: u32,
     /// Length of a receive buffer, in bytes: the longest message taken.
     pub buffer_len: usize,
+    /// Messages from this length on, in bytes, stay where UCX has received them, if it can leave
+    /// them there and they begin a page. Those buffers are no part of the worker's memory.
+    pub lent_len_min: usize,
     /// Messages of one peer that may wait with no buffer for them. One more cuts the peer off.
     pub put_off_max: u32,
     /// Sends in flight at one time, at least 1. Further ones wait.
@@ -53,6 +65,7 @@ impl Default for Config {
             library: "libucp.so.0".into(),
             buffer_count: 64,
             buffer_len: 1024 * 1024,
+            lent_len_min: 8192,
             put_off_max: 16,
             send_max: 256,
             settings: Settings::default(),
@@ -118,7 +131,7 @@ impl Settings {
         let transports = self.0.iter().find(|(name, _)| name == TRANSPORTS);
         let Some((_, transports)) = transports else { return true };
         let shared_memory = ["all", "shm", "sm", "mm", "posix", "sysv"];
-        name != SHARED_MEMORY_FAILURES
+        !name.starts_with(SHARED_MEMORY)
             || transports.split(',').any(|transport| shared_memory.contains(&transport))
     }
 }
@@ -174,10 +187,10 @@ mod tests {
     #[test]
     fn settings_of_shared_memory_are_left_out_without_it() {
         let settings = |transports: &str| Settings::default().set("TLS", transports);
-        assert!(!settings("tcp,self").applies(SHARED_MEMORY_FAILURES));
-        assert!(settings("tcp,posix").applies(SHARED_MEMORY_FAILURES));
+        assert!(!settings("tcp,self").applies("MM_SEG_SIZE"));
+        assert!(settings("tcp,posix").applies("MM_SEG_SIZE"));
         assert!(settings("tcp").applies("RNDV_THRESH"));
-        assert!(Settings::default().applies(SHARED_MEMORY_FAILURES));
+        assert!(Settings::default().applies("MM_SEG_SIZE"));
     }
 
     #[test]
@@ -187,6 +200,6 @@ mod tests {
         assert_eq!(value(&settings, "KEEPALIVE_INTERVAL"), None);
         assert_eq!(value(&settings, "RNDV_THRESH"), Some("128k"));
         let settings = settings.leave_to_environment([("UCX_TLS", "tcp")].into_iter());
-        assert!(!settings.applies(SHARED_MEMORY_FAILURES));
+        assert!(!settings.applies("MM_SEG_SIZE"));
     }
 }

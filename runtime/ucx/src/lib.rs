@@ -11,6 +11,10 @@
 //! agreeing with it on how much it may send is the business of the level above. Sends in flight
 //! are bounded too, and a visit of the executor is at most 2 progress calls.
 //!
+//! A message that UCX has received whole in memory of its own stays there until its buffer is
+//! dropped, on whatever thread, and is not copied ([`Config::lent_len_min`]): over shared memory
+//! messages of up to [`PIECE_LEN`]. Who shares that memory can change it meanwhile.
+//!
 //! # Trust
 //!
 //! UCX believes its peers. The TCP port that every worker has turns away who does not know UCX;
@@ -43,6 +47,7 @@ mod config;
 mod endpoint;
 mod error;
 mod library;
+mod loans;
 mod operation;
 mod payload;
 mod peer;
@@ -51,7 +56,7 @@ mod state;
 mod worker;
 
 pub use address::Address;
-pub use config::{Config, Settings};
+pub use config::{Config, PIECE_LEN, Settings};
 pub use endpoint::Endpoint;
 pub use error::{Error, Status};
 pub use payload::{NoPayload, payload};

@@ -2,7 +2,8 @@
 //!
 //! A [`Buffer`] is a credit: it owns one piece of the pool's memory until it is dropped, on
 //! whatever thread. The first free piece is used next, so that a pool larger than needed costs no
-//! cache and, until first used, no memory, and what came together lies together.
+//! cache and, until first used, no memory, and what came together lies together. A message that
+//! UCX lends takes a piece too, and leaves it as it is.
 
 use std::{
     fmt, ptr,
@@ -11,10 +12,13 @@ use std::{
 
 use executor::Vacancies;
 
-use crate::payload::payload;
+use crate::{
+    loans::{Lent, Loans},
+    payload::payload,
+};
 
 /// Buffers start at page boundaries, as O_DIRECT wants it.
-const PAGE_LEN: usize = 4096;
+pub(crate) const PAGE_LEN: usize = 4096;
 
 /// Bytes that stay in place while this value is shared, for receive buffers.
 pub type Memory = dyn AsRef<[AtomicU8]> + Send + Sync;
@@ -29,6 +33,7 @@ pub(crate) struct Pool {
     buffer_len: usize,
     /// Indices of free buffers.
     free: Mutex<Vacancies>,
+    pub(crate) loans: Loans,
 }
 
 impl Pool {
@@ -44,8 +49,8 @@ impl Pool {
         let start = bytes.as_ptr().align_offset(PAGE_LEN);
         let count = bytes.len().saturating_sub(start) / stride;
         let count = count.min(count_max as usize);
-        let free = Mutex::new(Vacancies::new(count));
-        Arc::new(Self { memory, start, stride, buffer_len, free })
+        let (free, loans) = (Mutex::new(Vacancies::new(count)), Loans::default());
+        Arc::new(Self { memory, start, stride, buffer_len, free, loans })
     }
 
     /// Takes a free buffer, to hold `len` bytes. `None` when there is none, or it is too short.
@@ -54,7 +59,7 @@ impl Pool {
             return None;
         }
         let index = self.with_free(Vacancies::take)?;
-        Some(Buffer { pool: Arc::clone(self), index, len })
+        Some(Buffer { pool: Arc::clone(self), index, lent: None, len })
     }
 
     pub(crate) fn buffer_len(&self) -> usize {
@@ -78,6 +83,8 @@ pub struct Buffer {
     pool: Arc<Pool>,
     /// No other buffer has this index until this one is dropped.
     index: usize,
+    /// Where the bytes are, if not there.
+    lent: Option<Lent>,
     len: usize,
 }
 
@@ -85,6 +92,9 @@ impl Buffer {
     /// The bytes, for the kernel or another transfer to read.
     #[must_use]
     pub fn bytes(&self) -> &[AtomicU8] {
+        if let Some(lent) = &self.lent {
+            return lent.bytes();
+        }
         let at = self.pool.start + self.index * self.pool.stride;
         (*self.pool.memory).as_ref().get(at..at + self.len).unwrap_or_default()
     }
@@ -99,6 +109,11 @@ impl Buffer {
         // SAFETY: just filled so far.
         unsafe { copy.set_len(from.len()) };
         copy
+    }
+
+    /// Has this buffer's bytes be those that UCX lends.
+    pub(crate) fn borrow(&mut self, data: Lent) {
+        self.lent = Some(self.pool.loans.lend(data));
     }
 
     /// Copies `bytes` to the start of this buffer, as many as fit.
@@ -136,6 +151,9 @@ impl AsRef<[AtomicU8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            self.pool.loans.give_back(lent);
+        }
         let index = self.index;
         self.pool.with_free(|free| free.give_back(index));
     }

@@ -1,7 +1,7 @@
 //! What the callbacks of a worker reach: peers, buffers, messages put off.
 //!
-//! A message that finds a free buffer is copied into it at once; one by rendezvous is fetched into
-//! one after the progress call that announced it, a few at a time. Until then it is put off as the
+//! A message that finds a free buffer is copied into it at once, or stays where UCX has it (see
+//! [`loans`](crate::loans)); one by rendezvous is fetched into one after the progress call that announced it, a few at a time. Until then it is put off as the
 //! descriptor UCX gave; so is an eager one, as a copy, that finds no buffer free. Messages put off
 //! get their buffers first. When more than the configured number of a peer's remain for which there
 //! is none, it is cut off, so what this holds is bounded by peers, not by what they send.
@@ -14,7 +14,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, VecDeque},
     ffi::c_void,
-    ptr,
+    ptr::{self, NonNull},
     rc::Rc,
     slice,
     sync::Arc,
@@ -24,11 +24,13 @@ use executor::Credits;
 
 use crate::{
     abi::{self, MessageParam},
+    config::Config,
     error::{Error, Status},
     library::Library,
+    loans::Lent,
     operation::{Completion, Operation, Owned, Place},
     peer::{Header, Message, Peer},
-    pool::{Buffer, Pool},
+    pool::{Buffer, PAGE_LEN, Pool},
 };
 
 /// State of one worker.
@@ -46,6 +48,7 @@ pub(crate) struct State {
     unclosed: RefCell<Vec<Rc<Peer>>>,
     put_off: RefCell<VecDeque<PutOff>>,
     put_off_max: u32,
+    lent_len_min: usize,
 }
 
 struct PutOff {
@@ -63,24 +66,33 @@ enum Data {
     },
 }
 
+/// A message's data, as UCX presents it.
+enum Presented<'a> {
+    /// Valid in the callback, and longer if it is lent.
+    Here { bytes: &'a [u8], lent: Option<Lent> },
+    /// With the sender.
+    Announced { descriptor: *mut c_void, len: usize },
+}
+
 impl State {
     pub(crate) fn new(
         library: Library,
         worker: *mut abi::Worker,
         pool: Arc<Pool>,
-        (send_max, put_off_max): (u32, u32),
+        config: &Config,
     ) -> Self {
         Self {
             library,
             worker,
             pool,
-            sends: Credits::new(send_max.into()),
+            sends: Credits::new(config.send_max.max(1).into()),
             in_flight: Rc::default(),
             any_failed: Rc::default(),
             peers: RefCell::default(),
             unclosed: RefCell::default(),
             put_off: RefCell::default(),
-            put_off_max,
+            put_off_max: config.put_off_max,
+            lent_len_min: config.lent_len_min,
         }
     }
 
@@ -90,6 +102,15 @@ impl State {
 
     pub(crate) fn peer_count(&self) -> usize {
         self.peers.borrow().len()
+    }
+
+    /// Has UCX take back what it had lent.
+    pub(crate) fn take_back(&self) {
+        for lent in self.pool.loans.take_back() {
+            let start = lent.start().as_ptr().cast();
+            // SAFETY: kept in the callback, and nobody has it any more.
+            unsafe { (self.library.ucp_am_data_release)(self.worker, start) };
+        }
     }
 
     pub(crate) fn put_off_count(&self) -> usize {
@@ -181,39 +202,39 @@ impl State {
         unsafe { Operation::start(self.library, &self.in_flight, owned, flags, call) }
     }
 
-    /// Takes in a message that UCX presents; `data` is bytes, or a descriptor.
-    fn arrive(
-        &self,
-        from: &Rc<Peer>,
-        header: &[u8],
-        (data, len): (*mut c_void, usize),
-        rendezvous: bool,
-    ) -> abi::Status {
-        let refused = if rendezvous { abi::ERR_MESSAGE_TRUNCATED } else { abi::OK };
-        let Some(header) = Header::new(header).filter(|_| len <= self.pool.buffer_len()) else {
-            from.fail(Error::TooLong { header_len: header.len(), len });
-            return refused;
-        };
-        if rendezvous {
-            self.put_off(from, header, Data::Rendezvous { descriptor: data, len });
-            return abi::IN_PROGRESS;
-        }
-        let bytes = if len == 0 {
-            &[]
-        } else {
-            // SAFETY: without the rendezvous flag, `data` are `len` bytes, valid in the callback.
-            unsafe { slice::from_raw_parts(data.cast::<u8>(), len) }
+    /// Takes in a message that UCX presents; says whether UCX may have the data back at once.
+    fn arrive(&self, from: &Rc<Peer>, header: &[u8], data: Presented<'_>) -> abi::Status {
+        let (header_len, len) = (header.len(), data.len());
+        let header = Header::new(header).filter(|_| len <= self.pool.buffer_len());
+        let (header, bytes, lent) = match (header, data) {
+            (None, data) => {
+                from.fail(Error::TooLong { header_len, len });
+                return data.refused(abi::ERR_MESSAGE_TRUNCATED);
+            }
+            (Some(header), Presented::Announced { descriptor, len }) => {
+                self.put_off(from, header, Data::Rendezvous { descriptor, len });
+                return abi::IN_PROGRESS;
+            }
+            (Some(header), Presented::Here { bytes, lent }) => (header, bytes, lent),
         };
         // Buffers as many as messages put off are theirs.
         let spare = self.pool.free_count() > self.put_off_count();
-        match spare.then(|| self.pool.take(len)).flatten() {
-            Some(buffer) => {
-                buffer.store(bytes);
-                from.deliver(Message { header, data: buffer });
+        let Some(mut buffer) = spare.then(|| self.pool.take(len)).flatten() else {
+            self.put_off(from, header, Data::Copied(bytes.to_vec()));
+            return abi::OK;
+        };
+        let status = match lent {
+            Some(lent) => {
+                buffer.borrow(lent);
+                abi::IN_PROGRESS
             }
-            None => self.put_off(from, header, Data::Copied(bytes.to_vec())),
-        }
-        abi::OK
+            None => {
+                buffer.store(bytes);
+                abi::OK
+            }
+        };
+        from.deliver(Message { header, data: buffer });
+        status
     }
 
     fn put_off(&self, from: &Rc<Peer>, header: Header, data: Data) {
@@ -271,6 +292,23 @@ impl State {
     }
 }
 
+impl Presented<'_> {
+    fn len(&self) -> usize {
+        match *self {
+            Self::Here { bytes, .. } => bytes.len(),
+            Self::Announced { len, .. } => len,
+        }
+    }
+
+    /// What UCX is told when nobody wants it.
+    fn refused(&self, why: abi::Status) -> abi::Status {
+        match self {
+            Self::Here { .. } => abi::OK,
+            Self::Announced { .. } => why,
+        }
+    }
+}
+
 impl PutOff {
     /// Whether nothing but a buffer is wanting.
     fn may_come(&self) -> bool {
@@ -303,11 +341,23 @@ pub(crate) unsafe extern "C" fn on_message(
     let state = unsafe { &*state.cast::<State>() };
     // SAFETY: UCX passes its parameters in this layout.
     let MessageParam { attributes, reply_to } = unsafe { param.read() };
-    let rendezvous = attributes & abi::AM_RECV_ATTR_FLAG_RENDEZVOUS != 0;
-    let known = attributes & abi::AM_RECV_ATTR_FIELD_REPLY_TO != 0;
+    let has = |flag| attributes & flag != 0;
+    let data = if has(abi::AM_RECV_ATTR_FLAG_RENDEZVOUS) {
+        Presented::Announced { descriptor: data, len }
+    } else {
+        let start = NonNull::new(data.cast::<u8>()).filter(|_| len > 0);
+        // SAFETY: without the rendezvous flag, `data` are `len` bytes, valid in the callback.
+        let bytes = start.map(|start| unsafe { slice::from_raw_parts(start.as_ptr(), len) });
+        let may_stay = has(abi::AM_RECV_ATTR_FLAG_DATA) && len >= state.lent_len_min;
+        let start = start.filter(|start| may_stay && start.addr().get() % PAGE_LEN == 0);
+        // SAFETY: with that flag they stay until they are released.
+        let lent = start.map(|start| unsafe { Lent::new(start.cast(), len) });
+        Presented::Here { bytes: bytes.unwrap_or_default(), lent }
+    };
+    let known = has(abi::AM_RECV_ATTR_FIELD_REPLY_TO);
     let from = known.then(|| state.peers.borrow().get(&reply_to).cloned()).flatten();
     let Some(from) = from.filter(|peer| !peer.has_failed()) else {
-        return if rendezvous { abi::ERR_CANCELED } else { abi::OK };
+        return data.refused(abi::ERR_CANCELED);
     };
     let header = if header_len == 0 {
         &[]
@@ -315,7 +365,7 @@ pub(crate) unsafe extern "C" fn on_message(
         // SAFETY: `header_len` bytes, valid in this callback.
         unsafe { slice::from_raw_parts(header.cast::<u8>(), header_len) }
     };
-    state.arrive(&from, header, (data, len), rendezvous)
+    state.arrive(&from, header, data)
 }
 
 /// `ucp_err_handler_cb_t`, with a [`Peer`] as its argument.
@@ -350,7 +400,7 @@ mod tests {
         };
         library.ucp_ep_close_nbx = refuses;
         let pool = Pool::new(1, 64);
-        let state = State::new(library, ptr::null_mut(), pool, (1, 1));
+        let state = State::new(library, ptr::null_mut(), pool, &Config::default());
         let peer = Rc::new(Peer::new(&state.any_failed));
         peer.endpoint.set(ptr::without_provenance_mut(64));
         state.add(Rc::clone(&peer));

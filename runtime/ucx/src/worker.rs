@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::{Armed, Handle, Source, SourceId};
+use executor::{Armed, Class, Handle, Source, SourceId};
 
 use crate::{
     abi,
@@ -22,7 +22,7 @@ use crate::{
     endpoint::Endpoint,
     error::{Error, Status},
     library::Library,
-    pool::{Memory, Pool},
+    pool::{Memory, PAGE_LEN, Pool},
     state::{State, on_message},
 };
 
@@ -35,6 +35,9 @@ pub(crate) const MESSAGE_ID: c_uint = 0;
 
 /// The longest a worker being dropped waits for its endpoints to close.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How often a worker that is gone looks for what it has lent.
+const REMINDER: Duration = Duration::from_millis(10);
 
 /// A UCX worker of one executor. Cheap to clone.
 ///
@@ -50,6 +53,8 @@ pub struct Held {
     pub operations: usize,
     /// Receive buffers nobody has.
     pub free_buffers: usize,
+    /// Of the others, those whose messages stay where UCX received them.
+    pub lent: usize,
     /// Messages put off: until others of that peer have come, or for want of a buffer.
     pub put_off: usize,
     /// Endpoints not closed.
@@ -64,8 +69,8 @@ pub(crate) struct Core {
     handle: Handle,
     /// On the poll list, from the end of [`Worker::new`] on.
     source: Cell<Option<SourceId>>,
-    /// Freed after `worker` is destroyed.
-    _context: OwnedContext,
+    /// `None` once its worker's end is somebody else's matter.
+    context: Option<OwnedContext>,
 }
 
 impl Worker {
@@ -156,6 +161,7 @@ impl Worker {
         Held {
             operations: state.in_flight.get(),
             free_buffers: state.pool.free_count(),
+            lent: state.pool.loans.count(),
             put_off: state.put_off_count(),
             endpoints: state.peer_count(),
         }
@@ -191,6 +197,7 @@ impl Source for Progress {
     fn poll(&mut self, budget: usize) -> usize {
         let Some(core) = self.core.upgrade() else { return 0 };
         let state = &core.state;
+        state.take_back();
         let mut events = state.serve();
         for _ in 0..budget.min(PROGRESS_MAX) {
             // SAFETY: the worker lives, on this thread, and this is no callback.
@@ -237,10 +244,9 @@ impl Core {
         pool: Arc<Pool>,
     ) -> Result<Self, Error> {
         let library = context.library;
-        let limits = (config.send_max.max(1), config.put_off_max);
-        let state = Rc::new(State::new(library, context.create_worker()?, pool, limits));
+        let state = Rc::new(State::new(library, context.create_worker()?, pool, config));
         let (handle, source) = (handle.clone(), Cell::new(None));
-        let mut core = Self { state, event_fd: -1, handle, source, _context: context };
+        let mut core = Self { state, event_fd: -1, handle, source, context: Some(context) };
         let state = &core.state;
         let handler = abi::MessageHandler {
             field_mask: abi::MESSAGE_HANDLER_FIELD_ID
@@ -265,9 +271,9 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// Cuts every connection and destroys the worker. Blocks until peers on this machine and the
-    /// local side of others have let go, at most [`CLOSE_TIME_MAX`]. What UCX has not given back
-    /// by then is leaked.
+    /// Cuts every connection and destroys the worker, or has that done once nobody reads what it
+    /// has lent. Blocks until peers on this machine and the local side of others have let go, at
+    /// most [`CLOSE_TIME_MAX`]. What UCX has not given back by then is leaked.
     fn drop(&mut self) {
         if let Some(source) = self.source.take() {
             self.handle.remove_source(source);
@@ -280,8 +286,43 @@ impl Drop for Core {
             unsafe { (state.library.ucp_worker_progress)(state.worker) };
             state.close_failed();
         }
-        // SAFETY: endpoints hold this value, so they are gone.
-        unsafe { (state.library.ucp_worker_destroy)(state.worker) };
+        let Some(context) = self.context.take() else { return };
+        let remains = Remains { state: Rc::clone(state), context: Some(context) };
+        if remains.are_lent() {
+            let handle = self.handle.clone();
+            self.handle.spawn(Class::Throughput, async move {
+                while remains.are_lent() {
+                    handle.sleep(REMINDER).await;
+                }
+            });
+        }
+    }
+}
+
+/// The UCX objects of a worker that nobody has any more, but perhaps what it has lent.
+struct Remains {
+    state: Rc<State>,
+    /// Freed after the worker.
+    context: Option<OwnedContext>,
+}
+
+impl Remains {
+    /// Whether somebody reads in the worker's memory.
+    fn are_lent(&self) -> bool {
+        self.state.take_back();
+        self.state.pool.loans.count() > 0
+    }
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if self.are_lent() {
+            // The executor ends before: nothing gives the memory back.
+            Box::leak(Box::new((Rc::clone(&self.state), self.context.take())));
+        } else {
+            // SAFETY: endpoints held the worker, so they are gone.
+            unsafe { (self.state.library.ucp_worker_destroy)(self.state.worker) };
+        }
     }
 }
 
@@ -323,7 +364,7 @@ impl OwnedContext {
 
     fn create_worker(&self) -> Result<*mut abi::Worker, Error> {
         let params = abi::WorkerParams {
-            field_mask: abi::WORKER_PARAM_FIELD_THREAD_MODE,
+            field_mask: abi::WORKER_PARAM_FIELD_THREAD_MODE | abi::WORKER_PARAM_FIELD_ALIGNMENT,
             thread_mode: abi::THREAD_MODE_SINGLE,
             cpu_mask: [0; 16],
             events: 0,
@@ -331,7 +372,7 @@ impl OwnedContext {
             event_fd: -1,
             flags: 0,
             name: ptr::null(),
-            am_alignment: 0,
+            am_alignment: PAGE_LEN,
             client_id: 0,
         };
         let mut raw = ptr::null_mut();

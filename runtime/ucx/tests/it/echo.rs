@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, fs};
 
-use ucx::{NoPayload, payload};
+use ucx::{NoPayload, PIECE_LEN, payload};
 
 use crate::support::{Core, IDLE, TRANSPORTS, Transport};
 
-/// Eager ones, and one by rendezvous.
-const LENS: [usize; 6] = [0, 8, 1000, 8 * 1024, 100_000, 1 << 20];
+/// Eager ones, in one piece and in several, and one by rendezvous.
+const LENS: [usize; 8] = [0, 8, 1000, 8 * 1024, PIECE_LEN, PIECE_LEN + 1, 100_000, 1 << 20];
 
 #[test]
 fn messages_of_every_length_come_back_unchanged() {
@@ -35,7 +35,7 @@ fn messages_of_every_length_come_back_unchanged() {
     }
 }
 
-fn pattern(len: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..=250).cycle().take(len).map(|byte: u8| byte.wrapping_mul(seed)).collect()
 }
 

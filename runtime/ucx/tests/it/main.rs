@@ -5,6 +5,7 @@ mod child;
 mod death;
 mod echo;
 mod idle;
+mod lent;
 mod library;
 mod shares;
 mod strangers;

@@ -27,7 +27,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 pub(crate) const LARGE: usize = 1 << 20;
 
 /// What a worker of the default configuration holds without connections.
-pub(crate) const IDLE: Held = Held { operations: 0, free_buffers: 64, put_off: 0, endpoints: 0 };
+pub(crate) const IDLE: Held =
+    Held { operations: 0, free_buffers: 64, lent: 0, put_off: 0, endpoints: 0 };
 
 /// How two processes of a node may be connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +230,7 @@ impl Source for Woken {
     fn disarm(&mut self) {}
 }
 
-async fn deadline<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
+pub(crate) async fn deadline<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut sleep: Pin<&mut Sleep> = pin!(handle.sleep(DEADLINE));
     std::future::poll_fn(|context: &mut Context<'_>| {
