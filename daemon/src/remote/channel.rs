@@ -12,7 +12,7 @@ use std::{
 };
 
 use executor::{Credit, Handle, Notify};
-use uring::{BUFFER_COUNT_MAX, Buffer, FrameError, Frames, Heap, Inlet, Pool, Stages};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, FrameError, Frames, Heap, Inlet, Pool, Stages};
 use wire::{BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, Request};
 
 use super::line::{Secrets, Speaks};
@@ -86,7 +86,7 @@ pub(crate) struct Inbox<R> {
 /// A frame, and its payload.
 struct Received {
     frame: Frame<'static>,
-    data: Buffer,
+    data: Buffers,
     /// The payload again, if it is small and no data.
     bytes: Vec<u8>,
     /// Of the connection's turn to receive, for a short transfer.
@@ -124,17 +124,27 @@ impl<R: Receive> Inbox<R> {
             Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         };
         let body = received.body.unwrap_or_else(|| Heap::buffer(0));
+        let lent = received.lent;
+        let body_len = body.len() + lent.as_ref().map_or(0, Buffers::len);
         let mut start = [0; BODY_START_LEN];
         body.load(&mut start);
-        let start = start.get(..body.len()).unwrap_or(&start);
+        if let (Some(lent), Some(rest)) = (&lent, start.get_mut(body.len()..)) {
+            // Of a peer that cuts elsewhere, the frame ends here.
+            lent.as_slice().iter().take(1).for_each(|first| first.load(rest));
+        }
+        let start = start.get(..body_len).unwrap_or(&start);
         let decoded = Frame::decode(&received.head, start);
         let (frame, payload_at) =
             decoded.map_err(|invalid| io::Error::new(io::ErrorKind::InvalidData, invalid))?;
-        let data = body.suffix(payload_at);
+        let data = match lent {
+            None => body.suffix(payload_at).into(),
+            Some(data) if body.len() == payload_at => data,
+            Some(rest) => joined([&[body], rest.as_slice()].concat()).suffix(payload_at).into(),
+        };
         let is_copied = match frame {
             Frame::Request { request: Request::Write { .. }, .. } => false,
             Frame::Worker { .. } => true,
-            _ => body.len() <= OWN_LEN_MAX,
+            _ => body_len <= OWN_LEN_MAX,
         };
         let bytes = if is_copied { bytes_of(&data) } else { Vec::new() };
         let share = self.share(&frame);
@@ -161,7 +171,7 @@ impl<R: Receive> Inbox<R> {
     }
 
     /// Its payload, whatever it is.
-    pub(crate) fn data(&self) -> Option<Buffer> {
+    pub(crate) fn data(&self) -> Option<Buffers> {
         self.current.as_ref().map(|received| received.data.clone())
     }
 
@@ -195,10 +205,20 @@ pub(crate) fn moved(request: &Request) -> usize {
     }
 }
 
-/// A copy of what a buffer holds.
-pub(crate) fn bytes_of(buffer: &Buffer) -> Vec<u8> {
+/// All bytes in one buffer.
+pub(super) fn joined(mut parts: Vec<Buffer>) -> Buffer {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut whole = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
+    parts.iter().for_each(|part| part.append_to(&mut whole));
+    whole.into()
+}
+
+/// A copy of what buffers hold.
+pub(crate) fn bytes_of(buffers: &Buffers) -> Vec<u8> {
     let mut bytes = Vec::new();
-    buffer.append_to(&mut bytes);
+    buffers.as_slice().iter().for_each(|buffer| buffer.append_to(&mut bytes));
     bytes
 }
 

@@ -19,7 +19,7 @@ use std::{
 
 use executor::{Class, Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
-use uring::Buffer;
+use uring::{Buffer, Buffers};
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 
 use self::state::{Pending, State};
@@ -429,14 +429,14 @@ impl<N: Network> Client<N> {
     }
 
     /// Takes a reply. One that nobody waits for was answered on an earlier connection.
-    fn answered(&self, id: u64, value: u64, found: Option<Buffer>) {
+    fn answered(&self, id: u64, value: u64, found: Option<Buffers>) {
         let mut state = self.state.borrow_mut();
         let pending = state.pending.get(&id).cloned();
         if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
             let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
             match (&pending.data, pending.request, found) {
                 (Some(into), Request::Read { .. }, Some(found)) => {
-                    into.copy_from(found.bytes());
+                    into.gather(found);
                     if verdict(value).is_ok() {
                         value = found.len() as u64;
                     }

@@ -6,7 +6,7 @@ use rustix::{
     fs::{FallocateFlags, OFlags},
     io::Errno,
 };
-use uring::Buffer;
+use uring::Buffers;
 use wire::{PIECE_LEN_MAX, PathPair, Request};
 
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) struct Job {
     /// A copy of paths and the like.
     pub(crate) payload: Rc<[u8]>,
     /// What is to be written, or room for what is read.
-    pub(crate) data: Buffer,
+    pub(crate) data: Buffers,
 }
 
 /// What a request asks for.

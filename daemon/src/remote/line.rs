@@ -16,31 +16,38 @@
 //!
 //! # Bounds
 //!
-//! A message leaves its buffer, which all peers share, as soon as it is there. What the peer's
-//! credits allow fits in [`UNTAKEN_LEN_MAX`]; a peer that sends more is cut off.
+//! What a peer's credits allow fits in [`UNTAKEN_LEN_MAX`]; a peer that sends more is cut off. A
+//! short message leaves its buffer, which all peers share, as soon as it is there. A long one stays
+//! there until it is written, so that it need not be copied, as long as enough others are free.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::BTreeMap,
     io,
     rc::Rc,
-    sync::atomic::AtomicU8,
+    sync::{Arc, atomic::AtomicU8},
+    task::Poll,
     time::Duration,
 };
 
-use executor::{Class, Notify, first};
-use ucx::{Address, Endpoint, Message};
-use uring::{Buffer, Buffers, Heap, Inlet, Sender, Stream};
+use executor::{Class, Credits, Handle, Notify, first};
+use ucx::{Address, Endpoint, Message, PIECE_LEN};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Inlet, Memory, Sender, Stream};
 use wire::{Envelope, FRAME_LEN_MAX, TAG_LEN, WORKER_LEN_MAX};
 
 use super::{
-    channel::{Receive, Transmit},
+    channel::{Receive, Transmit, joined},
     server::REQUESTS,
     ucx::{Worker, Workers},
 };
 
 /// More than the frames of all requests or replies that a peer may have on the way.
 const UNTAKEN_LEN_MAX: usize = 2 * REQUESTS as usize * FRAME_LEN_MAX;
+/// Payloads up to this length are copied to be one message with what stands before and after them:
+/// that costs less than a message.
+const JOINED_LEN_MAX: usize = 16 << 10;
+/// Messages on their way to the peer: one that is fetched, and one that is announced.
+const SENDING_MAX: u64 = 4;
 /// What a message costs here besides its bytes.
 const PART_LEN: usize = 128;
 /// Time for UCX to let go of an endpoint, after which a worker is dropped without waiting.
@@ -78,6 +85,13 @@ pub(crate) struct Outgoing {
 }
 
 impl Inlet for Incoming {
+    async fn lend(&mut self, len: usize) -> Option<Buffers> {
+        match (&self.receiver, self.line.get()) {
+            (None, Some(line)) => line.lend(len).await,
+            _ => None,
+        }
+    }
+
     async fn ready(&mut self) {
         match (&mut self.receiver, self.line.get()) {
             (Some(receiver), _) => receiver.ready().await,
@@ -124,7 +138,10 @@ impl Receive for Incoming {
         })?;
         let line = Rc::new(Line {
             endpoint,
+            worker: Rc::clone(&worker),
+            handle: workers.handle.clone(),
             secrets,
+            sending: Credits::new(SENDING_MAX),
             sent: Cell::new(0),
             inbox: RefCell::default(),
             may_speak: Cell::new(speaks == Speaks::First),
@@ -177,7 +194,11 @@ pub(crate) enum Speaks {
 /// What carries the frames once they have left the stream.
 struct Line {
     endpoint: Endpoint,
+    worker: Rc<Worker>,
+    handle: Handle,
     secrets: Secrets,
+    /// Places for messages on their way.
+    sending: Credits,
     /// Messages sent.
     sent: Cell<u64>,
     inbox: RefCell<Parts>,
@@ -222,7 +243,8 @@ impl Line {
             tracing::debug!("a UCX message of a stranger was dropped");
             return Some(());
         };
-        self.inbox.borrow_mut().add(envelope.number, message.data.to_vec())?;
+        let data = self.kept(message.data);
+        self.inbox.borrow_mut().add(envelope.number, data)?;
         self.may_speak.set(true);
         self.news.notify_all();
         Some(())
@@ -230,6 +252,19 @@ impl Line {
 
     async fn ready(&self) {
         self.news.until(|| self.end.get().is_some() || self.inbox.borrow().has_next()).await;
+    }
+
+    async fn lend(&self, len: usize) -> Option<Buffers> {
+        let mut lent = None;
+        let is_decided = || match self.inbox.borrow_mut().take_whole(len) {
+            Poll::Ready(found) => {
+                lent = found;
+                true
+            }
+            Poll::Pending => self.end.get().is_some(),
+        };
+        self.news.until(is_decided).await;
+        lent
     }
 
     fn receive_now(&self, into: &Buffers) -> io::Result<usize> {
@@ -241,12 +276,34 @@ impl Line {
         }
     }
 
-    /// Sends one message: more would take more of the peer's buffers.
+    /// Where the data of a message is from now on: where it came, unless too few buffers are left
+    /// for all peers.
+    fn kept(&self, data: ucx::Buffer) -> Buffer {
+        let len = data.len();
+        if len <= JOINED_LEN_MAX || !self.worker.has_spare_buffers() {
+            return data.to_vec().into();
+        }
+        Buffer::new(Arc::new(Held(data)), 0, len).unwrap_or_else(|| Heap::buffer(0))
+    }
+
+    /// Begins to send, long payloads as messages of their own, which need not be copied here or
+    /// there; waits while too many of these are on their way.
     async fn send_all(&self, from: Vec<Buffer>) -> io::Result<()> {
-        let number = self.sent.replace(self.sent.get() + 1);
-        let envelope = Envelope { secret: self.secrets.ours, number };
-        let sent = self.endpoint.send(&envelope.encode(), Payload(joined(from))).await;
-        sent.map_err(|why| io::Error::new(io::ErrorKind::BrokenPipe, why))
+        for message in messages(&from) {
+            let number = self.sent.replace(self.sent.get() + 1);
+            let envelope = Envelope { secret: self.secrets.ours, number };
+            let sent = self.endpoint.send(&envelope.encode(), Payload(message));
+            let place = self.sending.take(1).await;
+            self.handle.spawn(Class::Latency, async move {
+                // A failure is told to who sends next, and to who receives.
+                drop(sent.await);
+                drop(place);
+            });
+        }
+        match self.endpoint.failure() {
+            None => Ok(()),
+            Some(why) => Err(io::Error::new(io::ErrorKind::BrokenPipe, why)),
+        }
     }
 }
 
@@ -268,7 +325,7 @@ fn is_equal(one: &[u8; TAG_LEN], other: &[u8; TAG_LEN]) -> bool {
 /// Messages that came, by their numbers, and where in the first one the reader is.
 #[derive(Default)]
 struct Parts {
-    waiting: BTreeMap<u64, Vec<u8>>,
+    waiting: BTreeMap<u64, Buffer>,
     next: u64,
     at: usize,
     len: usize,
@@ -276,10 +333,10 @@ struct Parts {
 
 impl Parts {
     /// Adds a message; `None` when it came before, says nothing, or is more than may wait.
-    fn add(&mut self, number: u64, bytes: Vec<u8>) -> Option<()> {
-        self.len += bytes.len() + PART_LEN;
-        let fits = number >= self.next && !bytes.is_empty() && self.len <= UNTAKEN_LEN_MAX;
-        (fits && self.waiting.insert(number, bytes).is_none()).then_some(())
+    fn add(&mut self, number: u64, data: Buffer) -> Option<()> {
+        self.len += data.len() + PART_LEN;
+        let fits = number >= self.next && !data.is_empty() && self.len <= UNTAKEN_LEN_MAX;
+        (fits && self.waiting.insert(number, data).is_none()).then_some(())
     }
 
     fn has_next(&self) -> bool {
@@ -291,29 +348,64 @@ impl Parts {
         let Some(part) = self.waiting.get(&self.next) else { return 0 };
         let mut done = 0;
         for buffer in into.as_slice() {
-            let rest = part.get(self.at..).unwrap_or_default();
+            let rest = part.suffix(self.at);
+            buffer.copy_from(rest.bytes());
             let len = buffer.len().min(rest.len());
-            buffer.store(rest);
             self.at += len;
             done += len;
         }
         if self.at == part.len() {
-            self.len -= part.len() + PART_LEN;
-            self.waiting.remove(&self.next);
-            (self.next, self.at) = (self.next + 1, 0);
+            self.drop_next();
         }
         done
     }
+
+    /// Takes the next messages as they are, if they are so long together; not ready before all have
+    /// come.
+    fn take_whole(&mut self, len: usize) -> Poll<Option<Buffers>> {
+        let (mut left, mut parts) = (len, Vec::new());
+        for number in self.next.. {
+            match self.waiting.get(&number) {
+                _ if left == 0 => break,
+                _ if self.at > 0 || parts.len() == BUFFER_COUNT_MAX => return Poll::Ready(None),
+                Some(part) if part.len() > left => return Poll::Ready(None),
+                Some(part) => {
+                    left -= part.len();
+                    parts.push(part.clone());
+                }
+                None => return Poll::Pending,
+            }
+        }
+        parts.iter().for_each(|_| self.drop_next());
+        Poll::Ready(Buffers::new(parts))
+    }
+
+    fn drop_next(&mut self) {
+        if let Some(part) = self.waiting.remove(&self.next) {
+            self.len -= part.len() + PART_LEN;
+            (self.next, self.at) = (self.next + 1, 0);
+        }
+    }
 }
 
-/// All bytes in one buffer.
-fn joined(mut parts: Vec<Buffer>) -> Buffer {
-    if parts.len() == 1 {
-        return parts.remove(0);
+/// The data of a message, in the worker's buffer.
+struct Held(ucx::Buffer);
+
+impl Memory for Held {
+    fn bytes(&self) -> &[AtomicU8] {
+        self.0.bytes()
     }
-    let mut whole = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
-    parts.iter().for_each(|part| part.append_to(&mut whole));
-    whole.into()
+}
+
+/// What is sent as one message each: a piece of a long payload, or what is short beside each other.
+fn messages(from: &[Buffer]) -> impl Iterator<Item = Buffer> {
+    let is_short = |buffer: &Buffer| buffer.len() <= JOINED_LEN_MAX;
+    let groups = from.chunk_by(move |one, next| is_short(one) && is_short(next));
+    groups.flat_map(|group| {
+        let whole = joined(group.to_vec());
+        let starts = (0..whole.len()).step_by(PIECE_LEN);
+        starts.map(move |at| whole.suffix(at).prefix(PIECE_LEN))
+    })
 }
 
 /// A buffer to send.

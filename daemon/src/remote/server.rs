@@ -29,7 +29,7 @@ use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION
 
 use super::{
     boot::Boot,
-    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, moved},
+    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, joined, moved},
     decode::Job,
     handshake::{challenge, fails_at, fails_when, refused},
     key::Key,
@@ -227,11 +227,11 @@ impl<S: Storage> Connection<'_, S> {
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;
-                    let data = inbox.data().unwrap_or_else(|| Heap::buffer(0));
+                    let data = inbox.data().unwrap_or_else(|| Heap::buffer(0).into());
                     let (payload, data) = match request {
                         Request::Write { .. } => (Rc::default(), data),
                         Request::Read { len, .. } => {
-                            (Rc::default(), inbox.wait(self.room.buffer(len as usize)).await)
+                            (Rc::default(), inbox.wait(self.room.buffer(len as usize)).await.into())
                         }
                         // Few paths are longer than what is small.
                         _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
@@ -301,6 +301,7 @@ impl<S: Storage> Connection<'_, S> {
             match (answer, read) {
                 (Ok((value, _)), Some(data)) => {
                     let len = usize::try_from(value).unwrap_or(usize::MAX);
+                    let data = joined(data.as_slice().to_vec());
                     outbox.push_data(reply(value, &[]), data.prefix(len));
                 }
                 (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),

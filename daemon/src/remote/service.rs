@@ -21,7 +21,7 @@ use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use uring::{Buffer, Halves};
+use uring::{Buffers, Halves};
 use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use super::{
@@ -374,7 +374,7 @@ impl<S: Storage> Service<S> {
         let (storage, file) = (&self.storage, &open.file);
         match job.request {
             Request::Read { at, .. } => {
-                let len = storage.read(file, at, job.data.clone().into()).await?;
+                let len = storage.read(file, at, job.data.clone()).await?;
                 return Ok((len as u64, Vec::new()));
             }
             Request::Write { at, .. } => return self.write(open, at, &job.data).await,
@@ -409,13 +409,12 @@ impl<S: Storage> Service<S> {
         Ok((0, Vec::new()))
     }
 
-    async fn write(&self, open: &Open<S>, at: u64, data: &Buffer) -> io::Result<(u64, Vec<u8>)> {
+    async fn write(&self, open: &Open<S>, at: u64, data: &Buffers) -> io::Result<(u64, Vec<u8>)> {
         at.checked_add(data.len() as u64)
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or(Errno::FBIG)?;
         let mut done = 0;
-        while done < data.len() {
-            let rest = data.suffix(done).into();
+        while let Some(rest) = data.suffix(done) {
             match self.storage.write(&open.file, at + done as u64, rest).await {
                 Ok(len) if len > 0 => done += len,
                 Ok(_) if done == 0 => return Err(Errno::IO.into()),

@@ -19,17 +19,19 @@ use crate::{
     reactor::{Reactor, Watch},
 };
 
+const BUFFER_COUNT: u32 = 64;
+
 /// What a worker may hold, and what UCX is told where the user's variables, `chosen`, do not.
 ///
-/// Messages are taken out of their buffers as they come, so few buffers serve many peers. A peer
-/// may have as many on the way as it has requests, and a ping every second. The stream beside the
+/// Messages are taken out of their buffers as they come where only half of these are free, so few
+/// buffers serve many peers. A peer may have as many on the way as it has requests, and a ping every second. The stream beside the
 /// messages tells of a peer's end, so UCX need not wake a quiet daemon every second to ask.
 fn config(chosen: &[(String, String)]) -> Config {
     let chosen = chosen.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let settings = Settings::default().set("KEEPALIVE_INTERVAL", "60m");
     let settings = settings.leave_to_environment(chosen);
     Config {
-        buffer_count: 16,
+        buffer_count: BUFFER_COUNT,
         buffer_len: BATCH_LEN,
         put_off_max: 256,
         send_max: 1024,
@@ -52,6 +54,13 @@ pub(crate) struct Workers {
 pub(crate) struct Worker {
     pub(crate) worker: ucx::Worker,
     _watch: Watch,
+}
+
+impl Worker {
+    /// Whether messages may stay in their buffers.
+    pub(crate) fn has_spare_buffers(&self) -> bool {
+        self.worker.held().free_buffers > BUFFER_COUNT as usize / 2
+    }
 }
 
 impl Workers {

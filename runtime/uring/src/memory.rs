@@ -78,6 +78,15 @@ impl Buffer {
         unsafe { ptr::copy(from.as_ptr().cast::<u8>(), to.as_ptr().cast_mut().cast::<u8>(), len) }
     }
 
+    /// Copies all bytes of `from` to the start of this buffer, as many as fit.
+    pub fn gather(&self, from: &Buffers) {
+        let mut rest = self.clone();
+        for buffer in from.as_slice() {
+            rest.copy_from(buffer.bytes());
+            rest = rest.suffix(buffer.len());
+        }
+    }
+
     /// Copies `bytes` to the start of this buffer, as many as fit.
     pub fn store(&self, bytes: &[u8]) {
         let to = self.bytes();

@@ -215,16 +215,55 @@ fn worker_of_a_peer_that_went_without_a_word_is_not_used_for_others() {
 #[test]
 fn peer_that_sends_a_number_twice_or_more_than_its_credits_is_cut_off() {
     let mut parts = Parts::default();
-    assert_eq!(parts.add(1, vec![1]), Some(()));
+    assert_eq!(parts.add(1, vec![1].into()), Some(()));
     assert!(!parts.has_next());
-    assert_eq!(parts.add(1, vec![1]), None);
+    assert_eq!(parts.add(1, vec![1].into()), None);
 
     let mut parts = Parts::default();
-    assert_eq!(parts.add(0, Vec::new()), None, "an empty message");
+    assert_eq!(parts.add(0, Vec::new().into()), None, "an empty message");
     let mut parts = Parts::default();
-    let fits = (0..).take_while(|number| parts.add(*number, vec![0; BATCH_LEN]).is_some()).count();
+    let fits =
+        (0..).take_while(|number| parts.add(*number, vec![0; BATCH_LEN].into()).is_some()).count();
     assert!((16..64).contains(&fits), "{fits} of {BATCH_LEN} bytes");
     let mut parts = Parts::default();
-    let fits = (0..).take_while(|number| parts.add(*number, vec![0]).is_some()).count();
+    let fits = (0..).take_while(|number| parts.add(*number, vec![0].into()).is_some()).count();
     assert!(fits < 100_000, "{fits} of one byte");
+}
+
+fn parts(messages: &[&[u8]]) -> Parts {
+    let mut parts = Parts::default();
+    for (number, message) in (0..).zip(messages) {
+        assert_eq!(parts.add(number, buffer(message)), Some(()));
+    }
+    parts
+}
+
+#[test]
+fn messages_that_are_so_long_together_are_lent_and_no_others() {
+    let lens = |lent: Poll<Option<Buffers>>| {
+        lent.map(|lent| {
+            lent.map(|lent| lent.as_slice().iter().map(Buffer::len).collect::<Vec<_>>())
+        })
+    };
+    let mut all = parts(&[b"head", b"one", b"three", b"next"]);
+    assert_eq!(lens(all.take_whole(5)), Poll::Ready(None), "cut elsewhere");
+    assert_eq!(all.load(&Heap::buffer(2).into()), 2);
+    assert_eq!(lens(all.take_whole(2)), Poll::Ready(None), "begun");
+    assert_eq!(all.load(&Heap::buffer(9).into()), 2);
+    assert_eq!(lens(all.take_whole(8)), Poll::Ready(Some(vec![3, 5])));
+    assert_eq!(lens(all.take_whole(6)), Poll::Pending, "more may come");
+    assert_eq!(all.load(&Heap::buffer(9).into()), 4);
+    assert_eq!((all.len, all.has_next()), (0, false));
+    assert_eq!(lens(all.take_whole(1)), Poll::Pending);
+    let mut many = parts(&[&b"x"[..]; BUFFER_COUNT_MAX + 1]);
+    assert_eq!(lens(many.take_whole(BUFFER_COUNT_MAX + 1)), Poll::Ready(None), "too many");
+    assert!(many.has_next());
+}
+
+#[test]
+fn long_payloads_are_messages_of_their_own() {
+    let (short, long) = (JOINED_LEN_MAX, 2 * PIECE_LEN + 1);
+    let from: Vec<_> = [8, short, long, 3, short + 1].map(Heap::buffer).into();
+    let lens: Vec<_> = messages(&from).map(|message| message.len()).collect();
+    assert_eq!(lens, [8 + short, PIECE_LEN, PIECE_LEN, 1, 3, short + 1]);
 }

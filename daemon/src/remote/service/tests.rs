@@ -63,7 +63,7 @@ impl Case {
 fn job(record: Option<u32>, request: Request, payload: &[u8], data: &[u8]) -> Job {
     let buffer = Heap::buffer(data.len());
     buffer.store(data);
-    Job { id: ID, record, request, payload: payload.into(), data: buffer }
+    Job { id: ID, record, request, payload: payload.into(), data: buffer.into() }
 }
 
 fn cases() -> Vec<Case> {

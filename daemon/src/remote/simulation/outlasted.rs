@@ -94,7 +94,7 @@ fn what_has_happened_is_told_though_its_record_cannot_be_written() {
         let request = Request::MakeDir { path_len: 7, mode: 0o700 };
         let (payload, data) = (Rc::from(&path[..]), Heap::buffer(0));
         // As one that is sent again because its answer was lost.
-        let job = Job { id: 5, record: Some(0), request, payload, data };
+        let job = Job { id: 5, record: Some(0), request, payload, data: data.into() };
         let told = Rc::clone(&answers);
         service.start(&session, job, move |_, answer| told.borrow_mut().push(answer));
         (0..50).for_each(|_| world.turn());

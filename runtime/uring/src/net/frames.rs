@@ -7,11 +7,12 @@
 //!
 //! What a call brings lands on a *stage*. Small bodies are copied from there, or stay there when
 //! they need no buffer of the pool; a large one is received in its place, and one longer than a
-//! buffer in parts, so that what is done with a part finds it in the cache. With
+//! buffer in parts, so that what is done with a part finds it in the cache. An inlet that has the
+//! rest of a large body in memory already [lends](Inlet::lend) it instead. With
 //! [`Stages::in_turns`] what has been taken stays in the cache, too: then who receives takes a
 //! [share](Frames::share) of its turn for every frame, and gives it back when that is served.
 
-use std::{cell::Cell, error, fmt, io, rc::Rc, sync::atomic::AtomicU8};
+use std::{cell::Cell, error, fmt, future, io, rc::Rc, sync::atomic::AtomicU8};
 
 use executor::Credit;
 
@@ -41,6 +42,12 @@ pub trait Inlet {
 
     /// Ends the connection, if it can, in both directions.
     fn cut(&mut self);
+
+    /// Waits for the next `len` bytes, and receives them where they are; `None`: they are not in
+    /// memory that could be had, and nothing was received.
+    fn lend(&mut self, _len: usize) -> impl Future<Output = Option<Buffers>> {
+        future::ready(None)
+    }
 }
 
 /// Receives frames with heads of `HEAD` bytes.
@@ -83,6 +90,8 @@ pub struct Frame<const HEAD: usize> {
     /// In a buffer of the pool, and as long as that but for the last part, or in memory that is no
     /// matter of it; `None` when the body's length is 0.
     pub body: Option<Buffer>,
+    /// What follows that in the body, where the inlet had it.
+    pub lent: Option<Buffers>,
     /// Where in the whole body it begins, bytes.
     pub at: usize,
     /// Whether it ends the frame.
@@ -173,6 +182,11 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             None => return Err(ended()),
         };
         let is_own = len <= self.own_len_max;
+        if at == 0 && !is_own {
+            if let Some((start, rest)) = self.lent(len).await {
+                return Ok(Some(Frame { head, body: start, lent: Some(rest), at, is_last: true }));
+            }
+        }
         let buffer_len = if is_own { len } else { self.pool.buffer_len() };
         let end = len.min(at.saturating_add(buffer_len));
         let is_last = end == len;
@@ -188,7 +202,7 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         if !is_last {
             self.rest = Some(Rest { head, at: end, len });
         }
-        Ok(Some(Frame { head, body, at, is_last }))
+        Ok(Some(Frame { head, body, lent: None, at, is_last }))
     }
 
     /// Takes the staged head.
@@ -243,6 +257,19 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         let body = self.stage.as_ref().map(|stage| stage.suffix(self.start).prefix(len));
         self.take_staged(|_| len);
         body.ok_or_else(ended)
+    }
+
+    /// Receives a whole body of `len` bytes, of which the inlet lends what is not staged.
+    async fn lent(&mut self, len: usize) -> Option<(Option<Buffer>, Buffers)> {
+        let staged_len = self.end - self.start;
+        let len = len.checked_sub(staged_len).filter(|len| *len > 0)?;
+        let rest = turns::wait(&mut self.turn, self.inlet.lend(len)).await?;
+        let mut start = vec![0; staged_len];
+        self.take_staged(|staged| {
+            load(staged, &mut start);
+            staged_len
+        });
+        Some(((staged_len > 0).then(|| start.into()), rest))
     }
 
     /// Receives a part of a body: what is staged of it, then the rest in its place.

@@ -5,6 +5,7 @@ mod engines;
 mod errors;
 mod forbidden;
 mod frames;
+mod lent;
 mod memory;
 mod neighbours;
 mod parker;
