@@ -127,7 +127,7 @@ mod tests {
         let executor = Executor::new(clock, Box::new(events.parker()), Config::default());
         let engines = Engines::new(&executor.handle(), Choice::Threads, 1, &events);
         let (transport, span) = (Transport::Tcp, 1 << 20);
-        let run = Run { size: SIZE, count: 400, depth, clients, span, transport };
+        let run = Run { size: SIZE, count: 400, depth, clients, span, transport, lends: false };
         (Server::new(&executor.handle(), &engines, None, run).unwrap(), executor)
     }
 

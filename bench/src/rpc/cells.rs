@@ -120,8 +120,10 @@ impl Cell {
         let on_the_way = if place.is_memory() { AT_DEVICE } else { 2 * AT_DEVICE };
         let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume / size as u64;
+        // A device takes them from registered memory.
+        let lends = transport == Transport::Ucx && place.is_memory();
         Self {
-            run: Run { size, count, depth, clients: 1, span: effort.span, transport },
+            run: Run { size, count, depth, clients: 1, span: effort.span, transport, lends },
             path: place.file(),
             suffix: place.suffix.clone(),
             psync_part: if place.is_memory() { 1 } else { PSYNC_PART },
@@ -192,6 +194,8 @@ impl Cell {
             Step::Peer(index) => {
                 let pairs = PEERS.iter().zip(&mut self.peers).nth(index);
                 let Some((&(program, _), values)) = pairs else { return };
+                // It receives into a buffer, as most programs do.
+                let less = Run { lends: false, ..less };
                 let all = if program == Program::Psync { &less } else { all };
                 push(values, || {
                     if !program.is_built() {

@@ -31,7 +31,8 @@ impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
         let count = u64::from(LONGER) * effort.volume / SIZE as u64;
         let (span, transport) = (effort.span, Transport::Tcp);
-        let run = Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport };
+        let run =
+            Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport, lends: false };
         Self {
             run,
             turns: effort.turns.div_ceil(LONGER as usize),

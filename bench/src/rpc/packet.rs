@@ -4,6 +4,7 @@
 //! number of credits, 8 bytes: at first what may be on the way, then one for every packet served.
 //! All numbers are little-endian.
 
+use ucx::PIECE_LEN;
 use uring::SOCKET_LEN_MAX;
 
 /// Length of an offset, and of an answer.
@@ -23,6 +24,8 @@ pub(crate) struct Run {
     /// Length of the file, over and over again written from its start.
     pub(crate) span: u64,
     pub(crate) transport: Transport,
+    /// Packets are written from where UCX has received them.
+    pub(crate) lends: bool,
 }
 
 /// What carries the packets.
@@ -41,10 +44,10 @@ impl Run {
         self.depth.min(SHARE_MIN).max(self.depth / self.clients)
     }
 
-    /// Bytes that are received and written at a time: a longer packet is out of the fast caches
-    /// when its end is here.
+    /// Bytes that are received at a time: a longer packet is out of the fast caches when its end is
+    /// here, or in no one piece.
     pub(crate) fn part_len(&self) -> usize {
-        self.size.min(SOCKET_LEN_MAX)
+        self.size.min(if self.lends { PIECE_LEN } else { SOCKET_LEN_MAX })
     }
 
     /// Parts of a packet.

@@ -51,7 +51,7 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
 }
 
 fn words(side: &str, run: &Run, core: Option<usize>) -> Vec<String> {
-    let Run { size, count, depth, clients, span, transport } = run;
+    let Run { size, count, depth, clients, span, transport, lends } = run;
     let mut words = vec![side.to_owned()];
     let numbers = [
         ("--size", size.to_string()),
@@ -62,6 +62,7 @@ fn words(side: &str, run: &Run, core: Option<usize>) -> Vec<String> {
         ("--transport", name(*transport)),
     ];
     words.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+    words.extend(lends.then(|| "--lends".to_owned()));
     words.extend(core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
     words
 }

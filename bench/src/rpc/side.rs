@@ -67,6 +67,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) transport: Transport,
     #[arg(long)]
+    pub(crate) lends: bool,
+    #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
@@ -94,8 +96,8 @@ pub(crate) struct ClientArgs {
 
 impl RunArgs {
     fn run(&self) -> Run {
-        let Self { size, count, depth, clients, span, transport, .. } = *self;
-        Run { size, count, depth, clients, span, transport }
+        let Self { size, count, depth, clients, span, transport, lends, .. } = *self;
+        Run { size, count, depth, clients, span, transport, lends }
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn worker(
         buffer_len,
         put_off_max: count,
         send_max: count,
+        lent_len_min: if run.lends { Config::default().lent_len_min } else { usize::MAX },
         ..Config::default()
     };
     let worker = Worker::with_memory(handle, &config, Arc::new(Landing(memory)))?;

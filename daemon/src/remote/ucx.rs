@@ -19,13 +19,15 @@ use crate::{
     reactor::{Reactor, Watch},
 };
 
+/// Messages that a worker has at a time. Their memory is taken as it is used.
 const BUFFER_COUNT: u32 = 64;
 
 /// What a worker may hold, and what UCX is told where the user's variables, `chosen`, do not.
 ///
 /// Messages are taken out of their buffers as they come where only half of these are free, so few
-/// buffers serve many peers. A peer may have as many on the way as it has requests, and a ping every second. The stream beside the
-/// messages tells of a peer's end, so UCX need not wake a quiet daemon every second to ask.
+/// buffers serve many peers. A peer may have as many on the way as it has requests, and a ping
+/// every second. The stream beside the messages tells of a peer's end, so UCX need not wake a quiet
+/// daemon every second to ask.
 fn config(chosen: &[(String, String)]) -> Config {
     let chosen = chosen.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let settings = Settings::default().set("KEEPALIVE_INTERVAL", "60m");

@@ -8,7 +8,7 @@ use crate::{
     library::Library,
 };
 
-/// How the names of what is said once for POSIX and System V shared memory begin. UCX takes the names
+/// How names begin of what is said once for POSIX and System V shared memory. UCX takes the names
 /// for each only from the environment.
 const SHARED_MEMORY: &str = "MM_";
 

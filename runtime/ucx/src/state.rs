@@ -1,10 +1,11 @@
 //! What the callbacks of a worker reach: peers, buffers, messages put off.
 //!
 //! A message that finds a free buffer is copied into it at once, or stays where UCX has it (see
-//! [`loans`](crate::loans)); one by rendezvous is fetched into one after the progress call that announced it, a few at a time. Until then it is put off as the
-//! descriptor UCX gave; so is an eager one, as a copy, that finds no buffer free. Messages put off
-//! get their buffers first. When more than the configured number of a peer's remain for which there
-//! is none, it is cut off, so what this holds is bounded by peers, not by what they send.
+//! [`loans`](crate::loans)); one by rendezvous is fetched into one after the progress call that
+//! announced it, a few at a time. Until then it is put off as the descriptor UCX gave; so is an
+//! eager one, as a copy, that finds no buffer free. Messages put off get their buffers first. When
+//! more than the configured number of a peer's remain for which there is none, it is cut off, so
+//! what this holds is bounded by peers, not by what they send.
 //!
 //! # Reentrance
 //!
