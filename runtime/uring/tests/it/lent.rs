@@ -7,7 +7,7 @@ use uring::{Buffer, Buffers, FrameError, Frames, Inlet, Pool, Stages};
 
 use crate::support::{buffer, content, poll};
 
-const HEAD: usize = 4;
+const HEAD: usize = 8;
 const LONG: usize = 50_000;
 
 /// What comes, each piece at a time.
@@ -38,7 +38,7 @@ impl Inlet for Pieces {
 }
 
 fn body_len(head: &[u8; HEAD]) -> Result<usize, FrameError> {
-    Ok(u32::from_le_bytes(*head) as usize)
+    usize::try_from(u64::from_le_bytes(*head)).map_err(|_| FrameError::BadHead)
 }
 
 /// The next frame's body: what was received of it, and what was lent.
@@ -57,8 +57,8 @@ fn frames(pieces: impl Into<VecDeque<Buffer>>) -> Frames<Pieces, HEAD> {
 #[test]
 fn the_rest_of_a_large_body_stays_where_it_is() {
     let data = buffer(&[7; LONG - 3]);
-    let start = [&(LONG as u32).to_le_bytes()[..], b"abc"].concat();
-    let last = [&3_u32.to_le_bytes()[..], b"end"].concat();
+    let start = [&(LONG as u64).to_le_bytes()[..], b"abc"].concat();
+    let last = [&3_u64.to_le_bytes()[..], b"end"].concat();
     let mut frames = frames([buffer(&start), data.clone(), buffer(&last)]);
     let (body, lent) = next(&mut frames).expect("a frame");
     assert_eq!(content(&body.expect("its start")), b"abc");
@@ -78,7 +78,7 @@ fn frames_are_whole_wherever_pieces_are_cut() {
         let bodies: Vec<Vec<u8>> = (0..10_u8).map(|n| vec![n; rng.choice(lens).unwrap()]).collect();
         let mut pieces = VecDeque::new();
         for body in &bodies {
-            let head = (body.len() as u32).to_le_bytes();
+            let head = (body.len() as u64).to_le_bytes();
             let bytes = [&head[..], body].concat();
             // With the head, anywhere in the body, or not at all.
             let at = [HEAD, rng.usize(1..bytes.len()), bytes.len()][round % 3];
