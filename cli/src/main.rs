@@ -91,6 +91,10 @@ fn main() -> ExitCode {
 }
 
 fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {
+    // That one is a program like others, whose files may be delegated.
+    if !matches!(command, Command::Multifile(_)) {
+        library::leave(environment);
+    }
     let done = match command {
         Command::Run(args) => return run::run(args, environment),
         Command::Serve(args) => serve::serve(args, environment),

@@ -196,6 +196,25 @@ fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
     is_closed(&kept(&folder));
 }
 
+/// The command comes with the library there, whose folders are not its own.
+#[test]
+fn shell_that_has_what_env_prints_starts_runs_and_daemons() {
+    let script = "set -e; eval \"$(\"$0\" env --coalesce local=kept.sion)\"\n\
+        work='mkdir local/d; echo hello >local/d/a; ls local local/d; cat local/d/a; \
+        rm -r local/d'\n\
+        \"$0\" run -- sh -ec \"$work\" 2>log\n\
+        \"$0\" serve 2>log & until \"$0\" status >status 2>&1; do sleep 0.1; done\n\
+        sh -ec \"$work\"; kill $!; wait $!";
+    let folder = Folder::new();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(kakehi()).current_dir(folder.path());
+    shell.env("KAKEHI_JOB", "job").env("XDG_RUNTIME_DIR", folder.path());
+    let found = succeed(&mut shell, SOON);
+    let once = "local:\nd\n\nlocal/d:\na\nhello\n";
+    assert_eq!(found, once.repeat(2));
+    is_closed(&kept(&folder));
+}
+
 // ---- what goes wrong
 
 /// The job is killed as a whole: what its programs had completed is there for the next one.
