@@ -5,15 +5,8 @@ use std::{cell::Cell, future, rc::Rc, time::Duration};
 use executor::first;
 
 use crate::{
-    coalesce::Coalesced,
-    core::Core,
-    launcher::Launcher,
-    listener::Attendance,
-    mail::lock,
-    node::Mail,
-    remote::{Mounts, StandIns},
-    signals::Watched,
-    socket, status,
+    coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
+    node::Mail, remote::Mounts, signals::Watched, socket, status,
 };
 
 /// How often a daemon that is to end looks whether the last pipe is gone.
@@ -27,7 +20,6 @@ pub(crate) struct Life {
     pub(crate) is_for_job: bool,
     pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,
-    pub(crate) stand_ins: StandIns,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
     /// Multifiles that could not be closed.
@@ -113,7 +105,7 @@ impl Life {
     /// no session.
     async fn deserted(&self) {
         self.emptied().await;
-        while !self.stand_ins.is_empty() {
+        while !self.core.node.stand_ins.is_empty() {
             self.core.handle.sleep(PIPES_LOOKED_AT).await;
         }
     }

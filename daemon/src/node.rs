@@ -16,6 +16,7 @@ use crate::{
     admission::Admission,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
+    remote::StandIns,
     statistics::Totals,
     status::{Door, RemoteStatus},
 };
@@ -26,6 +27,7 @@ pub(crate) struct Node {
     job: shm::Job,
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
+    pub(crate) stand_ins: StandIns,
     /// Of a daemon that is a server.
     pub(crate) door: OnceLock<Door>,
     pub(crate) registry: Mutex<Registry>,
@@ -126,6 +128,7 @@ impl Node {
         Self {
             job,
             remote: None,
+            stand_ins: StandIns::default(),
             door: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),

@@ -37,7 +37,7 @@ use crate::{
     reactor::Reactor,
     remote::{
         Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Own, Published,
-        Server, Service, StandIns, Workers, mounts,
+        Server, Service, Workers, mounts,
     },
     seats::Seats,
     signals::{self, Signals},
@@ -84,9 +84,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let node = Arc::new(node);
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let (job_fd, stand_ins, listings) =
-        (Arc::new(job_fd), StandIns::default(), Listings::default());
-    let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, listings, config };
+    let (job_fd, listings) = (Arc::new(job_fd), Listings::default());
+    let mut hall = Hall { node, lists, newcomers, job_fd, key, listings, config };
 
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
@@ -122,7 +121,6 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         is_for_job: hall.config.launcher.is_some(),
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
-        stand_ins: hall.stand_ins.clone(),
         coalesced: first.coalesced.take(),
         unclosed: Cell::new(0),
     };
@@ -134,7 +132,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
     let mut totals = status::totals(&hall.node, ended.iter());
-    totals.drain_errors += hall.stand_ins.failed() + unclosed;
+    totals.drain_errors += unclosed;
     Ok(totals.summary())
 }
 
@@ -146,7 +144,6 @@ struct Hall {
     job_fd: Arc<OwnedFd>,
     /// Of the server of remote files.
     key: Option<Key>,
-    stand_ins: StandIns,
     listings: Listings,
     config: Config,
 }
@@ -208,7 +205,7 @@ impl Hall {
             handle: handle.clone(),
             reactor: reactor.clone(),
             pipes: RefCell::default(),
-            stand_ins: self.stand_ins.clone(),
+            stand_ins: self.node.stand_ins.clone(),
             listings: self.listings.clone(),
             own: Own::default(),
         })))
@@ -221,7 +218,6 @@ impl Hall {
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
             key: self.key.clone(),
-            stand_ins: self.stand_ins.clone(),
             listings: self.listings.clone(),
             config: self.config.clone(),
         }

@@ -17,7 +17,7 @@ pub struct Summary {
     pub bytes_written: u64,
     /// Bytes the programs read from them.
     pub bytes_read: u64,
-    /// Bytes staged, or written by the daemon on request.
+    /// Bytes staged, or written by the daemon on request or from a pipe.
     pub bytes_delegated: u64,
     /// Bytes accepted into staging.
     pub bytes_staged: u64,
@@ -68,6 +68,15 @@ impl Totals {
     pub(crate) fn add_counters(&mut self, counters: impl Iterator<Item = u64>) {
         for (sum, count) in self.counters.iter_mut().zip(counters) {
             *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Adds what came by pipes into remote files: bytes that were written, and pipes that failed.
+    pub(crate) fn add_piped(&mut self, bytes: u64, failed: u64) {
+        self.bytes_executed = self.bytes_executed.saturating_add(bytes);
+        self.drain_errors += failed;
+        if let Some(written) = self.counters.get_mut(Counter::BytesWritten.index()) {
+            *written = written.saturating_add(bytes);
         }
     }
 

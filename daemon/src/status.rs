@@ -86,10 +86,12 @@ pub(crate) async fn document(node: &Node) -> Vec<u8> {
     serde_json::to_vec(&status).unwrap_or_default()
 }
 
-/// Everything counted so far: by the sessions of every executor, and by processes without one.
+/// Everything counted so far: by the sessions of every executor, by processes without one, and what
+/// came by pipes.
 pub(crate) fn totals<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Totals {
     let mut totals = Totals::default();
     of_executors.for_each(|sessions| totals.add(sessions));
     totals.add_counters(node.shared().counters.iter().map(|word| word.load(Ordering::Relaxed)));
+    totals.add_piped(node.stand_ins.written_len(), node.stand_ins.failed());
     totals
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{
     harness::{
         Folder, Running, SOON, kakehi, kakehi_run, pause, processes_of, program, python, random,
-        run, skip, succeed, text, wait_for,
+        run, skip, stats, succeed, text, wait_for,
     },
     remote::{
         LONG, check_rounds, progress,
@@ -194,6 +194,26 @@ fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     assert_eq!(listed["physical_files"], 6);
     is_closed(&kept(&folder));
+}
+
+/// What a command writes to its redirected output comes by a pipe.
+#[test]
+fn redirected_output_counts_as_delegated() {
+    let folder = Folder::new();
+    let stats_file = folder.join("stats");
+    let script = "cd \"$0\"; echo hello >a; ls >b; { echo 1; cat a; } >c; dd if=a of=d; cat <a >>d";
+    let mut command = kakehi_run(&folder, &["--coalesce", "local=kept.sion", "--stats", "stats"]);
+    command.current_dir(folder.path()).args(["bash", "-c", script]).arg(local(&folder));
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let summary = &stats(&stats_file)[0];
+    assert_eq!(summary["bytes_written"], 6 + 4 + 8 + 12, "{summary:#}");
+    assert_eq!(summary["bytes_delegated"], summary["bytes_written"], "{summary:#}");
+    for past in ["bytes_undelegated", "fallbacks"] {
+        assert_eq!(summary[past], serde_json::json!({}), "{summary:#}");
+    }
+    assert!(!said.contains("undelegated") && !said.contains("left to"), "{said}");
 }
 
 /// The command comes with the library there, whose folders are not its own.
