@@ -1,6 +1,7 @@
 //! What the executors of a daemon share, and what they ask each other.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -28,6 +29,8 @@ pub(crate) struct Node {
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
     pub(crate) stand_ins: StandIns,
+    /// By the folders whose files they hold.
+    pub(crate) multifiles: BTreeMap<String, String>,
     /// Of a daemon that is a server.
     pub(crate) door: OnceLock<Door>,
     pub(crate) registry: Mutex<Registry>,
@@ -129,6 +132,7 @@ impl Node {
             job,
             remote: None,
             stand_ins: StandIns::default(),
+            multifiles: BTreeMap::new(),
             door: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),

@@ -24,7 +24,7 @@ use crate::{
     Address, Config, Error, Given, Summary,
     admission::Admission,
     coalesce::{self, Coalesce, Coalesced},
-    config::{Remote, Serving},
+    config::Serving,
     core::Core,
     guest,
     lanes::Lanes,
@@ -81,6 +81,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let admission = Admission::new(config.staging, config.memory, fds, seats);
     let mut node = Node::new(job, admission, core_count);
     node.remote = config.remote.as_ref().map(RemoteStatus::from);
+    node.multifiles = status::multifiles(&config);
     let node = Arc::new(node);
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
@@ -341,10 +342,7 @@ impl Seat {
         let service = Service::new(handle.clone(), files, Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        let is_own = |remote: &Remote| remote.addresses == [serving.address.clone()];
-        if let Some(client) =
-            self.server.as_ref().filter(|_| hall.config.remote.as_ref().is_some_and(is_own))
-        {
+        if let Some((client, _)) = self.server.as_ref().zip(hall.config.own()) {
             client.own.set(&service);
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
