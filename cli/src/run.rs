@@ -94,13 +94,13 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                 }
             };
             let appended = stats.map_or(Ok(()), |stats| stats.append(&summary));
-            let is_failure = code == 0 && summary.drain_errors > 0 && appended.is_ok();
-            report::print(&summary, is_failure);
+            let mut failures = report::failures(&summary);
+            // Where the program ended well this is the job's failure.
+            let is_well = code == 0 && appended.is_ok();
+            let failure = if is_well { failures.pop().map(Failure::ours) } else { None };
+            report::print(&summary, &failures);
             appended?;
-            if is_failure {
-                return Err(report::incomplete(&summary));
-            }
-            Ok(ExitCode::from(code))
+            failure.map_or(Ok(ExitCode::from(code)), Err)
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     launch::READY,
     log, output,
     remote::{self, Url},
+    report,
 };
 
 /// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
@@ -59,7 +60,10 @@ pub(crate) struct Args {
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
     if !args.for_run {
-        return serve_to_end(args, environment, None).map(drop);
+        let mut failures = report::failures(&serve_to_end(args, environment, None)?);
+        let failure = failures.pop();
+        failures.iter().for_each(report::warn);
+        return failure.map_or(Ok(()), Err);
     }
     let starter = Starter::take_over_output()?;
     let text = match serve_to_end(args, environment, Some(&starter)) {

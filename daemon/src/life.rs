@@ -1,6 +1,12 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{cell::Cell, future, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future,
+    rc::Rc,
+    time::Duration,
+};
 
 use executor::first;
 
@@ -22,8 +28,8 @@ pub(crate) struct Life {
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
-    /// Multifiles that could not be closed.
-    pub(crate) unclosed: Cell<u64>,
+    /// Multifiles that could not be closed, and why.
+    pub(crate) unclosed: RefCell<BTreeMap<String, String>>,
 }
 
 /// Why a daemon ends.
@@ -37,8 +43,8 @@ enum End {
 
 impl Life {
     /// Serves until there is a reason to end, and ends; a second signal cuts that short. Returns
-    /// how many multifiles could not be closed.
-    pub(crate) async fn live(self, signals: &Watched) -> u64 {
+    /// the multifiles that could not be closed, and why.
+    pub(crate) async fn live(self, signals: &Watched) -> BTreeMap<String, String> {
         let told = async {
             signals.came(1).await;
             End::Told
@@ -50,7 +56,7 @@ impl Life {
                 mailbox.send(Mail::End);
             }
         }
-        self.unclosed.get()
+        self.unclosed.take()
     }
 
     async fn reason(&self) -> End {
@@ -93,7 +99,7 @@ impl Life {
         self.emptied().await;
         node.ask_all(Mail::LeaveServer).await;
         if let Some(coalesced) = &self.coalesced {
-            self.unclosed.set(coalesced.close().await);
+            self.unclosed.replace(coalesced.close().await);
         }
         let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {

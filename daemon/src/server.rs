@@ -123,7 +123,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
         coalesced: first.coalesced.take(),
-        unclosed: Cell::new(0),
+        unclosed: RefCell::default(),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     let unclosed = first.executor.run_until(life.live(&watched));
@@ -132,9 +132,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    let mut totals = status::totals(&hall.node, ended.iter());
-    totals.drain_errors += unclosed;
-    Ok(totals.summary())
+    Ok(Summary { unclosed, ..status::totals(&hall.node, ended.iter()).summary() })
 }
 
 /// What every executor of a daemon is made from.

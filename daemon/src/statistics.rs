@@ -29,6 +29,9 @@ pub struct Summary {
     pub fallbacks: BTreeMap<String, u64>,
     /// Staged writes the file system refused.
     pub drain_errors: u64,
+    /// Multifiles that could not be closed, and why.
+    #[serde(default)]
+    pub unclosed: BTreeMap<String, String>,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
 }
@@ -118,6 +121,7 @@ impl Totals {
                 .collect(),
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
+            unclosed: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
         }
     }

@@ -2,9 +2,10 @@
 
 use std::{path::Path, process::Command};
 
-use super::{coalescing, kept, local};
+use super::{coalescing, kept, local, multifile};
 use crate::{
-    harness::{Folder, SOON, kakehi, succeed},
+    harness::{Folder, SOON, kakehi, kakehi_run, run, stats, succeed, text},
+    limits::Disk,
     remote::server::{Scheme, Server},
 };
 
@@ -25,4 +26,28 @@ fn status_names_the_multifiles_of_a_run_and_of_a_server() {
     let [root, file] = ["root/job", "job.sion"].map(|name| folder.join(name));
     assert!(said.contains(&line(&root, &file)), "{said}");
     server.end();
+}
+
+#[test]
+fn a_multifile_that_cannot_be_closed_is_told_as_what_it_is() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    let file = disk.0.join("kept.sion");
+    let script = "for i in 1 2 3 4 5 6; do echo $i >\"$0/$i\"; done; cat /dev/zero >\"$1\"; true";
+    let flag = format!("{}={}", local(&folder).display(), file.display());
+    let stats_file = folder.join("stats");
+    let told = stats_file.display().to_string();
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag, "--stats", &told]);
+    command.args(["sh", "-c", script]).arg(local(&folder)).arg(disk.0.join("fill"));
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    let line = format!("kakehi: multifile {}: it could not be closed: ", file.display());
+    let told: Vec<_> = said.lines().filter(|said| said.starts_with(&line)).collect();
+    assert!(told.len() == 1 && told[0].contains("No space left"), "{said}");
+    assert!(!said.contains("staged write"), "{said}");
+    let summary = &stats(&stats_file)[0];
+    assert_eq!((&summary["drain_errors"], summary["unclosed"].is_object()), (&0.into(), true));
+    disk.free("fill");
+    succeed(&mut multifile(&["repair"], &file), SOON);
 }
