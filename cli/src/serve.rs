@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use daemon::Summary;
+use daemon::{Error, Given, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
-    launch::READY,
+    launch::{INSTEAD, READY},
     log, output,
     remote::{self, Url},
     report,
@@ -142,7 +142,13 @@ fn serve_to_end(
             writeln!(io::stderr(), "kakehi: listening at {address}").ok();
         }
     };
-    let summary = daemon::serve(configuration, ready).map_err(|why| Failure::of_daemon(&why));
+    let summary = daemon::serve(configuration, ready).map_err(|why| match (&why, starter) {
+        // Without the daemon its files would not be where they were asked for.
+        (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, None) => {
+            Failure::of_daemon(&why)
+        }
+        (_, Some(_)) => Failure::of_daemon(&why).or(INSTEAD),
+    });
     if summary.is_err() && starter.is_some_and(Starter::is_gone) {
         // It was killed while it started this daemon: its lock goes with it, if not this instant.
         if let Ok(lock) = job.lock() {

@@ -21,6 +21,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unfit;
 mod volume;
 
 use std::{
@@ -34,6 +35,7 @@ use std::{
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, RecordLock};
 
+pub(crate) use self::unfit::advice;
 use self::{
     file::Packed,
     volume::{SHAPE, Volume},

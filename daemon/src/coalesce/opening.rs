@@ -19,7 +19,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::tree::FOLDER;
+use super::{tree::FOLDER, unfit::Unfit};
 
 /// Who may read and write a file.
 const PERMISSIONS: u32 = 0o666;
@@ -46,13 +46,11 @@ fn options(path: &Path) -> Options {
 pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     let file =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(Unfit::Special.into());
+    }
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN) => {
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another daemon or server writes it",
-            ));
-        }
+        Err(Errno::AGAIN) => return Err(Unfit::Taken.into()),
         Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
             tracing::warn!(
                 "its file system knows no locks: see to it that nobody else writes {}",
@@ -69,19 +67,20 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
         return make(&disk, path, file.into(), shape);
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
-    let Peek { head, is_blank } = Growing::peek(&disk, path)?;
+    let of_set = |error| Unfit::of_set(path, error);
+    let Peek { head, is_blank } = Growing::peek(&disk, path).map_err(of_set)?;
     match Catalogue::read(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
         head => drop(head.map_err(why)?),
     }
     let opened = Growing::open(&disk, path, shape, &options);
-    let (growing, Held { mut lens, was_repaired }) = opened?;
+    let (growing, Held { mut lens, was_repaired }) = opened.map_err(of_set)?;
     if was_repaired {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
     }
-    let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
-    reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
+    let (reader, mut names) = (Reader::open(&disk, path).map_err(of_set)?, Vec::new());
+    reader.stream(catalogue::TASK).map_err(of_set)?.read_to_end(&mut names)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
     if let Some(names) = lens.first_mut() {
         *names = len as u64;
@@ -89,14 +88,13 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
 }
 
-/// Why a multifile cannot hold the files of a folder.
 fn why(unreadable: Unreadable) -> io::Error {
     let why = match unreadable {
-        Unreadable::NoNames => "it has no names of files: `kakehi multifile split` reads it",
-        Unreadable::Version => "a later version of Kakehi wrote it",
-        Unreadable::Damaged => "its names are damaged: `kakehi multifile split` reads the rest",
+        Unreadable::NoNames => Unfit::NoNames,
+        Unreadable::Version => Unfit::Later,
+        Unreadable::Damaged => Unfit::Names,
     };
-    io::Error::new(io::ErrorKind::InvalidData, why)
+    why.into()
 }
 
 fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {

@@ -26,6 +26,7 @@ use super::{
     records::Records,
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
+    unfit::Unfit,
 };
 use crate::{mail::lock, storage::Machine};
 
@@ -91,8 +92,8 @@ impl Volume {
         let count = opened.lens.len() as u64;
         let is_twice = tree.tasks().count() > used.len();
         if is_twice || used.iter().any(|task| *task == 0 || *task >= count) {
-            let why = "its names speak of tasks that it does not have, or of one twice";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            // They speak of tasks that it does not have, or of one twice.
+            return Err(Unfit::Names.into());
         }
         let free = (1..count).filter(|task| !used.contains(task)).collect();
         let volume = Self {

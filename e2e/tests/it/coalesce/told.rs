@@ -1,6 +1,6 @@
 //! What people are told of multifiles.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use super::{coalescing, kept, local, multifile};
 use crate::{
@@ -50,4 +50,34 @@ fn a_multifile_that_cannot_be_closed_is_told_as_what_it_is() {
     assert_eq!((&summary["drain_errors"], summary["unclosed"].is_object()), (&0.into(), true));
     disk.free("fill");
     succeed(&mut multifile(&["repair"], &file), SOON);
+}
+
+#[test]
+fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() {
+    let folder = Folder::new();
+    let script = "for i in $(seq 100); do : >\"$0/$i\"; done";
+    succeed(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let member = folder.join("kept.sion.000001");
+    fs::rename(&member, folder.join("away")).expect("a set of two");
+    fs::write(folder.join("text"), "something else").expect("a file");
+    for (file, names, advice) in [
+        ("kept.sion", "kept.sion.000001", "bring it back"),
+        ("text", "text", "is left as it is"),
+        (".", "multifile", "it is a folder"),
+        ("none/x.sion", "none/x.sion", "make the folder"),
+        ("/dev/full", "/dev/full", "an ordinary file"),
+    ] {
+        let flag = format!("{}={}", local(&folder).display(), folder.join(file).display());
+        let output = run(kakehi_run(&folder, &["--coalesce", &flag]).arg("true"), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{file}: {said}");
+        assert!(said.contains(names) && said.contains(advice), "{file}: {said}");
+        assert!(said.lines().count() == 1 && !said.contains("DISABLE"), "{file}: {said}");
+    }
+    for command in ["verify", "repair"] {
+        let output = run(&mut multifile(&[command], &kept(&folder)), SOON);
+        let said = text(&output.stderr);
+        let name = format!("kakehi: {}: No such file", member.display());
+        assert!(said.starts_with(&name) && said.contains("bring it back"), "{said}");
+    }
 }
