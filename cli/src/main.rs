@@ -12,6 +12,7 @@ mod drain;
 mod env;
 mod failure;
 mod finding;
+mod folders;
 mod job;
 mod launch;
 mod library;

@@ -17,6 +17,7 @@ use crate::{
     coalesce,
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
+    folders::Folders,
     job::Job,
     launch::{INSTEAD, READY},
     log, output,
@@ -134,10 +135,14 @@ fn serve_to_end(
             own => own,
         },
     };
+    let is_server = args.listen.is_some();
+    let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
     let ready = |address: Option<&daemon::Address>| {
         if let Some(starter) = starter {
-            starter.tell(&format!("{READY}\n"));
-        } else if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
+            return starter.tell(&format!("{READY}\n"));
+        }
+        Folders::of(maps).tell_at_start();
+        if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
             // It serves as well when nobody reads this.
             writeln!(io::stderr(), "kakehi: listening at {address}").ok();
         }

@@ -12,6 +12,7 @@ use std::{
 use multifile::{
     Disk, Growing, Held, Options, Peek, Reader, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
+    name::journal,
 };
 use rustix::{
     fs::{FlockOperation, flock},
@@ -34,6 +35,8 @@ pub(super) struct Opened {
     pub(super) catalogue: Catalogue,
     /// Its names are not written yet.
     pub(super) is_new: bool,
+    /// Nothing was there before.
+    pub(super) is_made: bool,
 }
 
 fn options(path: &Path) -> Options {
@@ -42,10 +45,32 @@ fn options(path: &Path) -> Options {
     Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
 }
 
-/// Opens a multifile, or makes it.
+/// Opens a multifile, or makes it. One that could not be made is not there.
 pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
-    let file =
-        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let how = |how: &mut fs::OpenOptions| how.read(true).write(true).open(path);
+    let (file, is_made) = match how(fs::OpenOptions::new().create_new(true)) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+            (how(fs::OpenOptions::new().create(true).truncate(false))?, false)
+        }
+        made => (made?, true),
+    };
+    let _locked = file.try_clone()?;
+    let opened = take(file, path, shape).map(|opened| Opened { is_made, ..opened });
+    let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
+    if is_made && opened.as_ref().is_err_and(|why| !is_taken(why)) {
+        forget(path);
+    }
+    opened
+}
+
+/// Removes a multifile that holds nothing, with its journal.
+pub(super) fn forget(path: &Path) {
+    for path in [path.to_owned(), journal(path)] {
+        fs::remove_file(path).ok(); // It may not be there yet.
+    }
+}
+
+fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
     if !file.metadata()?.is_file() {
         return Err(Unfit::Special.into());
     }
@@ -85,7 +110,7 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     if let Some(names) = lens.first_mut() {
         *names = len as u64;
     }
-    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
+    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false, is_made: false })
 }
 
 fn why(unreadable: Unreadable) -> io::Error {
@@ -103,7 +128,7 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
-    Ok(Opened { lock, growing, lens, catalogue, is_new: true })
+    Ok(Opened { lock, growing, lens, catalogue, is_new: true, is_made: false })
 }
 
 /// The time.

@@ -53,6 +53,32 @@ fn a_multifile_that_cannot_be_closed_is_told_as_what_it_is() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_nothing() {
+    let folder = Folder::new();
+    let fails = |flags: &[&str], program: &str| {
+        let mut command = kakehi_run(&folder, flags);
+        let output = run(command.arg(program).current_dir(folder.path()), SOON);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.lines().count() == 1, "{flags:?}: {said}");
+        let left = fs::read_dir(folder.path()).expect("there").count();
+        assert_eq!(left, 0, "{flags:?} leave something");
+    };
+    fails(&["--coalesce", "a/b=x.sion"], "/nowhere");
+    fails(&["--coalesce", "a/b=x.sion"], "no-such-program");
+    fails(&["--coalesce", "a/b=none/x.sion"], "true");
+    fails(&["--coalesce", "a=x.sion", "--coalesce", "b=none/y.sion"], "true");
+    fails(&["--remote", "unix://none", "--map", "a/b=/c"], "true");
+
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    fs::write(disk.0.join("fill"), vec![0; 1 << 20]).expect_err("it is full");
+    let mut command = kakehi_run(&folder, &["--coalesce", "a=disk/x.sion"]);
+    let output = run(command.arg("true").current_dir(folder.path()), SOON);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("make room"), "{said}");
+    assert_eq!(fs::read_dir(&disk.0).expect("there").count(), 1, "a multifile is left");
+}
+
+#[test]
 fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() {
     let folder = Folder::new();
     let script = "for i in $(seq 100); do : >\"$0/$i\"; done";
