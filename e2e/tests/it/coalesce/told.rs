@@ -107,3 +107,35 @@ fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() 
         assert!(said.starts_with(&name) && said.contains("bring it back"), "{said}");
     }
 }
+
+#[test]
+fn a_folder_is_extracted_with_all_below_it() {
+    let folder = Folder::new();
+    let script = "cd \"$0\"; mkdir -p d/e f; echo a >d/a; echo b >d/e/b; ln -s a d/l; echo c >dc; \
+        echo g >f/g";
+    succeed(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let extract = |names: &[&str], to: &str| {
+        let mut command = multifile(&["extract"], &kept(&folder));
+        command.args(names.iter().flat_map(|name| ["--name", name]));
+        run(command.arg(folder.join(to)), SOON)
+    };
+    let found = |below: &str| {
+        let mut find = Command::new("find");
+        let printed =
+            succeed(find.args([".", "-printf", "%y %P\n"]).current_dir(folder.join(below)), SOON);
+        let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join(", ")
+    };
+    for (name, to) in [("d", "one"), ("d/", "two")] {
+        let output = extract(&[name], to);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(found(to), "d , d e, f a, f e/b, l l");
+        assert_eq!(fs::read_to_string(folder.join(to).join("e/b")).expect("extracted"), "b\n");
+    }
+    assert!(extract(&["d/e", "f/g"], "three").status.success());
+    assert_eq!(found("three"), "d , d d, d d/e, d f, f d/e/b, f f/g");
+    let output = extract(&["d/x"], "four");
+    assert!(text(&output.stderr).contains("d/x: there is no such name"));
+    assert_eq!(output.status.code(), Some(2));
+}
