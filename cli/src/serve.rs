@@ -109,7 +109,7 @@ fn serve_to_end(
     starter: Option<&Starter>,
 ) -> Result<Summary, Failure> {
     let config = Config::load(environment, &args.flags)?;
-    log::start(config.log);
+    log::start(config.log, args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
     let created = job.create()?;
