@@ -416,8 +416,10 @@ impl Rows {
 
     /// The rules, those for mapped folders first.
     fn take_rules(&mut self, environment: &Environment, maps: &Maps) -> Result<(), Failure> {
-        if let (false, None) = (maps.0.is_empty(), self.layers.0.get("rules")) {
-            self.layers.add("rules", String::new(), Origin::Flag("--map"));
+        if !maps.0.is_empty() && !self.layers.0.contains_key("rules") {
+            let maps = |row: &&Row| ["map", "coalesce"].contains(&row.name) && row.value.is_some();
+            let origin = self.rows.iter().find(maps).map(|row| row.origin.clone());
+            self.layers.add("rules", String::new(), origin.unwrap_or(Origin::Default));
         }
         let is_remote = |rule: &Rule| rule.policy == Policy::Remote;
         let absolute = |rules: Rules| {

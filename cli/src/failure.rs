@@ -58,6 +58,11 @@ impl Failure {
         Self { advice: self.advice, ..Self::new(self.code, what, why, "") }
     }
 
+    /// The same with something else to do about it.
+    pub(crate) fn or(self, advice: &str) -> Self {
+        Self { advice: format!("{}, or {advice}", self.advice), ..self }
+    }
+
     /// The same of something that is still called `from`, and is to be called `to`.
     pub(crate) fn renamed(self, from: &str, to: &str) -> Self {
         Self { what: self.what.replace(from, to), ..self }

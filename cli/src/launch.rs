@@ -20,7 +20,8 @@ use daemon::{
 
 /// What the daemon prints once it listens.
 pub(crate) const READY: &str = "ready";
-const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
+/// What lets the program run all the same.
+pub(crate) const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
 /// A daemon this process started.
 pub(crate) struct Daemon {
@@ -95,9 +96,7 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
             Ok(status) => Err(failed(&format_args!("it ended without a word: {status}"))),
             Err(why) => Err(failed(&why)),
         },
-        Ok(_) => {
-            Err(Failure::of_line(Code::Failure, &format!("{}, or {INSTEAD}", line.trim_end())))
-        }
+        Ok(_) => Err(Failure::of_line(Code::Failure, line.trim_end())),
         Err(why) => Err(failed(&why)),
     }
 }

@@ -1,9 +1,15 @@
 //! Finds `libkakehi_preload.so`, and puts it into the environment of a program.
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt as _,
+    fs,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use crate::{
@@ -22,7 +28,7 @@ pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 ///
 /// `Failure` when it is not there, is no library, or the loader could not be told its path.
 pub(crate) fn find(config: &Config) -> Result<PathBuf, Failure> {
-    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = env::current_exe().and_then(|path| path.canonicalize());
     let candidates = match &config.preload {
         Some(path) => vec![path.clone()],
         None => candidates(&own.unwrap_or_default()),
@@ -82,9 +88,56 @@ pub(crate) fn preloading(environment: &Environment, library: &Path) -> OsString 
     value
 }
 
+/// Starts this command anew without the preload library, where it came with it: in a shell that has
+/// what `kakehi env` prints. A daemon that was a client would be its own, and wait for itself; and
+/// what a command does about a mapped folder it does to this node's.
+pub(crate) fn leave(environment: &Environment) {
+    let Some(others) = without(environment) else { return };
+    // Without a way to be started anew it goes on as it is, as well as it can.
+    if let Ok(program) = env::current_exe() {
+        let mut arguments = env::args_os();
+        let mut command = Command::new(program);
+        command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+        match others.is_empty() {
+            true => command.env_remove(LD_PRELOAD),
+            false => command.env(LD_PRELOAD, others),
+        };
+        drop(command.exec());
+    }
+}
+
+/// What is preloaded besides our library; `None` when that is not.
+fn without(environment: &Environment) -> Option<OsString> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let configured = environment.get("KAKEHI_PRELOAD").map(|path| real(Path::new(path)));
+    let is_ours = |name: &&[u8]| {
+        let path = Path::new(OsStr::from_bytes(name));
+        path.file_name() == Some(OsStr::new(NAME))
+            || configured.as_ref().is_some_and(|configured| real(path) == *configured)
+    };
+    let present = environment.get(LD_PRELOAD)?.as_bytes();
+    let names = || present.split(|byte| b" :".contains(byte)).filter(|name| !name.is_empty());
+    let others: Vec<_> = names().filter(|name| !is_ours(name)).collect();
+    (others.len() < names().count()).then(|| OsString::from_vec(others.join(&b':')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_else_is_preloaded_stays() {
+        let of = |list: &str, configured: &str| {
+            let variables = [(LD_PRELOAD, list), ("KAKEHI_PRELOAD", configured)];
+            without(&Environment::of(&variables))
+        };
+        let ours = "/lib/libkakehi_preload.so";
+        assert_eq!(of("", ""), None);
+        assert_eq!(of("/a.so:/b.so", "/c.so"), None);
+        assert_eq!(of(ours, ""), Some("".into()));
+        assert_eq!(of(&format!("/a.so {ours}::/b.so"), ""), Some("/a.so:/b.so".into()));
+        assert_eq!(of("/c.so:/a.so", "/c.so"), Some("/a.so".into()));
+    }
 
     #[test]
     fn installed_library_comes_before_the_built_one() {

@@ -1,11 +1,22 @@
 //! What the daemon tells whoever watches it, on standard error.
+//!
+//! Lines that a person sees among those of the command are like these; in a log, and where more is
+//! asked for than what went wrong, they have times and levels.
 
-use tracing_subscriber::filter::LevelFilter;
+use std::{
+    fmt,
+    io::{self, IsTerminal as _},
+};
+
+use tracing_subscriber::{
+    filter::LevelFilter,
+    fmt::{format::Writer, time::FormatTime},
+};
 
 use crate::settings::Level;
 
-/// Starts logging at `level`.
-pub(crate) fn start(level: Level) {
+/// Starts logging at `level`; `is_runs`: what is said comes among a program's own lines.
+pub(crate) fn start(level: Level, is_runs: bool) {
     let filter = match level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -14,7 +25,22 @@ pub(crate) fn start(level: Level) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let subscriber = tracing_subscriber::fmt().with_max_level(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_max_level(filter).with_writer(io::stderr);
+    let is_seen = is_runs || io::stderr().is_terminal();
     // A second start in one process would keep the first one's level.
-    subscriber.try_init().ok();
+    if is_seen && filter <= LevelFilter::WARN {
+        let plain = subscriber.with_timer(Name).with_level(false).with_target(false);
+        plain.with_ansi(false).try_init().ok();
+    } else {
+        subscriber.try_init().ok();
+    }
+}
+
+/// Stands where a log has the time.
+struct Name;
+
+impl FormatTime for Name {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        line.write_str("kakehi:")
+    }
 }

@@ -12,6 +12,7 @@ mod drain;
 mod env;
 mod failure;
 mod finding;
+mod folders;
 mod job;
 mod launch;
 mod library;
@@ -91,6 +92,10 @@ fn main() -> ExitCode {
 }
 
 fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {
+    // That one is a program like others, whose files may be delegated.
+    if !matches!(command, Command::Multifile(_)) {
+        library::leave(environment);
+    }
     let done = match command {
         Command::Run(args) => return run::run(args, environment),
         Command::Serve(args) => serve::serve(args, environment),

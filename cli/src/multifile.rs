@@ -176,9 +176,16 @@ fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
         Error::Argument(_) => (Code::Usage, "see 'kakehi multifile --help'"),
         Error::Io { file, os, .. } if os != 0 => {
             let physical = name::physical(path, file);
-            let found = file_failure(&physical, &io::Error::from_raw_os_error(os));
+            let system = io::Error::from_raw_os_error(os);
             // In a set the number says which of its files it was; one that is missing is named.
-            return if physical.exists() { found.about(what, why) } else { found };
+            if physical.exists() {
+                return file_failure(&physical, &system).about(what, why);
+            }
+            if file > 0 {
+                let advice = format_args!("it belongs to {}: bring it back there", path.display());
+                return Failure::new(Code::Failure, physical.display(), system, advice);
+            }
+            return file_failure(&physical, &system);
         }
         _ => (Code::Failure, "check the file and its file system"),
     };

@@ -14,7 +14,6 @@ use crate::{
     config::Config,
     failure::{Code, Failure},
     job::SOCKET_PATH_LEN_MAX,
-    report,
     settings::{Policy, Rule, Rules},
 };
 
@@ -263,33 +262,6 @@ impl Maps {
             .flatten()
             .filter_map(|(local, there)| Some(format!("{local}={}", there.as_str()?)));
         Some(format!("it has {} of {theirs}", maps.collect::<Vec<_>>().join(", ")))
-    }
-
-    /// Tells of files of this node that programs do not see, for their folders are a server's.
-    pub(crate) fn tell_of_hidden(&self) {
-        let leads_to_mapped = |path: &Path| self.0.iter().any(|(local, _)| local.starts_with(path));
-        let is_hidden = |entry: fs::DirEntry| !leads_to_mapped(&entry.path());
-        for (local, _) in self.0.iter().filter(|(local, _)| real(local) == *local) {
-            if fs::read_dir(local).is_ok_and(|entries| entries.flatten().any(is_hidden)) {
-                report::warn(&Failure::new(
-                    Code::Ours,
-                    local.display(),
-                    "it has files of this node that programs do not see, for it is mapped",
-                    "name an empty folder; 'kakehi check PROGRAM' says what writes past it",
-                ));
-            }
-        }
-    }
-
-    /// Makes the local folders that are missing. They stay empty.
-    pub(crate) fn create(&self) -> Result<(), Failure> {
-        for (local, _) in &self.0 {
-            fs::create_dir_all(local).map_err(|why| {
-                let advice = "map a folder that can be made";
-                Failure::new(Code::Ours, local.display(), why, advice)
-            })?;
-        }
-        Ok(())
     }
 }
 

@@ -17,14 +17,10 @@ use crate::{
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
 
-/// Prints the summary on standard error, and what failed, unless that is the job's [failure].
-///
-/// [failure]: incomplete
-pub(crate) fn print(summary: &Summary, is_failure: bool) {
-    let mut text = text(summary);
-    if summary.drain_errors > 0 && !is_failure {
-        text += &format!("kakehi: {}\n", failed(summary));
-    }
+/// Prints the summary on standard error, and what failed.
+pub(crate) fn print(summary: &Summary, failures: &[Failure]) {
+    let failed = failures.iter().map(|failure| format!("{failure}\n"));
+    let text = text(summary) + &failed.collect::<String>();
     // Nobody is left to read it when standard error is gone.
     io::stderr().write_all(text.as_bytes()).ok();
 }
@@ -59,18 +55,25 @@ fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --stats")
 }
 
-/// The program ended well, and yet something it wrote is not in its files.
-pub(crate) fn incomplete(summary: &Summary) -> Failure {
-    Failure::new(
-        Code::Ours,
-        failed(summary),
-        "the file system refused them, as the programs were told at their next write or close",
-        "look for full disks and quotas, and do not trust this job's output",
-    )
-}
-
-fn failed(summary: &Summary) -> String {
-    count(summary.drain_errors, "staged write", "s") + " FAILED"
+/// What a job's programs have written, and is not in its files as it should be.
+pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
+    let unclosed = summary.unclosed.iter().map(|(file, why)| {
+        Failure::new(
+            Code::Failure,
+            format_args!("multifile {file}"),
+            format_args!("it could not be closed: {why}"),
+            format_args!("make room, and run again or 'kakehi multifile repair {file}'"),
+        )
+    });
+    let refused = (summary.drain_errors > 0).then(|| {
+        Failure::new(
+            Code::Failure,
+            count(summary.drain_errors, "staged write", "s") + " FAILED",
+            "the file system refused them, as the programs were told at their next write or close",
+            "look for full disks and quotas, and do not trust this job's output",
+        )
+    });
+    unclosed.chain(refused).collect()
 }
 
 fn text(summary: &Summary) -> String {
@@ -150,6 +153,21 @@ mod tests {
         let text = text(&summary);
         assert!(text.lines().count() <= 5, "{text}");
         assert!(text.contains("reason 11 11B"), "{text}");
+    }
+
+    #[test]
+    fn multifiles_that_were_not_closed_are_no_writes_that_failed() {
+        let unclosed = [("/a.sion".to_owned(), "no space".to_owned())].into();
+        let [failure] = &failures(&Summary { unclosed, ..Summary::default() })[..] else {
+            panic!("not one")
+        };
+        let line = failure.to_string();
+        assert!(line.contains("/a.sion: it could not be closed: no space; "), "{line}");
+        assert!(!line.contains("write"), "{line}");
+        let [failure] = &failures(&Summary { drain_errors: 2, ..Summary::default() })[..] else {
+            panic!("not one")
+        };
+        assert!(failure.to_string().contains("2 staged writes FAILED"), "{failure}");
     }
 
     #[test]

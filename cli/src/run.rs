@@ -20,6 +20,7 @@ use crate::{
     cores,
     env::variables,
     failure::{Code, Failure},
+    folders::Folders,
     job::Job,
     launch::{self, Launched},
     remote,
@@ -66,7 +67,8 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     remote::server(&config)?;
     coalesce::check(&config)?;
     let stats = args.stats.as_deref().map(Stats::open).transpose()?;
-    config.mapped().create()?;
+    find(&args.command, environment)?;
+    let mut folders = Folders::make(config.mapped())?;
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job.create().map_err(Failure::ours)?;
@@ -76,11 +78,16 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     match launched {
         Launched::Attached(attachment) => {
             attachment.inherit().map_err(|why| lost(&why))?;
+            folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
         Launched::Started(daemon, attachment) => {
+            folders.tell_at_start();
             let status = signals::run_to_end(&mut command);
-            config.mapped().tell_of_hidden();
+            folders.tell_at_end();
+            if status.is_ok() {
+                folders.keep();
+            }
             // The program is gone; from here on the daemon may end.
             drop(attachment);
             let summary = daemon.wait(&job);
@@ -94,13 +101,13 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                 }
             };
             let appended = stats.map_or(Ok(()), |stats| stats.append(&summary));
-            let is_failure = code == 0 && summary.drain_errors > 0 && appended.is_ok();
-            report::print(&summary, is_failure);
+            let mut failures = report::failures(&summary);
+            // Where the program ended well this is the job's failure.
+            let is_well = code == 0 && appended.is_ok();
+            let failure = if is_well { failures.pop().map(Failure::ours) } else { None };
+            report::print(&summary, &failures);
             appended?;
-            if is_failure {
-                return Err(report::incomplete(&summary));
-            }
-            Ok(ExitCode::from(code))
+            failure.map_or(Ok(ExitCode::from(code)), Err)
         }
     }
 }
@@ -112,6 +119,22 @@ fn command(words: &[OsString]) -> Result<Command, Failure> {
     let mut command = Command::new(program);
     command.args(arguments);
     Ok(command)
+}
+
+/// Whether there is such a program: before anything is made for it.
+fn find(words: &[OsString], environment: &Environment) -> Result<(), Failure> {
+    let Some(name) = words.first() else { return Ok(()) };
+    let mut places = match name.as_encoded_bytes().contains(&b'/') {
+        true => vec![PathBuf::new()],
+        false => environment.folders("PATH"),
+    };
+    // Where no list of folders is set libc knows one.
+    let is_known = !places.is_empty();
+    places.retain(|folder| folder.join(name).symlink_metadata().is_ok());
+    if is_known && places.is_empty() {
+        return Err(failed_to_execute(words, &Errno::NOENT.into()));
+    }
+    Ok(())
 }
 
 fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {

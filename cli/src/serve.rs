@@ -10,17 +10,19 @@ use std::{
     time::Duration,
 };
 
-use daemon::Summary;
+use daemon::{Error, Given, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     coalesce,
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
+    folders::Folders,
     job::Job,
-    launch::READY,
+    launch::{INSTEAD, READY},
     log, output,
     remote::{self, Url},
+    report,
 };
 
 /// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
@@ -59,7 +61,10 @@ pub(crate) struct Args {
 
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
     if !args.for_run {
-        return serve_to_end(args, environment, None).map(drop);
+        let mut failures = report::failures(&serve_to_end(args, environment, None)?);
+        let failure = failures.pop();
+        failures.iter().for_each(report::warn);
+        return failure.map_or(Ok(()), Err);
     }
     let starter = Starter::take_over_output()?;
     let text = match serve_to_end(args, environment, Some(&starter)) {
@@ -104,7 +109,7 @@ fn serve_to_end(
     starter: Option<&Starter>,
 ) -> Result<Summary, Failure> {
     let config = Config::load(environment, &args.flags)?;
-    log::start(config.log);
+    log::start(config.log, args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
     let created = job.create()?;
@@ -130,15 +135,25 @@ fn serve_to_end(
             own => own,
         },
     };
+    let is_server = args.listen.is_some();
+    let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
     let ready = |address: Option<&daemon::Address>| {
         if let Some(starter) = starter {
-            starter.tell(&format!("{READY}\n"));
-        } else if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
+            return starter.tell(&format!("{READY}\n"));
+        }
+        Folders::of(maps).tell_at_start();
+        if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
             // It serves as well when nobody reads this.
             writeln!(io::stderr(), "kakehi: listening at {address}").ok();
         }
     };
-    let summary = daemon::serve(configuration, ready).map_err(|why| Failure::of_daemon(&why));
+    let summary = daemon::serve(configuration, ready).map_err(|why| match (&why, starter) {
+        // Without the daemon its files would not be where they were asked for.
+        (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, None) => {
+            Failure::of_daemon(&why)
+        }
+        (_, Some(_)) => Failure::of_daemon(&why).or(INSTEAD),
+    });
     if summary.is_err() && starter.is_some_and(Starter::is_gone) {
         // It was killed while it started this daemon: its lock goes with it, if not this instant.
         if let Ok(lock) = job.lock() {

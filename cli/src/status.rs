@@ -12,7 +12,8 @@ use crate::{
     usage::utf8,
 };
 
-/// Shows the daemon of this job: process, sessions, cores, memory, and whom it serves elsewhere.
+/// Shows the daemon of this job: process, sessions, cores, memory, multifiles, and whom it serves
+/// elsewhere.
 ///
 /// Exit status: 0; 3 when no daemon answers.
 #[derive(clap::Args, Debug)]
@@ -62,6 +63,10 @@ fn text(status: &Value) -> String {
         let connections = number_of(serving, "connections").unwrap_or(0);
         let connections = report::count(connections, "connection", "s");
         text += &format!("serves {}: {connections}\n", text_of(serving, "address"));
+    }
+    for (folder, file) in status.get("multifiles").and_then(Value::as_object).into_iter().flatten()
+    {
+        text += &format!("keeps {folder} in the multifile {}\n", file.as_str().unwrap_or("?"));
     }
     for core in status.get("cores").and_then(Value::as_array).into_iter().flatten() {
         let count = |name: &str| number_of(core, name).unwrap_or(0);

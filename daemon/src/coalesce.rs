@@ -21,9 +21,11 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unfit;
 mod volume;
 
 use std::{
+    collections::BTreeMap,
     ffi::{CStr, CString},
     io,
     path::{Path, PathBuf},
@@ -33,6 +35,7 @@ use std::{
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, RecordLock};
 
+pub(crate) use self::unfit::advice;
 use self::{
     file::Packed,
     volume::{SHAPE, Volume},
@@ -86,16 +89,12 @@ impl Coalesced {
         Ok(Self { machine, volumes: volumes.into() })
     }
 
-    /// Closes the multifiles; how many could not be.
-    pub(crate) async fn close(&self) -> u64 {
-        let mut failed = 0;
+    /// Closes the multifiles; which could not be, and why.
+    pub(crate) async fn close(&self) -> BTreeMap<String, String> {
+        let mut failed = BTreeMap::new();
         for (_, volume) in &*self.volumes {
             if let Err(why) = volume.close().await {
-                failed += 1;
-                tracing::error!(
-                    "{} could not be closed: {why}; 'kakehi multifile repair' completes it",
-                    volume.path().display()
-                );
+                failed.insert(volume.path().display().to_string(), why.to_string());
             }
         }
         failed

@@ -78,6 +78,12 @@ pub struct Serving {
 }
 
 impl Config {
+    /// The server that this daemon is for its own node.
+    pub(crate) fn own(&self) -> Option<&Remote> {
+        let serving = self.serving.as_ref()?;
+        self.remote.as_ref().filter(|remote| remote.addresses == [serving.address.clone()])
+    }
+
     /// The usual configuration for a daemon in `folder`.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {

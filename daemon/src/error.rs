@@ -4,7 +4,7 @@ use std::{error, fmt, io, path::PathBuf};
 
 use wire::{Invalid, Refusal};
 
-use crate::Address;
+use crate::{Address, coalesce};
 
 /// Why a daemon cannot be started, or cannot be asked.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub enum Given {
 }
 
 impl Given {
-    fn advice(&self) -> &'static str {
+    fn advice(&self, why: &io::Error) -> &'static str {
         match self {
             Self::ServerKey(_) => {
                 "make it yours and `chmod 600` it, or name one that can be made with --key"
@@ -90,9 +90,7 @@ impl Given {
                 "map a folder that can be made below the server's root, with --map"
             }
             Self::AddressFolder(_) => "name a folder that you may write, with --address-file",
-            Self::Multifile(_) => {
-                "name a file that you may write, new or made by --coalesce before"
-            }
+            Self::Multifile(_) => coalesce::advice(why),
             Self::Core(_) => "name cores that this job may use, with --cores",
         }
     }
@@ -164,7 +162,9 @@ impl fmt::Display for Error {
             Self::Lost(source) => {
                 write!(f, "the daemon went away before it answered: {source}; see its log")
             }
-            Self::Unusable { given, source } => write!(f, "{given}: {source}; {}", given.advice()),
+            Self::Unusable { given, source } => {
+                write!(f, "{given}: {source}; {}", given.advice(source))
+            }
             Self::Setup { what, source } => {
                 write!(f, "cannot set up {what}: {source}; `kakehi doctor` says what is missing")
             }

@@ -1,19 +1,18 @@
 //! How long a daemon lives, and how it ends.
 
-use std::{cell::Cell, future, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future,
+    rc::Rc,
+    time::Duration,
+};
 
 use executor::first;
 
 use crate::{
-    coalesce::Coalesced,
-    core::Core,
-    launcher::Launcher,
-    listener::Attendance,
-    mail::lock,
-    node::Mail,
-    remote::{Mounts, StandIns},
-    signals::Watched,
-    socket, status,
+    coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
+    node::Mail, remote::Mounts, signals::Watched, socket, status,
 };
 
 /// How often a daemon that is to end looks whether the last pipe is gone.
@@ -27,11 +26,10 @@ pub(crate) struct Life {
     pub(crate) is_for_job: bool,
     pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,
-    pub(crate) stand_ins: StandIns,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
-    /// Multifiles that could not be closed.
-    pub(crate) unclosed: Cell<u64>,
+    /// Multifiles that could not be closed, and why.
+    pub(crate) unclosed: RefCell<BTreeMap<String, String>>,
 }
 
 /// Why a daemon ends.
@@ -45,8 +43,8 @@ enum End {
 
 impl Life {
     /// Serves until there is a reason to end, and ends; a second signal cuts that short. Returns
-    /// how many multifiles could not be closed.
-    pub(crate) async fn live(self, signals: &Watched) -> u64 {
+    /// the multifiles that could not be closed, and why.
+    pub(crate) async fn live(self, signals: &Watched) -> BTreeMap<String, String> {
         let told = async {
             signals.came(1).await;
             End::Told
@@ -58,7 +56,7 @@ impl Life {
                 mailbox.send(Mail::End);
             }
         }
-        self.unclosed.get()
+        self.unclosed.take()
     }
 
     async fn reason(&self) -> End {
@@ -101,7 +99,7 @@ impl Life {
         self.emptied().await;
         node.ask_all(Mail::LeaveServer).await;
         if let Some(coalesced) = &self.coalesced {
-            self.unclosed.set(coalesced.close().await);
+            self.unclosed.replace(coalesced.close().await);
         }
         let answer = status::document(node).await;
         for socket in self.attendance.stoppers.take() {
@@ -113,7 +111,7 @@ impl Life {
     /// no session.
     async fn deserted(&self) {
         self.emptied().await;
-        while !self.stand_ins.is_empty() {
+        while !self.core.node.stand_ins.is_empty() {
             self.core.handle.sleep(PIPES_LOOKED_AT).await;
         }
     }

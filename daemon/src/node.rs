@@ -1,6 +1,7 @@
 //! What the executors of a daemon share, and what they ask each other.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,6 +17,7 @@ use crate::{
     admission::Admission,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
+    remote::StandIns,
     statistics::Totals,
     status::{Door, RemoteStatus},
 };
@@ -26,6 +28,9 @@ pub(crate) struct Node {
     job: shm::Job,
     /// Of a daemon that has servers.
     pub(crate) remote: Option<RemoteStatus>,
+    pub(crate) stand_ins: StandIns,
+    /// By the folders whose files they hold.
+    pub(crate) multifiles: BTreeMap<String, String>,
     /// Of a daemon that is a server.
     pub(crate) door: OnceLock<Door>,
     pub(crate) registry: Mutex<Registry>,
@@ -126,6 +131,8 @@ impl Node {
         Self {
             job,
             remote: None,
+            stand_ins: StandIns::default(),
+            multifiles: BTreeMap::new(),
             door: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),

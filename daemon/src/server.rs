@@ -24,7 +24,7 @@ use crate::{
     Address, Config, Error, Given, Summary,
     admission::Admission,
     coalesce::{self, Coalesce, Coalesced},
-    config::{Remote, Serving},
+    config::Serving,
     core::Core,
     guest,
     lanes::Lanes,
@@ -37,7 +37,7 @@ use crate::{
     reactor::Reactor,
     remote::{
         Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Own, Published,
-        Server, Service, StandIns, Workers, mounts,
+        Server, Service, Workers, mounts,
     },
     seats::Seats,
     signals::{self, Signals},
@@ -81,12 +81,12 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let admission = Admission::new(config.staging, config.memory, fds, seats);
     let mut node = Node::new(job, admission, core_count);
     node.remote = config.remote.as_ref().map(RemoteStatus::from);
+    node.multifiles = status::multifiles(&config);
     let node = Arc::new(node);
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
-    let (job_fd, stand_ins, listings) =
-        (Arc::new(job_fd), StandIns::default(), Listings::default());
-    let mut hall = Hall { node, lists, newcomers, job_fd, key, stand_ins, listings, config };
+    let (job_fd, listings) = (Arc::new(job_fd), Listings::default());
+    let mut hall = Hall { node, lists, newcomers, job_fd, key, listings, config };
 
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
@@ -122,9 +122,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         is_for_job: hall.config.launcher.is_some(),
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
-        stand_ins: hall.stand_ins.clone(),
         coalesced: first.coalesced.take(),
-        unclosed: Cell::new(0),
+        unclosed: RefCell::default(),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
     let unclosed = first.executor.run_until(life.live(&watched));
@@ -133,9 +132,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    let mut totals = status::totals(&hall.node, ended.iter());
-    totals.drain_errors += hall.stand_ins.failed() + unclosed;
-    Ok(totals.summary())
+    Ok(Summary { unclosed, ..status::totals(&hall.node, ended.iter()).summary() })
 }
 
 /// What every executor of a daemon is made from.
@@ -146,7 +143,6 @@ struct Hall {
     job_fd: Arc<OwnedFd>,
     /// Of the server of remote files.
     key: Option<Key>,
-    stand_ins: StandIns,
     listings: Listings,
     config: Config,
 }
@@ -208,7 +204,7 @@ impl Hall {
             handle: handle.clone(),
             reactor: reactor.clone(),
             pipes: RefCell::default(),
-            stand_ins: self.stand_ins.clone(),
+            stand_ins: self.node.stand_ins.clone(),
             listings: self.listings.clone(),
             own: Own::default(),
         })))
@@ -221,7 +217,6 @@ impl Hall {
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
             key: self.key.clone(),
-            stand_ins: self.stand_ins.clone(),
             listings: self.listings.clone(),
             config: self.config.clone(),
         }
@@ -345,10 +340,7 @@ impl Seat {
         let service = Service::new(handle.clone(), files, Box::new(folder));
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        let is_own = |remote: &Remote| remote.addresses == [serving.address.clone()];
-        if let Some(client) =
-            self.server.as_ref().filter(|_| hall.config.remote.as_ref().is_some_and(is_own))
-        {
+        if let Some((client, _)) = self.server.as_ref().zip(hall.config.own()) {
             client.own.set(&service);
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;

@@ -17,7 +17,7 @@ pub struct Summary {
     pub bytes_written: u64,
     /// Bytes the programs read from them.
     pub bytes_read: u64,
-    /// Bytes staged, or written by the daemon on request.
+    /// Bytes staged, or written by the daemon on request or from a pipe.
     pub bytes_delegated: u64,
     /// Bytes accepted into staging.
     pub bytes_staged: u64,
@@ -29,6 +29,9 @@ pub struct Summary {
     pub fallbacks: BTreeMap<String, u64>,
     /// Staged writes the file system refused.
     pub drain_errors: u64,
+    /// Multifiles that could not be closed, and why.
+    #[serde(default)]
+    pub unclosed: BTreeMap<String, String>,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
 }
@@ -71,6 +74,15 @@ impl Totals {
         }
     }
 
+    /// Adds what came by pipes into remote files: bytes that were written, and pipes that failed.
+    pub(crate) fn add_piped(&mut self, bytes: u64, failed: u64) {
+        self.bytes_executed = self.bytes_executed.saturating_add(bytes);
+        self.drain_errors += failed;
+        if let Some(written) = self.counters.get_mut(Counter::BytesWritten.index()) {
+            *written = written.saturating_add(bytes);
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.sessions += other.sessions;
         self.bytes_drained += other.bytes_drained;
@@ -109,6 +121,7 @@ impl Totals {
                 .collect(),
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
+            unclosed: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
         }
     }

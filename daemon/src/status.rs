@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     process,
     sync::{Weak, atomic::Ordering},
 };
@@ -9,6 +10,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    Config,
+    coalesce::Coalesce,
     config::Remote,
     mail::lock,
     node::{CoreReport, Mail, Node},
@@ -29,6 +32,8 @@ struct Status<'a> {
     remote: Option<&'a RemoteStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     serving: Option<ServingStatus<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    multifiles: &'a BTreeMap<String, String>,
     summary: Summary,
 }
 
@@ -68,6 +73,23 @@ impl<'a> From<&'a Door> for ServingStatus<'a> {
     }
 }
 
+/// The multifiles of a daemon by the folders whose files they hold, as programs of its node name
+/// these, or, of a server, those of its own.
+pub(crate) fn multifiles(config: &Config) -> BTreeMap<String, String> {
+    let Some(serving) = &config.serving else { return BTreeMap::new() };
+    let text = |path: &Path| path.display().to_string();
+    match config.own() {
+        Some(own) => RemoteStatus::from(own).maps,
+        None => {
+            let pairs = serving.coalesced.iter().map(|Coalesce { folder, multifile }| {
+                let below = folder.strip_prefix("/").unwrap_or(folder);
+                (text(&serving.root.join(below)), text(multifile))
+            });
+            pairs.collect()
+        }
+    }
+}
+
 /// The state of the daemon as a JSON document.
 pub(crate) async fn document(node: &Node) -> Vec<u8> {
     let reports = node.ask_all(Mail::Report).await;
@@ -80,16 +102,19 @@ pub(crate) async fn document(node: &Node) -> Vec<u8> {
         peak_rss_bytes: peak_rss(),
         remote: node.remote.as_ref(),
         serving: node.door.get().map(ServingStatus::from),
+        multifiles: &node.multifiles,
         summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),
         cores: reports.into_iter().map(|report| report.core).collect(),
     };
     serde_json::to_vec(&status).unwrap_or_default()
 }
 
-/// Everything counted so far: by the sessions of every executor, and by processes without one.
+/// Everything counted so far: by the sessions of every executor, by processes without one, and what
+/// came by pipes.
 pub(crate) fn totals<'a>(node: &Node, of_executors: impl Iterator<Item = &'a Totals>) -> Totals {
     let mut totals = Totals::default();
     of_executors.for_each(|sessions| totals.add(sessions));
     totals.add_counters(node.shared().counters.iter().map(|word| word.load(Ordering::Relaxed)));
+    totals.add_piped(node.stand_ins.written_len(), node.stand_ins.failed());
     totals
 }

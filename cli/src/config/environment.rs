@@ -22,6 +22,12 @@ impl Environment {
         Self { variables: env::vars_os().collect(), folder: env::current_dir().ok() }
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(variables: &[(&str, &str)]) -> Self {
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        Self { variables: variables.collect(), folder: None }
+    }
+
     /// The value of a variable; an empty one counts as unset.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         let value = self.variables.get(OsStr::new(name))?;

@@ -45,14 +45,16 @@ const PERMISSIONS: u32 = 0o7777;
 ///
 ///     kakehi multifile extract ckpt.sion ckpt
 ///     kakehi multifile extract ckpt.sion one --name sub/rank.00007
+///     kakehi multifile extract ckpt.sion sub --name sub
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
     file: PathBuf,
-    /// The folder to make; with --name of one file, that file.
+    /// The folder to make; with one --name, that file or folder.
     output: PathBuf,
-    /// Only this file; may be given several times. One alone is written to OUTPUT itself.
+    /// Only this file, or this folder with all that is below it; may be given several times. One
+    /// alone becomes OUTPUT itself.
     #[arg(long, value_name = "PATH")]
     name: Vec<OsString>,
     /// Prints one JSON document.
@@ -71,10 +73,11 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
     }
     let (beside, name) = Beside::for_file(&args.output, false, inputs(&reader))?;
     let target = beside.path(&name);
-    let is_single = args.name.len() == 1;
-    let place = |path: &[u8]| match is_single {
-        true => target.clone(),
-        false => target.join(OsStr::from_bytes(path)),
+    let single = args.name.first().filter(|_| args.name.len() == 1).map(|name| plain(name));
+    let is_single = single.is_some();
+    let place = |path: &[u8]| match single.and_then(|name| below(name, path)) {
+        Some([]) => target.clone(),
+        rest => target.join(OsStr::from_bytes(rest.unwrap_or(path))),
     };
     let extract = Extract { source: &args.file, reader: &reader, names: &names };
     let bytes = extract.all(&paths, &target, place, is_single).map_err(|why| beside.told(why))?;
@@ -93,24 +96,30 @@ fn wanted(args: &Args, names: &Catalogue) -> Result<Vec<(Vec<u8>, u64)>, Failure
     if args.name.is_empty() {
         return Ok(paths);
     }
-    for name in &args.name {
-        let is_it = |(path, inode): &(Vec<u8>, u64)| {
-            path == name.as_bytes() && names.node(*inode).is_some_and(|node| !node.is_folder())
-        };
-        if !paths.iter().any(is_it) {
-            let what = format_args!("{}: {}", args.file.display(), name.to_string_lossy());
-            return Err(Failure::usage(what, "there is no such file", "see 'kakehi multifile ls'"));
+    let wanted: Vec<_> = args.name.iter().map(|name| plain(name)).collect();
+    for name in &wanted {
+        if !paths.iter().any(|(path, _)| path == name) {
+            let what = format_args!("{}: {}", args.file.display(), String::from_utf8_lossy(name));
+            return Err(Failure::usage(what, "there is no such name", "see 'kakehi multifile ls'"));
         }
     }
-    let is_wanted = |path: &[u8]| args.name.iter().any(|name| name.as_bytes() == path);
-    let is_above = |path: &[u8]| {
-        let below = |name: &OsString| {
-            name.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
-        };
-        args.name.len() > 1 && args.name.iter().any(below)
-    };
+    let is_wanted = |path: &[u8]| wanted.iter().any(|name| below(name, path).is_some());
+    let is_above =
+        |path: &[u8]| wanted.len() > 1 && wanted.iter().any(|name| below(path, name).is_some());
     paths.retain(|(path, _)| is_wanted(path) || is_above(path));
     Ok(paths)
+}
+
+/// A name as the multifile has it.
+fn plain(name: &OsStr) -> &[u8] {
+    let len = name.as_bytes().iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    name.as_bytes().get(..len).unwrap_or_default()
+}
+
+/// What of a path is below a folder; nothing of the folder's own.
+fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix(b"/") }
 }
 
 struct Extract<'a> {

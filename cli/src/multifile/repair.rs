@@ -216,8 +216,11 @@ fn text(found: &Found) -> String {
         return format!("{file}: nothing to repair, {tasks}, all whole\n");
     }
     let mut text = String::new();
-    for Row { task, bytes, doubt, bytes_at_most, global_rank, .. } in tasks {
-        if !needed && *doubt != CHECKSUM {
+    let is_empty = |row: &&Row| row.bytes == 0 && row.doubt == "none";
+    let empty = tasks.iter().filter(is_empty).count();
+    for row in tasks {
+        let Row { task, bytes, doubt, bytes_at_most, global_rank, .. } = row;
+        if !needed && *doubt != CHECKSUM || empty > 1 && is_empty(&row) {
             continue;
         }
         let more = match (*doubt, bytes_at_most) {
@@ -227,6 +230,9 @@ fn text(found: &Found) -> String {
             _ => String::new(),
         };
         text += &format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n");
+    }
+    if *needed && empty > 1 {
+        text += &format!("{file}: {empty} tasks: 0 bytes\n");
     }
     if *checksums_lost {
         text += &format!("{file}: checksums are lost: from now on nothing tells damaged data\n");
@@ -247,4 +253,33 @@ fn judge(found: &Found) -> Result<(), Failure> {
     let why =
         format!("the data of {} differs from its checksums", report::count(damaged, "task", "s"));
     Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_tasks_have_one_line_together() {
+        let row = |task: usize, bytes, doubt| Row {
+            task,
+            physical_file: 0,
+            local_rank: 0,
+            global_rank: 0,
+            bytes,
+            doubt,
+            bytes_at_most: None,
+        };
+        let lines = |tasks| {
+            let file = "f".to_owned();
+            let found = Found { file, needed: true, done: true, checksums_lost: false, tasks };
+            text(&found).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        let rows =
+            vec![row(0, 5, "none"), row(1, 0, "none"), row(2, 0, "zeros"), row(3, 0, "none")];
+        let said = lines(rows);
+        assert!(said[0].starts_with("f: task 0 ") && said[1].starts_with("f: task 2 "), "{said:?}");
+        assert_eq!(said[2..], ["f: 2 tasks: 0 bytes", "f: repaired"]);
+        assert!(lines(vec![row(0, 0, "none")])[0].starts_with("f: task 0 "));
+    }
 }

@@ -70,6 +70,17 @@ fn later_layers_replace_earlier_ones_and_say_so() {
 }
 
 #[test]
+fn rules_that_folders_bring_come_from_where_those_do() {
+    let home = Home::new();
+    let flag = json(home.config().args(["--json", "--coalesce", "a=b.sion"]));
+    assert_eq!(setting(&flag, "rules").1, "flag --coalesce");
+    let variable = json(home.config().arg("--json").env("KAKEHI_MAP", "a=/b"));
+    assert_eq!(setting(&variable, "rules").1, "variable KAKEHI_MAP");
+    let own = json(home.config().args(["--json", "--coalesce", "a=b.sion", "--rule", "c=pass"]));
+    assert_eq!(setting(&own, "rules").1, "flag --rule");
+}
+
+#[test]
 fn text_form_names_variable_and_origin_of_every_setting() {
     let home = Home::new();
     let (code, shown, _) = output(home.config().arg("--show-origin").env("KAKEHI_LOG", "debug"));

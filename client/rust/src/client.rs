@@ -399,7 +399,7 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if matches!(self.0.look_up(fd), Entry::File(_)) {
+        if self.0.locked_fd(fd).is_some_and(|(_, file)| !file.is_remote) {
             self.0.count_written(reason, bytes);
         }
     }

@@ -133,9 +133,9 @@ impl Process {
         self.fall_back(file, reason);
     }
 
-    /// Remembers why the kernel serves a file from now on.
+    /// Remembers why the kernel serves a file from now on; of a remote one, a pipe to the daemon.
     pub(crate) fn fall_back(&'static self, file: &mut OpenFile, reason: Reason) {
-        if file.left.is_none() && file.access.writable {
+        if file.left.is_none() && file.access.writable && !file.is_remote {
             self.count(Counter::Fallbacks(reason), 1);
         }
         file.left = file.left.or(Some(reason));

@@ -91,9 +91,12 @@ impl Process {
         let len = total(data);
         if let (Some(reason), None) = (file.left, file.link) {
             self.settle_others(&mut file);
+            let is_remote = file.is_remote;
             drop(file);
             let len = self.kernel_write(fd, data, at)?;
-            self.count_written(reason, len);
+            if !is_remote {
+                self.count_written(reason, len);
+            }
             return Ok(len);
         }
         if self.goes_directly(entry, &mut file, at, len) {
@@ -110,7 +113,9 @@ impl Process {
             }
             self.settle_others(&mut file);
             let len = self.kernel_write(fd, data, at)?;
-            self.count_written(reason, len);
+            if !file.is_remote {
+                self.count_written(reason, len);
+            }
             return Ok(len);
         }
         if at.is_some() && file.access.append {
@@ -373,7 +378,8 @@ impl Process {
         }
     }
 
-    /// Counts bytes of a regular file that went past the daemon.
+    /// Counts bytes of a regular file that went past the daemon. Those of a remote file never do:
+    /// they come to it by a pipe, and it counts them.
     pub(crate) fn count_written(&'static self, reason: Reason, len: usize) {
         self.count(Counter::BytesWritten, len as u64);
         self.count(Counter::BytesUndelegated(reason), len as u64);

@@ -12,6 +12,7 @@ use std::{
 use multifile::{
     Disk, Growing, Held, Options, Peek, Reader, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
+    name::journal,
 };
 use rustix::{
     fs::{FlockOperation, flock},
@@ -19,7 +20,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::tree::FOLDER;
+use super::{tree::FOLDER, unfit::Unfit};
 
 /// Who may read and write a file.
 const PERMISSIONS: u32 = 0o666;
@@ -34,6 +35,8 @@ pub(super) struct Opened {
     pub(super) catalogue: Catalogue,
     /// Its names are not written yet.
     pub(super) is_new: bool,
+    /// Nothing was there before.
+    pub(super) is_made: bool,
 }
 
 fn options(path: &Path) -> Options {
@@ -42,17 +45,37 @@ fn options(path: &Path) -> Options {
     Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
 }
 
-/// Opens a multifile, or makes it.
+/// Opens a multifile, or makes it. One that could not be made is not there.
 pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
-    let file =
-        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN) => {
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another daemon or server writes it",
-            ));
+    let how = |how: &mut fs::OpenOptions| how.read(true).write(true).open(path);
+    let (file, is_made) = match how(fs::OpenOptions::new().create_new(true)) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+            (how(fs::OpenOptions::new().create(true).truncate(false))?, false)
         }
+        made => (made?, true),
+    };
+    let _locked = file.try_clone()?;
+    let opened = take(file, path, shape).map(|opened| Opened { is_made, ..opened });
+    let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
+    if is_made && opened.as_ref().is_err_and(|why| !is_taken(why)) {
+        forget(path);
+    }
+    opened
+}
+
+/// Removes a multifile that holds nothing, with its journal.
+pub(super) fn forget(path: &Path) {
+    for path in [path.to_owned(), journal(path)] {
+        fs::remove_file(path).ok(); // It may not be there yet.
+    }
+}
+
+fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
+    if !file.metadata()?.is_file() {
+        return Err(Unfit::Special.into());
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::AGAIN) => return Err(Unfit::Taken.into()),
         Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
             tracing::warn!(
                 "its file system knows no locks: see to it that nobody else writes {}",
@@ -69,34 +92,34 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
         return make(&disk, path, file.into(), shape);
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
-    let Peek { head, is_blank } = Growing::peek(&disk, path)?;
+    let of_set = |error| Unfit::of_set(path, error);
+    let Peek { head, is_blank } = Growing::peek(&disk, path).map_err(of_set)?;
     match Catalogue::read(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
         head => drop(head.map_err(why)?),
     }
     let opened = Growing::open(&disk, path, shape, &options);
-    let (growing, Held { mut lens, was_repaired }) = opened?;
+    let (growing, Held { mut lens, was_repaired }) = opened.map_err(of_set)?;
     if was_repaired {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
     }
-    let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
-    reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
+    let (reader, mut names) = (Reader::open(&disk, path).map_err(of_set)?, Vec::new());
+    reader.stream(catalogue::TASK).map_err(of_set)?.read_to_end(&mut names)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
     if let Some(names) = lens.first_mut() {
         *names = len as u64;
     }
-    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
+    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false, is_made: false })
 }
 
-/// Why a multifile cannot hold the files of a folder.
 fn why(unreadable: Unreadable) -> io::Error {
     let why = match unreadable {
-        Unreadable::NoNames => "it has no names of files: `kakehi multifile split` reads it",
-        Unreadable::Version => "a later version of Kakehi wrote it",
-        Unreadable::Damaged => "its names are damaged: `kakehi multifile split` reads the rest",
+        Unreadable::NoNames => Unfit::NoNames,
+        Unreadable::Version => Unfit::Later,
+        Unreadable::Damaged => Unfit::Names,
     };
-    io::Error::new(io::ErrorKind::InvalidData, why)
+    why.into()
 }
 
 fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
@@ -105,7 +128,7 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
-    Ok(Opened { lock, growing, lens, catalogue, is_new: true })
+    Ok(Opened { lock, growing, lens, catalogue, is_new: true, is_made: false })
 }
 
 /// The time.

@@ -22,10 +22,11 @@ use rustix::{
 
 use super::{
     inodes::Users,
-    opening::open,
+    opening::{forget, open},
     records::Records,
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
+    unfit::Unfit,
 };
 use crate::{mail::lock, storage::Machine};
 
@@ -42,6 +43,8 @@ pub(crate) struct Volume {
     growing: Arc<Mutex<Option<Growing<Disk>>>>,
     is_begun: Cell<bool>,
     is_over: Cell<bool>,
+    /// It was not there before, and nothing was changed in it.
+    is_vain: Cell<bool>,
     /// It was there before, or somebody has asked for what is in it to be on the disk.
     is_durable: Cell<bool>,
     /// Changes that are being made.
@@ -91,8 +94,8 @@ impl Volume {
         let count = opened.lens.len() as u64;
         let is_twice = tree.tasks().count() > used.len();
         if is_twice || used.iter().any(|task| *task == 0 || *task >= count) {
-            let why = "its names speak of tasks that it does not have, or of one twice";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            // They speak of tasks that it does not have, or of one twice.
+            return Err(Unfit::Names.into());
         }
         let free = (1..count).filter(|task| !used.contains(task)).collect();
         let volume = Self {
@@ -102,6 +105,7 @@ impl Volume {
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_begun: Cell::new(false),
             is_over: Cell::new(false),
+            is_vain: Cell::new(opened.is_made),
             is_durable: Cell::new(!opened.is_new),
             changing: Cell::new(0),
             settled: Notify::new(),
@@ -184,6 +188,7 @@ impl Volume {
             future::pending::<()>().await;
         }
         let changing = Changing::new(self);
+        self.is_vain.set(false);
         if self.is_begun.get() {
             return Ok(changing);
         }
@@ -279,5 +284,14 @@ impl Volume {
     /// What it is, for people.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for Volume {
+    /// A daemon that did not get to serve leaves nothing behind.
+    fn drop(&mut self) {
+        if self.is_vain.get() && !self.is_over.get() {
+            forget(&self.path);
+        }
     }
 }

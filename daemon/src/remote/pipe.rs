@@ -45,6 +45,8 @@ struct Pipes {
     open: HashSet<Identity>,
     /// Those whose bytes could not be written.
     failed: u64,
+    /// Bytes of all that are in the files.
+    written_len: u64,
 }
 
 impl StandIns {
@@ -59,6 +61,11 @@ impl StandIns {
 
     pub(crate) fn failed(&self) -> u64 {
         lock(&self.0).failed
+    }
+
+    /// Bytes of programs that are in the files.
+    pub(crate) fn written_len(&self) -> u64 {
+        lock(&self.0).written_len
     }
 }
 
@@ -178,6 +185,7 @@ impl Pipe {
                         break;
                     }
                     self.written_len.set(self.read_len.get());
+                    lock(&self.all.0).written_len += len as u64;
                     self.progress.notify_all();
                 }
                 Err(Errno::AGAIN) => {

@@ -1,5 +1,7 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
+mod told;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -15,7 +17,7 @@ use serde_json::Value;
 use crate::{
     harness::{
         Folder, Running, SOON, kakehi, kakehi_run, pause, processes_of, program, python, random,
-        run, skip, succeed, text, wait_for,
+        run, skip, stats, succeed, text, wait_for,
     },
     remote::{
         LONG, check_rounds, progress,
@@ -196,6 +198,45 @@ fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
     is_closed(&kept(&folder));
 }
 
+/// What a command writes to its redirected output comes by a pipe.
+#[test]
+fn redirected_output_counts_as_delegated() {
+    let folder = Folder::new();
+    let stats_file = folder.join("stats");
+    let script = "cd \"$0\"; echo hello >a; ls >b; { echo 1; cat a; } >c; dd if=a of=d; cat <a >>d";
+    let mut command = kakehi_run(&folder, &["--coalesce", "local=kept.sion", "--stats", "stats"]);
+    command.current_dir(folder.path()).args(["bash", "-c", script]).arg(local(&folder));
+    let output = run(&mut command, SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let summary = &stats(&stats_file)[0];
+    assert_eq!(summary["bytes_written"], 6 + 4 + 8 + 12, "{summary:#}");
+    assert_eq!(summary["bytes_delegated"], summary["bytes_written"], "{summary:#}");
+    for past in ["bytes_undelegated", "fallbacks"] {
+        assert_eq!(summary[past], serde_json::json!({}), "{summary:#}");
+    }
+    assert!(!said.contains("undelegated") && !said.contains("left to"), "{said}");
+}
+
+/// The command comes with the library there, whose folders are not its own.
+#[test]
+fn shell_that_has_what_env_prints_starts_runs_and_daemons() {
+    let script = "set -e; eval \"$(\"$0\" env --coalesce local=kept.sion)\"\n\
+        work='mkdir local/d; echo hello >local/d/a; ls local local/d; cat local/d/a; \
+        rm -r local/d'\n\
+        \"$0\" run -- sh -ec \"$work\" 2>log\n\
+        \"$0\" serve 2>log & until \"$0\" status >status 2>&1; do sleep 0.1; done\n\
+        sh -ec \"$work\"; kill $!; wait $!";
+    let folder = Folder::new();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(kakehi()).current_dir(folder.path());
+    shell.env("KAKEHI_JOB", "job").env("XDG_RUNTIME_DIR", folder.path());
+    let found = succeed(&mut shell, SOON);
+    let once = "local:\nd\n\nlocal/d:\na\nhello\n";
+    assert_eq!(found, once.repeat(2));
+    is_closed(&kept(&folder));
+}
+
 // ---- what goes wrong
 
 /// The job is killed as a whole: what its programs had completed is there for the next one.
@@ -225,6 +266,8 @@ fn what_was_closed_survives_the_death_of_everything() {
         drop(program);
         assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
         count += lines();
+        let is_ours = |line: &str| line.starts_with("kakehi: ");
+        let is_repaired = |line: &str| line.ends_with("never closed, and has been repaired");
         let check =
             "cd \"$0\" && for i in $(seq 0 $(($1 - 1))); do seq $i | cmp - $i || exit 1; done";
         let mut command = coalescing(&folder);
@@ -234,7 +277,7 @@ fn what_was_closed_survives_the_death_of_everything() {
         );
         let said = text(&output.stderr);
         assert!(output.status.success(), "round {round}, {count} files: {said}");
-        assert!(said.contains("has been repaired"), "{said}");
+        assert!(said.lines().any(is_repaired) && said.lines().all(is_ours), "{said}");
     }
     is_closed(&kept(&folder));
 }

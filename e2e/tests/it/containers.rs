@@ -210,8 +210,8 @@ fn a_daemon_in_a_container_serves_programs_outside() {
     assert_eq!(summary["bytes_delegated"], RECORDS * RECORD_LEN, "{summary:#}");
     // Whoever is killed is buried: nobody else is told of its end.
     let mut calls = Calls::wrapped(&contained.daemon);
-    calls.get(&format!("open {} wc", out.display()));
-    calls.get("write 3 hello");
+    let fd = calls.get(&format!("open {} wc", out.display()));
+    calls.get(&format!("write {fd} hello"));
     let sessions = || contained.daemon.status()["sessions"].as_u64();
     assert_eq!(sessions(), Some(1));
     calls.running.signal(Signal::KILL);

@@ -324,13 +324,20 @@ impl Daemon {
 
     /// Ends the daemon and asserts that it ended well and left nothing.
     #[track_caller]
-    pub(crate) fn end(mut self) {
+    pub(crate) fn end(self) {
+        self.end_by(0);
+    }
+
+    /// As [`end`](Self::end), with this exit code; returns what it said.
+    #[track_caller]
+    pub(crate) fn end_by(mut self, code: i32) -> String {
         self.running.signal(Signal::TERM);
         let status = self.running.wait(SOON);
         let said = self.said();
-        assert!(status.success(), "{status}: {said}");
+        assert_eq!(status.code(), Some(code), "{said}");
         assert!(!said.contains("panicked"), "{said}");
         assert!(!self.socket.exists(), "the socket's folder is left behind");
+        said
     }
 
     /// Kills the daemon and waits until it is gone.

@@ -118,11 +118,27 @@ fn files_that_a_map_hides_are_told_of() {
     assert!(!text(&output.stderr).contains("programs do not see"), "{}", text(&output.stderr));
 
     fs::write(local(&folder).join("hidden"), "").expect("file");
-    let output = run(server.run(&folder).arg("ls").arg(local(&folder)), SOON);
+    let script = "echo begins >&2; ls \"$0\"";
+    let output = run(server.run(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]), "{said}");
-    let told = |line: &str| line.contains(&*local(&folder).to_string_lossy());
-    assert!(said.lines().any(|line| told(line) && line.contains("programs do not see")), "{said}");
+    let (before, after) = said.split_once("begins\n").expect("said");
+    let told = |said: &str, folder: &Path| {
+        let is_it = |line: &&str| line.contains("programs do not see");
+        let lines: Vec<_> = said.lines().filter(is_it).collect();
+        assert!(lines.len() == 1 && lines[0].contains(&*folder.to_string_lossy()), "{said}");
+    };
+    told(before, &local(&folder));
+    assert!(!after.contains("programs do not see"), "{said}");
+    server.end();
+
+    fs::create_dir_all(folder.join("root/job")).expect("a folder");
+    fs::write(folder.join("root/job/hidden"), "").expect("file");
+    let server = Server::start_coalescing(&folder, Scheme::Tcp);
+    let log = || fs::read_to_string(folder.join("server.log")).expect("log");
+    // Its address is there a moment before.
+    assert!(wait_for(SOON, || !log().is_empty()));
+    told(&log(), &folder.join("root/job"));
     server.end();
 }
 

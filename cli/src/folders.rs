@@ -1,0 +1,133 @@
+//! The local folders that are mapped: made for a run, removed again where nothing comes of it, and
+//! looked into, for what is in them programs do not see.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    failure::{Code, Failure},
+    remote::{Maps, real},
+    report,
+};
+
+/// Folders that programs see a server's files in. Those that were made go when this does, unless
+/// they are kept.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    maps: Maps,
+    made: Vec<PathBuf>,
+    /// Not empty, and that was said.
+    told: Vec<PathBuf>,
+}
+
+impl Folders {
+    /// Those of `maps`, as they are.
+    pub(crate) fn of(maps: Maps) -> Self {
+        Self { maps, made: Vec::new(), told: Vec::new() }
+    }
+
+    /// Makes those that are missing. They stay empty.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be made; the others are gone again.
+    pub(crate) fn make(maps: Maps) -> Result<Self, Failure> {
+        let mut folders = Self::of(maps);
+        for (local, _) in &folders.maps.0 {
+            let is_missing = |folder: &&Path| folder.symlink_metadata().is_err();
+            let missing: Vec<_> = local.ancestors().take_while(is_missing).collect();
+            let made = fs::create_dir_all(local);
+            folders.made.extend(missing.into_iter().rev().map(Path::to_owned));
+            made.map_err(|why| {
+                let advice = "map a folder that can be made";
+                Failure::new(Code::Ours, local.display(), why, advice)
+            })?;
+        }
+        Ok(folders)
+    }
+
+    /// A program uses them.
+    pub(crate) fn keep(&mut self) {
+        self.made.clear();
+    }
+
+    /// Tells of files of this node that programs are not going to see.
+    pub(crate) fn tell_at_start(&mut self) {
+        let advice = "name an empty folder, or move them away and have 'kakehi run' copy them in";
+        self.told = self.hiding().map(Path::to_owned).collect();
+        self.told.iter().for_each(|folder| tell(folder, advice));
+    }
+
+    /// Tells of those that came meanwhile.
+    pub(crate) fn tell_at_end(&self) {
+        let advice = "they were written past it: 'kakehi check PROGRAM' says what does that";
+        let is_news = |folder: &&Path| self.told.iter().all(|told| told != folder);
+        self.hiding().filter(is_news).for_each(|folder| tell(folder, advice));
+    }
+
+    /// Folders with files of this node in them, by their one true name.
+    fn hiding(&self) -> impl Iterator<Item = &Path> {
+        let locals = || self.maps.0.iter().map(|(local, _)| &**local);
+        let is_hidden = move |entry: fs::DirEntry| {
+            !locals().any(|local| local.starts_with(entry.path())) // It leads to a mapped one.
+        };
+        locals().filter(move |local| {
+            let entries = || fs::read_dir(local);
+            real(local) == *local && entries().is_ok_and(|found| found.flatten().any(is_hidden))
+        })
+    }
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        for folder in self.made.iter().rev() {
+            fs::remove_dir(folder).ok(); // Somebody may use it by now.
+        }
+    }
+}
+
+fn tell(folder: &Path, advice: &str) {
+    let why = "it has files of this node that programs do not see, for it is mapped";
+    report::warn(&Failure::new(Code::Ours, folder.display(), why, advice));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps(base: &Path, locals: &[&str]) -> Maps {
+        Maps(locals.iter().map(|local| (base.join(local), PathBuf::from("/x"))).collect())
+    }
+
+    #[test]
+    fn folders_that_were_made_for_nothing_are_gone_and_others_stay() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        fs::create_dir(base.path().join("old")).expect("a folder");
+        let locals = ["old/a/b", "old", "new"];
+        drop(Folders::make(maps(base.path(), &locals)).expect("made"));
+        assert_eq!(fs::read_dir(base.path()).expect("there").count(), 1);
+        assert_eq!(fs::read_dir(base.path().join("old")).expect("there").count(), 0);
+
+        let mut kept = Folders::make(maps(base.path(), &locals)).expect("made");
+        kept.keep();
+        drop(kept);
+        assert!(base.path().join("old/a/b").is_dir() && base.path().join("new").is_dir());
+
+        fs::write(base.path().join("file"), "").expect("a file");
+        Folders::make(maps(base.path(), &["other", "file/c"])).expect_err("a file is in the way");
+        assert!(!base.path().join("other").exists());
+    }
+
+    #[test]
+    fn a_folder_hides_what_is_in_it_but_for_another_mapped_one() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let base = fs::canonicalize(base.path()).expect("there");
+        let mut folders = Folders::make(maps(&base, &["a", "a/b", "c"])).expect("made");
+        assert_eq!(folders.hiding().count(), 0);
+        fs::write(base.join("c/file"), "").expect("a file");
+        assert_eq!(folders.hiding().collect::<Vec<_>>(), [base.join("c")]);
+        folders.keep();
+    }
+}
