@@ -55,13 +55,11 @@ impl Volume {
         if changes.is_empty() {
             return Ok(value);
         }
-        let (gone, mut free) = (self.tree.borrow_mut().apply(&changes), Vec::new());
-        for (inode, node) in gone {
-            free.extend(self.users.is_gone(inode, node));
-        }
+        let gone = self.tree.borrow_mut().apply(&changes).into_iter();
+        let gone: Vec<_> = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
         self.append(catalogue::encode(&changes)).await?;
         // Only now: their bytes are to be there as long as their names may be.
-        self.users.set_free(free);
+        gone.iter().for_each(|live| live.is_noted());
         Ok(value)
     }
 

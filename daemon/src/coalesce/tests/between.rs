@@ -165,3 +165,34 @@ fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
         assert!(!journal.exists(), "{delay}");
     }
 }
+
+/// Its name goes, it is closed before that is written down, and another file gets a task.
+#[test]
+fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
+    for steps in 1.. {
+        let mut world = World::new(1);
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let unlink = Box::pin(async {
+            files.name(NameCall::Unlink { path: name("a") }).await.expect("there");
+        });
+        let next = Box::pin(async {
+            drop(open);
+            let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+            let call = OpenCall { path: name("b"), flags, mode: 0o644 };
+            let other = files.open(call).await.expect("made");
+            files.write(&other, 0, bytes(3000, 9)).await.expect("room");
+        });
+        let is_done = world.die_in(steps, Box::pin(beside([unlink, next], 0)));
+        drop(files);
+        world.restart(false);
+        match world.open("a", OFlags::RDONLY) {
+            Ok(open) => assert!(world.read(&open) == [7; 3000], "{steps}"),
+            Err(error) => assert_eq!(errno(&error), Errno::NOENT),
+        }
+        if is_done {
+            break;
+        }
+    }
+}
