@@ -264,6 +264,21 @@ fn who_only_reads_changes_nothing() {
     assert!(std::fs::read(world.path()).expect("there") == before);
 }
 
+/// It would be somewhere else then, and its files be where it was.
+#[test]
+fn what_a_coalesced_folder_is_in_is_not_renamed() {
+    let mut world = World::new(1);
+    let (_, volume) = world.files.volumes[0].clone();
+    world.files.volumes = Rc::new([(b"/p/q/m".to_vec(), volume)]);
+    let path = |path: &str| CString::new(path).expect("no NUL");
+    for (from, expected) in
+        [("/p", Errno::BUSY), ("/p/q", Errno::BUSY), ("/p/q/m", Errno::XDEV), ("/pp", Errno::NOENT)]
+    {
+        let call = NameCall::Rename { from: path(from), to: path("/missing/x"), flags: 0 };
+        assert_eq!(errno(&world.name(call).expect_err(from)), expected, "{from}");
+    }
+}
+
 #[test]
 fn a_listing_in_parts_has_every_name_once_whatever_comes_and_goes() {
     let mut world = World::new(1);

@@ -1,5 +1,7 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
+mod edges;
+
 use std::{
     collections::BTreeMap,
     fs,
