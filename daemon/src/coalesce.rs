@@ -9,7 +9,8 @@
 //! The way of a write: `Coalesced::write` finds the open file, `file` its stream, `stream` the
 //! places of its bytes in the physical file, and the engines write them there; then the journal
 //! says how long the stream is. `tree` knows what calls on names mean, `records` writes down what
-//! they change, and `inodes` knows which task has which file's bytes.
+//! they change, `rewriting` forgets what is no more, and `inodes` knows which task has which file's
+//! bytes.
 
 mod file;
 mod inodes;
@@ -17,6 +18,7 @@ mod names;
 mod opening;
 mod records;
 mod rest;
+mod rewriting;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,9 @@ pub(super) struct Opened {
     /// Of all streams, bytes.
     pub(super) lens: Vec<u64>,
     pub(super) catalogue: Catalogue,
-    /// Its names are not written yet.
+    /// Where in their stream the names begin and end.
+    pub(super) names: (u64, u64),
+    /// They are not written yet.
     pub(super) is_new: bool,
 }
 
@@ -70,10 +72,10 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let Peek { head, is_blank } = Growing::peek(&disk, path)?;
-    match Catalogue::read(&head) {
+    match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
-        head => drop(head.map_err(why)?),
+        at => drop(at.map_err(why)?),
     }
     let opened = Growing::open(&disk, path, shape, &options);
     let (growing, Held { mut lens, was_repaired }) = opened?;
@@ -83,10 +85,11 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
     reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
-    if let Some(names) = lens.first_mut() {
-        *names = len as u64;
+    let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
+    if let Some(len) = lens.first_mut() {
+        *len = names.1;
     }
-    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false })
+    Ok(Opened { lock: file.into(), growing, lens, catalogue, names, is_new: false })
 }
 
 /// Why a multifile cannot hold the files of a folder.
@@ -105,7 +108,8 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
-    Ok(Opened { lock, growing, lens, catalogue, is_new: true })
+    let names = (catalogue::HEAD_LEN as u64, 0);
+    Ok(Opened { lock, growing, lens, catalogue, names, is_new: true })
 }
 
 /// The time.

@@ -31,8 +31,20 @@ pub(super) struct Records {
     queued_len: Cell<u64>,
     written_len: Cell<u64>,
     reserved_len: Cell<u64>,
+    /// Where in the stream those begin that count, and where the next one goes.
+    pub(super) begin_at: Cell<u64>,
+    pub(super) end_at: Cell<u64>,
+    /// Bytes of those that count at which to see whether most of them say what is no more.
+    pub(super) worthwhile_len: Cell<u64>,
     to_write: Turn,
     to_reserve: Turn,
+}
+
+impl Records {
+    /// Those of a stream, from where they begin to where they end.
+    pub(super) fn of(begin_at: u64, end_at: u64) -> Self {
+        Self { begin_at: Cell::new(begin_at), end_at: Cell::new(end_at), ..Self::default() }
+    }
 }
 
 impl Volume {
@@ -68,7 +80,7 @@ impl Volume {
         let (records, names) = (&self.records, self.stream(catalogue::TASK as u64)?);
         let wanted = |ahead| {
             let waiting = records.queued_len.get() - records.written_len.get();
-            names.len() + waiting + ahead
+            records.end_at.get() + waiting + ahead
         };
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
@@ -78,9 +90,18 @@ impl Volume {
             return Ok(());
         }
         let end = wanted(NAMES_AHEAD);
-        names.reserve(self.machine(), names.len(), end).await?;
+        names.reserve(self.machine(), records.end_at.get(), end).await?;
         records.reserved_len.set(end);
         Ok(())
+    }
+
+    /// What was reserved has been given back with what was cut: has space again.
+    pub(super) async fn reserve_anew(&self) -> io::Result<()> {
+        {
+            let _taken = self.records.to_reserve.take().await;
+            self.records.reserved_len.set(0);
+        }
+        self.reserve_names().await
     }
 
     /// Appends to the stream of names, together with what others append.
@@ -95,7 +116,12 @@ impl Volume {
                 break;
             }
             let bytes = records.queued.take();
-            if let Err(error) = self.append_now(&bytes).await {
+            // Names that are written anew have all that was queued.
+            let written = match self.rewrite_names().await {
+                Ok(true) => Ok(()),
+                _ => self.append_now(&bytes).await,
+            };
+            if let Err(error) = written {
                 // Whoever comes next tries again.
                 let later = records.queued.take();
                 records.queued.replace([bytes, later].concat());
@@ -107,18 +133,23 @@ impl Volume {
     }
 
     async fn append_now(&self, bytes: &[u8]) -> io::Result<()> {
+        let at = self.records.end_at.get();
+        // What a failed one has left ends the stream for who reads it.
+        self.stream(catalogue::TASK as u64)?.resize(self.machine(), at).await?;
+        self.write_names(at, bytes).await?;
+        self.records.end_at.set(at + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Writes in the stream of names.
+    pub(super) async fn write_names(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let names = self.stream(catalogue::TASK as u64)?;
-        let (buffer, at) = (Buffer::from(bytes.to_vec()), names.len());
-        let mut done = 0;
+        let (buffer, mut done) = (Buffer::from(bytes.to_vec()), 0);
         while done < bytes.len() {
             let rest = buffer.suffix(done).into();
-            match names.write(self.machine(), at + done as u64, &rest).await {
-                Ok(len) if len > 0 => done += len,
-                failed => {
-                    // A record that is not whole ends the stream for who reads it.
-                    names.resize(self.machine(), at).await.ok();
-                    return Err(failed.err().unwrap_or_else(|| Errno::NOSPC.into()));
-                }
+            match names.write(self.machine(), at + done as u64, &rest).await? {
+                0 => return Err(Errno::NOSPC.into()),
+                len => done += len,
             }
         }
         Ok(())

@@ -100,6 +100,15 @@ impl Tree {
         self.catalogue.write()
     }
 
+    /// The records that make this tree, and the head of a stream in which they begin at `at`.
+    pub(super) fn records(&self) -> Vec<u8> {
+        self.catalogue.records()
+    }
+
+    pub(super) fn head_at(&self, at: u64) -> Vec<u8> {
+        self.catalogue.head_at(at)
+    }
+
     pub(super) fn node(&self, inode: u64) -> Option<&Node> {
         self.catalogue.node(inode)
     }

@@ -43,7 +43,7 @@ pub(crate) struct Volume {
     is_begun: Cell<bool>,
     is_over: Cell<bool>,
     /// It was there before, or somebody has asked for what is in it to be on the disk.
-    is_durable: Cell<bool>,
+    pub(super) is_durable: Cell<bool>,
     /// Changes that are being made.
     changing: Cell<usize>,
     settled: Notify,
@@ -108,7 +108,7 @@ impl Volume {
             members: RefCell::default(),
             streams: RefCell::default(),
             tree: RefCell::new(tree),
-            records: Records::default(),
+            records: Records::of(opened.names.0, opened.names.1),
             users: Users::with_free(free),
             tasks: Turn::default(),
             growth: Turn::default(),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    catalogue::HEAD_LEN,
+    catalogue::HEAD_LEN_MAX,
     codec::{narrow, wide},
     error::{Argument, Error, Part, Result},
     finish::{Usage, finish},
@@ -254,7 +254,7 @@ impl<S: Storage> Growing<S> {
         let file = storage.open(path, false).map_err(|error| Error::io(0, &error))?;
         let front = Front::load(file, 0)?;
         let place = front.layout.place(0).unwrap_or_default();
-        let mut head = vec![0; HEAD_LEN.min(narrow(place.chunk_len))];
+        let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];
         let len = read_up_to(&*front.file, &mut head, place.start_at);
         head.truncate(len.map_err(|error| Error::io(0, &error))?);
         let is_open = matches!(Mark::decode(front.header.flag2), Mark::Open(_));
