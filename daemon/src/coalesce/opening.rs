@@ -3,14 +3,14 @@
 use std::{
     fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    io::{self, Read as _},
+    io,
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Peek, Reader, Shape,
+    Disk, Growing, Held, Options, Peek, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
 };
 use rustix::{
@@ -36,6 +36,8 @@ pub(super) struct Opened {
     pub(super) names: (u64, u64),
     /// They are not written yet.
     pub(super) is_new: bool,
+    /// It is to be closed, whether it is changed or not.
+    pub(super) was_unclosed: bool,
 }
 
 fn options(path: &Path) -> Options {
@@ -78,18 +80,18 @@ pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
         at => drop(at.map_err(why)?),
     }
     let opened = Growing::open(&disk, path, shape, &options);
-    let (growing, Held { mut lens, was_repaired }) = opened?;
-    if was_repaired {
+    let (growing, Held { mut lens, was_unclosed }) = opened?;
+    if was_unclosed {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
     }
-    let (reader, mut names) = (Reader::open(&disk, path)?, Vec::new());
-    reader.stream(catalogue::TASK)?.read_to_end(&mut names)?;
+    let names = growing.names(lens.first().copied().unwrap_or(0))?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
     let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
     if let Some(len) = lens.first_mut() {
         *len = names.1;
     }
-    Ok(Opened { lock: file.into(), growing, lens, catalogue, names, is_new: false })
+    let (lock, is_new) = (file.into(), false);
+    Ok(Opened { lock, growing, lens, catalogue, names, is_new, was_unclosed })
 }
 
 /// Why a multifile cannot hold the files of a folder.
@@ -109,7 +111,8 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
     let names = (catalogue::HEAD_LEN as u64, 0);
-    Ok(Opened { lock, growing, lens, catalogue, names, is_new: true })
+    let (is_new, was_unclosed) = (true, false);
+    Ok(Opened { lock, growing, lens, catalogue, names, is_new, was_unclosed })
 }
 
 /// The time.

@@ -21,6 +21,10 @@ use super::{
 
 /// Bytes that are reserved for names at a time.
 const NAMES_AHEAD: u64 = 64 << 10;
+/// Bytes that are enough for those of any call; on a full disk they have to be.
+const NAMES_LEAST: u64 = 8 << 10;
+/// Bytes of what was reserved that are kept when the rest has to be given back.
+const NAMES_KEPT: u64 = 16 << 10;
 
 /// The way of records to the stream of names.
 #[derive(Debug, Default)]
@@ -89,10 +93,25 @@ impl Volume {
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
         }
-        let end = wanted(NAMES_AHEAD);
-        names.reserve(self.machine(), records.end_at.get(), end).await?;
-        records.reserved_len.set(end);
+        for ahead in [NAMES_AHEAD, NAMES_LEAST] {
+            let end = wanted(ahead);
+            match names.reserve(self.machine(), records.end_at.get(), end).await {
+                Err(error) if ahead > NAMES_LEAST && is_full(&error) => {}
+                reserved => {
+                    reserved?;
+                    records.reserved_len.set(end);
+                    break;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Gives back what the last writer of names had reserved and not used, but for what some calls
+    /// need: on a full disk there is nothing else to write with.
+    pub(super) async fn give_names_back(&self) -> io::Result<()> {
+        let from = self.records.end_at.get() + NAMES_KEPT;
+        self.stream(catalogue::TASK as u64)?.give_back(self.machine(), from).await
     }
 
     /// What was reserved has been given back with what was cut: has space again.
@@ -154,4 +173,9 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Whether there is no space.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }

@@ -23,7 +23,7 @@ use rustix::{
 use super::{
     inodes::Users,
     opening::open,
-    records::Records,
+    records::{Records, is_full},
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
 };
@@ -120,6 +120,9 @@ impl Volume {
             let head = volume.tree.borrow().stream();
             volume.append(head).await?;
         }
+        if opened.was_unclosed {
+            volume.begin().await?;
+        }
         Ok(Rc::new(volume))
     }
 
@@ -189,10 +192,18 @@ impl Volume {
         }
         let _taken = self.growth.take().await;
         if !self.is_begun.get() {
-            let (growing, lens) = (Arc::clone(&self.growing), self.lens());
-            self.machine
-                .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
-                .await?;
+            let begin = || {
+                let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+                self.machine
+                    .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
+            };
+            match begin().await {
+                Err(why) if is_full(&why) => {
+                    self.give_names_back().await?;
+                    begin().await?;
+                }
+                begun => begun?,
+            }
             self.clear_rest().await?;
             self.take_journals()?;
             self.is_begun.set(true);

@@ -27,11 +27,11 @@ use crate::{
 const DISK_LEN: u64 = 256 << 10;
 
 /// A small file system of its own, unmounted when this goes.
-struct Disk(PathBuf);
+pub(crate) struct Disk(pub(crate) PathBuf);
 
 impl Disk {
     /// `None`, loudly, when this user may not mount.
-    fn mount(folder: &Folder, name: &str) -> Option<Self> {
+    pub(crate) fn mount(folder: &Folder, name: &str) -> Option<Self> {
         let path = folder.join(name);
         fs::create_dir(&path).expect("a folder");
         let mut mount = Command::new("mount");
@@ -44,7 +44,7 @@ impl Disk {
         None
     }
 
-    fn free(&self, name: &str) {
+    pub(crate) fn free(&self, name: &str) {
         fs::remove_file(self.0.join(name)).expect("a file");
     }
 }

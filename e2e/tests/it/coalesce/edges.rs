@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::limits::Disk;
 
 /// A link beside the folder, one to a file in it, and one to where a file is to be.
 #[test]
@@ -53,4 +54,43 @@ fn a_coalesced_folder_in_another_one_is_listed_there() {
     let output = crate::harness::run(other.arg("true"), SOON);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("would hide"), "{said}");
+}
+
+/// A multifile that was closed, and one that could not be.
+#[test]
+fn files_can_be_removed_where_the_disk_is_full() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    let file = disk.0.join("kept.sion");
+    let flag = format!("{}={}", local(&folder).display(), file.display());
+    let run = |script: &str| {
+        let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+        command.args(["bash", "-c", script]).arg(local(&folder)).arg(&disk.0);
+        command
+    };
+    let write = "for i in 1 2 3 4; do head -c 20000 /dev/zero >\"$0/$i\"; done; ";
+    let fill = "cat /dev/zero >\"$1/fill\" 2>/dev/null; ";
+    for is_closed_before in [true, false] {
+        if is_closed_before {
+            succeed(&mut run(write), SOON);
+            let mut fill = Command::new("bash");
+            succeed(
+                fill.args(["-c", "cat /dev/zero >$0/fill 2>/dev/null; true"]).arg(&disk.0),
+                SOON,
+            );
+        } else {
+            let script = format!("{write}{fill}cat /dev/zero >\"$0/big\" 2>/dev/null; exit 0");
+            let output = crate::harness::run(&mut run(&script), SOON);
+            assert!(!output.status.success(), "{}", text(&output.stderr));
+            assert!(file.with_extension("sion.journal").exists(), "it is closed");
+        }
+        let found = succeed(&mut run("cd \"$0\"; rm -f big 1 2; ls"), SOON);
+        assert_eq!(found, "3\n4\n");
+        // What they had is free, and is enough for another one.
+        let found = succeed(&mut run("cd \"$0\"; head -c 20000 /dev/zero >5; ls; cmp 4 5"), SOON);
+        assert_eq!(found, "3\n4\n5\n");
+        is_closed(&file);
+        disk.free("fill");
+        disk.free("kept.sion");
+    }
 }
