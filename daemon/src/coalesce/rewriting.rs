@@ -15,7 +15,7 @@ use uring::Heap;
 
 use super::volume::Volume;
 
-/// Chunks of the stream of names below which they are left as they are.
+/// Chunks, of those that new physical files have, below which names are left as they are.
 const CHUNKS_MIN: u64 = 4;
 
 impl Volume {
@@ -26,9 +26,8 @@ impl Volume {
     /// Those of writing: then the old ones count, and what was begun is behind them or before.
     pub(super) async fn rewrite_names(&self) -> io::Result<bool> {
         let (records, names) = (&self.records, self.stream(catalogue::TASK as u64)?);
-        let (_, chunk_len, _) = names.reach();
         let (begin, end) = (records.begin_at.get(), records.end_at.get());
-        let worthwhile = records.worthwhile_len.get().max(CHUNKS_MIN * chunk_len);
+        let worthwhile = records.worthwhile_len.get().max(CHUNKS_MIN * self.shape.chunk_len);
         let old_len = end.saturating_sub(begin);
         if old_len < worthwhile {
             return Ok(false);

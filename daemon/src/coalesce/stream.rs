@@ -172,11 +172,6 @@ impl Stream {
         &self.member
     }
 
-    /// Whether anything can be written to it.
-    pub(super) fn has_room(&self) -> bool {
-        self.place.chunk_len > 0
-    }
-
     /// The first stretch of `len` bytes at `at`.
     fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
         let chunk_len = self.place.chunk_len;

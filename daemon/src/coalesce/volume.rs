@@ -32,11 +32,11 @@ use crate::{mail::lock, storage::Machine};
 /// What the physical files are like: a run of few files may make them as long as 256 GiB on ext4,
 /// and one of many files a few dozen physical ones.
 pub(super) const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
-
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
     machine: Machine,
     path: PathBuf,
+    pub(super) shape: Shape,
     /// Others that would write it are kept out as long as this is open.
     _lock: OwnedFd,
     growing: Arc<Mutex<Option<Growing<Disk>>>>,
@@ -98,6 +98,7 @@ impl Volume {
         let volume = Self {
             machine,
             path: path.to_owned(),
+            shape,
             _lock: opened.lock,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_begun: Cell::new(false),

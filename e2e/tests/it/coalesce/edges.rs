@@ -84,13 +84,49 @@ fn files_can_be_removed_where_the_disk_is_full() {
             assert!(!output.status.success(), "{}", text(&output.stderr));
             assert!(file.with_extension("sion.journal").exists(), "it is closed");
         }
-        let found = succeed(&mut run("cd \"$0\"; rm -f big 1 2; ls"), SOON);
+        let found = succeed(&mut run("set -e; cd \"$0\"; rm -f big 1 2; ls"), SOON);
         assert_eq!(found, "3\n4\n");
         // What they had is free, and is enough for another one.
-        let found = succeed(&mut run("cd \"$0\"; head -c 20000 /dev/zero >5; ls; cmp 4 5"), SOON);
+        let found =
+            succeed(&mut run("set -e; cd \"$0\"; head -c 20000 /dev/zero >5; ls; cmp 4 5"), SOON);
         assert_eq!(found, "3\n4\n5\n");
         is_closed(&file);
         disk.free("fill");
         disk.free("kept.sion");
+    }
+}
+
+/// What it was made dense for is not undone: new files have their own physical one.
+#[test]
+fn a_defragmented_multifile_is_written_on() {
+    let folder = Folder::new();
+    let write = |from: u32, to: u32| {
+        let script = "for i in $(seq $1 $2); do seq $i >\"$0/$i\"; done";
+        let mut command = coalescing(&folder);
+        command.args(["bash", "-c", script]).arg(local(&folder));
+        succeed(command.args([from, to].map(|number| number.to_string())), SOON);
+    };
+    write(1, 20);
+    let dense = folder.join("dense.sion");
+    succeed(multifile(&["defrag"], &kept(&folder)).arg(&dense), SOON);
+    fs::rename(&dense, kept(&folder)).expect("there");
+    // Short tasks become free, and are left alone.
+    let script = "set -e; cd \"$0\"; rm 1 2 3; head -c 3000000 /dev/urandom >long; \
+        cat long >longer; seq 99 >>4; cmp long longer; wc -l <4; \
+        for i in 1 2 3; do seq $i >$i; done";
+    let found = succeed(coalescing(&folder).args(["bash", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(found.trim(), "103");
+    write(21, 60);
+    is_closed(&kept(&folder));
+    let listed = succeed(&mut multifile(&["ls", "--json"], &kept(&folder)), SOON);
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed["physical_files"], 2);
+    let tasks = listed["tasks"].as_array().expect("tasks");
+    let long = tasks.iter().find(|task| task["name"] == "long").expect("listed");
+    assert_eq!((&long["physical_file"], &long["blocks"]), (&1.into(), &3.into()), "{long}");
+    let out = extracted(&folder, &kept(&folder), "out");
+    for i in (1..=60).filter(|i| *i != 4) {
+        let lines = fs::read_to_string(out.join(i.to_string())).expect("extracted");
+        assert_eq!(lines.lines().count(), i);
     }
 }
