@@ -37,12 +37,13 @@ use std::{
 use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
+    process::{Resource, getrlimit},
 };
 use uring::{Buffers, RecordLock};
 
 use self::{
     file::Packed,
-    volume::{SHAPE, Volume},
+    volume::{Volume, shape},
     way::{Way, way, written},
 };
 use crate::{
@@ -86,8 +87,9 @@ impl Coalesced {
         folders: &[Coalesce],
     ) -> Result<Self, (PathBuf, io::Error)> {
         let mut volumes = Vec::new();
+        let shape = shape(getrlimit(Resource::Fsize).current);
         for Coalesce { folder, multifile } in folders {
-            let volume = Volume::open(machine.clone(), multifile, SHAPE).await;
+            let volume = Volume::open(machine.clone(), multifile, shape).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }

@@ -264,6 +264,18 @@ fn who_only_reads_changes_nothing() {
     assert!(std::fs::read(world.path()).expect("there") == before);
 }
 
+#[test]
+fn physical_files_have_room_for_some_blocks_where_no_file_may_be_long() {
+    use super::volume::shape;
+    let long = shape(None);
+    assert_eq!(shape(Some(1 << 40)), long);
+    for limit in (20..40).map(|power| 1 << power) {
+        let Shape { first, most, chunk_len } = shape(Some(limit));
+        assert!(first <= most && most >= 16 && chunk_len <= long.chunk_len, "{limit}");
+        assert!(u64::from(most) * chunk_len * 16 <= limit, "{limit}");
+    }
+}
+
 /// It would be somewhere else then, and its files be where it was.
 #[test]
 fn what_a_coalesced_folder_is_in_is_not_renamed() {

@@ -31,7 +31,23 @@ use crate::{mail::lock, storage::Machine};
 
 /// What the physical files are like: a run of few files may make them as long as 256 GiB on ext4,
 /// and one of many files a few dozen physical ones.
-pub(super) const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
+const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
+/// Where no file may be that long: blocks that every task is to have all the same, the fewest tasks
+/// for that, and the shortest chunks.
+const BLOCKS_MIN: u64 = 16;
+const TASKS_MIN: u64 = 16;
+const CHUNK_LEN_MIN: u64 = 4096;
+
+/// What the physical files are like where a file may have so many bytes (`ulimit -f`).
+pub(super) fn shape(len_max: Option<u64>) -> Shape {
+    let Some(len_max) = len_max else { return SHAPE };
+    let fit = len_max / BLOCKS_MIN;
+    let most = (fit / SHAPE.chunk_len).clamp(TASKS_MIN, u64::from(SHAPE.most));
+    let chunk_len = (fit / most / CHUNK_LEN_MIN * CHUNK_LEN_MIN).max(CHUNK_LEN_MIN);
+    let most = u32::try_from(most).unwrap_or(SHAPE.most);
+    Shape { first: SHAPE.first.min(most), most, chunk_len: chunk_len.min(SHAPE.chunk_len) }
+}
+
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
     machine: Machine,

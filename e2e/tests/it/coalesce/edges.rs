@@ -130,3 +130,34 @@ fn a_defragmented_multifile_is_written_on() {
         assert_eq!(lines.lines().count(), i);
     }
 }
+
+/// Of less than the first physical file takes else, and of less than a session does.
+#[test]
+fn small_files_are_coalesced_where_no_file_may_be_long() {
+    let folder = Folder::new();
+    for (limit, memory) in [(60_000_000, ""), (40_000_000, ""), (10_000_000, "4MiB")] {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={limit}:{limit}")).env("KAKEHI_MEMORY", memory);
+        let coalescing = coalescing(&folder);
+        command.arg(coalescing.get_program()).args(coalescing.get_args());
+        for (name, value) in coalescing.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let script = "set -e; cd \"$0\"; for i in $(seq 200); do seq $i >$i || exit; done; rm 7; \
+            head -c 50000 /dev/zero >longer; cat 200 | wc -l; wc -c <longer";
+        let found = succeed(command.args(["bash", "-c", script]).arg(local(&folder)), SOON);
+        assert_eq!(found, "200\n50000\n", "{limit}");
+        is_closed(&kept(&folder));
+        let out = extracted(&folder, &kept(&folder), &limit.to_string());
+        assert_eq!(fs::read_dir(out).expect("extracted").count(), 200);
+        for file in fs::read_dir(folder.path()).expect("there").flatten() {
+            if file.file_name().to_string_lossy().starts_with("kept.sion") {
+                assert!(file.metadata().expect("there").len() <= limit, "{file:?}");
+                fs::remove_file(file.path()).expect("there");
+            }
+        }
+    }
+}
