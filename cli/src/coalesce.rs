@@ -97,6 +97,25 @@ impl Coalesced {
         Maps(self.0.clone())
     }
 
+    /// Where the server of the run's own node has a multifile's files: at the path of that, or, if
+    /// their folder is in another coalesced one, at its place in there.
+    fn folder_of(&self, multifile: &Path) -> PathBuf {
+        let mut locals = self.0.iter().filter(|(_, file)| file == multifile);
+        let nearest = locals.find_map(|(local, _)| {
+            let rest = |(other, file): &'_ (PathBuf, PathBuf)| {
+                let rest = local.strip_prefix(other).ok().filter(|_| file != multifile)?;
+                Some((file.clone(), rest.to_owned()))
+            };
+            let all = self.0.iter().filter_map(rest);
+            all.min_by_key(|(_, rest)| rest.components().count())
+        });
+        match nearest {
+            // A folder is not in itself, so this comes to an end.
+            Some((around, rest)) => self.folder_of(&around).join(rest),
+            None => multifile.to_owned(),
+        }
+    }
+
     /// What a server of other nodes keeps in multifiles.
     ///
     /// # Errors
@@ -151,14 +170,15 @@ pub(crate) fn own(config: &Config, job: &Job) -> Result<Option<(Remote, Serving)
         .map_err(|_| Failure::usage(root.display(), "it has no socket's path", "shorten it"))?;
     let mut coalesced: Vec<Coalesce> = Vec::new();
     for (_, multifile) in &config.coalesced.0 {
-        let one = Coalesce { folder: multifile.clone(), multifile: multifile.clone() };
+        let folder = config.coalesced.folder_of(multifile);
+        let one = Coalesce { folder, multifile: multifile.clone() };
         if !coalesced.contains(&one) {
             coalesced.push(one);
         }
     }
     let mount = |(local, multifile): &(PathBuf, PathBuf)| Mount {
         local: local.clone(),
-        remote: multifile.clone(),
+        remote: config.coalesced.folder_of(multifile),
     };
     let remote = Remote {
         name: OWN.to_owned(),
@@ -202,6 +222,15 @@ mod tests {
     fn what_cannot_be_is_refused() {
         for text in ["a=a/b.sion", "a=b;c=b", "/=x", "/proc/a=x", "a*=b"] {
             assert!(at(text, "/no-such").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_in_another_is_there_also_at_the_server() {
+        let coalesced = at("a=x;a/b/c=y;a/b/c/d=z;a2=w", "/no-such").expect("pairs");
+        for (file, expected) in [("x", "x"), ("y", "x/b/c"), ("z", "x/b/c/d"), ("w", "w")] {
+            let folder = coalesced.folder_of(&Path::new("/no-such").join(file));
+            assert_eq!(folder, Path::new("/no-such").join(expected));
         }
     }
 

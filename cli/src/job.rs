@@ -11,7 +11,8 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    os::unix::{fs::MetadataExt as _, process::parent_id},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    os::unix::process::parent_id,
     path::{Path, PathBuf},
     process,
 };
@@ -220,12 +221,18 @@ impl Job {
         }
     }
 
-    /// Removes the folder of a daemon that was killed, with what it has left there.
+    /// Removes the folder of a daemon that was killed, with what it has left there, and no more.
     pub(crate) fn clear(&self, lock: &Lock) {
-        for name in [SOCKET, LINK] {
-            fs::remove_file(self.folder.join(name)).ok();
+        for path in [self.socket(), self.folder.join(LINK)] {
+            let found = fs::symlink_metadata(&path).map(|found| found.file_type());
+            if found.is_ok_and(|found| found.is_socket() || found.is_symlink()) {
+                fs::remove_file(path).ok();
+            }
         }
-        fs::remove_dir_all(self.folder.join(MIRROR)).ok();
+        let mirror = self.folder.join(MIRROR);
+        if is_made(&mirror) {
+            fs::remove_dir_all(mirror).ok();
+        }
         self.remove_locked(lock);
     }
 
@@ -456,6 +463,18 @@ mod tests {
         job.create_own_server().expect("ours");
         job.remove();
         assert!(!job.folder.exists());
+    }
+
+    #[test]
+    fn what_the_user_has_stays_when_a_daemon_was_killed() {
+        let base = tempfile::tempdir().expect("temporary folder");
+        let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
+        rustix::fs::mkdirat(CWD, &job.folder, Mode::RWXU).expect("a folder");
+        fs::create_dir(job.folder.join(MIRROR)).expect("a folder");
+        let all = ["mirror/file", LINK, SOCKET].map(|name| job.folder.join(name));
+        all.iter().for_each(|path| fs::write(path, "precious").expect("a file"));
+        job.clear(&job.lock().unwrap_or_else(|_| panic!("free")));
+        assert!(all.iter().all(|path| path.exists()));
     }
 
     /// As daemons of one job that come and go: what one starter holds, no other does.

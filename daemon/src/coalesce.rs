@@ -9,7 +9,8 @@
 //! The way of a write: `Coalesced::write` finds the open file, `file` its stream, `stream` the
 //! places of its bytes in the physical file, and the engines write them there; then the journal
 //! says how long the stream is. `tree` knows what calls on names mean, `records` writes down what
-//! they change, and `inodes` knows which task has which file's bytes.
+//! they change, `rewriting` forgets what is no more, and `inodes` knows which task has which file's
+//! bytes.
 
 mod file;
 mod inodes;
@@ -17,14 +18,17 @@ mod names;
 mod opening;
 mod records;
 mod rest;
+mod rewriting;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod unfit;
 mod volume;
+mod way;
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     ffi::{CStr, CString},
     io,
@@ -32,13 +36,18 @@ use std::{
     rc::Rc,
 };
 
-use rustix::{fs::SeekFrom, io::Errno};
+use rustix::{
+    fs::{OFlags, SeekFrom},
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 use uring::{Buffers, RecordLock};
 
 pub(crate) use self::unfit::advice;
 use self::{
     file::Packed,
-    volume::{SHAPE, Volume},
+    volume::{Volume, shape},
+    way::{Way, way, written},
 };
 use crate::{
     locks::LockCall,
@@ -59,7 +68,7 @@ pub struct Coalesce {
 #[derive(Clone)]
 pub(crate) struct Coalesced {
     machine: Machine,
-    /// By the path of the folder, as `/a/b`.
+    /// By the path of the folder, as `/a/b`; one that is in another comes before that.
     volumes: Rc<[(Vec<u8>, Rc<Volume>)]>,
 }
 
@@ -81,12 +90,28 @@ impl Coalesced {
         folders: &[Coalesce],
     ) -> Result<Self, (PathBuf, io::Error)> {
         let mut volumes = Vec::new();
+        let shape = shape(getrlimit(Resource::Fsize).current);
         for Coalesce { folder, multifile } in folders {
-            let volume = Volume::open(machine.clone(), multifile, SHAPE).await;
+            let volume = Volume::open(machine.clone(), multifile, shape).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;
             volumes.push((folder.as_os_str().as_encoded_bytes().to_vec(), volume));
         }
-        Ok(Self { machine, volumes: volumes.into() })
+        volumes.sort_by_key(|(folder, _): &(Vec<u8>, _)| Reverse(folder.len()));
+        let files = Self { machine, volumes: volumes.into() };
+        files.cover().await.map(|()| files)
+    }
+
+    /// Has who lists a folder see those of other multifiles in it.
+    async fn cover(&self) -> Result<(), (PathBuf, io::Error)> {
+        for (inner, (folder, _)) in self.volumes.iter().enumerate() {
+            // The nearest one around it comes first.
+            let others = self.volumes.iter().map(|(other, _)| &other[..]).skip(inner + 1);
+            let Some((outer, path)) = written(others, folder) else { continue };
+            let Some((_, volume)) = self.volumes.get(inner + 1 + outer) else { continue };
+            let covered = names::cover(volume, &path).await;
+            covered.map_err(|why| (volume.path().to_owned(), why))?;
+        }
+        Ok(())
     }
 
     /// Closes the multifiles; which could not be, and why.
@@ -100,26 +125,47 @@ impl Coalesced {
         failed
     }
 
-    /// The multifile that has a path, and the path in it.
-    fn find(&self, path: &CStr) -> Option<(&Rc<Volume>, CString)> {
-        self.volumes.iter().find_map(|(folder, volume)| {
-            let rest = path.to_bytes().strip_prefix(&folder[..])?;
-            let rest = if rest.is_empty() { b"/" } else { rest };
-            let is_below = rest.starts_with(b"/");
-            is_below.then(|| CString::new(rest).ok()).flatten().map(|rest| (volume, rest))
+    /// The multifile that a path leads to, and the path in it; else the path without links.
+    async fn find(
+        &self,
+        path: &CStr,
+        follow: bool,
+    ) -> io::Result<Result<(&Rc<Volume>, CString), Vec<u8>>> {
+        let folders = self.volumes.iter().map(|(folder, _)| &folder[..]);
+        let way = match written(folders.clone(), path.to_bytes()) {
+            Some((index, rest)) => Way::Folder(index, rest),
+            None if self.volumes.is_empty() => Way::Else(path.to_bytes().to_vec()),
+            None => {
+                let folders: Vec<_> = folders.map(<[u8]>::to_vec).collect();
+                let (place, path) = (self.machine.place().clone(), path.to_owned());
+                let call = move || Ok(way(&place, &folders, &path, follow)?);
+                self.machine.call(call).await?
+            }
+        };
+        Ok(match way {
+            Way::Else(path) => Err(path),
+            Way::Folder(index, rest) => {
+                let (_, volume) = self.volumes.get(index).ok_or(Errno::IO)?;
+                Ok((volume, rest))
+            }
         })
     }
 
     /// A call on names with its paths in the multifile that it is about; `None`: about none.
-    fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Volume>, NameCall)>> {
+    async fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Volume>, NameCall)>> {
         let mut call = call.clone();
+        let (follow, renames) = (call.follows(), matches!(call, NameCall::Rename { .. }));
         let mut volumes: Vec<Option<&Rc<Volume>>> = Vec::new();
         for path in call.paths_mut().into_iter().flatten() {
-            let found = self.find(path);
-            volumes.push(found.as_ref().map(|(volume, _)| *volume));
-            if let Some((_, rest)) = found {
-                *path = rest;
-            }
+            volumes.push(match self.find(path, follow).await? {
+                Ok((volume, rest)) => {
+                    *path = rest;
+                    Some(volume)
+                }
+                // It would be somewhere else then, and its files be where it was.
+                Err(above) if renames && self.is_above(&above) => return Err(Errno::BUSY.into()),
+                Err(_) => None,
+            });
         }
         match volumes[..] {
             [None, Some(_)] | [Some(_), None] => Err(Errno::XDEV.into()),
@@ -127,6 +173,12 @@ impl Coalesced {
             [Some(volume), ..] => Ok(Some((volume, call))),
             _ => Ok(None),
         }
+    }
+
+    /// Whether a folder is somewhere in this one.
+    fn is_above(&self, path: &[u8]) -> bool {
+        let folders = self.volumes.iter().map(|(folder, _)| folder);
+        folders.filter_map(|folder| folder.strip_prefix(path)).any(|rest| rest.starts_with(b"/"))
     }
 }
 
@@ -213,7 +265,10 @@ impl Storage for Coalesced {
     }
 
     async fn open(&self, mut call: OpenCall) -> io::Result<Open> {
-        let Some((volume, path)) = self.find(&call.path) else {
+        let flags = OFlags::from_bits_retain(call.flags);
+        let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
+        let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
+        let Ok((volume, path)) = self.find(&call.path, follow).await? else {
             return self.machine.open(call).await.map(Open::Plain);
         };
         call.path = path;
@@ -242,7 +297,7 @@ impl Storage for Coalesced {
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {
-        match self.moved(&call)? {
+        match self.moved(&call).await? {
             None => self.machine.name(call).await,
             Some((volume, call)) => Box::pin(names::execute(volume, call)).await,
         }

@@ -158,6 +158,19 @@ impl NameCall {
             Self::Rename { from, to, .. } | Self::Link { from, to } => [Some(from), Some(to)],
         }
     }
+
+    /// Whether it is about what a path leads to where its last part is a link.
+    pub(crate) fn follows(&self) -> bool {
+        match self {
+            Self::Stat { follow, .. } | Self::Set { follow, .. } => *follow,
+            Self::Truncate { .. }
+            | Self::ReadDir { .. }
+            | Self::Access { .. }
+            | Self::FileSystem { .. }
+            | Self::Mirror { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Attributes to set, of a name or of an open file.

@@ -96,6 +96,23 @@ impl Place {
         }
     }
 
+    /// The text of a link to which no other leads; `None`: it is there, and none.
+    ///
+    /// # Errors
+    ///
+    /// Those of `openat2`: there is nothing, or it is behind a link (`ELOOP`).
+    pub(crate) fn link_of(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let root = match self {
+            Self::Machine => return Ok(None),
+            Self::Below(root) => root.fd.as_fd(),
+        };
+        let path = path.strip_prefix(b"/").filter(|path| !path.is_empty()).unwrap_or(b".");
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = resolve(root, path, flags, Mode::empty(), how)?;
+        Ok(readlinkat(&found, c"", Vec::new()).ok().map(CString::into_bytes))
+    }
+
     /// Whether this is the root that nothing leads out of.
     pub(crate) fn is_root(&self, folder: BorrowedFd<'_>) -> bool {
         let is_it = |root: &Arc<Root>| identity(folder, c"") == Ok(root.identity);

@@ -5,7 +5,7 @@ use std::{
     fs, future, io,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::fs::symlink,
+        unix::fs::{FileTypeExt as _, symlink},
     },
     path::{Path, PathBuf},
     process,
@@ -296,6 +296,8 @@ impl Seat {
             let made = self.executor.run_until(server.make_folder(&mount.remote, mode));
             made.map_err(Error::unusable(Given::RemoteFolder(mount.remote.clone())))?;
         }
+        // Last: who is not served leaves nothing behind.
+        server.make_mirrors().map_err(Error::setup("the folder of mirrors"))?;
         let names = server.group.names();
         remote.addresses.retain(|address| names.contains(&address.to_string()));
         Ok(())
@@ -369,13 +371,12 @@ impl Place {
         if socket::connect_to(folder).is_ok() {
             return Err(Error::Occupied { folder: folder.to_owned() });
         }
-        // What a daemon left that did not end in order.
+        // What a daemon left that did not end in order. What the user has by these names stays, and
+        // is in the way.
         for stale in [&socket, &job] {
-            match fs::remove_file(stale) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::Setup { what: "the socket's folder", source: error });
-                }
-                _ => {}
+            let found = fs::symlink_metadata(stale).map(|found| found.file_type());
+            if found.is_ok_and(|found| found.is_socket() || found.is_symlink()) {
+                fs::remove_file(stale).map_err(Error::setup("the socket's folder"))?;
             }
         }
         let listening = socket::listen_in(folder).map_err(Error::setup("the socket"))?;

@@ -137,6 +137,11 @@ impl Machine {
         Self { engines: Rc::clone(&self.engines), place }
     }
 
+    /// Where its names are looked up.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Runs a blocking function on an engine thread, and again while it is interrupted: no signal
     /// of the program's has done that.
     pub(crate) async fn call<T: Send + 'static>(

@@ -15,7 +15,9 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::{Target, in_parallel},
-    damage, failure, inputs, open,
+    damage, failure, inputs,
+    names::names,
+    open,
     progress::Progress,
     stream, stream_failure, total_len,
 };
@@ -24,7 +26,13 @@ use crate::{failure::Failure, output, report, size::Size};
 /// What one thread copies at a time, so that one long stream has several.
 const PIECE_LEN: u64 = 64 << 20;
 
+/// Room for more names behind those of a coalesced multifile, which takes no space: their next
+/// block would be behind all data, and the one after that as far again.
+const NAMES_ROOM: u64 = 1 << 20;
+
 /// Rewrites a multifile with one chunk a task, exactly as long as the task's data.
+///
+/// Of a coalesced multifile the names have room for more; new files get another physical file.
 ///
 /// Tasks keep their order and ranks, streams their bytes; a set may get another number of files.
 /// Data that differs from its checksums is refused: exit status 4.
@@ -119,6 +127,9 @@ pub(crate) fn defragment(
     for (index, task) in tasks.iter_mut().enumerate() {
         task.global_rank = reader.task(index).map_err(|why| failure(path, why))?.global_rank;
     }
+    if let Some(task) = tasks.first_mut().filter(|_| has_names(reader, path)) {
+        task.chunk_len += NAMES_ROOM;
+    }
     let source = Source {
         open: &|task, at| {
             let mut stream = stream(reader, path, task)?;
@@ -134,8 +145,14 @@ pub(crate) fn defragment(
     })?;
     damage::refuse(reader, path)?;
     let made = beside.path(&name);
-    assemble("defrag", &made, &tasks, &options, &source).map_err(|why| beside.told(why))?;
+    assemble("defrag", &made, (&tasks, &lens), &options, &source)
+        .map_err(|why| beside.told(why))?;
     beside.publish()
+}
+
+/// Whether the first task may have names of files: if they are damaged they are copied as they are.
+fn has_names(reader: &Reader<File>, path: &Path) -> bool {
+    reader.task_count() > 0 && !matches!(names(reader, path), Ok(None))
 }
 
 /// Opens the stream of a task at a position.
@@ -148,7 +165,7 @@ pub(crate) struct Source<'a> {
     pub(crate) failed: &'a (dyn Fn(usize, &io::Error) -> Failure + Sync + 'a),
 }
 
-/// Makes the multifile at `path`, each task one chunk as long as its stream.
+/// Makes the multifile at `path`, each task one chunk with a stream of this length.
 ///
 /// # Errors
 ///
@@ -156,7 +173,7 @@ pub(crate) struct Source<'a> {
 pub(crate) fn assemble(
     what: &'static str,
     path: &Path,
-    tasks: &[NewTask],
+    (tasks, lens): (&[NewTask], &[u64]),
     options: &Options,
     source: &Source<'_>,
 ) -> Result<(), Failure> {
@@ -167,12 +184,12 @@ pub(crate) fn assemble(
         let mut task = writer.task(index).map_err(ours)?;
         places.push((Arc::clone(task.file().map_err(ours)?), task.fill().place().start_at));
     }
-    let total = tasks.iter().map(|task| task.chunk_len).sum();
+    let total = lens.iter().sum();
     let progress = Progress::new(what, total).stop_on_signals()?;
-    let whole = tasks.iter().zip(&places).enumerate();
-    let pieces = whole.flat_map(|(index, (task, place))| {
-        let starts = (0..task.chunk_len.div_ceil(PIECE_LEN)).map(|piece| piece * PIECE_LEN);
-        starts.map(move |at| (index, at, PIECE_LEN.min(task.chunk_len - at), place))
+    let whole = lens.iter().zip(&places).enumerate();
+    let pieces = whole.flat_map(|(index, (len, place))| {
+        let starts = (0..len.div_ceil(PIECE_LEN)).map(|piece| piece * PIECE_LEN);
+        starts.map(move |at| (index, at, PIECE_LEN.min(len - at), place))
     });
     in_parallel(pieces, |(task, at, len, (file, start_at))| {
         let mut from = (source.open)(task, at)?;
@@ -180,8 +197,8 @@ pub(crate) fn assemble(
         target.take(&mut from, len, &progress, |why| (source.failed)(task, why))
     })?;
     drop(progress);
-    for (index, task) in tasks.iter().enumerate() {
-        writer.task(index).and_then(|mut out| out.advance(task.chunk_len)).map_err(ours)?;
+    for (index, len) in lens.iter().enumerate() {
+        writer.task(index).and_then(|mut out| out.advance(*len)).map_err(ours)?;
     }
     writer.close().map_err(ours)
 }

@@ -1,11 +1,13 @@
 //! The inodes of a multifile that are open, and the tasks that have their bytes.
 //!
 //! A file gets a task as it is made to be written, or else with its first byte; the record that
-//! says so is written before the byte. A task whose file is gone is empty before another file gets
-//! it. When a file was written last the names say at an `fsync`, or when the multifile is closed.
+//! says so is written before the byte. A task is free once the record is written that takes the
+//! last name of its file, and nobody has that open: until then a daemon that dies leaves the name,
+//! and its bytes are to be there. It is empty before another file gets it. When a file was written
+//! last the names say at an `fsync`, or when the multifile is closed.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeSet, HashMap},
     io,
     rc::{Rc, Weak},
@@ -51,18 +53,15 @@ impl Users {
         self.free.borrow_mut().extend(tasks);
     }
 
-    /// An inode has lost its last name; its task, if nobody has it open.
-    pub(super) fn is_gone(&self, inode: u64, node: Node) -> Option<u64> {
+    /// An inode has lost its last name. Its task is free when the record of that is written, of
+    /// which the inode is [told](Live::is_noted), and nobody has it open any more.
+    pub(super) fn is_gone(self: &Rc<Self>, inode: u64, node: Node) -> Rc<Live> {
         let node = self.now(inode, node);
         self.written.borrow_mut().remove(&inode);
-        let live = self.live.borrow_mut().remove(&inode);
-        match live.and_then(|live| live.upgrade()) {
-            Some(live) => {
-                live.gone.borrow_mut().replace(node);
-                None
-            }
-            None => node.task,
-        }
+        let live = self.live.borrow_mut().remove(&inode).and_then(|live| live.upgrade());
+        let live = live.unwrap_or_else(|| Rc::new(Live::new(inode, self)));
+        live.gone.borrow_mut().replace(node);
+        live
     }
 
     /// An inode as it is, also where the names do not say it yet.
@@ -80,15 +79,31 @@ pub(super) struct Live {
     pub(super) inode: u64,
     /// What it was as its last name went.
     gone: RefCell<Option<Node>>,
+    /// The record is written that took its last name.
+    is_noted: Cell<bool>,
     /// A file in memory that has the inode's locks.
     pub(super) anchor: RefCell<Option<uring::File>>,
     users: Rc<Users>,
 }
 
+impl Live {
+    fn new(inode: u64, users: &Rc<Users>) -> Self {
+        let (gone, anchor, users) = (RefCell::default(), RefCell::default(), Rc::clone(users));
+        Self { inode, gone, is_noted: Cell::new(false), anchor, users }
+    }
+
+    /// The record is written that took its last name.
+    pub(super) fn is_noted(&self) {
+        self.is_noted.set(true);
+    }
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         match self.gone.get_mut() {
-            Some(gone) => self.users.free.borrow_mut().extend(gone.task),
+            Some(gone) if self.is_noted.get() => self.users.set_free(gone.task),
+            // The record could not be written: who opens the multifile next knows whose task it is.
+            Some(_) => {}
             None => drop(self.users.live.borrow_mut().remove(&self.inode)),
         }
     }
@@ -101,12 +116,7 @@ impl Volume {
         if let Some(live) = all.get(&inode).and_then(Weak::upgrade) {
             return live;
         }
-        let live = Rc::new(Live {
-            inode,
-            gone: RefCell::default(),
-            anchor: RefCell::default(),
-            users: Rc::clone(&self.users),
-        });
+        let live = Rc::new(Live::new(inode, &self.users));
         all.insert(inode, Rc::downgrade(&live));
         live
     }
@@ -214,7 +224,9 @@ impl Volume {
                 continue;
             };
             let stream = self.stream(task)?;
-            if stream.has_room() {
+            // One of a shorter chunk, as `defrag` makes them, is nobody's any more: the blocks of a
+            // longer file would be far from each other, and few.
+            if stream.reach().1 >= self.shape.chunk_len {
                 let cleared = stream.resize(self.machine(), 0).await;
                 if cleared.is_err() {
                     self.users.set_free([task]);

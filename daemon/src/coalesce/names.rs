@@ -1,8 +1,12 @@
 //! Calls on the names of a multifile.
 
-use std::{io, rc::Rc};
+use std::{
+    ffi::{CStr, CString},
+    io,
+    rc::Rc,
+};
 
-use multifile::catalogue::{Change, Node, Time};
+use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
 
 use super::{
@@ -62,6 +66,30 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
         }
     }
     Ok(Answer::default())
+}
+
+/// Makes a folder, and those above it, that [nothing of this multifile](Tree::cover) is in: another
+/// one has its files.
+pub(super) async fn cover(volume: &Rc<Volume>, path: &CStr) -> io::Result<()> {
+    let parts = path.to_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    let (mut above, mut inode) = (Vec::new(), ROOT);
+    for part in parts {
+        above.extend([b"/", part].concat());
+        let path = CString::new(above.clone())?;
+        let found = volume.tree.borrow().find(&path, false)?;
+        inode = match found.inode {
+            Some(inode) => inode,
+            None => {
+                let make = |tree: &Tree| tree.make(&found, ((FOLDER, 0o755), None), now());
+                volume.change(make).await?
+            }
+        };
+    }
+    volume.tree.borrow_mut().cover(inode).map_err(|_| {
+        let path = path.to_string_lossy();
+        let why = format!("it has files in {path}, which those of another multifile would hide");
+        io::Error::new(io::ErrorKind::DirectoryNotEmpty, why)
+    })
 }
 
 /// What a call changes of the names.

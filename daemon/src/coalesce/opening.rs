@@ -3,14 +3,14 @@
 use std::{
     fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    io::{self, Read as _},
+    io,
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Peek, Reader, Shape,
+    Disk, Growing, Held, Options, Peek, Shape,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
     name::journal,
 };
@@ -33,10 +33,14 @@ pub(super) struct Opened {
     /// Of all streams, bytes.
     pub(super) lens: Vec<u64>,
     pub(super) catalogue: Catalogue,
-    /// Its names are not written yet.
+    /// Where in their stream the names begin and end.
+    pub(super) names: (u64, u64),
+    /// They are not written yet.
     pub(super) is_new: bool,
     /// Nothing was there before.
     pub(super) is_made: bool,
+    /// It is to be closed, whether it is changed or not.
+    pub(super) was_unclosed: bool,
 }
 
 fn options(path: &Path) -> Options {
@@ -94,23 +98,24 @@ fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);
     let Peek { head, is_blank } = Growing::peek(&disk, path).map_err(of_set)?;
-    match Catalogue::read(&head) {
+    match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
-        head => drop(head.map_err(why)?),
+        at => drop(at.map_err(why)?),
     }
     let opened = Growing::open(&disk, path, shape, &options);
-    let (growing, Held { mut lens, was_repaired }) = opened.map_err(of_set)?;
-    if was_repaired {
+    let (growing, Held { mut lens, was_unclosed }) = opened.map_err(of_set)?;
+    if was_unclosed {
         tracing::warn!("{} was never closed, and has been repaired", path.display());
     }
-    let (reader, mut names) = (Reader::open(&disk, path).map_err(of_set)?, Vec::new());
-    reader.stream(catalogue::TASK).map_err(of_set)?.read_to_end(&mut names)?;
+    let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
-    if let Some(names) = lens.first_mut() {
-        *names = len as u64;
+    let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
+    if let Some(len) = lens.first_mut() {
+        *len = names.1;
     }
-    Ok(Opened { lock: file.into(), growing, lens, catalogue, is_new: false, is_made: false })
+    let (lock, is_new, is_made) = (file.into(), false, false);
+    Ok(Opened { lock, growing, lens, catalogue, names, is_new, is_made, was_unclosed })
 }
 
 fn why(unreadable: Unreadable) -> io::Error {
@@ -128,7 +133,9 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
-    Ok(Opened { lock, growing, lens, catalogue, is_new: true, is_made: false })
+    let names = (catalogue::HEAD_LEN as u64, 0);
+    let (is_new, is_made, was_unclosed) = (true, false, false);
+    Ok(Opened { lock, growing, lens, catalogue, names, is_new, is_made, was_unclosed })
 }
 
 /// The time.

@@ -21,6 +21,10 @@ use super::{
 
 /// Bytes that are reserved for names at a time.
 const NAMES_AHEAD: u64 = 64 << 10;
+/// Bytes that are enough for those of any call; on a full disk they have to be.
+const NAMES_LEAST: u64 = 8 << 10;
+/// Bytes of what was reserved that are kept when the rest has to be given back.
+const NAMES_KEPT: u64 = 16 << 10;
 
 /// The way of records to the stream of names.
 #[derive(Debug, Default)]
@@ -31,8 +35,20 @@ pub(super) struct Records {
     queued_len: Cell<u64>,
     written_len: Cell<u64>,
     reserved_len: Cell<u64>,
+    /// Where in the stream those begin that count, and where the next one goes.
+    pub(super) begin_at: Cell<u64>,
+    pub(super) end_at: Cell<u64>,
+    /// Bytes of those that count at which to see whether most of them say what is no more.
+    pub(super) worthwhile_len: Cell<u64>,
     to_write: Turn,
     to_reserve: Turn,
+}
+
+impl Records {
+    /// Those of a stream, from where they begin to where they end.
+    pub(super) fn of(begin_at: u64, end_at: u64) -> Self {
+        Self { begin_at: Cell::new(begin_at), end_at: Cell::new(end_at), ..Self::default() }
+    }
 }
 
 impl Volume {
@@ -55,13 +71,11 @@ impl Volume {
         if changes.is_empty() {
             return Ok(value);
         }
-        let (gone, mut free) = (self.tree.borrow_mut().apply(&changes), Vec::new());
-        for (inode, node) in gone {
-            free.extend(self.users.is_gone(inode, node));
-        }
+        let gone = self.tree.borrow_mut().apply(&changes).into_iter();
+        let gone: Vec<_> = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
         self.append(catalogue::encode(&changes)).await?;
         // Only now: their bytes are to be there as long as their names may be.
-        self.users.set_free(free);
+        gone.iter().for_each(|live| live.is_noted());
         Ok(value)
     }
 
@@ -70,7 +84,7 @@ impl Volume {
         let (records, names) = (&self.records, self.stream(catalogue::TASK as u64)?);
         let wanted = |ahead| {
             let waiting = records.queued_len.get() - records.written_len.get();
-            names.len() + waiting + ahead
+            records.end_at.get() + waiting + ahead
         };
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
@@ -79,10 +93,34 @@ impl Volume {
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
         }
-        let end = wanted(NAMES_AHEAD);
-        names.reserve(self.machine(), names.len(), end).await?;
-        records.reserved_len.set(end);
+        for ahead in [NAMES_AHEAD, NAMES_LEAST] {
+            let end = wanted(ahead);
+            match names.reserve(self.machine(), records.end_at.get(), end).await {
+                Err(error) if ahead > NAMES_LEAST && is_full(&error) => {}
+                reserved => {
+                    reserved?;
+                    records.reserved_len.set(end);
+                    break;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Gives back what the last writer of names had reserved and not used, but for what some calls
+    /// need: on a full disk there is nothing else to write with.
+    pub(super) async fn give_names_back(&self) -> io::Result<()> {
+        let from = self.records.end_at.get() + NAMES_KEPT;
+        self.stream(catalogue::TASK as u64)?.give_back(self.machine(), from).await
+    }
+
+    /// What was reserved has been given back with what was cut: has space again.
+    pub(super) async fn reserve_anew(&self) -> io::Result<()> {
+        {
+            let _taken = self.records.to_reserve.take().await;
+            self.records.reserved_len.set(0);
+        }
+        self.reserve_names().await
     }
 
     /// Appends to the stream of names, together with what others append.
@@ -97,7 +135,12 @@ impl Volume {
                 break;
             }
             let bytes = records.queued.take();
-            if let Err(error) = self.append_now(&bytes).await {
+            // Names that are written anew have all that was queued.
+            let written = match self.rewrite_names().await {
+                Ok(true) => Ok(()),
+                _ => self.append_now(&bytes).await,
+            };
+            if let Err(error) = written {
                 // Whoever comes next tries again.
                 let later = records.queued.take();
                 records.queued.replace([bytes, later].concat());
@@ -109,20 +152,30 @@ impl Volume {
     }
 
     async fn append_now(&self, bytes: &[u8]) -> io::Result<()> {
+        let at = self.records.end_at.get();
+        // What a failed one has left ends the stream for who reads it.
+        self.stream(catalogue::TASK as u64)?.resize(self.machine(), at).await?;
+        self.write_names(at, bytes).await?;
+        self.records.end_at.set(at + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Writes in the stream of names.
+    pub(super) async fn write_names(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let names = self.stream(catalogue::TASK as u64)?;
-        let (buffer, at) = (Buffer::from(bytes.to_vec()), names.len());
-        let mut done = 0;
+        let (buffer, mut done) = (Buffer::from(bytes.to_vec()), 0);
         while done < bytes.len() {
             let rest = buffer.suffix(done).into();
-            match names.write(self.machine(), at + done as u64, &rest).await {
-                Ok(len) if len > 0 => done += len,
-                failed => {
-                    // A record that is not whole ends the stream for who reads it.
-                    names.resize(self.machine(), at).await.ok();
-                    return Err(failed.err().unwrap_or_else(|| Errno::NOSPC.into()));
-                }
+            match names.write(self.machine(), at + done as u64, &rest).await? {
+                0 => return Err(Errno::NOSPC.into()),
+                len => done += len,
             }
         }
         Ok(())
     }
+}
+
+/// Whether there is no space, or a file may not be that long.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
 }

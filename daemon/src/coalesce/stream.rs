@@ -172,11 +172,6 @@ impl Stream {
         &self.member
     }
 
-    /// Whether anything can be written to it.
-    pub(super) fn has_room(&self) -> bool {
-        self.place.chunk_len > 0
-    }
-
     /// The first stretch of `len` bytes at `at`.
     fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
         let chunk_len = self.place.chunk_len;
@@ -320,6 +315,13 @@ impl Stream {
         let _held = self.alone().await;
         let _taken = self.turn.take().await;
         self.clear(machine, from, to.min(self.len())).await
+    }
+
+    /// Gives back space that was reserved from `from`, which the stream does not reach, as far as
+    /// that block goes.
+    pub(super) async fn give_back(&self, machine: &Machine, from: u64) -> io::Result<()> {
+        let end = from.checked_next_multiple_of(self.place.chunk_len).ok_or(Errno::FBIG)?;
+        self.clear(machine, from.max(self.len()), end).await
     }
 
     async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {

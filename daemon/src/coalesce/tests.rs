@@ -265,6 +265,33 @@ fn who_only_reads_changes_nothing() {
 }
 
 #[test]
+fn physical_files_have_room_for_some_blocks_where_no_file_may_be_long() {
+    use super::volume::shape;
+    let long = shape(None);
+    assert_eq!(shape(Some(1 << 40)), long);
+    for limit in (20..40).map(|power| 1 << power) {
+        let Shape { first, most, chunk_len } = shape(Some(limit));
+        assert!(first <= most && most >= 16 && chunk_len <= long.chunk_len, "{limit}");
+        assert!(u64::from(most) * chunk_len * 16 <= limit, "{limit}");
+    }
+}
+
+/// It would be somewhere else then, and its files be where it was.
+#[test]
+fn what_a_coalesced_folder_is_in_is_not_renamed() {
+    let mut world = World::new(1);
+    let (_, volume) = world.files.volumes[0].clone();
+    world.files.volumes = Rc::new([(b"/p/q/m".to_vec(), volume)]);
+    let path = |path: &str| CString::new(path).expect("no NUL");
+    for (from, expected) in
+        [("/p", Errno::BUSY), ("/p/q", Errno::BUSY), ("/p/q/m", Errno::XDEV), ("/pp", Errno::NOENT)]
+    {
+        let call = NameCall::Rename { from: path(from), to: path("/missing/x"), flags: 0 };
+        assert_eq!(errno(&world.name(call).expect_err(from)), expected, "{from}");
+    }
+}
+
+#[test]
 fn a_listing_in_parts_has_every_name_once_whatever_comes_and_goes() {
     let mut world = World::new(1);
     for index in 0..200 {

@@ -69,11 +69,26 @@ impl Found {
 pub(super) struct Tree {
     catalogue: Catalogue,
     me: User,
+    /// Folders whose files are in another multifile.
+    covered: HashSet<u64>,
 }
 
 impl Tree {
     pub(super) fn new(catalogue: Catalogue, me: User) -> Self {
-        Self { catalogue, me }
+        Self { catalogue, me, covered: HashSet::new() }
+    }
+
+    /// From now on nothing here leads to an empty folder: another multifile has its files, and who
+    /// names it is not sent here.
+    pub(super) fn cover(&mut self, inode: u64) -> Result<(), Errno> {
+        match self.catalogue.names(inode) {
+            None => Err(Errno::NOTDIR),
+            Some(names) if !names.is_empty() => Err(Errno::NOTEMPTY),
+            Some(_) => {
+                self.covered.insert(inode);
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -83,6 +98,15 @@ impl Tree {
     /// What a stream of names says to make this tree.
     pub(super) fn stream(&self) -> Vec<u8> {
         self.catalogue.write()
+    }
+
+    /// The records that make this tree, and the head of a stream in which they begin at `at`.
+    pub(super) fn records(&self) -> Vec<u8> {
+        self.catalogue.records()
+    }
+
+    pub(super) fn head_at(&self, at: u64) -> Vec<u8> {
+        self.catalogue.head_at(at)
     }
 
     pub(super) fn node(&self, inode: u64) -> Option<&Node> {
@@ -169,6 +193,9 @@ impl Tree {
             }
             if !is_name(&part) {
                 return Err(Errno::NAMETOOLONG);
+            }
+            if inode.is_some_and(|inode| self.covered.contains(&inode)) {
+                return Err(Errno::XDEV);
             }
             above.push(std::mem::replace(&mut found, Found { folder, name: part, inode }));
         }
@@ -280,6 +307,10 @@ impl Tree {
         if is_folder(inode) && self.is_below(to.folder, inode) {
             return Err(Errno::INVAL);
         }
+        let moved = [Some(inode), to.inode].into_iter().flatten();
+        if moved.into_iter().any(|moved| self.is_covered_below(moved)) {
+            return Err(Errno::BUSY);
+        }
         let mut changes = vec![self.touched(from.folder, now)?, self.touched(to.folder, now)?];
         let named = |at: &Found, inode| Change::Name(at.folder, at.name.clone(), inode);
         match to.inode {
@@ -381,6 +412,11 @@ impl Tree {
         let node = self.node(inode).ok_or(Errno::NOENT)?;
         let times = [node.times[0], node.times[1], now];
         Ok(Change::Node(inode, Node { times, ..node.clone() }))
+    }
+
+    /// Whether another multifile has the files of a folder somewhere below this.
+    fn is_covered_below(&self, inode: u64) -> bool {
+        self.covered.iter().any(|covered| self.is_below(*covered, inode))
     }
 
     /// Whether a folder is another one, or somewhere below it.

@@ -23,7 +23,7 @@ use rustix::{
 use super::{
     inodes::Users,
     opening::{forget, open},
-    records::Records,
+    records::{Records, is_full},
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
     unfit::Unfit,
@@ -32,12 +32,28 @@ use crate::{mail::lock, storage::Machine};
 
 /// What the physical files are like: a run of few files may make them as long as 256 GiB on ext4,
 /// and one of many files a few dozen physical ones.
-pub(super) const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
+const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
+/// Where no file may be that long: blocks that every task is to have all the same, the fewest tasks
+/// for that, and the shortest chunks.
+const BLOCKS_MIN: u64 = 16;
+const TASKS_MIN: u64 = 16;
+const CHUNK_LEN_MIN: u64 = 4096;
+
+/// What the physical files are like where a file may have so many bytes (`ulimit -f`).
+pub(super) fn shape(len_max: Option<u64>) -> Shape {
+    let Some(len_max) = len_max else { return SHAPE };
+    let fit = len_max / BLOCKS_MIN;
+    let most = (fit / SHAPE.chunk_len).clamp(TASKS_MIN, u64::from(SHAPE.most));
+    let chunk_len = (fit / most / CHUNK_LEN_MIN * CHUNK_LEN_MIN).max(CHUNK_LEN_MIN);
+    let most = u32::try_from(most).unwrap_or(SHAPE.most);
+    Shape { first: SHAPE.first.min(most), most, chunk_len: chunk_len.min(SHAPE.chunk_len) }
+}
 
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
     machine: Machine,
     path: PathBuf,
+    pub(super) shape: Shape,
     /// Others that would write it are kept out as long as this is open.
     _lock: OwnedFd,
     growing: Arc<Mutex<Option<Growing<Disk>>>>,
@@ -46,7 +62,7 @@ pub(crate) struct Volume {
     /// It was not there before, and nothing was changed in it.
     is_vain: Cell<bool>,
     /// It was there before, or somebody has asked for what is in it to be on the disk.
-    is_durable: Cell<bool>,
+    pub(super) is_durable: Cell<bool>,
     /// Changes that are being made.
     changing: Cell<usize>,
     settled: Notify,
@@ -101,6 +117,7 @@ impl Volume {
         let volume = Self {
             machine,
             path: path.to_owned(),
+            shape,
             _lock: opened.lock,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
             is_begun: Cell::new(false),
@@ -112,7 +129,7 @@ impl Volume {
             members: RefCell::default(),
             streams: RefCell::default(),
             tree: RefCell::new(tree),
-            records: Records::default(),
+            records: Records::of(opened.names.0, opened.names.1),
             users: Users::with_free(free),
             tasks: Turn::default(),
             growth: Turn::default(),
@@ -123,6 +140,9 @@ impl Volume {
             volume.is_begun.set(true);
             let head = volume.tree.borrow().stream();
             volume.append(head).await?;
+        }
+        if opened.was_unclosed {
+            volume.begin().await?;
         }
         Ok(Rc::new(volume))
     }
@@ -194,10 +214,18 @@ impl Volume {
         }
         let _taken = self.growth.take().await;
         if !self.is_begun.get() {
-            let (growing, lens) = (Arc::clone(&self.growing), self.lens());
-            self.machine
-                .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
-                .await?;
+            let begin = || {
+                let (growing, lens) = (Arc::clone(&self.growing), self.lens());
+                self.machine
+                    .call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.begin(&lens)?))
+            };
+            match begin().await {
+                Err(why) if is_full(&why) => {
+                    self.give_names_back().await?;
+                    begin().await?;
+                }
+                begun => begun?,
+            }
             self.clear_rest().await?;
             self.take_journals()?;
             self.is_begun.set(true);

@@ -4,6 +4,9 @@
 //! a real folder: it gets one of a *mirror*, a folder in the job's own with the same names and
 //! types, and with nothing in them. Calls on names below it come to the daemon like all others; so
 //! nothing but the list of names is ever read from it.
+//!
+//! A job's folder may be the user's, with what the user has in it. So the folder of all mirrors is
+//! made with a sticky bit, which tells it from one that is not ours; that stays, and is refused.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +14,7 @@ use std::{
     fs, io,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -23,6 +26,8 @@ use crate::mail::lock;
 
 /// The folder of all mirrors, in the job's folder.
 pub(crate) const FOLDER: &str = "mirror";
+/// Its mode.
+const MADE: u32 = 0o1700;
 /// What a link in a mirror leads to: its text is asked of the server.
 const NOWHERE: &str = "/nonexistent/kakehi";
 
@@ -32,6 +37,29 @@ enum Kind {
     File,
     Folder,
     Link,
+}
+
+/// Makes the folder of all mirrors.
+///
+/// # Errors
+///
+/// There is something else by that name.
+pub(crate) fn prepare(job: &Path) -> io::Result<()> {
+    let all = job.join(FOLDER);
+    match fs::DirBuilder::new().mode(MADE).create(&all) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !is_made(&all) => {
+            let why = format!("{} is there, and not Kakehi's: move it away", all.display());
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder is one of [ours](prepare).
+fn is_made(folder: &Path) -> bool {
+    let found = fs::symlink_metadata(folder);
+    found.is_ok_and(|found| found.is_dir() && found.mode() & 0o7777 == MADE)
 }
 
 /// Where the mirror of a folder is.
@@ -138,6 +166,9 @@ pub(crate) fn exchange(one: &Path, other: &Path) {
 /// Removes all mirrors of a job, and tells of what programs have written into them.
 pub(crate) fn remove_all(job: &Path) {
     let all = job.join(FOLDER);
+    if !is_made(&all) {
+        return;
+    }
     for path in strays(&all).unwrap_or_default() {
         let known = Path::new("/").join(path.strip_prefix(&all).unwrap_or(&path));
         tracing::warn!(
@@ -301,6 +332,7 @@ mod tests {
     #[test]
     fn what_was_written_past_the_daemon_is_found() {
         let job = tempfile::tempdir().expect("folder");
+        prepare(job.path()).expect("free");
         let mirror = path(job.path(), b"/data");
         refresh(&mirror, b"fa\0dsub\0").expect("made");
         for name in ["lost", "sub/lost"] {
@@ -312,6 +344,22 @@ mod tests {
         assert_eq!(found, [mirror.join("lost"), mirror.join("sub/lost")]);
         remove_all(job.path());
         assert!(!mirror.exists());
+    }
+
+    #[test]
+    fn a_mirror_that_the_user_has_is_refused_and_stays() {
+        let job = tempfile::tempdir().expect("folder");
+        let all = job.path().join(FOLDER);
+        fs::create_dir(&all).expect("folder");
+        fs::write(all.join("file"), "precious").expect("file");
+        prepare(job.path()).expect_err("the user's");
+        remove_all(job.path());
+        assert!(all.join("file").exists());
+        fs::remove_dir_all(&all).expect("there");
+        // A daemon that was killed may have left its own.
+        (0..2).for_each(|_| prepare(job.path()).expect("ours"));
+        remove_all(job.path());
+        assert!(!all.exists());
     }
 
     #[test]

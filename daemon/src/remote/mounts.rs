@@ -133,6 +133,11 @@ impl Mounts {
 }
 
 impl Server {
+    /// Makes the folder of all mirrors; `AlreadyExists`: the user has something there.
+    pub(crate) fn make_mirrors(&self) -> io::Result<()> {
+        mirror::prepare(&self.folder)
+    }
+
     /// Makes a folder that is mapped, and those above it, with this mode.
     ///
     /// # Errors

@@ -3,17 +3,21 @@
 //! They are kept as SIONlib's tools keep any data: in the stream of a task, the first one, as
 //! records that are only ever appended. A record holds what changes together, and is whole or
 //! counts for nothing: so a writer that dies leaves the names as they were before or after a call.
+//! Where most records say what is no more, the names are written anew elsewhere in the stream, and
+//! its head then says where.
 //!
 //! Nothing here does I/O. A stream may say anything; what makes no sense is refused.
 
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use self::record::encode;
 use self::record::record;
 
-use crate::codec::{Fields, put_u32, put_u64};
+use crate::codec::{Fields, put_u32, put_u64, wide};
 
 /// The task whose stream holds the names.
 pub const TASK: usize = 0;
@@ -25,11 +29,18 @@ pub const NAME_LEN_MAX: usize = 255;
 pub const TEXT_LEN_MAX: usize = 4095;
 /// Longest path that can be said to the kernel, bytes.
 const PATH_LEN_MAX: usize = 4095;
-/// Bytes before the first record.
+/// Bytes before the first record of a stream that was never written anew.
 pub const HEAD_LEN: usize = MAGIC.len() + 12;
+/// The most bytes that a head has, and that no record is in once it has them.
+pub const HEAD_LEN_MAX: usize = HEAD_LEN + 8;
+/// Ends the records where others may follow that do not count any more.
+pub const END: [u8; 8] = [0; 8];
 
 const MAGIC: [u8; 12] = *b"kakehi names";
+/// Records follow the head.
 const VERSION: u32 = 1;
+/// The head says where they are.
+const PLACED: u32 = 2;
 /// Type bits of a mode, and the types there are.
 const TYPE: u32 = 0o170_000;
 const FOLDER: u32 = 0o040_000;
@@ -127,16 +138,12 @@ impl Catalogue {
     ///
     /// Why these are no names.
     pub fn read(stream: &[u8]) -> Result<(Self, usize), Unreadable> {
-        let mut fields = Fields::little(stream);
-        if fields.take() != Some(MAGIC) {
-            return Err(Unreadable::NoNames);
-        }
-        let (version, number) = fields.u32().zip(fields.u64()).ok_or(Unreadable::NoNames)?;
-        if version != VERSION {
-            return Err(Unreadable::Version);
+        let (number, at) = head(stream)?;
+        let mut read = usize::try_from(at).map_err(|_| Unreadable::Damaged)?;
+        if read > stream.len() {
+            return Err(Unreadable::Damaged);
         }
         let mut catalogue = Self::new(number, Node::default());
-        let mut read = HEAD_LEN;
         while let Some((changes, len)) = stream.get(read..).and_then(record) {
             for change in changes.ok_or(Unreadable::Damaged)? {
                 catalogue.apply(change).ok_or(Unreadable::Damaged)?;
@@ -149,7 +156,13 @@ impl Catalogue {
     /// The stream that says what this catalogue says.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
-        let mut bytes = self.head();
+        [self.head(VERSION), self.records()].concat()
+    }
+
+    /// Records that say what this catalogue says, for any place in a stream.
+    #[must_use]
+    pub fn records(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
         for (inode, node) in &self.nodes {
             bytes.extend(encode(&[Change::Node(*inode, node.clone())]));
         }
@@ -158,12 +171,26 @@ impl Catalogue {
                 bytes.extend(encode(&[Change::Name(*folder, name.clone(), *inode)]));
             }
         }
+        // Who had the last number may be gone, and nobody is to have it again.
+        let last = self.next - 1;
+        if !self.nodes.contains_key(&last) {
+            let node = Node { mode: FILE, ..Node::default() };
+            bytes.extend(encode(&[Change::Node(last, node), Change::Gone(last)]));
+        }
         bytes
     }
 
-    fn head(&self) -> Vec<u8> {
+    /// The head of a stream whose records begin at `at`, [`HEAD_LEN_MAX`] bytes.
+    #[must_use]
+    pub fn head_at(&self, at: u64) -> Vec<u8> {
+        let mut bytes = self.head(PLACED);
+        put_u64(&mut bytes, at);
+        bytes
+    }
+
+    fn head(&self, version: u32) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        put_u32(&mut bytes, VERSION);
+        put_u32(&mut bytes, version);
         put_u64(&mut bytes, self.number);
         bytes
     }
@@ -281,184 +308,35 @@ impl Catalogue {
     }
 }
 
+/// Where the records of a stream begin.
+///
+/// # Errors
+///
+/// Why there are none.
+pub fn records_at(stream: &[u8]) -> Result<u64, Unreadable> {
+    head(stream).map(|(_, at)| at)
+}
+
+/// The number of a stream, and where its records begin.
+fn head(stream: &[u8]) -> Result<(u64, u64), Unreadable> {
+    let mut fields = Fields::little(stream);
+    if fields.take() != Some(MAGIC) {
+        return Err(Unreadable::NoNames);
+    }
+    let (version, number) = fields.u32().zip(fields.u64()).ok_or(Unreadable::NoNames)?;
+    match version {
+        VERSION => Ok((number, wide(HEAD_LEN))),
+        PLACED => {
+            let at = fields.u64().filter(|at| *at >= wide(HEAD_LEN_MAX));
+            at.map(|at| (number, at)).ok_or(Unreadable::Damaged)
+        }
+        _ => Err(Unreadable::Version),
+    }
+}
+
 /// Whether this can be a name in a folder.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
     let is_plain = !name.iter().any(|byte| matches!(byte, 0 | b'/'));
     is_plain && !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_LEN_MAX
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(task: Option<u64>) -> Node {
-        Node {
-            mode: FILE | 0o640,
-            user: 7,
-            task,
-            times: [(-1, 5), (2, 0), (3, 9)],
-            ..Node::default()
-        }
-    }
-
-    fn folder() -> Node {
-        Node { mode: FOLDER | 0o755, ..Node::default() }
-    }
-
-    fn sample() -> (Vec<u8>, Vec<usize>) {
-        let catalogue = Catalogue::new(42, folder());
-        let (mut stream, mut ends) = (catalogue.write(), Vec::new());
-        let link = Node { mode: LINK | 0o777, text: b"a/b".to_vec(), ..Node::default() };
-        for changes in [
-            vec![Change::Node(2, folder()), Change::Name(ROOT, b"a".to_vec(), 2)],
-            vec![Change::Node(3, file(None)), Change::Name(2, b"b".to_vec(), 3)],
-            vec![Change::Node(3, file(Some(1)))],
-            vec![Change::Node(4, link), Change::Name(ROOT, b"z\xff".to_vec(), 4)],
-            vec![Change::Name(ROOT, b"moved".to_vec(), 3), Change::NoName(2, b"b".to_vec())],
-            vec![Change::NoName(ROOT, b"a".to_vec()), Change::Gone(2)],
-        ] {
-            stream.extend(encode(&changes));
-            ends.push(stream.len());
-        }
-        (stream, ends)
-    }
-
-    /// Format rules 11.1, 11.2 and 11.4.
-    #[test]
-    fn names_read_back_as_they_were_written() {
-        let (stream, _) = sample();
-        let (catalogue, read) = Catalogue::read(&stream).unwrap();
-        assert_eq!((catalogue.number(), read), (42, stream.len()));
-        let paths = catalogue.paths().unwrap();
-        assert_eq!(paths, [(b"moved".to_vec(), 3), (b"z\xff".to_vec(), 4)]);
-        assert_eq!(catalogue.node(3), Some(&file(Some(1))));
-        assert_eq!(catalogue.node(4).unwrap().text, b"a/b");
-        let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
-        assert_eq!(again.paths().unwrap(), paths);
-        assert_eq!(again.next_inode(), 5);
-    }
-
-    /// Format rule 11.3.
-    #[test]
-    fn a_stream_that_ends_anywhere_has_the_names_of_its_whole_records() {
-        let (stream, ends) = sample();
-        for end in HEAD_LEN..stream.len() {
-            let (cut, read) = Catalogue::read(&stream[..end]).unwrap();
-            assert!(read <= end);
-            let whole = ends.iter().copied().filter(|whole| *whole <= end).max();
-            if let Some(whole) = whole {
-                assert_eq!(read, whole, "{end}");
-                let (expected, _) = Catalogue::read(&stream[..whole]).unwrap();
-                assert_eq!(cut.paths().unwrap(), expected.paths().unwrap());
-            }
-            // What was reserved behind it reads as zeros, which may be what was cut off.
-            let holed = [&stream[..end], &[0; 100]].concat();
-            let read_on = Catalogue::read(&holed).unwrap().1;
-            assert!(read_on == read || holed[..read_on] == stream[..read_on], "{end}");
-        }
-        assert_eq!(Catalogue::read(&stream[..HEAD_LEN - 1]).err(), Some(Unreadable::NoNames));
-    }
-
-    #[test]
-    fn names_that_make_no_sense_are_refused() {
-        let base = Catalogue::new(1, folder()).write();
-        for name in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
-            let record =
-                encode(&[Change::Node(2, file(None)), Change::Name(ROOT, name.to_vec(), 2)]);
-            let stream = [base.clone(), record].concat();
-            assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{name:?}");
-        }
-        for change in [
-            Change::Name(ROOT, b"a".to_vec(), 9),
-            Change::Name(9, b"a".to_vec(), 2),
-            Change::Gone(ROOT),
-            Change::Gone(3),
-            Change::NoName(ROOT, b"a".to_vec()),
-            Change::Node(ROOT, file(None)),
-            Change::Node(2, folder()),
-            Change::Node(2, Node::default()),
-        ] {
-            let named = Change::Name(ROOT, b"named".to_vec(), 3);
-            let record = encode(&[Change::Node(2, file(None)), Change::Node(3, file(None)), named]);
-            let stream = [base.clone(), record, encode(std::slice::from_ref(&change))].concat();
-            assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{change:?}");
-        }
-    }
-
-    #[test]
-    fn a_folder_in_itself_is_listed_once() {
-        let mut catalogue = Catalogue::new(1, folder());
-        for change in [
-            Change::Node(2, folder()),
-            Change::Name(ROOT, b"a".to_vec(), 2),
-            Change::Name(2, b"b".to_vec(), 2),
-        ] {
-            catalogue.apply(change).unwrap();
-        }
-        let paths: Vec<_> = catalogue.paths().unwrap().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(paths, [&b"a"[..], b"a/b"]);
-    }
-
-    #[test]
-    fn a_path_that_nobody_could_say_is_none() {
-        let mut catalogue = Catalogue::new(1, folder());
-        for inode in 2..20 {
-            catalogue.apply(Change::Node(inode, folder())).unwrap();
-            catalogue.apply(Change::Name(inode - 1, vec![b'x'; 255], inode)).unwrap();
-            assert_eq!(catalogue.paths().is_some(), (inode - 1) * 256 - 1 <= 4095, "{inode}");
-        }
-    }
-
-    /// Streams whose sums are right, and that say anything.
-    #[test]
-    fn any_changes_are_made_or_refused_and_read_back() {
-        let mut read = 0;
-        for seed in 0..3000 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let mut stream = Catalogue::new(seed, folder()).write();
-            for _ in 0..rng.usize(..40) {
-                let (inode, other) = (rng.u64(..6), rng.u64(..6));
-                let letters: &[u8] = if rng.u8(..50) == 0 { b"ab/" } else { b"ab" };
-                let name = vec![*rng.choice(letters).unwrap()];
-                let mut record = encode(&[match rng.u8(..6) {
-                    0 => Change::Node(inode, folder()),
-                    1 => Change::Node(inode, file(Some(other))),
-                    2..=3 => Change::Name(inode, name, other),
-                    4 => Change::NoName(inode, name),
-                    _ => Change::Gone(inode),
-                }]);
-                let body = rng.usize(8..record.len());
-                if rng.u8(..50) == 0 {
-                    record[body] = rng.u8(..);
-                    let sum = crc32c::crc32c(&record[8..]).to_le_bytes();
-                    record[4..8].copy_from_slice(&sum);
-                }
-                // What makes no sense ends the stream, so most of it is to make some.
-                let longer = [&stream[..], &record].concat();
-                if Catalogue::read(&longer).is_ok() || rng.u8(..200) == 0 {
-                    stream = longer;
-                }
-            }
-            let Ok((catalogue, _)) = Catalogue::read(&stream) else { continue };
-            read += 1;
-            let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
-            assert_eq!(again.paths(), catalogue.paths(), "seed {seed}");
-        }
-        assert!(read > 2000, "{read}");
-    }
-
-    #[test]
-    fn any_changed_byte_is_noticed_or_harmless() {
-        let (stream, _) = sample();
-        for at in 0..stream.len() {
-            let mut changed = stream.clone();
-            changed[at] ^= 0x55;
-            // Refused, or the names up to the record it is in.
-            if let Ok((catalogue, read)) = Catalogue::read(&changed) {
-                assert!(read <= at || (MAGIC.len() + 4..HEAD_LEN).contains(&at), "{at}");
-                assert!(catalogue.paths().unwrap().len() <= 3);
-            }
-        }
-    }
 }

@@ -8,13 +8,16 @@
 //! All tasks of a physical file are there from its start, most of them empty: their number says
 //! where the second block of each lies. When they are used up the set gets another physical file.
 
+mod resuming;
+
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::{
-    catalogue::HEAD_LEN,
+    catalogue::HEAD_LEN_MAX,
     codec::{narrow, wide},
     error::{Argument, Error, Part, Result},
     finish::{Usage, finish},
@@ -71,6 +74,8 @@ struct Member<F> {
     instance: u64,
     file: Arc<F>,
     journal: Option<Arc<F>>,
+    /// What the journal says that its last writer left; else it is of this one.
+    recorded: Option<Vec<Filled>>,
 }
 
 /// What the start of a multifile shows.
@@ -87,8 +92,9 @@ pub struct Peek {
 pub struct Held {
     /// Length of every stream, in bytes: of the tasks of file 0, then of those of file 1, and on.
     pub lens: Vec<u64>,
-    /// It was never closed, and has been repaired.
-    pub was_repaired: bool,
+    /// It was never closed: what was completed is there. It is to be [begun](Growing::begin), and
+    /// closed.
+    pub was_unclosed: bool,
 }
 
 impl<S: Storage> Growing<S> {
@@ -105,7 +111,8 @@ impl<S: Storage> Growing<S> {
         Ok(growing)
     }
 
-    /// Opens the multifile at `path`, and repairs it if it was never closed. Nothing else is
+    /// Opens the multifile at `path`. One that was never closed is written on where its journals
+    /// say all, which takes no space, and is repaired first where they do not. Nothing else is
     /// written before [`begin`](Self::begin).
     ///
     /// # Errors
@@ -113,9 +120,12 @@ impl<S: Storage> Growing<S> {
     /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
     /// task is not full; [`Part::Version`]: it is older than version 4.
     pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
-        let repair = Repair::examine(storage, path)?;
-        let was_repaired = repair.needed();
-        if was_repaired {
+        let mut repair = Repair::examine(storage, path)?;
+        let was_unclosed = repair.needed();
+        if was_unclosed {
+            if let Some(files) = repair.keep()? {
+                return Self::resume((storage, path), shape, options, files);
+            }
             repair.apply()?;
         }
         let (physicals, _) = Reader::open(storage, path)?.into_parts();
@@ -127,12 +137,7 @@ impl<S: Storage> Growing<S> {
             for task in 0..physical.front.ranks.len() {
                 let cursor = physical.cursor(task)?;
                 let place = physical.front.layout.place(task).unwrap_or_default();
-                let is_full = |len: &u64| *len == place.chunk_len;
-                if !cursor.block_lens().split_last().is_none_or(|(_, all)| all.iter().all(is_full))
-                {
-                    return Err(Error::Damaged { part: Part::Blocks, file: number });
-                }
-                lens.push(cursor.total());
+                lens.push(Filled::of(place.chunk_len, cursor.block_lens(), number)?.len);
             }
             let instance = instance();
             let mark = Mark::Open(instance).encode();
@@ -140,51 +145,68 @@ impl<S: Storage> Growing<S> {
             let path = storage.physical_name(path, number);
             let file = storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
             let plan = FilePlan { checksums: false, style: Style::Parallel, ..plan };
-            members.push(Member { plan, instance, file: Arc::new(file), journal: None });
+            members.push(Member::new(plan, instance, file));
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
         let growing = Self { storage, path, options, shape, members };
-        Ok((growing, Held { lens, was_repaired }))
+        Ok((growing, Held { lens, was_unclosed }))
     }
 
     /// Before the first write to a multifile that was [opened](Self::open): from here on it counts
-    /// as unclosed, and its journal says what it holds.
+    /// as unclosed, and its journal says what it holds. May be called again if it fails.
     ///
     /// # Errors
     ///
     /// What the storage reports.
     pub fn begin(&mut self, lens: &[u64]) -> Result<()> {
-        let mut task = 0;
+        let mut rest = lens;
         for number in 0..self.file_count() {
             let member = self.member(number)?;
-            let tasks = 0..u32::try_from(member.plan.ranks.len()).unwrap_or(u32::MAX);
-            let journal = self.create_journal(number)?;
-            let io = |error| Error::io(number, &error);
-            let mut rows = 1;
-            for local in tasks {
-                let chunk_len = member.plan.place(local)?.chunk_len;
-                let filled = Filled { chunk_len, len: lens.get(task).copied().unwrap_or(0) };
-                rows = rows.max(filled.block_count());
-                for block in (0..filled.block_count()).filter(|_| filled.len > 0) {
-                    let key = member.key(local, block);
-                    let slot = Slot::of(filled.used(block), None).encode(&key);
-                    write_all(&*journal, &slot, key.at().ok_or(Error::TooLarge)?).map_err(io)?;
+            let (its, others) =
+                rest.split_at_checked(member.plan.ranks.len()).unwrap_or((rest, &[]));
+            rest = others;
+            let journal = match (&member.recorded, &member.journal) {
+                (None, Some(_)) => continue,
+                (Some(recorded), Some(journal)) => {
+                    member.correct(journal, recorded, its, number)?;
+                    Arc::clone(journal)
                 }
-                task += 1;
-            }
-            // What is lost with the node is not to be what was safe before.
-            journal.sync().map_err(io)?;
-            let header = &member.plan.header;
-            write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT)
-                .map_err(io)?;
-            write_all(&*member.file, &NOT_COMMITTED, header.commit_at()).map_err(io)?;
+                (_, None) => self.write_journal(member, its, number)?,
+            };
+            let io = |error| Error::io(number, &error);
+            let rows = (0u32..).zip(its).map(|(local, len)| member.filled(local, *len));
+            let rows = rows.map(|filled| Ok(filled?.block_count()));
+            let rows = rows.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(1);
             // What nobody has written reads as zeros, also where the tables stood.
             member.file.resize(member.plan.layout.end_of(rows)?).map_err(io)?;
             if let Some(member) = self.members.get_mut(narrow(u64::from(number))) {
-                member.journal = Some(journal);
+                (member.journal, member.recorded) = (Some(journal), None);
             }
         }
         Ok(())
+    }
+
+    /// Writes the journal of a physical file that is closed, and has it count as unclosed.
+    fn write_journal(
+        &self,
+        member: &Member<S::File>,
+        lens: &[u64],
+        number: u32,
+    ) -> Result<Arc<S::File>> {
+        let journal = self.create_journal(number)?;
+        let io = |error| Error::io(number, &error);
+        for (local, len) in (0u32..).zip(lens) {
+            let filled = member.filled(local, *len)?;
+            for block in (0..filled.block_count()).filter(|_| filled.len > 0) {
+                member.record(&journal, (local, block), filled).map_err(io)?;
+            }
+        }
+        // What is lost with the node is not to be what was safe before.
+        journal.sync().map_err(io)?;
+        let header = &member.plan.header;
+        write_all(&*member.file, &header.order.bytes_u64(header.flag2), FLAG2_AT).map_err(io)?;
+        write_all(&*member.file, &NOT_COMMITTED, header.commit_at()).map_err(io)?;
+        Ok(journal)
     }
 
     /// Adds a physical file with as many tasks as the [`Shape`] says.
@@ -235,7 +257,7 @@ impl<S: Storage> Growing<S> {
             let written = write_all(&*member.file, numbers.as_flattened(), FILE_COUNT_AT);
             written.map_err(|error| Error::io(other, &error))?;
         }
-        self.members.push(Member { plan, instance, file: Arc::new(file), journal });
+        self.members.push(Member { journal, ..Member::new(plan, instance, file) });
         Ok(())
     }
 
@@ -254,7 +276,7 @@ impl<S: Storage> Growing<S> {
         let file = storage.open(path, false).map_err(|error| Error::io(0, &error))?;
         let front = Front::load(file, 0)?;
         let place = front.layout.place(0).unwrap_or_default();
-        let mut head = vec![0; HEAD_LEN.min(narrow(place.chunk_len))];
+        let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];
         let len = read_up_to(&*front.file, &mut head, place.start_at);
         head.truncate(len.map_err(|error| Error::io(0, &error))?);
         let is_open = matches!(Mark::decode(front.header.flag2), Mark::Open(_));
@@ -352,7 +374,23 @@ impl<S: Storage> Growing<S> {
     }
 }
 
-impl<F> Member<F> {
+impl<F: File> Member<F> {
+    fn new(plan: FilePlan, instance: u64, file: F) -> Self {
+        Self { plan, instance, file: Arc::new(file), journal: None, recorded: None }
+    }
+
+    /// How a task's stream of so many bytes fills its blocks.
+    fn filled(&self, task: u32, len: u64) -> Result<Filled> {
+        Ok(Filled { chunk_len: self.plan.place(task)?.chunk_len, len })
+    }
+
+    /// Has the journal say what a stream uses of a block.
+    fn record(&self, journal: &F, (task, block): (u32, u64), filled: Filled) -> io::Result<()> {
+        let key = self.key(task, block);
+        let at = key.at().ok_or(io::ErrorKind::FileTooLarge)?;
+        write_all(journal, &Slot::of(filled.used(block), None).encode(&key), at)
+    }
+
     fn key(&self, task: u32, block: u64) -> SlotKey {
         let (instance, task_count) = (self.instance, self.plan.header.task_count);
         SlotKey { instance, task_count, task, block }
@@ -360,13 +398,22 @@ impl<F> Member<F> {
 }
 
 /// How a stream of `len` bytes fills its blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Filled {
     chunk_len: u64,
     len: u64,
 }
 
 impl Filled {
+    /// What so many bytes in each block are, if all but the last are full.
+    fn of(chunk_len: u64, lens: &[u64], file: u32) -> Result<Self> {
+        let is_full = |len: &u64| *len == chunk_len;
+        if !lens.split_last().is_none_or(|(_, all)| all.iter().all(is_full)) {
+            return Err(Error::Damaged { part: Part::Blocks, file });
+        }
+        Ok(Self { chunk_len, len: lens.iter().sum() })
+    }
+
     /// Blocks it has; one even if it is empty.
     fn block_count(self) -> u64 {
         self.len

@@ -35,6 +35,8 @@ pub struct Repair<S: Storage> {
     file_count: usize,
     found: Vec<FoundTask>,
     broken: Vec<Broken>,
+    /// Files that are closed and whole.
+    whole: Vec<Broken>,
     /// Files that count fewer than file 0 does.
     behind: Vec<Behind>,
 }
@@ -73,12 +75,14 @@ pub enum Doubt {
     Checksum,
 }
 
-/// A physical file that needs repair.
+/// A physical file that needs repair, or of which as much is known.
 #[derive(Debug)]
-struct Broken {
-    number: u32,
-    plan: FilePlan,
-    extents: Vec<Extent>,
+pub(crate) struct Broken {
+    pub(crate) number: u32,
+    pub(crate) plan: FilePlan,
+    pub(crate) extents: Vec<Extent>,
+    /// It was not closed, and its journal says all there is to say.
+    pub(crate) is_recorded: bool,
 }
 
 impl<S: Storage> Repair<S> {
@@ -102,6 +106,7 @@ impl<S: Storage> Repair<S> {
             file_count: fronts.len(),
             found: Vec::new(),
             broken: Vec::new(),
+            whole: Vec::new(),
             behind,
         };
         for front in fronts {
@@ -117,12 +122,7 @@ impl<S: Storage> Repair<S> {
     ///
     /// What the storage reports; files not yet completed still count as unclosed.
     pub fn apply(self) -> Result<()> {
-        for Behind { number, count } in self.behind {
-            let path = self.storage.physical_name(&self.path, number);
-            let written = self.storage.open(&path, true);
-            let written = written.and_then(|file| write_all(&file, &count, FILE_COUNT_AT));
-            written.map_err(|error| Error::io(number, &error))?;
-        }
+        self.count_all()?;
         for broken in self.broken.into_iter().rev() {
             let number = broken.number;
             let path = self.storage.physical_name(&self.path, number);
@@ -135,6 +135,30 @@ impl<S: Storage> Repair<S> {
             remove_journal(&self.storage, &self.path, number)?;
         }
         Ok(())
+    }
+
+    /// Has all files say how many there are.
+    fn count_all(&self) -> Result<()> {
+        for Behind { number, count } in &self.behind {
+            let path = self.storage.physical_name(&self.path, *number);
+            let written = self.storage.open(&path, true);
+            let written = written.and_then(|file| write_all(&file, count, FILE_COUNT_AT));
+            written.map_err(|error| Error::io(*number, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The physical files in order, to be written on as they are, if all there is to say of them is
+    /// known without a doubt. On return all say how many they are.
+    pub(crate) fn keep(&mut self) -> Result<Option<Vec<Broken>>> {
+        let is_known = self.broken.iter().all(|broken| broken.is_recorded);
+        if !is_known || self.found.iter().any(|found| found.doubt != Doubt::None) {
+            return Ok(None);
+        }
+        self.count_all()?;
+        let mut all: Vec<_> = self.broken.drain(..).chain(self.whole.drain(..)).collect();
+        all.sort_by_key(|file| file.number);
+        Ok(Some(all))
     }
 
     /// Every task of every physical file examined, in the order they are stored.
@@ -174,25 +198,28 @@ impl<S: Storage> Repair<S> {
                 });
                 let mut extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
-                if !has_mapping(&physical, mapping.as_deref()) {
+                let has_mapping = has_mapping(&physical, mapping.as_deref());
+                if !has_mapping {
                     keep_checksums(&physical, &mut extents);
-                    self.broken.push(Broken::of(physical.front, mapping, extents));
                 }
+                let known = Broken::of(physical.front, mapping, extents);
+                if has_mapping { &mut self.whole } else { &mut self.broken }.push(known);
                 return Ok(());
             }
             Err(damaged) => damaged,
         };
         let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
-        let extents = match (Mark::decode(front.header.flag2), self.storage.open(&journal, false)) {
+        let opened = self.storage.open(&journal, false);
+        let (extents, is_recorded) = match (Mark::decode(front.header.flag2), opened) {
             (Mark::Open(instance), Ok(journal)) => recorded(&front, &journal, instance)?,
             _ => match unfinished_table(&front).filter(|_| reach == Reach::ToEnd) {
-                Some(extents) => extents,
-                None => estimate(&front, reach)?,
+                Some(extents) => (extents, false),
+                None => (estimate(&front, reach)?, false),
             },
         };
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
-        self.broken.push(Broken::of(front, mapping, extents));
+        self.broken.push(Broken { is_recorded, ..Broken::of(front, mapping, extents) });
         Ok(())
     }
 
@@ -231,7 +258,7 @@ impl Broken {
             durable: true,
             header,
         };
-        Self { number, plan, extents }
+        Self { number, plan, extents, is_recorded: false }
     }
 }
 
@@ -314,14 +341,14 @@ fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) {
 
 /// Refuses blocks whose table would take a gigabyte and more, when there is not that much data.
 fn demand_table<F: File>(front: &Front<F>, extents: &[Extent]) -> Result<()> {
-    let rows = extents.iter().map(|extent| extent.lens.len()).max().unwrap_or(0);
-    let len = wide(rows).saturating_mul(8 * wide(extents.len()));
+    let rows = extents.iter().map(|extent| wide(extent.lens.len())).max().unwrap_or(0);
+    let len = rows.saturating_mul(8 * wide(extents.len()));
     demand(&*front.file, 0..front.size, len / 16, (Part::Blocks, front.number))
 }
 
-/// What the journal says about every task. Blocks without a slot hold no completed write; those
-/// whose slot is not readable are estimated.
-fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec<Extent>> {
+/// What the journal says about every task, and whether that is all. Blocks without a slot hold no
+/// completed write; those whose slot is not readable are estimated.
+fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<(Vec<Extent>, bool)> {
     let io = |error| Error::io(front.number, &error);
     let tasks = wide(front.ranks.len());
     let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
@@ -349,7 +376,8 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
         }
         at = range.end;
     }
-    if !unsure.is_empty() {
+    let is_all = unsure.is_empty();
+    if !is_all {
         let estimated = estimate(front, Reach::ToEnd)?;
         let summed = extents.iter().any(|extent| !extent.sums.is_empty());
         for (task, block) in unsure {
@@ -361,7 +389,7 @@ fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<Vec
             }
         }
     }
-    Ok(extents)
+    Ok((extents, is_all))
 }
 
 /// Takes the length of one block from the data, because its slot is not readable.

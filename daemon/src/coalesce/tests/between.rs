@@ -165,3 +165,98 @@ fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
         assert!(!journal.exists(), "{delay}");
     }
 }
+
+/// Its name goes, it is closed before that is written down, and another file gets a task.
+#[test]
+fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
+    for steps in 1.. {
+        let mut world = World::new(1);
+        let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let unlink = Box::pin(async {
+            files.name(NameCall::Unlink { path: name("a") }).await.expect("there");
+        });
+        let next = Box::pin(async {
+            drop(open);
+            let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+            let call = OpenCall { path: name("b"), flags, mode: 0o644 };
+            let other = files.open(call).await.expect("made");
+            files.write(&other, 0, bytes(3000, 9)).await.expect("room");
+        });
+        let is_done = world.die_in(steps, Box::pin(beside([unlink, next], 0)));
+        drop(files);
+        world.restart(false);
+        match world.open("a", OFlags::RDONLY) {
+            Ok(open) => assert!(world.read(&open) == [7; 3000], "{steps}"),
+            Err(error) => assert_eq!(errno(&error), Errno::NOENT),
+        }
+        if is_done {
+            break;
+        }
+    }
+}
+
+/// Files that come and go: the names of the ones that stay are written anew, more than once.
+#[test]
+fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
+    let churn = |world: &mut World| {
+        world.open("b", OFlags::CREATE | OFlags::WRONLY).expect("made");
+        world.name(NameCall::Unlink { path: name("b") }).expect("there");
+    };
+    let places = |world: &World| {
+        let records = &world.files.volumes[0].1.records;
+        (records.begin_at.get(), records.end_at.get())
+    };
+    let mut world = World::new(1);
+    let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+    world.write(&open, 0, b"kept");
+    drop(open);
+    let (mut rewritten, mut longest) = (Vec::new(), 0);
+    for round in 0..400 {
+        let (before, end) = places(&world);
+        churn(&mut world);
+        if places(&world).0 != before {
+            rewritten.push(round);
+        }
+        longest = longest.max(end);
+        if round % 150 == 0 {
+            world.restart(round == 150);
+        }
+    }
+    assert!(rewritten.len() > 5 && longest < 40_000, "{rewritten:?} {longest}");
+    world.restart(true);
+    let status = world.name(NameCall::Stat { path: name("a"), follow: true }).expect("there");
+    assert_eq!(Status::from_bytes(&status).expect("a status").size(), 4);
+
+    // Just before the first time, which is behind the old names, and the second, which is before.
+    for round in &rewritten[..2] {
+        for steps in 1.. {
+            let mut world = World::new(1);
+            let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+            world.write(&open, 0, b"kept");
+            drop(open);
+            (0..*round).for_each(|_| churn(&mut world));
+            let files = world.files.clone();
+            let (flags, mode) = ((OFlags::CREATE | OFlags::WRONLY).bits(), 0o644);
+            let call = Box::pin(async {
+                let call = OpenCall { path: name("b"), flags, mode };
+                drop(files.open(call).await.expect("made"));
+                files.name(NameCall::Unlink { path: name("b") }).await.expect("there");
+                files.name(NameCall::MakeDir { path: name("new"), mode }).await.expect("free");
+            });
+            let is_done = world.die_in(steps, call);
+            drop(files);
+            world.restart(false);
+            let mut stat =
+                |path: &str| world.name(NameCall::Stat { path: name(path), follow: true });
+            assert!(stat("a").is_ok() && stat("d").is_ok(), "{round} {steps}");
+            assert!(!is_done || stat("new").is_ok() && stat("b").is_err(), "{round} {steps}");
+            let open = world.open("a", OFlags::RDONLY).expect("there");
+            assert_eq!(world.read(&open), b"kept");
+            if is_done {
+                break;
+            }
+        }
+    }
+}

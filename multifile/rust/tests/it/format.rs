@@ -23,7 +23,7 @@ fn every_rule_of_the_format_is_cited_by_a_test() {
         .map(|rest| rest.split_once("**").unwrap().0.to_owned())
         .collect();
     let mut cited = BTreeSet::new();
-    for folder in ["src", "src/parallel", "tests/it"] {
+    for folder in ["src", "src/catalogue", "src/parallel", "tests/it"] {
         for file in fs::read_dir(root.join(folder)).unwrap() {
             let Ok(source) = fs::read_to_string(file.unwrap().path()) else { continue };
             let lines = source.lines().map(str::trim_start);

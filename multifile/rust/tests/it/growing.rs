@@ -32,10 +32,10 @@ impl Grown {
     }
 
     /// Opens what is there; it has to hold `streams`.
-    fn open(folder: &TempDir, streams: Vec<Vec<u8>>, was_repaired: bool) -> Self {
+    fn open(folder: &TempDir, streams: Vec<Vec<u8>>, was_unclosed: bool) -> Self {
         let disk = Disk::in_folder(folder.path());
         let (mut growing, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
-        assert_eq!(held.was_repaired, was_repaired);
+        assert_eq!(held.was_unclosed, was_unclosed);
         let lens: Vec<u64> = streams.iter().map(|stream| stream.len() as u64).collect();
         assert_eq!(held.lens, lens);
         growing.begin(&held.lens).unwrap();

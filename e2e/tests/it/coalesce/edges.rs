@@ -1,0 +1,163 @@
+//! Where a coalesced folder borders on what is around it.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::limits::Disk;
+
+/// A link beside the folder, one to a file in it, and one to where a file is to be.
+#[test]
+fn links_from_outside_lead_into_the_multifile() {
+    let folder = Folder::new();
+    let server = Server::start_coalescing(&folder, Scheme::Tcp);
+    let root = folder.join("root");
+    for (text, name) in [("job", "l"), ("l/d/f", "file"), ("job/new", "to")] {
+        symlink(text, root.join(name)).expect("link");
+    }
+    let mut flags = server.flags(&local(&folder));
+    flags[5] = format!("{}=/", local(&folder).display());
+    let mut command = kakehi_run(&folder, &flags.each_ref().map(String::as_str));
+    let script = "set -e; cd \"$0\"; mkdir l/d; echo one >l/d/f; cat job/d/f file; echo two >to; \
+        cat job/new; ls l/ l/d; mv l/d/f job/f; cat l/f; stat -c %F l job; \
+        rm l/f; ls job; echo out >plain; cat plain; \
+        ln -s job l2; echo three >l2/three; cat l/three; truncate -s 1 l2/three; wc -c <job/three; \
+        cd l/d; pwd -P >/dev/null; : >here; ls ../../job/d";
+    let found = succeed(command.args(["bash", "-c", script]).arg(local(&folder)), SOON);
+    let expected = "one\none\ntwo\nl/:\nd\nnew\n\nl/d:\nf\none\nsymbolic link\ndirectory\nd\nnew\n\
+        out\nthree\n1\nhere\n";
+    assert_eq!(found, expected);
+    server.end();
+    assert_eq!(fs::read_dir(root.join("job")).expect("made").count(), 0, "the folder is used");
+    let out = extracted(&folder, &folder.join("job.sion"), "out");
+    assert!(out.join("d/here").exists() && out.join("new").exists());
+}
+
+#[test]
+fn a_coalesced_folder_in_another_one_is_listed_there() {
+    let folder = Folder::new();
+    let flag = |at: &str, file: &str| {
+        format!("{}={}", local(&folder).join(at).display(), folder.join(file).display())
+    };
+    let flags = [flag("", "kept.sion"), flag("b/c", "inner.sion")];
+    let run = || kakehi_run(&folder, &["--coalesce", &flags[0], "--coalesce", &flags[1]]);
+    let script = "set -e; cd \"$0\"; ls; ls b; echo in >b/c/f; echo out >b/f; ls b b/c; \
+        if mv b d 2>err; then exit 1; fi; if rmdir b/c 2>err; then exit 1; fi; rm err; \
+        ln -s b/c l; if cat l/f 2>/dev/null; then exit 1; fi; find . | sort";
+    let found = succeed(run().args(["bash", "-c", script]).arg(local(&folder)), SOON);
+    let expected = "b\nc\nb:\nc\nf\n\nb/c:\nf\n.\n./b\n./b/c\n./b/c/f\n./b/f\n./l\n";
+    assert_eq!(found, expected);
+    is_closed(&kept(&folder));
+    let out = extracted(&folder, &folder.join("inner.sion"), "out");
+    assert_eq!(fs::read_to_string(out.join("f")).expect("extracted"), "in\n");
+    // Files that the other one would hide.
+    let mut other = kakehi_run(&folder, &["--coalesce", &flags[0], "--coalesce", &flag("b", "x")]);
+    let output = crate::harness::run(other.arg("true"), SOON);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("would hide"), "{said}");
+}
+
+/// A multifile that was closed, and one that could not be.
+#[test]
+fn files_can_be_removed_where_the_disk_is_full() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    let file = disk.0.join("kept.sion");
+    let flag = format!("{}={}", local(&folder).display(), file.display());
+    let run = |script: &str| {
+        let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+        command.args(["bash", "-c", script]).arg(local(&folder)).arg(&disk.0);
+        command
+    };
+    let write = "for i in 1 2 3 4; do head -c 20000 /dev/zero >\"$0/$i\"; done; ";
+    let fill = "cat /dev/zero >\"$1/fill\" 2>/dev/null; ";
+    for is_closed_before in [true, false] {
+        if is_closed_before {
+            succeed(&mut run(write), SOON);
+            let mut fill = Command::new("bash");
+            succeed(
+                fill.args(["-c", "cat /dev/zero >$0/fill 2>/dev/null; true"]).arg(&disk.0),
+                SOON,
+            );
+        } else {
+            let script = format!("{write}{fill}cat /dev/zero >\"$0/big\" 2>/dev/null; exit 0");
+            let output = crate::harness::run(&mut run(&script), SOON);
+            assert!(!output.status.success(), "{}", text(&output.stderr));
+            assert!(file.with_extension("sion.journal").exists(), "it is closed");
+        }
+        let found = succeed(&mut run("set -e; cd \"$0\"; rm -f big 1 2; ls"), SOON);
+        assert_eq!(found, "3\n4\n");
+        // What they had is free, and is enough for another one.
+        let found =
+            succeed(&mut run("set -e; cd \"$0\"; head -c 20000 /dev/zero >5; ls; cmp 4 5"), SOON);
+        assert_eq!(found, "3\n4\n5\n");
+        is_closed(&file);
+        disk.free("fill");
+        disk.free("kept.sion");
+    }
+}
+
+/// What it was made dense for is not undone: new files have their own physical one.
+#[test]
+fn a_defragmented_multifile_is_written_on() {
+    let folder = Folder::new();
+    let write = |from: u32, to: u32| {
+        let script = "for i in $(seq $1 $2); do seq $i >\"$0/$i\"; done";
+        let mut command = coalescing(&folder);
+        command.args(["bash", "-c", script]).arg(local(&folder));
+        succeed(command.args([from, to].map(|number| number.to_string())), SOON);
+    };
+    write(1, 20);
+    let dense = folder.join("dense.sion");
+    succeed(multifile(&["defrag"], &kept(&folder)).arg(&dense), SOON);
+    fs::rename(&dense, kept(&folder)).expect("there");
+    // Short tasks become free, and are left alone.
+    let script = "set -e; cd \"$0\"; rm 1 2 3; head -c 3000000 /dev/urandom >long; \
+        cat long >longer; seq 99 >>4; cmp long longer; wc -l <4; \
+        for i in 1 2 3; do seq $i >$i; done";
+    let found = succeed(coalescing(&folder).args(["bash", "-c", script]).arg(local(&folder)), SOON);
+    assert_eq!(found.trim(), "103");
+    write(21, 60);
+    is_closed(&kept(&folder));
+    let listed = succeed(&mut multifile(&["ls", "--json"], &kept(&folder)), SOON);
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed["physical_files"], 2);
+    let tasks = listed["tasks"].as_array().expect("tasks");
+    let long = tasks.iter().find(|task| task["name"] == "long").expect("listed");
+    assert_eq!((&long["physical_file"], &long["blocks"]), (&1.into(), &3.into()), "{long}");
+    let out = extracted(&folder, &kept(&folder), "out");
+    for i in (1..=60).filter(|i| *i != 4) {
+        let lines = fs::read_to_string(out.join(i.to_string())).expect("extracted");
+        assert_eq!(lines.lines().count(), i);
+    }
+}
+
+/// Of less than the first physical file takes else, and of less than a session does.
+#[test]
+fn small_files_are_coalesced_where_no_file_may_be_long() {
+    let folder = Folder::new();
+    for (limit, memory) in [(60_000_000, ""), (40_000_000, ""), (10_000_000, "4MiB")] {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={limit}:{limit}")).env("KAKEHI_MEMORY", memory);
+        let coalescing = coalescing(&folder);
+        command.arg(coalescing.get_program()).args(coalescing.get_args());
+        for (name, value) in coalescing.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let script = "set -e; cd \"$0\"; for i in $(seq 200); do seq $i >$i || exit; done; rm 7; \
+            head -c 50000 /dev/zero >longer; cat 200 | wc -l; wc -c <longer";
+        let found = succeed(command.args(["bash", "-c", script]).arg(local(&folder)), SOON);
+        assert_eq!(found, "200\n50000\n", "{limit}");
+        is_closed(&kept(&folder));
+        let out = extracted(&folder, &kept(&folder), &limit.to_string());
+        assert_eq!(fs::read_dir(out).expect("extracted").count(), 200);
+        for file in fs::read_dir(folder.path()).expect("there").flatten() {
+            if file.file_name().to_string_lossy().starts_with("kept.sion") {
+                assert!(file.metadata().expect("there").len() <= limit, "{file:?}");
+                fs::remove_file(file.path()).expect("there");
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A multifile that was never closed, written on as it is.
+//!
+//! Its journals say what there is, and go on saying so: nothing has to be written for it to be
+//! opened, so that works on a full disk, too, and whoever dies before the first write has changed
+//! nothing.
+
+use std::{path::Path, sync::Arc};
+
+use super::{Filled, Growing, Held, Member, Shape};
+use crate::{
+    codec::{narrow, wide},
+    error::{Error, Part, Result},
+    mark::Mark,
+    name,
+    physical::RESERVED_VERSION,
+    plan::{FilePlan, Options, Style},
+    repair::Broken,
+    storage::{File, Storage, read_up_to},
+    writer::instance,
+};
+
+impl<S: Storage> Growing<S> {
+    /// Opens physical files of which everything is known.
+    pub(super) fn resume(
+        (storage, path): (&S, &Path),
+        shape: Shape,
+        options: &Options,
+        files: Vec<Broken>,
+    ) -> Result<(Self, Held)> {
+        let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+        let (mut members, mut lens) = (Vec::new(), Vec::new());
+        for Broken { number, mut plan, extents, is_recorded } in files {
+            if plan.header.version < RESERVED_VERSION {
+                return Err(Error::Damaged { part: Part::Version, file: number });
+            }
+            let chunks = plan.layout.chunks().iter().zip(&extents);
+            let filled = chunks.map(|(chunk_len, extent)| {
+                // Of a block that was cut off the journal may still say that it is empty.
+                let used = extent.lens.iter().rposition(|len| *len > 0).map_or(0, |last| last + 1);
+                Filled::of(*chunk_len, extent.lens.get(..used).unwrap_or_default(), number)
+            });
+            let filled = filled.collect::<Result<Vec<_>>>()?;
+            lens.extend(filled.iter().map(|filled| filled.len));
+            let io = |error| Error::io(number, &error);
+            let at = storage.physical_name(path, number);
+            let file = storage.open(&at, true).map_err(io)?;
+            plan.header.file_count = count;
+            let instance = match Mark::decode(plan.header.flag2) {
+                Mark::Open(instance) if is_recorded => instance,
+                _ => instance(),
+            };
+            plan.header.flag2 = Mark::Open(instance).encode();
+            let (hints, durable) = (options.hints, options.durable);
+            let style = Style::Parallel;
+            let plan = FilePlan { mapping: None, checksums: false, style, hints, durable, ..plan };
+            let mut member = Member::new(plan, instance, file);
+            if is_recorded {
+                let journal = storage.open(&name::journal(&at), true).map_err(io)?;
+                (member.journal, member.recorded) = (Some(Arc::new(journal)), Some(filled));
+            }
+            members.push(member);
+        }
+        let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
+        let growing = Self { storage, path, options, shape, members };
+        Ok((growing, Held { lens, was_unclosed: true }))
+    }
+
+    /// The first `len` bytes of the stream that may hold names, closed or not.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports; [`Part::Blocks`]: it ends before.
+    pub fn names(&self, len: u64) -> Result<Vec<u8>> {
+        let (place, member) = (self.place(0, 0)?, self.member(0)?);
+        let mut bytes = Vec::new();
+        for block in 0.. {
+            let done = wide(bytes.len());
+            let rest = len.saturating_sub(done).min(place.chunk_len);
+            if rest == 0 {
+                break;
+            }
+            let mut part = vec![0; narrow(rest)];
+            let read = read_up_to(&*member.file, &mut part, place.block_at(block)?);
+            if read.map_err(|error| Error::io(0, &error))? < part.len() {
+                return Err(Error::Damaged { part: Part::Blocks, file: 0 });
+            }
+            bytes.append(&mut part);
+        }
+        Ok(bytes)
+    }
+}
+
+impl<F: File> Member<F> {
+    /// Has the journal say what streams are shorter than its last writer left them: the last block
+    /// first, so that at no time one that is not full has others behind it.
+    pub(super) fn correct(
+        &self,
+        journal: &F,
+        recorded: &[Filled],
+        lens: &[u64],
+        number: u32,
+    ) -> Result<()> {
+        for (local, (was, len)) in (0u32..).zip(recorded.iter().zip(lens)) {
+            let filled = self.filled(local, *len)?;
+            for block in (0..was.block_count()).rev().filter(|_| *was != filled) {
+                let recorded = self.record(journal, (local, block), filled);
+                recorded.map_err(|error| Error::io(number, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
