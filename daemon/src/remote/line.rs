@@ -85,6 +85,11 @@ pub(crate) struct Outgoing {
 }
 
 impl Inlet for Incoming {
+    /// A call brings bytes of one message, and long payloads are messages of their own.
+    fn lends(&self) -> bool {
+        self.receiver.is_none()
+    }
+
     async fn lend(&mut self, len: usize) -> Option<Buffers> {
         match (&self.receiver, self.line.get()) {
             (None, Some(line)) => line.lend(len).await,
@@ -243,8 +248,8 @@ impl Line {
             tracing::debug!("a UCX message of a stranger was dropped");
             return Some(());
         };
-        let data = self.kept(message.data);
-        self.inbox.borrow_mut().add(envelope.number, data)?;
+        let part = self.kept(message.data);
+        self.inbox.borrow_mut().add(envelope.number, part)?;
         self.may_speak.set(true);
         self.news.notify_all();
         Some(())
@@ -278,32 +283,34 @@ impl Line {
 
     /// Where the data of a message is from now on: where it came, unless too few buffers are left
     /// for all peers.
-    fn kept(&self, data: ucx::Buffer) -> Buffer {
+    fn kept(&self, data: ucx::Buffer) -> Part {
         let len = data.len();
         if len <= JOINED_LEN_MAX || !self.worker.has_spare_buffers() {
-            return data.to_vec().into();
+            return Part { data: data.to_vec().into(), is_held: false };
         }
-        Buffer::new(Arc::new(Held(data)), 0, len).unwrap_or_else(|| Heap::buffer(0))
+        let data = Buffer::new(Arc::new(Held(data)), 0, len).unwrap_or_else(|| Heap::buffer(0));
+        Part { data, is_held: true }
     }
 
     /// Begins to send, long payloads as messages of their own, which need not be copied here or
     /// there; waits while too many of these are on their way.
-    async fn send_all(&self, from: Vec<Buffer>) -> io::Result<()> {
+    async fn send_all(self: &Rc<Self>, from: Vec<Buffer>) -> io::Result<()> {
         for message in messages(&from) {
             let number = self.sent.replace(self.sent.get() + 1);
             let envelope = Envelope { secret: self.secrets.ours, number };
             let sent = self.endpoint.send(&envelope.encode(), Payload(message));
-            let place = self.sending.take(1).await;
+            let (place, line) = (self.sending.take(1).await, Rc::downgrade(self));
             self.handle.spawn(Class::Latency, async move {
-                // A failure is told to who sends next, and to who receives.
-                drop(sent.await);
+                let failed = sent.await.is_err();
+                // What follows it cannot be put together.
+                if let Some(line) = line.upgrade().filter(|_| failed) {
+                    line.end.set(Some(io::ErrorKind::BrokenPipe));
+                    line.news.notify_all();
+                }
                 drop(place);
             });
         }
-        match self.endpoint.failure() {
-            None => Ok(()),
-            Some(why) => Err(io::Error::new(io::ErrorKind::BrokenPipe, why)),
-        }
+        self.end.get().map_or(Ok(()), |end| Err(end.into()))
     }
 }
 
@@ -325,18 +332,24 @@ fn is_equal(one: &[u8; TAG_LEN], other: &[u8; TAG_LEN]) -> bool {
 /// Messages that came, by their numbers, and where in the first one the reader is.
 #[derive(Default)]
 struct Parts {
-    waiting: BTreeMap<u64, Buffer>,
+    waiting: BTreeMap<u64, Part>,
     next: u64,
     at: usize,
     len: usize,
 }
 
+struct Part {
+    data: Buffer,
+    /// In the worker's buffer: all peers have few of these, so it may go on as it is.
+    is_held: bool,
+}
+
 impl Parts {
     /// Adds a message; `None` when it came before, says nothing, or is more than may wait.
-    fn add(&mut self, number: u64, data: Buffer) -> Option<()> {
-        self.len += data.len() + PART_LEN;
-        let fits = number >= self.next && !data.is_empty() && self.len <= UNTAKEN_LEN_MAX;
-        (fits && self.waiting.insert(number, data).is_none()).then_some(())
+    fn add(&mut self, number: u64, part: Part) -> Option<()> {
+        self.len += part.data.len() + PART_LEN;
+        let fits = number >= self.next && !part.data.is_empty() && self.len <= UNTAKEN_LEN_MAX;
+        (fits && self.waiting.insert(number, part).is_none()).then_some(())
     }
 
     fn has_next(&self) -> bool {
@@ -345,7 +358,7 @@ impl Parts {
 
     /// Moves what comes next, as far as it is there and fits; returns its length.
     fn load(&mut self, into: &Buffers) -> usize {
-        let Some(part) = self.waiting.get(&self.next) else { return 0 };
+        let Some(Part { data: part, .. }) = self.waiting.get(&self.next) else { return 0 };
         let mut done = 0;
         for buffer in into.as_slice() {
             let rest = part.suffix(self.at);
@@ -360,19 +373,19 @@ impl Parts {
         done
     }
 
-    /// Takes the next messages as they are, if they are so long together; not ready before all have
-    /// come.
+    /// Takes the next messages as they are, if they may go on so, and are so long together; not
+    /// ready before all have come.
     fn take_whole(&mut self, len: usize) -> Poll<Option<Buffers>> {
         let (mut left, mut parts) = (len, Vec::new());
         for number in self.next.. {
             match self.waiting.get(&number) {
                 _ if left == 0 => break,
                 _ if self.at > 0 || parts.len() == BUFFER_COUNT_MAX => return Poll::Ready(None),
-                Some(part) if part.len() > left => return Poll::Ready(None),
-                Some(part) => {
-                    left -= part.len();
-                    parts.push(part.clone());
+                Some(Part { data, is_held: true }) if data.len() <= left => {
+                    left -= data.len();
+                    parts.push(data.clone());
                 }
+                Some(_) => return Poll::Ready(None),
                 None => return Poll::Pending,
             }
         }
@@ -382,7 +395,7 @@ impl Parts {
 
     fn drop_next(&mut self) {
         if let Some(part) = self.waiting.remove(&self.next) {
-            self.len -= part.len() + PART_LEN;
+            self.len -= part.data.len() + PART_LEN;
             (self.next, self.at) = (self.next + 1, 0);
         }
     }

@@ -29,8 +29,9 @@ const DEFAULTS: [(&str, &str); 7] = [
     // A piece of shared memory holds a message of PIECE_LEN bytes, with its header. UCX counts the
     // bytes of one by 16 bits.
     ("MM_SEG_SIZE", "33k"),
-    // As many pieces at a time as take the memory that they took with UCX's 8 KiB.
-    ("MM_RX_BUFS_GROW", "128"),
+    // Pieces for a full queue of UCX's, 64, and for what may be lent; with UCX's own 512, which it
+    // takes at a time, memory would go on to be touched for long.
+    ("MM_RX_BUFS_GROW", "144"),
     // The receiver fetches. Nobody writes to memory here after a connection was cut.
     ("RNDV_SCHEME", "get_zcopy"),
 ];
@@ -51,6 +52,8 @@ pub struct Config {
     /// Messages from this length on, in bytes, stay where UCX has received them, if it can leave
     /// them there and they begin a page. Those buffers are no part of the worker's memory.
     pub lent_len_min: usize,
+    /// Of those at most so many at a time; further ones are copied.
+    pub lent_max: u32,
     /// Messages of one peer that may wait with no buffer for them. One more cuts the peer off.
     pub put_off_max: u32,
     /// Sends in flight at one time, at least 1. Further ones wait.
@@ -66,6 +69,7 @@ impl Default for Config {
             buffer_count: 64,
             buffer_len: 1024 * 1024,
             lent_len_min: 8192,
+            lent_max: 64,
             put_off_max: 16,
             send_max: 256,
             settings: Settings::default(),

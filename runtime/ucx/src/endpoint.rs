@@ -85,7 +85,9 @@ impl Endpoint {
             if let Some(reason) = peer.failure() {
                 return Err(reason);
             }
-            let sent = core.start_send(&peer, header, payload, credit)?.await;
+            let started = core.start_send(&peer, header, payload, credit);
+            drop(core); // It may be over before UCX is done with this.
+            let sent = started?.await;
             sent.map_err(|status| peer.failure().unwrap_or(Error::Disconnected(status)))
         }
     }

@@ -50,6 +50,7 @@ pub(crate) struct State {
     put_off: RefCell<VecDeque<PutOff>>,
     put_off_max: u32,
     lent_len_min: usize,
+    lent_max: usize,
 }
 
 struct PutOff {
@@ -94,6 +95,7 @@ impl State {
             put_off: RefCell::default(),
             put_off_max: config.put_off_max,
             lent_len_min: config.lent_len_min,
+            lent_max: config.lent_max as usize,
         }
     }
 
@@ -224,7 +226,8 @@ impl State {
             self.put_off(from, header, Data::Copied(bytes.to_vec()));
             return abi::OK;
         };
-        let status = match lent {
+        let may_lend = self.pool.loans.count() < self.lent_max;
+        let status = match lent.filter(|_| may_lend) {
             Some(lent) => {
                 buffer.borrow(lent);
                 abi::IN_PROGRESS

@@ -9,14 +9,14 @@ use std::{
 use executor::{Config, Executor};
 use shm::copy::copy_out;
 use uring::{Choice, Engines, Events, Sockets, SystemClock};
-use wire::{BOOT_LEN, Frame, RemoteWelcome, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, RemoteWelcome, Request, SESSION_LEN};
 
 use super::*;
 use crate::{
     Error,
     reactor::Reactor,
     remote::{
-        channel::{BATCH_LEN, Inbox, Outbox},
+        channel::{BATCH_LEN, Inbox, Outbox, bytes_of},
         handshake::{challenge, fails_at, greet},
         key::Key,
     },
@@ -215,25 +215,30 @@ fn worker_of_a_peer_that_went_without_a_word_is_not_used_for_others() {
 #[test]
 fn peer_that_sends_a_number_twice_or_more_than_its_credits_is_cut_off() {
     let mut parts = Parts::default();
-    assert_eq!(parts.add(1, vec![1].into()), Some(()));
+    assert_eq!(parts.add(1, part(&[1], false)), Some(()));
     assert!(!parts.has_next());
-    assert_eq!(parts.add(1, vec![1].into()), None);
+    assert_eq!(parts.add(1, part(&[1], false)), None);
 
     let mut parts = Parts::default();
-    assert_eq!(parts.add(0, Vec::new().into()), None, "an empty message");
+    assert_eq!(parts.add(0, part(&[], false)), None, "an empty message");
     let mut parts = Parts::default();
-    let fits =
-        (0..).take_while(|number| parts.add(*number, vec![0; BATCH_LEN].into()).is_some()).count();
+    let fits = (0..)
+        .take_while(|number| parts.add(*number, part(&vec![0; BATCH_LEN], false)).is_some())
+        .count();
     assert!((16..64).contains(&fits), "{fits} of {BATCH_LEN} bytes");
     let mut parts = Parts::default();
-    let fits = (0..).take_while(|number| parts.add(*number, vec![0].into()).is_some()).count();
+    let fits = (0..).take_while(|number| parts.add(*number, part(&[0], false)).is_some()).count();
     assert!(fits < 100_000, "{fits} of one byte");
+}
+
+fn part(bytes: &[u8], is_held: bool) -> Part {
+    Part { data: buffer(bytes), is_held }
 }
 
 fn parts(messages: &[&[u8]]) -> Parts {
     let mut parts = Parts::default();
     for (number, message) in (0..).zip(messages) {
-        assert_eq!(parts.add(number, buffer(message)), Some(()));
+        assert_eq!(parts.add(number, part(message, true)), Some(()));
     }
     parts
 }
@@ -258,6 +263,9 @@ fn messages_that_are_so_long_together_are_lent_and_no_others() {
     let mut many = parts(&[&b"x"[..]; BUFFER_COUNT_MAX + 1]);
     assert_eq!(lens(many.take_whole(BUFFER_COUNT_MAX + 1)), Poll::Ready(None), "too many");
     assert!(many.has_next());
+    let mut copied = Parts::default();
+    assert_eq!(copied.add(0, part(b"copied", false)), Some(()));
+    assert_eq!(lens(copied.take_whole(6)), Poll::Ready(None), "not bounded by the worker");
 }
 
 #[test]
@@ -266,4 +274,42 @@ fn long_payloads_are_messages_of_their_own() {
     let from: Vec<_> = [8, short, long, 3, short + 1].map(Heap::buffer).into();
     let lens: Vec<_> = messages(&from).map(|message| message.len()).collect();
     assert_eq!(lens, [8 + short, PIECE_LEN, PIECE_LEN, 1, 3, short + 1]);
+}
+
+#[test]
+fn long_payloads_stay_where_they_were_received_one_after_the_other() {
+    let Some(world) = World::new() else { return };
+    world.run(async |node| {
+        let (near, far) = node.streams().await;
+        let (mut near, _answers) = halves(near, Some(node.server));
+        let (mut far, mut requests) = halves(far, Some(node.client));
+        let [here, there] = [&mut near, &mut far].map(|side| side.worker().expect("a worker"));
+        let Secrets { ours: theirs, theirs: ours } = SECRETS;
+        near.leave_stream(&there, SECRETS, Speaks::Second).expect("reachable");
+        far.leave_stream(&here, Secrets { ours, theirs }, Speaks::First).expect("reachable");
+
+        let (mut inbox, asked) = (Inbox::new(near), Outbox::default());
+        let len = 2 * PIECE_LEN;
+        for id in 1..=3 {
+            let request = Request::Write {
+                file: 0,
+                at: 0,
+                len: u32::try_from(len).expect("short"),
+                arena_at: 0,
+            };
+            let frame = Frame::Request { id, record: None, request, payload: &[] };
+            asked.push_data(frame, buffer(&vec![id.to_le_bytes()[0]; len]));
+        }
+        let receive = async {
+            for id in 1..=3_u8 {
+                inbox.fill().await?;
+                let data = inbox.data().expect("a payload");
+                assert_eq!(data.as_slice().len(), 2, "frame {id} was copied");
+                assert!(bytes_of(&data) == vec![id; len]);
+                inbox.consume();
+            }
+            io::Result::Ok(())
+        };
+        first(receive, asked.pump(&mut requests)).await.expect("all three");
+    });
 }

@@ -43,6 +43,11 @@ pub trait Inlet {
     /// Ends the connection, if it can, in both directions.
     fn cut(&mut self);
 
+    /// Whether a call brings nothing of what could be lent, however much room there is.
+    fn lends(&self) -> bool {
+        false
+    }
+
     /// Waits for the next `len` bytes, and receives them where they are; `None`: they are not in
     /// memory that could be had, and nothing was received.
     fn lend(&mut self, _len: usize) -> impl Future<Output = Option<Buffers>> {
@@ -302,7 +307,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
 
     /// How much to receive ahead: when large bodies are expected, no byte that would be copied.
     fn ahead_len(&self) -> usize {
-        if self.expected_len > COPIED_LEN_MAX { HEAD } else { STAGE_LEN }
+        let is_copied = self.expected_len <= COPIED_LEN_MAX || self.inlet.lends();
+        if is_copied { STAGE_LEN } else { HEAD }
     }
 
     /// Takes as much off the stage as `take` says.
