@@ -9,7 +9,8 @@
 //! the granted requests unanswered, of which at most the granted buffers are larger than
 //! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
 //! the clients' [`Room`], of which all of them have equal parts, and waits while it holds its part;
-//! the buffer is free again when the request is executed, or what was read is sent. Of the smaller
+//! the buffer is free again when the request is executed, or what was read is sent. What UCX has
+//! received needs none while it stays in buffers of the worker, of which half may. Of the smaller
 //! ones as much is executed at a time as stays in the cache: clients take turns, each with what it
 //! has sent together. Replies that a client does not take are bounded by not reading on. A client
 //! whose machine is silent for [`SILENCE_MAX`] is taken for gone.
