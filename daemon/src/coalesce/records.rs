@@ -110,8 +110,10 @@ impl Volume {
     /// Gives back what the last writer of names had reserved and not used, but for what some calls
     /// need: on a full disk there is nothing else to write with.
     pub(super) async fn give_names_back(&self) -> io::Result<()> {
-        let from = self.records.end_at.get() + NAMES_KEPT;
-        self.stream(catalogue::TASK as u64)?.give_back(self.machine(), from).await
+        let (names, from) =
+            (self.stream(catalogue::TASK as u64)?, self.records.end_at.get() + NAMES_KEPT);
+        // No further than its blocks: behind them is what a closed one is read by.
+        names.give_back(self.machine(), from, names.room()).await
     }
 
     /// What was reserved has been given back with what was cut: has space again.
