@@ -303,10 +303,6 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn leave(&self) {
-        self.close().await;
-    }
-
     fn describe(&self) -> String {
         self.machine.describe()
     }

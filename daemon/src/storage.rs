@@ -114,7 +114,7 @@ pub(crate) trait Storage: Clone + 'static {
     async fn name(&self, call: NameCall) -> io::Result<Answer>;
 
     /// Waits until everything is where it belongs; nothing is asked afterwards.
-    async fn leave(&self);
+    async fn leave(&self) {}
 
     /// How I/O is executed, for people.
     fn describe(&self) -> String;
@@ -245,8 +245,6 @@ impl Storage for Machine {
         let place = self.place.clone();
         self.call(move || names::execute(&place, &call)).await
     }
-
-    async fn leave(&self) {}
 
     fn describe(&self) -> String {
         self.engines.describe()

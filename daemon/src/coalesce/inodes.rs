@@ -224,14 +224,15 @@ impl Volume {
                 continue;
             };
             let stream = self.stream(task)?;
+            let cleared = stream.resize(self.machine(), 0).await;
+            if cleared.is_err() {
+                self.users.set_free([task]);
+            }
+            cleared?;
             // One of a shorter chunk, as `defrag` makes them, is nobody's any more: the blocks of a
             // longer file would be far from each other, and few.
             if stream.reach().1 >= self.shape.chunk_len {
-                let cleared = stream.resize(self.machine(), 0).await;
-                if cleared.is_err() {
-                    self.users.set_free([task]);
-                }
-                return cleared.map(|()| task);
+                return Ok(task);
             }
         }
     }

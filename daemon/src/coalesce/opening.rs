@@ -106,7 +106,7 @@ fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
     let opened = Growing::open(&disk, path, shape, &options);
     let (growing, Held { mut lens, was_unclosed }) = opened.map_err(of_set)?;
     if was_unclosed {
-        tracing::warn!("{} was never closed, and has been repaired", path.display());
+        tracing::warn!("{} was never closed: what was completed is there", path.display());
     }
     let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;

@@ -34,14 +34,14 @@ pub(super) struct Records {
     /// Bytes of all there were, of those that are there, and as many as there is space for.
     queued_len: Cell<u64>,
     written_len: Cell<u64>,
-    reserved_len: Cell<u64>,
+    pub(super) reserved_len: Cell<u64>,
     /// Where in the stream those begin that count, and where the next one goes.
     pub(super) begin_at: Cell<u64>,
     pub(super) end_at: Cell<u64>,
     /// Bytes of those that count at which to see whether most of them say what is no more.
     pub(super) worthwhile_len: Cell<u64>,
     to_write: Turn,
-    to_reserve: Turn,
+    pub(super) to_reserve: Turn,
 }
 
 impl Records {
@@ -110,8 +110,10 @@ impl Volume {
     /// Gives back what the last writer of names had reserved and not used, but for what some calls
     /// need: on a full disk there is nothing else to write with.
     pub(super) async fn give_names_back(&self) -> io::Result<()> {
-        let from = self.records.end_at.get() + NAMES_KEPT;
-        self.stream(catalogue::TASK as u64)?.give_back(self.machine(), from).await
+        let (names, from) =
+            (self.stream(catalogue::TASK as u64)?, self.records.end_at.get() + NAMES_KEPT);
+        // No further than its blocks: behind them is what a closed one is read by.
+        names.give_back(self.machine(), from, names.room()).await
     }
 
     /// What was reserved has been given back with what was cut: has space again.
@@ -154,9 +156,22 @@ impl Volume {
     async fn append_now(&self, bytes: &[u8]) -> io::Result<()> {
         let at = self.records.end_at.get();
         // What a failed one has left ends the stream for who reads it.
-        self.stream(catalogue::TASK as u64)?.resize(self.machine(), at).await?;
+        self.cut_names(at, at).await?;
         self.write_names(at, bytes).await?;
         self.records.end_at.set(at + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// The stream of names ends at `end` again, with what is reserved, but not as far as `to`.
+    pub(super) async fn cut_names(&self, end: u64, to: u64) -> io::Result<()> {
+        let names = self.stream(catalogue::TASK as u64)?;
+        let (len, reserved) = (names.len(), self.records.reserved_len.get().max(end));
+        names.resize(self.machine(), end).await?;
+        names.give_back(self.machine(), reserved, to).await?;
+        // It went with what was cut.
+        if len > end && names.reserve(self.machine(), end, reserved).await.is_err() {
+            self.records.reserved_len.set(0);
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! stream stays within a few times what they need. One write of the head then makes those count
 //! that were written: whoever dies leaves the old names or the new ones, which say the same.
 //!
-//! Only who appends does this, in the turn to append, and nobody but that waits for it.
+//! Only who appends does this, in the turn to append: every call that changes names waits for it,
+//! and one that only reads them does not.
 
 use std::io;
 
@@ -17,6 +18,8 @@ use super::volume::Volume;
 
 /// Chunks, of those that new physical files have, below which names are left as they are.
 const CHUNKS_MIN: u64 = 4;
+/// Bytes of further names after which it is tried again where it failed.
+const LATER: u64 = 64 << 10;
 
 impl Volume {
     /// Writes all names anew if that is worthwhile; whether it was done.
@@ -33,25 +36,44 @@ impl Volume {
             return Ok(false);
         }
         let (new, head_len) = (self.tree.borrow().records(), HEAD_LEN_MAX as u64);
-        let len = new.len() as u64;
+        let (len, end_len) = (new.len() as u64, END.len() as u64);
         records.worthwhile_len.set(2 * len);
         if old_len < 2 * len {
             return Ok(false);
         }
-        let is_before = head_len + len + END.len() as u64 <= begin;
-        let at = if is_before { head_len } else { end };
-        let bytes = if is_before { [&new[..], &END].concat() } else { new };
-        self.write_names(at, &bytes).await?;
-        self.sync_names().await?;
-        let (head, was) = (self.tree.borrow().head_at(at), Heap::buffer(HEAD_LEN_MAX));
-        names.read(self.machine(), 0, &was.clone().into()).await?;
-        if let Err(error) = self.write_names(0, &head).await {
-            // Whatever stands there by now, it is to be what is here.
-            names.write(self.machine(), 0, &was.into()).await.ok();
+        let is_before = head_len + len + end_len <= begin;
+        // Until the head says so these are not read: the old names end before them.
+        let (at, place, bytes) = if is_before {
+            (head_len, head_len, [&new[..], &END].concat())
+        } else {
+            (end + end_len, end, [&END, &new[..]].concat())
+        };
+        let place_end = place + len + end_len;
+        // Who waits to append has what was reserved for it, also when all is elsewhere.
+        let taken = records.to_reserve.take().await;
+        let ahead = records.reserved_len.get().saturating_sub(end);
+        let space_end = if is_before { place_end } else { place_end + ahead };
+        let written = async {
+            names.reserve(self.machine(), place, space_end).await?;
+            self.place_names(at, place, &bytes).await
+        };
+        if let Err(error) = written.await {
+            // Not with every record again, as on a full disk.
+            records.worthwhile_len.set(old_len + LATER);
+            let given_back = if is_before {
+                names.zero(self.machine(), place, place_end).await
+            } else {
+                self.cut_names(end, space_end).await
+            };
+            if let Err(why) = given_back {
+                tracing::debug!("space for names is lost: {why}");
+            }
             return Err(error);
         }
         records.begin_at.set(at);
         records.end_at.set(at + len);
+        records.reserved_len.set(if is_before { 0 } else { at + len + ahead });
+        drop(taken);
         // The new names are there: from here on no failure matters but for the space.
         let freed = async {
             self.sync_names().await?;
@@ -66,6 +88,21 @@ impl Volume {
             tracing::debug!("old names keep their space: {why}");
         }
         Ok(true)
+    }
+
+    /// Writes `bytes`, and then that the names in them begin at `at`.
+    async fn place_names(&self, at: u64, place: u64, bytes: &[u8]) -> io::Result<()> {
+        let names = self.stream(catalogue::TASK as u64)?;
+        self.write_names(place, bytes).await?;
+        self.sync_names().await?;
+        let (head, was) = (self.tree.borrow().head_at(at), Heap::buffer(HEAD_LEN_MAX));
+        names.read(self.machine(), 0, &was.clone().into()).await?;
+        if let Err(error) = self.write_names(0, &head).await {
+            // Whatever stands there by now, it is to be what is here.
+            names.write(self.machine(), 0, &was.into()).await.ok();
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Has the names on the disk, if they are to be safe from the loss of the node.

@@ -317,11 +317,14 @@ impl Stream {
         self.clear(machine, from, to.min(self.len())).await
     }
 
-    /// Gives back space that was reserved from `from`, which the stream does not reach, as far as
-    /// that block goes.
-    pub(super) async fn give_back(&self, machine: &Machine, from: u64) -> io::Result<()> {
-        let end = from.checked_next_multiple_of(self.place.chunk_len).ok_or(Errno::FBIG)?;
-        self.clear(machine, from.max(self.len()), end).await
+    /// Bytes that there are blocks for in the physical file.
+    pub(super) fn room(&self) -> u64 {
+        self.member.rows.get().saturating_mul(self.place.chunk_len)
+    }
+
+    /// Gives back space that was reserved, as far as the stream does not reach it.
+    pub(super) async fn give_back(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+        self.clear(machine, from.max(self.len()), to).await
     }
 
     async fn clear(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! One multifile that holds the files of a folder: its physical files, and from when until when it
 //! is written. `records` changes its names, `inodes` knows who has which of its streams.
 //!
-//! A multifile that is only read is not changed at all.
+//! A multifile that was closed, and is only read, is not changed at all.
 
 use std::{
     cell::{Cell, RefCell},

@@ -189,8 +189,6 @@ impl Storage for SimStorage {
         Err(Errno::NOSYS.into())
     }
 
-    async fn leave(&self) {}
-
     fn describe(&self) -> String {
         "simulation".to_owned()
     }

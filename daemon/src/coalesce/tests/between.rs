@@ -260,3 +260,63 @@ fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
         }
     }
 }
+
+/// A checkpoint that takes the place of the one before, as programs write them.
+#[test]
+fn a_file_takes_the_place_of_another_or_does_not_while_names_are_written_anew() {
+    let take_place = async |files: &Coalesced, dies: bool| {
+        let (path, flags) = (name("e/a"), (OFlags::CREATE | OFlags::WRONLY).bits());
+        drop(files.open(OpenCall { path, flags, mode: 0o644 }).await.expect("made"));
+        let call = NameCall::Rename { from: name("e/a"), to: name("a"), flags: 0 };
+        let renamed = files.name(call).await;
+        assert!(dies || renamed.is_ok());
+    };
+    let begin = |world: &World| world.files.volumes[0].1.records.begin_at.get();
+    let (mut deaths, mut was_rewritten) = ([0; 2], 0);
+    for durable in [false, true] {
+        let is_at = |world: &World| {
+            let volume = &world.files.volumes[0].1;
+            volume.is_durable.set(durable);
+        };
+        let (mut rewritten, mut world) = (Vec::new(), World::new(1));
+        is_at(&world);
+        for round in 0..150 {
+            let (before, files) = (begin(&world), world.files.clone());
+            world.executor.run_until(take_place(&files, false));
+            if begin(&world) != before {
+                rewritten.push(round);
+            }
+        }
+        was_rewritten += rewritten.len();
+        for round in &rewritten[..2] {
+            for steps in 1.. {
+                let mut world = World::new(1);
+                is_at(&world);
+                let files = world.files.clone();
+                for _ in 0..*round {
+                    world.executor.run_until(take_place(&files, false));
+                }
+                let is_done = world.die_in(steps, Box::pin(take_place(&files, true)));
+                drop(files);
+                world.restart(false);
+                let volume = Rc::clone(&world.files.volumes[0].1);
+                let (a, other) = (find_inode(&volume, "/a"), find_inode(&volume, "/e/a"));
+                // Either name has an inode of its own, and none has two names or no name.
+                assert!(a.is_some() && a != other, "{durable} {round} {steps}");
+                let tree = volume.tree.borrow();
+                let files = usize::from(other.is_some()) + 1;
+                assert_eq!(tree.tasks().count(), files, "{durable} {round} {steps}");
+                assert!(!is_done || other.is_none(), "{durable} {round} {steps}");
+                deaths[usize::from(other.is_some())] += 1;
+                if is_done {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(was_rewritten > 4 && deaths.iter().all(|count| *count > 8), "{deaths:?}");
+}
+
+fn find_inode(volume: &Volume, path: &str) -> Option<u64> {
+    find(&volume.tree.borrow(), path).expect("its folder is there").inode
+}

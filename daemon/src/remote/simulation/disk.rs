@@ -281,8 +281,6 @@ impl Storage for SimDisk {
         Ok(answer?)
     }
 
-    async fn leave(&self) {}
-
     fn describe(&self) -> String {
         "simulation".to_owned()
     }

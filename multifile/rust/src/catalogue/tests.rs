@@ -173,11 +173,12 @@ fn names_that_were_written_anew_are_read_from_where_the_head_says() {
     let (records, later) = (catalogue.records(), Change::Name(ROOT, b"later".to_vec(), 3));
     let later = encode(&[later]);
     // Behind what was there, and before it, where the old records go on behind the new ones.
-    let behind = [&old[..], &records, &later].concat();
+    let behind = [&old[..], &END, &records, &later].concat();
     let at = HEAD_LEN_MAX + records.len() + END.len();
     let before = [&[7; HEAD_LEN_MAX], &records[..], &END[..], &old].concat();
+    let behind_at = old.len() + END.len();
     for (mut stream, records_at, end, count) in
-        [(behind.clone(), old.len(), behind.len(), 3), (before, HEAD_LEN_MAX, at - END.len(), 2)]
+        [(behind.clone(), behind_at, behind.len(), 3), (before, HEAD_LEN_MAX, at - END.len(), 2)]
     {
         stream[..HEAD_LEN_MAX].copy_from_slice(&catalogue.head_at(wide(records_at)));
         let (again, read) = Catalogue::read(&stream).unwrap();
@@ -186,7 +187,8 @@ fn names_that_were_written_anew_are_read_from_where_the_head_says() {
         assert_eq!(super::records_at(&stream), Ok(wide(records_at)));
     }
     // Until the head says so nothing has changed, and what it says has to be there.
-    assert_eq!(Catalogue::read(&behind).unwrap().0.paths().unwrap().len(), 3);
+    let (still, read) = Catalogue::read(&behind).unwrap();
+    assert_eq!((still.paths(), read), (catalogue.paths(), old.len()));
     for at in [0, HEAD_LEN, HEAD_LEN_MAX - 1, old.len() + 1, usize::MAX] {
         let stream = [&catalogue.head_at(wide(at)), &old[HEAD_LEN_MAX..]].concat();
         assert_eq!(Catalogue::read(&stream).err(), Some(Unreadable::Damaged), "{at}");
