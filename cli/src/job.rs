@@ -17,7 +17,10 @@ use std::{
     process,
 };
 
-use daemon::control::{self, Control};
+use daemon::{
+    control::{self, Control},
+    folder::{self, is_made},
+};
 use rustix::{
     fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
     io::Errno,
@@ -41,9 +44,8 @@ const MIRROR: &str = "mirror";
 /// The root of the server that a daemon is for its own node.
 const OWN_SERVER: &str = "own";
 const NAME_LEN_MAX: usize = 64;
-/// Mode of a folder that we made. The sticky bit, which means nothing where nobody else can write,
-/// tells it from a folder that the user made for us, which stays.
-const MADE: Mode = Mode::RWXU.union(Mode::SVTX);
+/// Mode of a folder that we made.
+const MADE: Mode = Mode::from_bits_retain(folder::MADE);
 /// How often the level above may vanish while a job's folder is created.
 const RACES_MAX: u32 = 100;
 
@@ -355,11 +357,6 @@ fn is_ours(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "kakehi" || *name == *format!("kakehi-{uid}"))
 }
 
-/// Whether a folder was made here, and not by the user.
-fn is_made(folder: &Path) -> bool {
-    fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o7777 == MADE.bits())
-}
-
 fn create_private(folder: &Path) -> io::Result<bool> {
     let created = match unmasked(|| rustix::fs::mkdirat(CWD, folder, MADE)) {
         Ok(()) => true,
@@ -408,6 +405,7 @@ fn refused(folder: &Path, why: io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::{
+        os::unix::fs::PermissionsExt as _,
         sync::atomic::{AtomicU32, Ordering},
         thread,
     };
@@ -449,6 +447,8 @@ mod tests {
     #[test]
     fn what_the_user_has_in_a_folder_named_as_ours_stays() {
         let base = tempfile::tempdir().expect("temporary folder");
+        // Folders hand their group down to those in them, and the bit that does it.
+        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o2700)).expect("ours");
         let job = Job { name: "a".to_owned(), folder: base.path().join("a") };
         job.create().expect("a folder");
         fs::create_dir(job.own_server()).expect("a folder");

@@ -124,17 +124,25 @@ fn command(words: &[OsString]) -> Result<Command, Failure> {
 /// Whether there is such a program: before anything is made for it.
 fn find(words: &[OsString], environment: &Environment) -> Result<(), Failure> {
     let Some(name) = words.first() else { return Ok(()) };
-    let mut places = match name.as_encoded_bytes().contains(&b'/') {
+    let places = match name.as_encoded_bytes().contains(&b'/') {
         true => vec![PathBuf::new()],
         false => environment.folders("PATH"),
     };
-    // Where no list of folders is set libc knows one.
-    let is_known = !places.is_empty();
-    places.retain(|folder| folder.join(name).symlink_metadata().is_ok());
-    if is_known && places.is_empty() {
-        return Err(failed_to_execute(words, &Errno::NOENT.into()));
+    let mut worst = Errno::NOENT.into();
+    for folder in &places {
+        match folder.join(name).symlink_metadata() {
+            Ok(_) => return Ok(()),
+            // It may be there for others to run, which is what a shell says, too.
+            Err(why)
+                if !matches!(Errno::from_io_error(&why), Some(Errno::NOENT | Errno::NOTDIR)) =>
+            {
+                worst = why;
+            }
+            Err(_) => {}
+        }
     }
-    Ok(())
+    // Where no list of folders is set libc knows one.
+    if places.is_empty() { Ok(()) } else { Err(failed_to_execute(words, &worst)) }
 }
 
 fn failed_to_execute(words: &[OsString], why: &std::io::Error) -> Failure {

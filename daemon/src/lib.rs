@@ -25,6 +25,7 @@ mod core;
 mod drain;
 mod error;
 mod file;
+pub mod folder;
 mod guest;
 mod intake;
 mod lanes;

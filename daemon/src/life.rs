@@ -101,7 +101,8 @@ impl Life {
         if let Some(coalesced) = &self.coalesced {
             self.unclosed.replace(coalesced.close().await);
         }
-        let answer = status::document(node).await;
+        let unclosed = self.unclosed.borrow().clone();
+        let answer = status::document(node, unclosed).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
         }

@@ -5,6 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
@@ -204,7 +205,8 @@ impl Listener {
             }
         }
         // Whoever asked may have gone without waiting for the answer.
-        socket::send(&*socket, &status::document(&self.core.node).await, &[]).ok();
+        let answer = status::document(&self.core.node, BTreeMap::new()).await;
+        socket::send(&*socket, &answer, &[]).ok();
     }
 
     /// Waits for `future`, but no longer than `time`; returns whether it was ready.

@@ -381,9 +381,12 @@ impl Place {
         }
         let listening = socket::listen_in(folder).map_err(Error::setup("the socket"))?;
         let target = format!("/proc/{}/fd/{}", process::id(), job_fd.as_raw_fd());
-        let place = Self { listening: Rc::new(listening), socket, job };
-        symlink(target, &place.job).map_err(Error::setup("the link to the job segment"))?;
-        Ok(place)
+        if let Err(why) = symlink(target, &job) {
+            // What is there instead is the user's.
+            fs::remove_file(&socket).ok();
+            return Err(Error::setup("the link to the job segment")(why));
+        }
+        Ok(Self { listening: Rc::new(listening), socket, job })
     }
 }
 
@@ -437,6 +440,21 @@ mod tests {
         let mut events = inotify::Reader::new(&watch, &mut buffer);
         for name in [c"job", c"socket"] {
             assert_eq!(events.next().expect("an event").file_name(), Some(name));
+        }
+    }
+
+    #[test]
+    fn what_the_user_has_in_its_place_stays() {
+        for name in ["job", "socket"] {
+            let folder = tempfile::tempdir().expect("folder");
+            fs::write(folder.path().join(name), "precious").expect("a file");
+            let (_job, job_fd) = shm::Job::create().expect("a segment");
+            assert!(Place::occupy(folder.path(), &job_fd).is_err());
+            let names = fs::read_dir(folder.path()).expect("the folder");
+            let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+            assert_eq!(names, [name]);
+            let text = fs::read_to_string(folder.path().join(name)).expect("the file");
+            assert_eq!(text, "precious");
         }
     }
 }

@@ -90,9 +90,10 @@ pub(crate) fn multifiles(config: &Config) -> BTreeMap<String, String> {
     }
 }
 
-/// The state of the daemon as a JSON document.
-pub(crate) async fn document(node: &Node) -> Vec<u8> {
+/// The state of the daemon as a JSON document, with the multifiles that could not be closed.
+pub(crate) async fn document(node: &Node, unclosed: BTreeMap<String, String>) -> Vec<u8> {
     let reports = node.ask_all(Mail::Report).await;
+    let totals = totals(node, reports.iter().map(|report| &report.totals));
     let status = Status {
         pid: process::id(),
         version: env!("CARGO_PKG_VERSION"),
@@ -103,7 +104,7 @@ pub(crate) async fn document(node: &Node) -> Vec<u8> {
         remote: node.remote.as_ref(),
         serving: node.door.get().map(ServingStatus::from),
         multifiles: &node.multifiles,
-        summary: totals(node, reports.iter().map(|report| &report.totals)).summary(),
+        summary: Summary { unclosed, ..totals.summary() },
         cores: reports.into_iter().map(|report| report.core).collect(),
     };
     serde_json::to_vec(&status).unwrap_or_default()

@@ -22,7 +22,8 @@ pub(super) enum Way {
     Else(Vec<u8>),
 }
 
-/// The folder that a path is in as it is written, and the path in it. The first one wins.
+/// The folder that a path is in as it is written, and the path in it. The first one wins that the
+/// path does not lead out of at once.
 pub(super) fn written<'a>(
     folders: impl Iterator<Item = &'a [u8]>,
     path: &[u8],
@@ -30,7 +31,9 @@ pub(super) fn written<'a>(
     folders.enumerate().find_map(|(index, folder)| {
         let rest = path.strip_prefix(folder)?;
         let rest = if rest.is_empty() { b"/" } else { rest };
-        rest.starts_with(b"/").then(|| Some((index, CString::new(rest).ok()?))).flatten()
+        let is_out = rest == b"/.." || rest.starts_with(b"/../");
+        let is_in = rest.starts_with(b"/") && !is_out;
+        is_in.then(|| Some((index, CString::new(rest).ok()?))).flatten()
     })
 }
 
@@ -77,7 +80,8 @@ pub(super) fn way(
             }
             _ => at = next,
         }
-        if folders.contains(&at) {
+        // What leads out again at once is none of its.
+        if folders.contains(&at) && rest.last().is_none_or(|next| next != b"..") {
             let whole = rest.into_iter().rev().fold(at, |at, part| [&at[..], b"/", &part].concat());
             let found = written(folders.iter().map(|folder| &folder[..]), &whole);
             return Ok(found.map_or(Way::Else(whole), |(index, rest)| Way::Folder(index, rest)));
@@ -142,6 +146,10 @@ mod tests {
             ("/l", true, "1:/"),
             ("/l", false, "/l"),
             ("/l/in/f", true, "0:/f"),
+            ("/l/../q", false, "/p/q"),
+            ("/l/./../x/f", false, "1:/f"),
+            ("/l/in/../f", false, "1:/in/../f"),
+            ("/p/x/../q", false, "/p/q"),
             ("/d/up/x/f", false, "1:/f"),
             ("/d/up/y", false, "/p/y"),
             ("/d/new", true, "1:/new"),

@@ -14,7 +14,7 @@ use std::{
     fs, io,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, symlink},
+        fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -22,12 +22,13 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::mail::lock;
+use crate::{
+    folder::{MADE, is_made},
+    mail::lock,
+};
 
 /// The folder of all mirrors, in the job's folder.
 pub(crate) const FOLDER: &str = "mirror";
-/// Its mode.
-const MADE: u32 = 0o1700;
 /// What a link in a mirror leads to: its text is asked of the server.
 const NOWHERE: &str = "/nonexistent/kakehi";
 
@@ -54,12 +55,6 @@ pub(crate) fn prepare(job: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Whether a folder is one of [ours](prepare).
-fn is_made(folder: &Path) -> bool {
-    let found = fs::symlink_metadata(folder);
-    found.is_ok_and(|found| found.is_dir() && found.mode() & 0o7777 == MADE)
 }
 
 /// Where the mirror of a folder is.
@@ -250,6 +245,8 @@ fn remove(path: &Path, kind: Kind) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn found(folder: &Path) -> Vec<(String, bool)> {
@@ -360,6 +357,15 @@ mod tests {
         (0..2).for_each(|_| prepare(job.path()).expect("ours"));
         remove_all(job.path());
         assert!(!all.exists());
+    }
+
+    #[test]
+    fn a_mirror_in_a_folder_of_a_group_is_ours() {
+        let job = tempfile::tempdir().expect("folder");
+        fs::set_permissions(job.path(), fs::Permissions::from_mode(0o2700)).expect("ours");
+        (0..2).for_each(|_| prepare(job.path()).expect("ours"));
+        remove_all(job.path());
+        assert_eq!(found(job.path()), []);
     }
 
     #[test]

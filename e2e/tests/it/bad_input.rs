@@ -104,6 +104,25 @@ fn the_daemon_of_another_user_is_refused() {
 }
 
 #[test]
+fn a_program_that_is_out_of_reach_is_not_taken_for_missing() {
+    let folder = Folder::new();
+    let bin = install(&folder);
+    fs::create_dir(folder.join("locked")).expect("a folder");
+    fs::set_permissions(folder.join("locked"), fs::Permissions::from_mode(0o700)).expect("mode");
+    for (name, code, why) in [
+        ("locked/program", 126, "Permission denied"),
+        ("bin/program", 127, "No such file"),
+        ("bin/calls/program", 127, "No such file"),
+    ] {
+        let Some(mut command) = as_nobody(bin.join("kakehi")) else { return };
+        let output = run(command.args(["run", "--"]).arg(folder.join(name)), SOON);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{name}: {said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{name}: {said}");
+    }
+}
+
+#[test]
 fn a_user_whose_umask_withholds_everything_is_served() {
     let folder = Folder::new();
     let bin = install(&folder);

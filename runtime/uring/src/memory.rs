@@ -180,6 +180,12 @@ impl Buffers {
             buffers = buffers.get(1..).unwrap_or_default();
         }
         let (first, rest) = buffers.split_first()?;
+        if rest.is_empty() {
+            return Some(first.suffix(at).into());
+        }
+        if at == 0 && buffers.len() == self.as_slice().len() {
+            return Some(self.clone());
+        }
         Self::new(iter::once(first.suffix(at)).chain(rest.iter().cloned()).collect())
     }
 

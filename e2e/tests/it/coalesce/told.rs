@@ -79,6 +79,17 @@ fn a_start_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_run_that_changes_nothing_leaves_a_multifile_closed() {
+    let folder = Folder::new();
+    succeed(coalescing(&folder).args(["sh", "-c", "echo a >\"$0/f\""]).arg(local(&folder)), SOON);
+    let list = format!("ls -l --full-time {}*", kept(&folder).display());
+    let before = succeed(Command::new("sh").args(["-c", &list]), SOON);
+    let script = format!("cat \"$0/f\"; mkdir \"$0\" 2>/dev/null; {list}");
+    let said = succeed(coalescing(&folder).args(["sh", "-c", &script]).arg(local(&folder)), SOON);
+    assert_eq!(said, format!("a\n{before}"));
+}
+
+#[test]
 fn each_multifile_that_cannot_be_used_is_told_by_its_name_and_with_what_to_do() {
     let folder = Folder::new();
     let script = "for i in $(seq 100); do : >\"$0/$i\"; done";

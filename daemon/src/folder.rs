@@ -1,0 +1,16 @@
+//! How a folder that Kakehi made is told from one that the user made.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+
+/// Mode of a folder that we made. The sticky bit, which means nothing where nobody else can write,
+/// tells it from one that the user made, which stays.
+pub const MADE: u32 = 0o1700;
+/// What the kernel may add to that: a folder hands its set-group-ID bit down.
+const INHERITED: u32 = 0o2000;
+
+/// Whether a folder was made here, and not by the user.
+#[must_use]
+pub fn is_made(folder: &Path) -> bool {
+    let found = fs::symlink_metadata(folder);
+    found.is_ok_and(|found| found.is_dir() && found.mode() & 0o7777 & !INHERITED == MADE)
+}
