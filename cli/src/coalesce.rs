@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn a_server_coalesces_folders_below_its_root_once() {
-        let coalesced = at("root/a=x;/no-such/./root/a=x", "/no-such").expect("pairs");
-        let below = coalesced.below(Path::new("/no-such/root")).expect("below");
+        let coalesced = at("top/a=x;/no-such/./top/a=x", "/no-such").expect("pairs");
+        let below = coalesced.below(Path::new("/no-such/top")).expect("below");
         let (folder, multifile) = (PathBuf::from("/a"), PathBuf::from("/no-such/x"));
         assert_eq!(below, [Coalesce { folder, multifile }]);
-        for root in ["/no-such/root/a", "/no-such/other"] {
+        for root in ["/no-such/top/a", "/no-such/other"] {
             coalesced.below(Path::new(root)).expect_err(root);
         }
     }

@@ -46,7 +46,7 @@ const UNTAKEN_LEN_MAX: usize = 2 * REQUESTS as usize * FRAME_LEN_MAX;
 /// Payloads up to this length are copied to be one message with what stands before and after them:
 /// that costs less than a message.
 const JOINED_LEN_MAX: usize = 16 << 10;
-/// Messages on their way to the peer: one that is fetched, and one that is announced.
+/// Messages on their way to the peer.
 const SENDING_MAX: u64 = 4;
 /// What a message costs here besides its bytes.
 const PART_LEN: usize = 128;
@@ -300,7 +300,8 @@ impl Line {
             let envelope = Envelope { secret: self.secrets.ours, number };
             let sent = self.endpoint.send(&envelope.encode(), Payload(message));
             let (place, line) = (self.sending.take(1).await, Rc::downgrade(self));
-            self.handle.spawn(Class::Latency, async move {
+            // Begun at once: who says goodbye goes then.
+            self.handle.start(Class::Latency, async move {
                 let failed = sent.await.is_err();
                 // What follows it cannot be put together.
                 if let Some(line) = line.upgrade().filter(|_| failed) {
