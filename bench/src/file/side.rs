@@ -198,15 +198,15 @@ impl Calls {
         let buffer = self.pool.take().await;
         loop {
             let Some(block) = self.blocks.borrow_mut().next() else { return };
-            let (mut at, mut rest) = (block, buffer.clone());
-            while !rest.is_empty() {
-                let part = rest.clone().into();
+            let mut done = 0;
+            while done < buffer.len() {
+                let (at, rest) = (block + done as u64, buffer.suffix(done).into());
                 let moved = match self.is_write {
-                    true => self.engines.write(&self.file, at, part).await,
-                    false => self.engines.read(&self.file, at, part).await,
+                    true => self.engines.write(&self.file, at, rest).await,
+                    false => self.engines.read(&self.file, at, rest).await,
                 };
                 match moved {
-                    Ok(len @ 1..) => (at, rest) = (at + len as u64, rest.suffix(len)),
+                    Ok(len @ 1..) => done += len,
                     Ok(_) => return self.fail("the file is too short".to_owned()),
                     Err(why) => return self.fail(why.to_string()),
                 }

@@ -1,7 +1,7 @@
 //! The loop of one core.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fmt, hint, mem,
     pin::pin,
     rc::Rc,
@@ -89,7 +89,6 @@ pub struct Executor {
     ready: Ready,
     /// The future of `run_until` was woken.
     main_woken: bool,
-    counters: Counters,
     /// Index of this executor's poll list.
     core: usize,
     pace: Pace,
@@ -133,16 +132,14 @@ impl Executor {
             tasks: RefCell::new(Tasks::default()),
             timers: RefCell::new(Timers::default()),
             sources: RefCell::new(Sources::default()),
-            counters: Cell::default(),
+            counters: RefCell::default(),
         });
-        let (ready, counters) = (Ready::default(), Counters::default());
         Self {
             inner,
             park,
             config,
-            ready,
+            ready: Ready::default(),
             main_woken: false,
-            counters,
             core,
             pace: Pace::new(config.quiet),
             is_poller: false,
@@ -183,7 +180,8 @@ impl Executor {
     /// In order: timers that are due, latency tasks for one slice, every source once with the
     /// configured budget, one poll of a throughput task.
     pub fn turn(&mut self) -> bool {
-        let now = self.inner.clock.now();
+        // Right after a block its end is now.
+        let now = if self.was_parked { self.since } else { self.inner.clock.now() };
         self.account(now);
         let timers = self.fire_timers(now);
         let latency_polls = self.slice(now);
@@ -195,7 +193,7 @@ impl Executor {
         self.is_over =
             source_events + throughput_polls == 0 && self.ready.is_empty() && !self.main_woken;
         let idle = self.is_over && timers + latency_polls == 0;
-        let counters = &mut self.counters;
+        let mut counters = self.inner.counters.borrow_mut();
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
         counters.timers += timers;
@@ -206,7 +204,6 @@ impl Executor {
             counters.doorbell_events += source_events;
         }
         self.was_idle = idle;
-        self.inner.counters.set(*counters);
         !idle
     }
 
@@ -225,7 +222,7 @@ impl Executor {
     /// What this executor has done since its start.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        *self.inner.counters.borrow()
     }
 
     fn fire_timers(&self, now: Instant) -> u64 {
@@ -241,11 +238,13 @@ impl Executor {
     /// Polls latency tasks until the slice that began at `start` is over; returns how many.
     fn slice(&mut self, start: Instant) -> u64 {
         let mut polls = 0;
-        while polls < u64::from(self.config.slice_polls) && self.poll_next(Class::Latency) {
-            polls += 1;
-            if self.inner.clock.now().saturating_since(start) >= self.config.slice {
+        while polls < u64::from(self.config.slice_polls) && self.has_ready(Class::Latency) {
+            // The first is polled, however late it is.
+            if polls > 0 && self.inner.clock.now().saturating_since(start) >= self.config.slice {
                 break;
             }
+            self.poll_next(Class::Latency);
+            polls += 1;
         }
         polls
     }
@@ -272,7 +271,7 @@ impl Executor {
             events += round.events;
             if round.woken > 0 {
                 // Whoever has something to do is the one to poll for everybody from now on.
-                self.counters.handed_over += round.woken;
+                self.inner.counters.borrow_mut().handed_over += round.woken;
                 self.resign();
                 self.pace.relieved();
             }
@@ -326,7 +325,7 @@ impl Executor {
             Offer::Nothing => false,
             Offer::Block => true,
         };
-        self.counters.gave_way += u64::from(is_wanted);
+        self.inner.counters.borrow_mut().gave_way += u64::from(is_wanted);
     }
 
     /// Polls for nobody else from now on.
@@ -339,15 +338,22 @@ impl Executor {
     /// Adds the time since the last turn to what the executor did in it.
     fn account(&mut self, now: Instant) {
         let time = now.saturating_since(mem::replace(&mut self.since, now));
-        let sum =
-            if self.was_idle { &mut self.counters.polling } else { &mut self.counters.working };
-        *sum += time;
+        let mut counters = self.inner.counters.borrow_mut();
+        *(if self.was_idle { &mut counters.polling } else { &mut counters.working }) += time;
+    }
+
+    /// Whether a task of `class` is ready.
+    fn has_ready(&mut self, class: Class) -> bool {
+        if self.ready.of(class).is_empty() {
+            self.inner.wakes.take(&mut self.ready);
+        }
+        !self.ready.of(class).is_empty()
     }
 
     /// Polls the next ready task of `class`; `false` when there is none.
     fn poll_next(&mut self, class: Class) -> bool {
-        if self.ready.of(class).is_empty() {
-            self.inner.wakes.take(&mut self.ready);
+        if !self.has_ready(class) {
+            return false;
         }
         let Some(index) = self.ready.of(class).pop_front() else { return false };
         let slot = self.inner.tasks.borrow().slot(index);
@@ -384,8 +390,10 @@ impl Executor {
         self.park.park(next.map(|at| at.saturating_since(now)));
         self.inner.lists.wake(self.core);
         let now = self.inner.clock.now();
-        self.counters.parked += now.saturating_since(mem::replace(&mut self.since, now));
-        self.counters.parks += 1;
+        let mut counters = self.inner.counters.borrow_mut();
+        counters.parked += now.saturating_since(mem::replace(&mut self.since, now));
+        counters.parks += 1;
+        drop(counters);
         self.was_parked = true;
     }
 
@@ -431,7 +439,7 @@ impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")
             .field("config", &self.config)
-            .field("counters", &self.counters)
+            .field("counters", &self.counters())
             .finish_non_exhaustive()
     }
 }

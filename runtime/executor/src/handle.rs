@@ -1,7 +1,7 @@
 //! What tasks and sources hold of their executor.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fmt,
     pin::Pin,
     rc::Rc,
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) sources: RefCell<Sources>,
-    pub(crate) counters: Cell<Counters>,
+    pub(crate) counters: RefCell<Counters>,
 }
 
 impl Inner {
@@ -135,10 +135,10 @@ impl Handle {
         self.0.idle
     }
 
-    /// What the executor has done up to its last turn.
+    /// What the executor has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.0.counters.get()
+        *self.0.counters.borrow()
     }
 
     /// Tasks that have not finished.

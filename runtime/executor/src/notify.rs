@@ -40,6 +40,9 @@ impl Notify {
     pub fn notify_all(&self) {
         let mut state = self.0.borrow_mut();
         state.epoch += 1;
+        if state.waiting.is_empty() {
+            return;
+        }
         let waiting = mem::take(&mut state.waiting);
         drop(state);
         waiting.into_values().for_each(Waker::wake);

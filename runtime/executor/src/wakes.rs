@@ -54,8 +54,14 @@ impl Wakes {
     /// Moves everything queued behind what `ready` holds.
     pub(crate) fn take(&self, ready: &mut Ready) {
         let mut state = lock(&self.state);
-        ready.latency.append(&mut state.ready.latency);
-        ready.throughput.append(&mut state.ready.throughput);
+        for class in [Class::Latency, Class::Throughput] {
+            let (queued, taken) = (state.ready.of(class), ready.of(class));
+            match (queued.is_empty(), taken.is_empty()) {
+                (true, _) => {}
+                (false, true) => mem::swap(queued, taken),
+                (false, false) => taken.append(queued),
+            }
+        }
     }
 
     /// Announces a park; `false` when a task is ready and the executor must not block.

@@ -16,7 +16,7 @@ use executor::{Armed, Credit, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refusal, Refused, Token},
-    file::{File, Kind},
+    file::{File, Kind, Storage},
     inline::Inline,
     memory::{Buffers, Memory},
     operation::Operation,
@@ -143,7 +143,7 @@ impl Engines {
         into: Buffers,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Read { file: Arc::clone(file.fd()), at, into };
-        Transfer::new(self, file, operation)
+        Transfer::new(self, file.storage(), operation)
     }
 
     /// Writes at `at` bytes from the start and returns the bytes written.
@@ -161,7 +161,7 @@ impl Engines {
         from: Buffers,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Write { file: Arc::clone(file.fd()), at, from };
-        Transfer::new(self, file, operation)
+        Transfer::new(self, file.storage(), operation)
     }
 
     /// Makes what was written durable; with `data_only` as `fdatasync`, else as `fsync`.
@@ -171,7 +171,7 @@ impl Engines {
     /// Those of `fsync`, which reports a lost write once.
     pub async fn sync(&self, file: &File, data_only: bool) -> io::Result<()> {
         let operation = Operation::Sync { file: Arc::clone(file.fd()), data_only };
-        self.run(Some(file), operation).await.map(drop)
+        self.run(Some(file.storage()), operation).await.map(drop)
     }
 
     /// Brings up to [`FETCH_LEN_MAX`](crate::FETCH_LEN_MAX) bytes at `at` into the page cache and
@@ -187,7 +187,7 @@ impl Engines {
         len: usize,
     ) -> impl Future<Output = io::Result<usize>> + use<> {
         let operation = Operation::Fetch { file: Arc::clone(file.fd()), at, len };
-        Transfer::new(self, file, operation)
+        Transfer::new(self, file.storage(), operation)
     }
 
     /// Runs a blocking function on an engine thread and returns what it returns.
@@ -251,11 +251,11 @@ impl Engines {
     }
 
     /// Submits `operation` to its engine.
-    pub(crate) fn begin(&self, file: Option<&File>, operation: Operation) -> Begun {
+    pub(crate) fn begin(&self, storage: Option<Storage>, operation: Operation) -> Begun {
         let completion = self.0.waiting.open();
         let mut state = self.0.state.borrow_mut();
         let token = completion.token();
-        if let Err(refused) = state.submit(file, operation, token, &self.0.handle) {
+        if let Err(refused) = state.submit(storage, operation, token, &self.0.handle) {
             completion.close();
             return Begun::Refused(refused.operation);
         }
@@ -271,12 +271,12 @@ impl Engines {
     /// Submits `operation`, waiting for room, and waits for its completion.
     pub(crate) async fn run(
         &self,
-        file: Option<&File>,
+        storage: Option<Storage>,
         mut operation: Operation,
     ) -> io::Result<u64> {
         let _slot = self.0.slots.take(1).await;
         loop {
-            operation = match self.begin(file, operation) {
+            operation = match self.begin(storage, operation) {
                 Begun::Over(result) => return result,
                 Begun::InFlight(completion) => return completion.await,
                 Begun::Refused(operation) => operation,
@@ -324,29 +324,29 @@ impl Source for Completions {
 
     fn arm(&mut self) -> Armed {
         let mut state = self.0.0.state.borrow_mut();
-        let busy = state.each().into_iter().flatten().any(|engine| engine.arm() == Armed::Busy);
-        if busy { Armed::Busy } else { Armed::Waits }
+        let mut is_busy = |which| state.engine(which).is_some_and(|one| one.arm() == Armed::Busy);
+        if (0..ENGINE_COUNT).any(&mut is_busy) { Armed::Busy } else { Armed::Waits }
     }
 
     fn disarm(&mut self) {
         let mut state = self.0.0.state.borrow_mut();
-        state.each().into_iter().flatten().for_each(Engine::disarm);
+        (0..ENGINE_COUNT).for_each(|which| state.engine(which).map_or((), Engine::disarm));
     }
 }
 
 impl State {
     fn submit(
         &mut self,
-        file: Option<&File>,
+        storage: Option<Storage>,
         operation: Operation,
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let route = file.map_or(Route::Threads, |file| {
-            route(self.choice, file.kind(), &operation, self.slow.contains(file.device(), handle))
+        let route = storage.map_or(Route::Threads, |Storage { kind, device }| {
+            route(self.choice, kind, &operation, self.slow.contains(device, handle))
         });
         match route {
-            Route::Inline => self.submit_inline(file, operation, token, handle),
+            Route::Inline => self.submit_inline(storage, operation, token, handle),
             Route::Cached if self.inline.is_full() => {
                 Err(Refused { operation, refusal: Refusal::Full })
             }
@@ -378,12 +378,12 @@ impl State {
     /// Performs the operation on the spot and notes a device that is slow to take it.
     fn submit_inline(
         &mut self,
-        file: Option<&File>,
+        storage: Option<Storage>,
         operation: Operation,
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let device = file.filter(|file| file.kind() != Kind::Memory).map(File::device);
+        let device = storage.filter(|of| of.kind != Kind::Memory).map(|of| of.device);
         let observed = device.map(|device| self.slow.begin(device, handle));
         self.inline.submit(operation, token)?;
         self.counters.inline += 1;
@@ -395,12 +395,11 @@ impl State {
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
         self.first = (self.first + 1) % ENGINE_COUNT;
-        let first = self.first;
-        let mut engines = self.each();
-        engines.rotate_left(first);
         let mut count = 0;
-        for engine in engines.into_iter().flatten() {
-            count += engine.reap(budget.saturating_sub(count), done);
+        for which in self.first..self.first + ENGINE_COUNT {
+            if let Some(engine) = self.engine(which) {
+                count += engine.reap(budget.saturating_sub(count), done);
+            }
         }
         self.hand_over();
         count
@@ -418,9 +417,13 @@ impl State {
         }
     }
 
-    fn each(&mut self) -> [Option<&mut dyn Engine>; ENGINE_COUNT] {
-        let ring = self.ring.as_mut().ok().map(|ring| ring as &mut dyn Engine);
-        [Some(&mut self.inline), ring, Some(&mut self.threads)]
+    /// Each of them for [`ENGINE_COUNT`] numbers in a row.
+    fn engine(&mut self, which: usize) -> Option<&mut dyn Engine> {
+        match which % ENGINE_COUNT {
+            0 => Some(&mut self.inline),
+            1 => self.ring.as_mut().ok().map(|ring| ring as &mut dyn Engine),
+            _ => Some(&mut self.threads),
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use io_uring::{
 
 use crate::{
     memory::{Buffer, Memory},
-    operation::{Operation, Vectors},
+    operation::Operation,
     run::Run,
+    vectors::Vectors,
 };
 
 /// Most bytes of one transfer, as in the kernel.
@@ -30,18 +31,15 @@ pub(crate) fn entry(
     run: &Run,
     sink: &Buffer,
     registered: &Registered<'_>,
-) -> Option<(squeue::Entry, Box<[libc::iovec]>)> {
-    let operation = run.operations().next()?;
+) -> Option<(squeue::Entry, Vec<libc::iovec>)> {
+    let operation = run.first();
     let vectors = match operation {
-        Operation::Read { .. } | Operation::Write { .. } => {
-            let transfers = run.operations().filter_map(Operation::transfer);
-            Vectors::collect(transfers.flat_map(|(.., buffers)| buffers.as_slice()), LEN_MAX)
-        }
+        Operation::Read { .. } | Operation::Write { .. } => run.vectors(LEN_MAX),
         Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
         Operation::Sync { file, data_only } => {
             let flags = if *data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
             let entry = opcode::Fsync::new(Fd(file.as_raw_fd())).flags(flags).build();
-            return Some((entry, Box::default()));
+            return Some((entry, Vec::new()));
         }
         Operation::Call(_) => return None,
     };
@@ -52,17 +50,19 @@ pub(crate) fn entry(
     };
     let (fd, at) = (Fd(file.as_raw_fd()), offset(at));
     let is_fixed = registered.holds(vectors.as_slice());
-    if let &[one] = vectors.as_slice() {
-        let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
-        let entry = match (is_write, is_fixed) {
-            (false, false) => opcode::Read::new(fd, bytes, len).offset(at).build(),
-            (false, true) => opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build(),
-            (true, false) => opcode::Write::new(fd, bytes, len).offset(at).build(),
-            (true, true) => opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build(),
-        };
-        return Some((entry, Box::default()));
-    }
-    let list: Box<[_]> = vectors.as_slice().into();
+    let list = match vectors {
+        Vectors::Many(list) => list,
+        Vectors::One([one]) => {
+            let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
+            let entry = match (is_write, is_fixed) {
+                (false, false) => opcode::Read::new(fd, bytes, len).offset(at).build(),
+                (false, true) => opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build(),
+                (true, false) => opcode::Write::new(fd, bytes, len).offset(at).build(),
+                (true, true) => opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build(),
+            };
+            return Some((entry, Vec::new()));
+        }
+    };
     let (start, count) = (list.as_ptr(), u32::try_from(list.len()).ok()?);
     let entry = match (is_write, is_fixed) {
         (false, false) => opcode::Readv::new(fd, start, count).offset(at).build(),

@@ -13,9 +13,15 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs};
 #[derive(Clone, Debug)]
 pub struct File {
     fd: Arc<OwnedFd>,
-    kind: Kind,
+    storage: Storage,
+}
+
+/// What the choice of an engine depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Storage {
+    pub(crate) kind: Kind,
     /// Device number; slow storage is remembered by it.
-    device: u64,
+    pub(crate) device: u64,
 }
 
 /// How a file moves bytes.
@@ -43,7 +49,7 @@ impl File {
             FileType::RegularFile => regular_kind(&fd)?,
             _ => Kind::Other,
         };
-        Ok(Self { fd: Arc::new(fd), kind, device: stat.st_dev })
+        Ok(Self { fd: Arc::new(fd), storage: Storage { kind, device: stat.st_dev } })
     }
 
     /// The descriptor, shared with operations in flight.
@@ -52,12 +58,8 @@ impl File {
         &self.fd
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(crate) fn device(&self) -> u64 {
-        self.device
+    pub(crate) fn storage(&self) -> Storage {
+        self.storage
     }
 }
 

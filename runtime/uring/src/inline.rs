@@ -94,6 +94,9 @@ impl Engine for Inline {
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
         self.at_once_left = AT_ONCE_LEN_MAX;
+        if self.finished.is_empty() {
+            return 0;
+        }
         let count = self.finished.len().min(budget);
         for (token, result, operation) in self.finished.drain(..count) {
             drop(operation);

@@ -30,6 +30,7 @@ mod slice;
 mod slow;
 mod threads;
 mod transfer;
+mod vectors;
 mod waiting;
 
 pub use engine::{Engine, Refusal, Refused, Token};

@@ -14,7 +14,8 @@ use rustix::{
 
 use crate::{
     memory::{Buffer, Buffers},
-    operation::{Call, Operation, Vectors},
+    operation::{Call, Operation},
+    vectors::Vectors,
 };
 
 /// Performs `operation`, moving at most `limit` bytes, and blocks until it is done.

@@ -91,8 +91,8 @@ pub struct Ring {
 
 struct InFlight {
     run: Run,
-    /// Read by the kernel at submission, which may be later than the push. Empty for one buffer.
-    vectors: Box<[libc::iovec]>,
+    /// Read by the kernel at submission, which may be later than the push. Empty for one place.
+    vectors: Vec<libc::iovec>,
 }
 
 impl Ring {
@@ -187,7 +187,7 @@ impl Ring {
 
     /// Takes a run in flight, to be queued.
     fn begin(&mut self, run: Run) -> usize {
-        self.in_flight.insert(InFlight { run, vectors: Box::default() })
+        self.in_flight.insert(InFlight { run, vectors: Vec::new() })
     }
 
     /// Queues the run that more might join.

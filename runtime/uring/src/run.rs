@@ -15,7 +15,8 @@ use crate::{
     batch::SHORT_LEN_MAX,
     engine::Token,
     memory::BUFFER_COUNT_MAX,
-    operation::{Operation, Vectors},
+    operation::Operation,
+    vectors::{Vectors, places},
 };
 
 /// What goes together is at most so long,
@@ -63,10 +64,30 @@ impl Run {
             && place.end - start.at <= LEN_MAX
     }
 
-    /// The operations that the kernel is to execute now.
+    /// The first of the operations that the kernel is to execute now.
+    pub(crate) fn first(&self) -> &Operation {
+        &self.first.1
+    }
+
+    /// Those that go with it.
+    fn joined(&self) -> &[(Token, Operation)] {
+        if self.is_broken { &[] } else { &self.rest }
+    }
+
+    /// All operations that the kernel is to execute now.
     pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
-        let joined = if self.is_broken { 0 } else { self.rest.len() };
-        iter::once(&self.first).chain(self.rest.iter().take(joined)).map(|(_, operation)| operation)
+        iter::once(&self.first).chain(self.joined()).map(|(_, operation)| operation)
+    }
+
+    /// The places in memory of the first `limit` bytes of these, if they are transfers.
+    pub(crate) fn vectors(&self, limit: usize) -> Vectors {
+        match (self.first().transfer(), self.joined()) {
+            (Some((.., buffers)), []) => Vectors::of(buffers, limit),
+            _ => {
+                let transfers = self.operations().filter_map(Operation::transfer);
+                Vectors::collect(transfers.flat_map(|(.., buffers)| buffers.as_slice()), limit)
+            }
+        }
     }
 
     /// Tells `done` what operations have come to, each after it was freed; returns those that are
@@ -81,7 +102,7 @@ impl Run {
             let (token, operation) = first;
             drop(operation);
             done(token, result);
-            return Self::one_by_one(rest);
+            return if rest.is_empty() { None } else { Self::one_by_one(rest) };
         }
         let mut left = result.unwrap_or(0);
         let mut unfinished = Vec::new();
@@ -134,7 +155,7 @@ fn vector_count(operation: &Operation) -> usize {
     let Some((.., buffers)) = operation.transfer() else { return 0 };
     match buffers.as_slice() {
         [_one] => 1,
-        _ => Vectors::of(buffers, usize::MAX).as_slice().len(),
+        many => places(many.iter(), usize::MAX).count(),
     }
 }
 

@@ -11,7 +11,7 @@ use executor::Credit;
 
 use crate::{
     engines::{Begun, Engines},
-    file::File,
+    file::Storage,
     operation::Operation,
     waiting::Completion,
 };
@@ -23,7 +23,7 @@ pub(crate) struct Transfer {
 }
 
 enum State {
-    New(File, Operation),
+    New(Storage, Operation),
     InFlight {
         completion: Completion,
         /// The right to be in flight, until it is over.
@@ -35,14 +35,16 @@ enum State {
 }
 
 impl Transfer {
-    pub(crate) fn new(engines: &Engines, file: &File, operation: Operation) -> Self {
-        Self { engines: engines.clone(), state: State::New(file.clone(), operation) }
+    pub(crate) fn new(engines: &Engines, storage: Storage, operation: Operation) -> Self {
+        Self { engines: engines.clone(), state: State::New(storage, operation) }
     }
 
     /// Submits the operation; returns its result where that is known at once.
-    fn begin(&mut self, file: File, mut operation: Operation) -> Option<io::Result<u64>> {
+    fn begin(&mut self) -> Option<io::Result<u64>> {
+        let new = mem::replace(&mut self.state, State::Over);
+        let State::New(storage, mut operation) = new else { return None };
         if let Some(slot) = self.engines.try_slot() {
-            match self.engines.begin(Some(&file), operation) {
+            match self.engines.begin(Some(storage), operation) {
                 Begun::Over(result) => return Some(result),
                 Begun::InFlight(completion) => {
                     self.state = State::InFlight { completion, _slot: slot };
@@ -52,7 +54,7 @@ impl Transfer {
             }
         }
         let engines = self.engines.clone();
-        let run = async move { engines.run(Some(&file), operation).await };
+        let run = async move { engines.run(Some(storage), operation).await };
         self.state = State::Waits(Box::pin(run));
         None
     }
@@ -65,22 +67,21 @@ impl Future for Transfer {
     ///
     /// Panics when polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let begun = match mem::replace(&mut self.state, State::Over) {
-            State::New(file, operation) => self.begin(file, operation),
-            begun => {
-                self.state = begun;
-                None
+        if matches!(self.state, State::New(..)) {
+            if let Some(result) = self.begin() {
+                return Poll::Ready(len(result));
             }
-        };
-        let result = match (begun, &mut self.state) {
-            (Some(result), _) => result,
-            (None, State::InFlight { completion, .. }) => {
-                ready!(Pin::new(completion).poll(context))
-            }
-            (None, State::Waits(run)) => ready!(run.as_mut().poll(context)),
-            (None, State::New(..) | State::Over) => unreachable!("a result is fetched once"),
+        }
+        let result = match &mut self.state {
+            State::InFlight { completion, .. } => ready!(Pin::new(completion).poll(context)),
+            State::Waits(run) => ready!(run.as_mut().poll(context)),
+            State::New(..) | State::Over => unreachable!("a result is fetched once"),
         };
         self.state = State::Over;
-        Poll::Ready(result.map(|len| usize::try_from(len).unwrap_or(usize::MAX)))
+        Poll::Ready(len(result))
     }
+}
+
+fn len(result: io::Result<u64>) -> io::Result<usize> {
+    result.map(|len| usize::try_from(len).unwrap_or(usize::MAX))
 }

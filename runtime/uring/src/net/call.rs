@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-use crate::{inline::INLINE_LEN_MAX, memory::Buffers, operation::Vectors};
+use crate::{inline::INLINE_LEN_MAX, memory::Buffers, vectors::Vectors};
 
 /// Most bytes one call moves: as many as an inline call on a file.
 pub const SOCKET_LEN_MAX: usize = INLINE_LEN_MAX;
