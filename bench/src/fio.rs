@@ -60,7 +60,7 @@ impl Fio {
     fn find(&self, path: &Path) -> anyhow::Result<Found> {
         let mut command = Command::new("fio");
         command.args(["--name=bench", "--direct=1", "--thread=1", "--output-format=json"]);
-        command.args(["--overwrite=1", "--norandommap=1", "--randrepeat=1"]);
+        command.args(["--overwrite=1", "--norandommap=1", "--randrepeat=0"]);
         // Nothing that ours does not do either: no marks in what is written, no latencies.
         command.args(["--scramble_buffers=0", "--gtod_reduce=1"]);
         command.arg(format!("--rw={}", self.pattern)).arg(format!("--ioengine={}", self.engine));

@@ -24,7 +24,6 @@ use crate::{
 };
 
 const PAGE: usize = 4096;
-const SEED: u64 = 0x66_69_6c_65;
 
 /// What executes the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -159,7 +158,7 @@ struct Blocks {
 impl Blocks {
     fn new(args: &Args) -> Self {
         let size = args.size as u64;
-        let order = args.random.then(|| Rng::with_seed(SEED));
+        let order = args.random.then(|| Rng::new());
         Self { next: 0, count: args.count, order, size, block_count: args.span / size }
     }
 }
