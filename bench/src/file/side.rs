@@ -158,7 +158,7 @@ struct Blocks {
 impl Blocks {
     fn new(args: &Args) -> Self {
         let size = args.size as u64;
-        let order = args.random.then(|| Rng::new());
+        let order = args.random.then(Rng::new);
         Self { next: 0, count: args.count, order, size, block_count: args.span / size }
     }
 }
