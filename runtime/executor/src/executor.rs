@@ -186,7 +186,8 @@ impl Executor {
         let timers = self.fire_timers(now);
         let latency_polls = self.slice(now);
         let source_events = self.visit_sources() + self.visit_lists();
-        let throughput_polls = u64::from(self.poll_next(Class::Throughput));
+        let throughput_polls = u64::from(self.has_ready(Class::Throughput));
+        self.poll_next(Class::Throughput);
 
         // Sources have seen what tasks did. The look for throughput tasks may have brought in
         // latency tasks, woken just now.
@@ -350,18 +351,14 @@ impl Executor {
         !self.ready.of(class).is_empty()
     }
 
-    /// Polls the next ready task of `class`; `false` when there is none.
-    fn poll_next(&mut self, class: Class) -> bool {
-        if !self.has_ready(class) {
-            return false;
-        }
-        let Some(index) = self.ready.of(class).pop_front() else { return false };
+    /// Polls the next task of `class` that [`has_ready`](Self::has_ready) found, if there is one.
+    fn poll_next(&mut self, class: Class) {
+        let Some(index) = self.ready.of(class).pop_front() else { return };
         let slot = self.inner.tasks.borrow().slot(index);
         match slot {
             Some(slot) => self.inner.poll(slot),
             None => self.main_woken = true, // `MAIN`.
         }
-        true
     }
 
     /// Blocks until something may be ready, unless something is ready already.

@@ -135,7 +135,7 @@ impl Handle {
         self.0.idle
     }
 
-    /// What the executor has done so far.
+    /// What the executor has done so far, but for the present turn.
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.0.counters.borrow()
