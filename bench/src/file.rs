@@ -4,11 +4,11 @@
 //! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
 //! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
 //! and written past the page cache where the file system can. Both sides go through the same file
-//! with registered buffers, as many bytes, at random in an order that is new in each run: so neither
-//! goes back to blocks of its own, which the host then has in its caches. They take turns, and
-//! change places from round to round: who comes second finds those caches filled. Other ways to do
-//! file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and blocking
-//! calls of fio's. (epoll does not apply: a file is always ready.)
+//! with registered buffers, as many bytes, at random in an order that is new in each run: so
+//! neither goes back to blocks of its own, which the host then has in its caches. They take turns,
+//! and change places from round to round: who comes second finds those caches filled. Other ways to
+//! do file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and
+//! blocking calls of fio's. (epoll does not apply: a file is always ready.)
 //!
 //! CPU time is that of our process and of fio's thread. For files in memory fio's is that of its
 //! process too, less its start: there kernel workers copy for its thread.
