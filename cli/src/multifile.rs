@@ -140,14 +140,14 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     Failure::new(Code::Failure, path.display(), why, advice)
 }
 
-/// Whether a daemon writes a multifile; else none does so as long as the file is open.
+/// Whether a daemon has a multifile; else none does so as long as the file is open.
 fn is_held(file: &File) -> bool {
     // Some file systems know no locks.
     flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN)
 }
 
 fn in_use(path: &Path) -> Failure {
-    let why = "a daemon or server writes it";
+    let why = "a daemon or server has it";
     Failure::new(Code::Failure, path.display(), why, "wait until that has ended")
 }
 

@@ -110,6 +110,9 @@ impl Packed {
                 Errno::NOTSUP
             });
         }
+        if writes && !volume.is_writable {
+            return Err(Errno::ROFS);
+        }
         if access != OFlags::WRONLY {
             tree.may(inode, Wish::READ)?;
         }

@@ -49,8 +49,12 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
             return volume.machine().file_system(&physical).await;
         }
         NameCall::Access { path, mode } => {
-            let tree = volume.tree.borrow();
-            tree.may(tree.find(&path, true)?.inode()?, Wish::of_access(mode))?;
+            let (tree, wish) = (volume.tree.borrow(), Wish::of_access(mode));
+            let inode = tree.find(&path, true)?.inode()?;
+            if wish.writes() && !volume.is_writable {
+                return Err(Errno::ROFS.into());
+            }
+            tree.may(inode, wish)?;
         }
         NameCall::Truncate { path, len } => {
             let inode = volume.tree.borrow().find(&path, true)?.inode()?;
@@ -83,10 +87,11 @@ pub(super) async fn cover(volume: &Rc<Volume>, path: &CStr) -> io::Result<()> {
         let found = volume.tree.borrow().find(&path, false)?;
         inode = match found.inode {
             Some(inode) => inode,
-            None => {
+            None if volume.is_writable => {
                 let make = |tree: &Tree| tree.make(&found, ((FOLDER, 0o755), None), now());
                 volume.change(make).await?
             }
+            None => volume.tree.borrow_mut().show(&found, now())?,
         };
     }
     volume.tree.borrow_mut().cover(inode).map_err(|_| {

@@ -15,7 +15,7 @@ use multifile::{
     name::journal,
 };
 use rustix::{
-    fs::{FlockOperation, flock},
+    fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
     process::{getegid, geteuid},
 };
@@ -24,6 +24,8 @@ use super::{tree::FOLDER, unfit::Unfit};
 
 /// Who may read and write a file.
 const PERMISSIONS: u32 = 0o666;
+/// That anybody may write it.
+const WRITING: u32 = 0o222;
 
 /// A multifile that was opened.
 pub(super) struct Opened {
@@ -41,6 +43,8 @@ pub(super) struct Opened {
     pub(super) is_made: bool,
     /// It is to be closed, whether it is changed or not.
     pub(super) was_unclosed: bool,
+    /// It may be written.
+    pub(super) is_writable: bool,
 }
 
 fn options(path: &Path) -> Options {
@@ -49,22 +53,38 @@ fn options(path: &Path) -> Options {
     Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
 }
 
-/// Opens a multifile, or makes it. One that could not be made is not there.
+/// Opens a multifile, or makes it. One that could not be made is not there; one that may not be
+/// written is opened to be read.
 pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
     let how = |how: &mut fs::OpenOptions| how.read(true).write(true).open(path);
-    let (file, is_made) = match how(fs::OpenOptions::new().create_new(true)) {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-            (how(fs::OpenOptions::new().create(true).truncate(false))?, false)
+    match how(fs::OpenOptions::new().create_new(true)) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        made => {
+            let made = made?;
+            let _locked = made.try_clone()?;
+            let opened = take(made, path, shape, None);
+            let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
+            if opened.as_ref().is_err_and(|why| !is_taken(why)) {
+                forget(path);
+            }
+            return opened.map(|opened| Opened { is_made: true, ..opened });
         }
-        made => (made?, true),
-    };
-    let _locked = file.try_clone()?;
-    let opened = take(file, path, shape).map(|opened| Opened { is_made, ..opened });
-    let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
-    if is_made && opened.as_ref().is_err_and(|why| !is_taken(why)) {
-        forget(path);
     }
-    opened
+    let found = how(&mut fs::OpenOptions::new());
+    let refusal = match found.and_then(|file| Ok((file.metadata()?.mode() & WRITING, file))) {
+        Ok((0, _)) => Errno::ACCESS.into(), // Root may all the same.
+        Ok((_, file)) => return take(file, path, shape, None),
+        Err(why) => why,
+    };
+    if !matches!(Errno::from_io_error(&refusal), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
+        return Err(refusal);
+    }
+    // It may be a pipe.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => take(file.into(), path, shape, Some(refusal)),
+        Err(_) => Err(refusal),
+    }
 }
 
 /// Removes a multifile that holds nothing, with its journal.
@@ -74,39 +94,48 @@ pub(super) fn forget(path: &Path) {
     }
 }
 
-fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
+/// Opens the multifile that begins with `file`; makes it if that is empty. It is only read if there
+/// is a `refusal` to write it.
+fn take(
+    file: fs::File,
+    path: &Path,
+    shape: Shape,
+    refusal: Option<io::Error>,
+) -> io::Result<Opened> {
     if !file.metadata()?.is_file() {
         return Err(Unfit::Special.into());
     }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN) => return Err(Unfit::Taken.into()),
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
-            tracing::warn!(
-                "its file system knows no locks: see to it that nobody else writes {}",
-                path.display()
-            );
-        }
-        Ok(()) => {}
-        Err(error) => return Err(error.into()),
-    }
+    let is_writable = refusal.is_none();
+    lock(&file, path, is_writable)?;
     let found = file.metadata()?;
     // A daemon has no umask any more when it makes the next of its files: they are as the first.
     let (disk, options) = (Disk::new().making(found.mode() & PERMISSIONS), options(path));
+    let make = |file: fs::File| match refusal {
+        None => make(&disk, path, file.into(), shape),
+        Some(refusal) => Err(refusal),
+    };
     if found.len() == 0 {
-        return make(&disk, path, file.into(), shape);
+        return make(file);
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);
     let Peek { head, is_blank } = Growing::peek(&disk, path).map_err(of_set)?;
     match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
-        Err(Unreadable::NoNames) if is_blank => return make(&disk, path, file.into(), shape),
+        Err(Unreadable::NoNames) if is_blank => return make(file),
         at => drop(at.map_err(why)?),
     }
-    let opened = Growing::open(&disk, path, shape, &options);
+    let opened = if is_writable {
+        Growing::open(&disk, path, shape, &options)
+    } else {
+        Growing::open_to_read(&disk, path, shape, &options)
+    };
     let (growing, Held { mut lens, was_unclosed }) = opened.map_err(of_set)?;
     if was_unclosed {
         tracing::warn!("{} was never closed: what was completed is there", path.display());
+    }
+    if !is_writable {
+        tracing::warn!("{} may not be written: its files are only read", path.display());
     }
     let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
@@ -114,8 +143,37 @@ fn take(file: fs::File, path: &Path, shape: Shape) -> io::Result<Opened> {
     if let Some(len) = lens.first_mut() {
         *len = names.1;
     }
-    let (lock, is_new, is_made) = (file.into(), false, false);
-    Ok(Opened { lock, growing, lens, catalogue, names, is_new, is_made, was_unclosed })
+    Ok(Opened {
+        lock: file.into(),
+        growing,
+        lens,
+        catalogue,
+        names,
+        is_new: false,
+        is_made: false,
+        was_unclosed,
+        is_writable,
+    })
+}
+
+/// Keeps out who would write the multifile, and with `is_writable` also who would read it.
+fn lock(file: &fs::File, path: &Path, is_writable: bool) -> io::Result<()> {
+    let how = if is_writable {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    match flock(file, how) {
+        Err(Errno::AGAIN) => Err(Unfit::Taken.into()),
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
+            tracing::warn!(
+                "its file system knows no locks: see to it that nobody else writes {}",
+                path.display()
+            );
+            Ok(())
+        }
+        locked => Ok(locked?),
+    }
 }
 
 fn why(unreadable: Unreadable) -> io::Error {
@@ -134,8 +192,17 @@ fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Ope
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
     let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
     let names = (catalogue::HEAD_LEN as u64, 0);
-    let (is_new, is_made, was_unclosed) = (true, false, false);
-    Ok(Opened { lock, growing, lens, catalogue, names, is_new, is_made, was_unclosed })
+    Ok(Opened {
+        lock,
+        growing,
+        lens,
+        catalogue,
+        names,
+        is_new: true,
+        is_made: false,
+        was_unclosed: false,
+        is_writable: true,
+    })
 }
 
 /// The time.

@@ -37,6 +37,10 @@ impl Wish {
         Self(mode & 7)
     }
 
+    pub(super) const fn writes(self) -> bool {
+        self.0 & Self::WRITE.0 != 0
+    }
+
     pub(super) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -89,6 +93,16 @@ impl Tree {
                 Ok(())
             }
         }
+    }
+
+    /// A folder to be [covered](Self::cover) that no record is to say.
+    pub(super) fn show(&mut self, at: &Found, now: Time) -> Result<u64, Errno> {
+        let (inode, mode) = (self.catalogue.next_inode(), FOLDER | 0o755);
+        let User { user, group } = self.me;
+        let node = Node { mode, user, group, times: [now; 3], ..Node::default() };
+        let changes = [Change::Node(inode, node), Change::Name(at.folder, at.name.clone(), inode)];
+        let mut applied = changes.into_iter().map(|change| self.catalogue.apply(change));
+        applied.all(|applied| applied.is_some()).then_some(inode).ok_or(Errno::INVAL)
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -10,7 +10,7 @@ use multifile::{Error, Part, name::physical};
 /// What no system call says of a multifile.
 #[derive(Debug)]
 pub(super) enum Unfit {
-    /// Somebody else writes it.
+    /// Somebody else writes it, or reads it while it is to be written.
     Taken,
     /// It is a pipe, a device, or the like.
     Special,
@@ -70,7 +70,7 @@ impl error::Error for Unfit {}
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken => f.write_str("another daemon or server writes it"),
+            Self::Taken => f.write_str("another daemon or server has it"),
             Self::Special => f.write_str("it is a pipe, a device, or the like"),
             Self::NoNames => f.write_str("it has no names of files: --coalesce did not make it"),
             Self::Later => f.write_str("a later version of Kakehi wrote it"),
@@ -96,6 +96,9 @@ pub(crate) fn advice(why: &io::Error) -> &'static str {
             Error::Damaged { .. } => {
                 "take it from another copy, or name another file; `kakehi multifile repair \
                  --dry-run` says what can be mended"
+            }
+            Error::Unclosed { .. } => {
+                "have `kakehi multifile repair` complete it, which needs the right to write it"
             }
             _ => "`kakehi multifile verify` says more; name another file to go on",
         };
@@ -125,7 +128,7 @@ mod tests {
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 12] = [
+        let reasons: [io::Error; 13] = [
             Unfit::Taken.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
@@ -134,6 +137,7 @@ mod tests {
             Unfit::of_set(Path::new("/a.sion"), member),
             Error::Damaged { part: Part::Magic, file: 0 }.into(),
             Error::Damaged { part: Part::Blocks, file: 0 }.into(),
+            Error::Unclosed { file: 0 }.into(),
             Errno::NOENT.into(),
             Errno::ISDIR.into(),
             Errno::ACCESS.into(),

@@ -57,6 +57,7 @@ pub(crate) struct Volume {
     /// Others that would write it are kept out as long as this is open.
     _lock: OwnedFd,
     growing: Arc<Mutex<Option<Growing<Disk>>>>,
+    pub(super) is_writable: bool,
     is_begun: Cell<bool>,
     is_over: Cell<bool>,
     /// It was not there before, and nothing was changed in it.
@@ -120,6 +121,7 @@ impl Volume {
             shape,
             _lock: opened.lock,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
+            is_writable: opened.is_writable,
             is_begun: Cell::new(false),
             is_over: Cell::new(false),
             is_vain: Cell::new(opened.is_made),
@@ -203,7 +205,14 @@ impl Volume {
     /// Before a change, and until that is made: from the first one on the multifile counts as
     /// unclosed. Once it is closed nothing is changed, and no change is answered: who asked for it
     /// asks the next server.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS`: it may not be written. Those of writing.
     pub(super) async fn begin(&self) -> io::Result<Changing<'_>> {
+        if !self.is_writable {
+            return Err(Errno::ROFS.into());
+        }
         if self.is_over.get() {
             future::pending::<()>().await;
         }

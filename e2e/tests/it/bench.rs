@@ -4,11 +4,11 @@ use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
 use rustix::process::Signal;
 
-use crate::harness::{Folder, Running, SOON, kakehi, processes_of, wait_for};
+use crate::harness::{Folder, Running, SOON, heeded, kakehi, processes_of, wait_for};
 
 #[test]
 fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_can() {
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+    for signal in heeded([Signal::INT, Signal::TERM, Signal::KILL]) {
         let folder = Folder::new();
         let mut command = Command::new(kakehi().with_file_name("kakehi-bench"));
         command.args(["idle", "--quick", "--dir"]).arg(folder.path());

@@ -1,6 +1,7 @@
 //! Folders whose files are kept in a multifile, by the daemon of a job and by a server.
 
 mod edges;
+mod read_only;
 mod told;
 
 use std::{
@@ -60,6 +61,17 @@ fn is_closed(file: &Path) {
     succeed(&mut multifile(&["verify"], file), SOON);
     let journal = PathBuf::from(format!("{}.journal", file.display()));
     assert!(!journal.exists(), "{} is left behind", journal.display());
+}
+
+/// Kills all of a job at once, and the daemon first: it would end in order without the others.
+fn kill_all(folder: &Folder) {
+    let mut all = processes_of(folder.path());
+    all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));
+    for (pid, _) in all {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+        rustix::process::kill_process(pid, Signal::KILL).ok(); // It may be gone.
+    }
+    assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
 }
 
 #[test]
@@ -257,15 +269,8 @@ fn what_was_closed_survives_the_death_of_everything() {
         let lines = || fs::read_to_string(&log).expect("log").lines().count();
         assert!(wait_for(LONG, || lines() > 3), "it does not begin");
         pause(Duration::from_millis(rng.u64(1..200)));
-        // Everybody at once, and the daemon first: it would end in order without the others.
-        let mut all = processes_of(folder.path());
-        all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));
-        for (pid, _) in all {
-            let pid = rustix::process::Pid::from_raw(pid).expect("a process");
-            rustix::process::kill_process(pid, Signal::KILL).ok(); // It may be gone.
-        }
+        kill_all(&folder);
         drop(program);
-        assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
         count += lines();
         let is_ours = |line: &str| line.starts_with("kakehi: ");
         let is_taken_on =
@@ -369,7 +374,7 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     for command in ["repair", "ls"] {
         let output = run(&mut multifile(&[command], &kept(&folder)), SOON);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains("writes it"), "{said}");
+        assert!(!output.status.success() && said.contains("server has it"), "{said}");
     }
     first.signal(Signal::TERM);
     drop(first);

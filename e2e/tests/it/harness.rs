@@ -423,6 +423,21 @@ pub(crate) fn skip(what: &str, why: impl Display) {
     io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
+/// Those of some signals that a process started here does not ignore: a shell has its background
+/// jobs ignore SIGINT, and so all they start.
+pub(crate) fn heeded(signals: impl IntoIterator<Item = Signal>) -> impl Iterator<Item = Signal> {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.expect("a mask").trim(), 16).expect("a mask");
+    signals.into_iter().filter(move |signal| {
+        let is_heeded = ignored >> (signal.as_raw() - 1) & 1 == 0;
+        if !is_heeded {
+            skip(&format!("{signal:?}"), "it is ignored here: run the tests in the foreground");
+        }
+        is_heeded
+    })
+}
+
 /// Records a figure in the test's output, past its capture.
 pub(crate) fn note(line: impl Display) {
     io::stderr().write_all(format!("    {line}\n").as_bytes()).expect("standard error");

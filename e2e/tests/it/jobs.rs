@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::{
     calls::Calls,
     harness::{
-        Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, stats,
+        Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, program, run, skip, stats,
         succeed, sum, text, wait_for,
     },
 };
@@ -74,10 +74,10 @@ fn the_exit_code_of_an_attached_program_is_its_own() {
 #[test]
 fn signals_reach_the_program() {
     let folder = Folder::new();
-    for (signal, name, code) in
-        [(Signal::TERM, "TERM", 31), (Signal::INT, "INT", 32), (Signal::USR1, "USR1", 33)]
-    {
-        let script = format!("trap 'exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
+    for signal in heeded([Signal::TERM, Signal::INT, Signal::USR1]) {
+        let number = signal.as_raw();
+        let script =
+            format!("trap 'exit {number}' {number}; echo ready; while :; do sleep 0.05; done");
         let mut command = kakehi_run(&folder, &[]);
         command.args(["sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut running = Running::start(command.stderr(Stdio::null()));
@@ -86,7 +86,7 @@ fn signals_reach_the_program() {
         stdout.read_line(&mut line).expect("a line");
         assert_eq!(line, "ready\n");
         running.signal(signal);
-        assert_eq!(running.wait(SOON).code(), Some(code), "{name}");
+        assert_eq!(running.wait(SOON).code(), Some(number), "{signal:?}");
     }
 }
 

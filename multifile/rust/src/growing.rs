@@ -128,6 +128,32 @@ impl<S: Storage> Growing<S> {
             }
             repair.apply()?;
         }
+        let (growing, lens) = Self::closed((storage, path), shape, options, true)?;
+        Ok((growing, Held { lens, was_unclosed }))
+    }
+
+    /// Opens the multifile at `path` to read it only, which nothing in its files tells.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`Error::Unclosed`].
+    pub fn open_to_read(
+        storage: &S,
+        path: &Path,
+        shape: Shape,
+        options: &Options,
+    ) -> Result<(Self, Held)> {
+        let (growing, lens) = Self::closed((storage, path), shape, options, false)?;
+        Ok((growing, Held { lens, was_unclosed: false }))
+    }
+
+    /// Opens physical files that are closed.
+    fn closed(
+        (storage, path): (&S, &Path),
+        shape: Shape,
+        options: &Options,
+        is_to_write: bool,
+    ) -> Result<(Self, Vec<u64>)> {
         let (physicals, _) = Reader::open(storage, path)?.into_parts();
         let (mut members, mut lens) = (Vec::new(), Vec::new());
         for (number, physical) in (0u32..).zip(physicals) {
@@ -142,14 +168,17 @@ impl<S: Storage> Growing<S> {
             let instance = instance();
             let mark = Mark::Open(instance).encode();
             let plan = FilePlan::of(&physical, None, options, mark)?;
-            let path = storage.physical_name(path, number);
-            let file = storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
+            let file = if is_to_write {
+                let file = storage.open(&storage.physical_name(path, number), true);
+                Arc::new(file.map_err(|error| Error::io(number, &error))?)
+            } else {
+                physical.front.file
+            };
             let plan = FilePlan { checksums: false, style: Style::Parallel, ..plan };
             members.push(Member::new(plan, instance, file));
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let growing = Self { storage, path, options, shape, members };
-        Ok((growing, Held { lens, was_unclosed }))
+        Ok((Self { storage, path, options, shape, members }, lens))
     }
 
     /// Before the first write to a multifile that was [opened](Self::open): from here on it counts
@@ -257,7 +286,7 @@ impl<S: Storage> Growing<S> {
             let written = write_all(&*member.file, numbers.as_flattened(), FILE_COUNT_AT);
             written.map_err(|error| Error::io(other, &error))?;
         }
-        self.members.push(Member { journal, ..Member::new(plan, instance, file) });
+        self.members.push(Member { journal, ..Member::new(plan, instance, Arc::new(file)) });
         Ok(())
     }
 
@@ -375,8 +404,8 @@ impl<S: Storage> Growing<S> {
 }
 
 impl<F: File> Member<F> {
-    fn new(plan: FilePlan, instance: u64, file: F) -> Self {
-        Self { plan, instance, file: Arc::new(file), journal: None, recorded: None }
+    fn new(plan: FilePlan, instance: u64, file: Arc<F>) -> Self {
+        Self { plan, instance, file, journal: None, recorded: None }
     }
 
     /// How a task's stream of so many bytes fills its blocks.

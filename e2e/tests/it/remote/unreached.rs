@@ -15,8 +15,8 @@ use wire::{Challenge, Frame, Hello, NONCE_LEN, SESSION_LEN, TAG_LEN, VERSION};
 use super::local;
 use crate::{
     harness::{
-        Daemon, Folder, Running, SOON, kakehi, kakehi_run, processes_of, run, succeed, text,
-        wait_for,
+        Daemon, Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, run, succeed,
+        text, wait_for,
     },
     remote::server::{Scheme, Server, reserve_port},
 };
@@ -118,7 +118,8 @@ fn daemon_that_waits_for_a_server_ends_with_who_has_started_it() {
     let is_daemon = |(_, arguments): &(i32, String)| arguments.contains(" serve ");
     let daemons = || processes_of(folder.path()).iter().filter(|found| is_daemon(found)).count();
     // Which is gone first, the killed one's lock or its end of the pipe, is up to the kernel.
-    for signal in [Signal::KILL, Signal::INT, Signal::TERM, Signal::KILL, Signal::TERM] {
+    let signals = [Signal::KILL, Signal::INT, Signal::TERM, Signal::KILL, Signal::TERM];
+    for signal in heeded(signals) {
         let mut command = kakehi_run(&folder, &flags);
         command.env("KAKEHI_REMOTE_TIMEOUT", "1h").arg("true");
         let mut run = Running::start(&mut command);

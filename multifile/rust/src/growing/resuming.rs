@@ -53,7 +53,7 @@ impl<S: Storage> Growing<S> {
             let (hints, durable) = (options.hints, options.durable);
             let style = Style::Parallel;
             let plan = FilePlan { mapping: None, checksums: false, style, hints, durable, ..plan };
-            let mut member = Member::new(plan, instance, file);
+            let mut member = Member::new(plan, instance, Arc::new(file));
             if is_recorded {
                 let journal = storage.open(&name::journal(&at), true).map_err(io)?;
                 (member.journal, member.recorded) = (Some(Arc::new(journal)), Some(filled));

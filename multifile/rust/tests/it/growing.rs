@@ -178,7 +178,10 @@ fn who_only_looks_leaves_a_multifile_as_it_was() {
     let path = folder.path().join(NAME);
     let before = fs::read(&path).unwrap();
     let disk = Disk::in_folder(folder.path());
-    drop(Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap());
+    let (_, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+    let (read, seen) = Growing::open_to_read(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+    assert_eq!(seen, held);
+    assert!(read.file(0).unwrap().write_at(b"no", 0).is_err());
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(!Repair::examine(&disk, Path::new(NAME)).unwrap().needed());
 }
