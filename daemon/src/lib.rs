@@ -22,6 +22,7 @@ mod coalesce;
 mod config;
 pub mod control;
 mod core;
+mod cores;
 mod drain;
 mod error;
 mod file;

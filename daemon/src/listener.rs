@@ -21,6 +21,7 @@ use wire::{Control, Greeting, Refusal, Role, VERSION, Welcome};
 use crate::{
     admission::Grant,
     core::Core,
+    cores,
     mail::{Mailbox, lock},
     node::Mail,
     reactor::{Reactor, Watch},
@@ -67,6 +68,8 @@ pub(crate) struct Listener {
     pub(crate) reactor: Reactor,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
+    /// Whether the daemon has no cores of its own.
+    pub(crate) shares_cores: bool,
 }
 
 impl Listener {
@@ -128,6 +131,9 @@ impl Listener {
         }
         if self.core.node.is_stopping() && greeting.role != Role::Control(Control::Status) {
             return Err(Some(Refusal::Stopping));
+        }
+        if let (true, Some(process)) = (self.shares_cores, peer.process) {
+            cores::share_those_of(process);
         }
         Ok(greeting)
     }

@@ -4,8 +4,6 @@
 //! leaves the other cores to their programs. Many clients that sleep until they are answered leave
 //! a core idle that one executor has no use for: then the next one shares them.
 
-use std::thread;
-
 use executor::Idle;
 
 use crate::Config;
@@ -13,7 +11,7 @@ use crate::Config;
 /// Clients that the first executor serves before the next one gets any.
 const FEW: usize = 8;
 /// Executors of a daemon that was given no cores of its own.
-const SHARING_MAX: usize = 2;
+const SHARING: usize = 2;
 
 /// The sessions of every executor.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,15 +24,14 @@ pub(crate) struct Seats {
 impl Seats {
     /// One executor for each core that is the daemon's own. Of those that share the job's cores
     /// there are two where they pay: a remote folder is served over one connection, and one that
-    /// spins is enough.
+    /// spins is enough. How many cores those are is known only once all ranks have come.
     pub(crate) fn new(config: &Config) -> Self {
         if !config.cores.is_empty() {
             return Self::spread(config.cores.len());
         }
         let is_single =
             config.idle == Idle::Spin || config.remote.is_some() || config.serving.is_some();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let count = if is_single { 1 } else { cores.min(SHARING_MAX) };
+        let count = if is_single { 1 } else { SHARING };
         Self { taken: vec![0; count], few: FEW }
     }
 
@@ -110,6 +107,6 @@ mod tests {
         let config = Config { idle: Idle::Spin, ..Config::new("/nowhere".into()) };
         assert_eq!(Seats::new(&config).count(), 1);
         let config = Config { idle: Idle::PollIdle, ..config };
-        assert!((1..=SHARING_MAX).contains(&Seats::new(&config).count()));
+        assert_eq!(Seats::new(&config).count(), SHARING);
     }
 }

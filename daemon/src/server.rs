@@ -109,6 +109,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         reactor: first.reactor.clone(),
         attendance: Rc::clone(&attendance),
         newcomers: Arc::clone(&hall.newcomers),
+        shares_cores: hall.config.cores.is_empty(),
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));
