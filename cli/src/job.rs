@@ -7,6 +7,8 @@
 //! is refused, never repaired. `/tmp` is safe to pass through because its sticky bit keeps others
 //! from moving our folder away.
 
+mod asked;
+
 use std::{
     fmt,
     fs::{self, File},
@@ -17,10 +19,7 @@ use std::{
     process,
 };
 
-use daemon::{
-    control::{self, Control},
-    folder::{self, is_made},
-};
+use daemon::folder::{self, is_made};
 use rustix::{
     fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
     io::Errno,
@@ -100,30 +99,6 @@ impl Job {
             ));
         }
         Ok(job)
-    }
-
-    /// The job that a question is meant for: this process's, or, where nothing names one, the only
-    /// one of this user that is served on this node.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find); `Usage` when several are served, `Unreachable` when none is.
-    pub(crate) fn asked(config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        if config.socket.is_some() || given_name(config, environment)?.is_some() {
-            return Self::find(config, environment);
-        }
-        let base = base(environment);
-        let jobs = served(&base).map_err(|why| refused(&base, why))?;
-        match &*jobs {
-            [] => Err(unreachable(&base, "no job of this user is served here")),
-            [job] => Ok(job.clone()),
-            [first, ..] => {
-                let names: Vec<_> = jobs.iter().map(|job| &*job.name).collect();
-                let why = format!("several jobs are served: {}", names.join(", "));
-                let advice = format!("name one with --socket, as {}", first.folder.display());
-                Err(Failure::usage(base.display(), why, advice))
-            }
-        }
     }
 
     /// Creates the folder, or checks the one that is there. Returns whether it was created.
@@ -262,28 +237,6 @@ impl Job {
     }
 }
 
-/// The jobs with a folder in `base` whose daemons answer, by name.
-fn served(base: &Path) -> io::Result<Vec<Job>> {
-    let entries = match check_private(base).and_then(|()| fs::read_dir(base)) {
-        Ok(entries) => entries,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(why) => return Err(why),
-    };
-    let mut jobs = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let job = Job { name, folder: entry.path() };
-        // What was killed has left its socket.
-        let answers = || control::ask(&job.folder, Control::Status).is_ok();
-        if check_private(&job.folder).is_ok() && answers() {
-            jobs.push(job);
-        }
-    }
-    jobs.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(jobs)
-}
-
 fn unreachable(place: &Path, why: impl fmt::Display) -> Failure {
     Failure::new(
         Code::Unreachable,
@@ -337,19 +290,27 @@ fn checked(variable: &str, name: &str) -> Result<String, Failure> {
     ))
 }
 
-/// `$XDG_RUNTIME_DIR/kakehi`, or `/tmp/kakehi-UID` where that folder is missing or not ours, as
-/// on compute nodes that were entered without a login.
+/// Where this process's jobs have their folders: the first of [`bases`].
 fn base(environment: &Environment) -> PathBuf {
+    let [first, ..] = &*bases(environment) else { return shared_base() };
+    first.clone()
+}
+
+/// `$XDG_RUNTIME_DIR/kakehi`, if that folder is there and ours, and then `/tmp/kakehi-UID`, which
+/// has the jobs of compute nodes that were entered without a login.
+fn bases(environment: &Environment) -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let runtime = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
     let usable = |folder: &PathBuf| {
         folder.is_absolute()
             && fs::metadata(folder).is_ok_and(|folder| folder.is_dir() && folder.uid() == uid)
     };
-    match runtime.filter(usable) {
-        Some(folder) => folder.join("kakehi"),
-        None => PathBuf::from(format!("/tmp/kakehi-{uid}")),
-    }
+    let runtime = runtime.filter(usable).map(|folder| folder.join("kakehi"));
+    runtime.into_iter().chain([shared_base()]).collect()
+}
+
+fn shared_base() -> PathBuf {
+    PathBuf::from(format!("/tmp/kakehi-{}", rustix::process::getuid().as_raw()))
 }
 
 fn is_ours(folder: &Path) -> bool {

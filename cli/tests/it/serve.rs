@@ -138,7 +138,7 @@ fn status_finds_the_only_job_and_asks_which_of_several() {
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains(&format!("daemon {} ", first.0.id())), "{stdout}");
     let second = server("two", "other");
-    fails(&mut status(), 2, &["one, two", "--socket"]);
+    fails(&mut status(), 2, &["kakehi/one, ", "kakehi/two; ", "--socket"]);
     drop(first);
     // What was killed has left its folder, and is no job any more.
     let (_, stdout, _) = output(&mut status());

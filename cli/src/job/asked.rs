@@ -1,0 +1,84 @@
+//! Which daemon a question is for.
+//!
+//! Folders of a batch script's jobs are below `/tmp`, those of a login shell below its
+//! `XDG_RUNTIME_DIR`; whoever asks from the one about the other means the same job.
+
+use std::{fs, io, path::Path};
+
+use daemon::control::{self, Control};
+
+use super::{Job, bases, check_private, given_name, refused, unreachable};
+use crate::{
+    config::{Config, Environment},
+    failure::Failure,
+};
+
+impl Job {
+    /// The job that a question is meant for: this process's, or, where nothing names one, the only
+    /// one of this user that is served on this node.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find); `Usage` when several are served, `Unreachable` when none is.
+    pub(crate) fn asked(config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        if config.socket.is_some() {
+            return Self::find(config, environment);
+        }
+        let bases = bases(environment);
+        if given_name(config, environment)?.is_some() {
+            let job = Self::find(config, environment)?;
+            let mut anywhere = bases.iter().map(|base| Self::below(base, &job.name));
+            return Ok(anywhere.find(Self::is_served).unwrap_or(job));
+        }
+        let (mut jobs, mut unread) = (Vec::new(), None);
+        for base in &bases {
+            match served(base) {
+                Ok(found) => jobs.extend(found),
+                Err(why) => unread = unread.or(Some(refused(base, why))),
+            }
+        }
+        match (&*jobs, unread) {
+            ([], Some(failure)) => Err(failure),
+            ([], None) => {
+                let folders: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
+                let why = "no job of this user is served here";
+                Err(unreachable(Path::new(&folders.join(" or ")), why))
+            }
+            ([job], _) => Ok(job.clone()),
+            ([first, ..], _) => {
+                let folders: Vec<_> =
+                    jobs.iter().map(|job| job.folder.display().to_string()).collect();
+                let advice = format!("name one with --socket, as {}", first.folder.display());
+                Err(Failure::usage("several jobs are served", folders.join(", "), advice))
+            }
+        }
+    }
+
+    fn below(base: &Path, name: &str) -> Self {
+        Self { name: name.to_owned(), folder: base.join(name) }
+    }
+
+    /// Whether a daemon answers. What was killed has left its socket.
+    fn is_served(&self) -> bool {
+        check_private(&self.folder).is_ok() && control::ask(&self.folder, Control::Status).is_ok()
+    }
+}
+
+/// The jobs with a folder in `base` whose daemons answer, by name.
+fn served(base: &Path) -> io::Result<Vec<Job>> {
+    let entries = match check_private(base).and_then(|()| fs::read_dir(base)) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(why),
+    };
+    let mut jobs = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let job = Job::below(base, &entry.file_name().to_string_lossy());
+        if job.is_served() {
+            jobs.push(job);
+        }
+    }
+    jobs.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(jobs)
+}
