@@ -33,6 +33,8 @@ use crate::{
 /// Names the configuration file above all others; the only variable that is no setting.
 const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
+/// What module systems call the folder and the release of what they load: no settings of ours.
+const OF_MODULES: [&str; 6] = ["ROOT", "HOME", "DIR", "PREFIX", "BASE", "VERSION"];
 const DIRECT: Size = Size(256 << 10);
 /// Settings of the daemon that no flag of `serve` names.
 const NO_FLAG: [&str; 5] = ["quiet", "staging", "memory", "log", "remote_timeout"];
@@ -318,7 +320,11 @@ impl Layers {
             else {
                 continue;
             };
-            let name = variable.strip_prefix(PREFIX).and_then(|key| known(&key.to_lowercase()));
+            let key = variable.strip_prefix(PREFIX).unwrap_or_default();
+            if OF_MODULES.contains(&key) {
+                continue;
+            }
+            let name = known(&key.to_lowercase());
             let name = name.filter(|name| self::variable(name) == variable).ok_or_else(|| {
                 Failure::usage(variable, "no setting has this variable; unset it", names())
             })?;

@@ -25,8 +25,11 @@ use crate::{
     launch::{self, Launched},
     remote,
     report::{self, Stats},
+    settings::Switch,
     signals,
 };
+
+const DISABLE: &str = "KAKEHI_DISABLE";
 
 /// Runs a program with its file I/O delegated to the daemon of the job
 ///
@@ -59,8 +62,13 @@ pub(crate) struct Args {
 
 /// Runs the program and returns the exit code that speaks for it.
 pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
-    let config = Config::load(environment, &args.flags)?;
     let mut command = command(&args.command)?;
+    // Whatever else is wrong: a kill switch that asks for a correct file first is none.
+    let switch = environment.get(DISABLE).and_then(|value| value.to_str()?.parse().ok());
+    if let Some(Switch(true)) = switch {
+        return Err(failed_to_execute(&args.command, &command.exec()));
+    }
+    let config = Config::load(environment, &args.flags)?;
     if config.disable {
         return Err(failed_to_execute(&args.command, &command.exec()));
     }

@@ -225,3 +225,12 @@ fn a_full_disk_under_standard_output_is_reported() {
     let line = String::from_utf8(ended.stderr).expect("UTF-8");
     assert!(line.starts_with("kakehi: standard output: No space left"), "{line}");
 }
+
+#[test]
+fn what_module_systems_set_is_no_setting() {
+    let home = Home::new();
+    let mut command = home.config();
+    command.env("KAKEHI_ROOT", "/opt/kakehi").env("KAKEHI_VERSION", "1");
+    let (code, _, stderr) = output(&mut command);
+    assert_eq!((code, stderr), (0, String::new()));
+}

@@ -21,6 +21,15 @@ fn the_kill_switch_runs_the_program_untouched() {
 }
 
 #[test]
+fn the_kill_switch_asks_for_no_correct_setting() {
+    let folder = tempdir().expect("temporary folder");
+    let mut command = kakehi(folder.path());
+    command.env("KAKEHI_DISABLE", "yes").env("KAKEHI_CONFIG", "/nowhere").env("KAKEHI_IDLE", "?");
+    command.args(["run", "--", "echo", "ran"]);
+    assert_eq!(output(&mut command), (0, "ran\n".to_owned(), String::new()));
+}
+
+#[test]
 fn a_program_that_cannot_start_ends_as_in_a_shell() {
     let folder = tempdir().expect("temporary folder");
     fs::write(folder.path().join("data"), "no program").expect("file");
