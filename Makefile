@@ -4,6 +4,8 @@
 # list of paths.
 PREFIX ?= /usr/local
 CARGO ?= cargo
+# Where the rules below and the tests find what was built, whatever the user's shell says.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # The Python of the Python workload: the one `make setup` makes, if it did.
