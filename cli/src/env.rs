@@ -16,7 +16,7 @@ use crate::{
 ///
 /// For programs that 'kakehi run' cannot wrap; a daemon has to be started besides:
 ///
-///     eval "$(kakehi env)"; kakehi serve & ./app
+///     eval "$(kakehi env)"; kakehi serve --background && ./app
 ///
 /// Exit status: 0; 1 when the preload library is missing; 2 when a setting is wrong.
 #[derive(clap::Args, Debug)]

@@ -11,6 +11,7 @@ use crate::{
     config::Config,
     failure::{Code, Failure},
     job::Job,
+    starter::READY,
     status::ask,
 };
 use daemon::{
@@ -18,8 +19,6 @@ use daemon::{
     control::{self, Attachment, Control},
 };
 
-/// What the daemon prints once it listens.
-pub(crate) const READY: &str = "ready";
 /// What lets the program run all the same.
 pub(crate) const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 

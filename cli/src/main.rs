@@ -32,6 +32,7 @@ mod show;
 mod signals;
 mod size;
 mod span;
+mod starter;
 mod status;
 mod usage;
 
@@ -98,7 +99,7 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
     }
     let done = match command {
         Command::Run(args) => return run::run(args, environment),
-        Command::Serve(args) => serve::serve(args, environment),
+        Command::Serve(args) => return serve::serve(args, environment),
         Command::Status(args) => status::status(args, environment),
         Command::Drain(args) => drain::drain(args, environment),
         Command::Doctor(args) => doctor::doctor(args, environment),

@@ -1,28 +1,26 @@
-//! `kakehi serve`: a daemon in the foreground.
+//! `kakehi serve`: a daemon, in the foreground or going on by itself.
 
 use std::{
-    fs::File,
     io::{self, Write as _},
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
+    process::ExitCode,
     slice,
-    sync::Arc,
     time::Duration,
 };
 
 use daemon::{Error, Given, Summary};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     coalesce,
     config::{Config, Environment, Flags},
-    failure::{Code, Failure},
+    failure::Failure,
     folders::Folders,
     job::Job,
-    launch::{INSTEAD, READY},
+    launch::INSTEAD,
     log, output,
     remote::{self, Url},
     report,
+    starter::{self, Starter},
 };
 
 /// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
@@ -54,59 +52,42 @@ pub(crate) struct Args {
     /// Leaves a file in DIR that has the address listened at.
     #[arg(long, value_name = "DIR", requires = "listen")]
     address_file: Option<PathBuf>,
+    /// Returns once the daemon serves, which goes on by itself, without a terminal. Its warnings go
+    /// to standard error only where that is a file.
+    #[arg(long)]
+    background: bool,
+    /// Started by --background: says when it is ready.
+    #[arg(long, hide = true)]
+    in_background: bool,
     /// Started by `kakehi run`: says when it is ready, ends with the last program, and reports.
     #[arg(long, hide = true)]
     for_run: bool,
 }
 
-pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<(), Failure> {
-    if !args.for_run {
-        let mut failures = report::failures(&serve_to_end(args, environment, None)?);
-        let failure = failures.pop();
-        failures.iter().for_each(report::warn);
-        return failure.map_or(Ok(()), Err);
+pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
+    if args.background {
+        return starter::start_in_background();
     }
-    let starter = Starter::take_over_output()?;
-    let text = match serve_to_end(args, environment, Some(&starter)) {
-        Ok(summary) => output::json(&summary)?,
-        Err(failure) => failure.text(),
-    };
-    starter.tell(&text);
-    Ok(())
-}
-
-/// Whoever started this daemon, and reads what it says.
-struct Starter(Arc<OwnedFd>);
-
-impl Starter {
-    /// Takes what was standard output. What libraries print there, as UCX its errors, goes to
-    /// standard error from now on: nobody takes it for what the daemon says.
-    fn take_over_output() -> Result<Self, Failure> {
-        let taken = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).and_then(|output| {
-            rustix::stdio::dup2_stdout(io::stderr())?;
-            Ok(Self(Arc::new(output)))
-        });
-        taken.map_err(|why| {
-            Failure::new(Code::Failure, "standard output", why, "raise the descriptor limit")
-        })
+    if args.for_run {
+        let starter = Starter::run()?;
+        let text = match serve_to_end(args, environment, &starter) {
+            Ok(summary) => output::json(&summary)?,
+            Err(failure) => failure.text(),
+        };
+        starter.tell(&text);
+        return Ok(ExitCode::SUCCESS);
     }
-
-    /// Whether nobody reads any more what this daemon says.
-    fn is_gone(&self) -> bool {
-        let mut output = [PollFd::new(&self.0, PollFlags::empty())];
-        poll(&mut output, Some(&Timespec::default())).is_ok_and(|gone| gone > 0)
-    }
-
-    /// If nobody is left to hear it, the daemon may go on.
-    fn tell(&self, text: &str) {
-        self.0.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
-    }
+    let starter = if args.in_background { Starter::background()? } else { Starter::Shell };
+    let mut failures = report::failures(&serve_to_end(args, environment, &starter)?);
+    let failure = failures.pop();
+    failures.iter().for_each(report::warn);
+    failure.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 fn serve_to_end(
     args: &Args,
     environment: &Environment,
-    starter: Option<&Starter>,
+    starter: &Starter,
 ) -> Result<Summary, Failure> {
     let config = Config::load(environment, &args.flags)?;
     log::start(config.log, args.for_run);
@@ -123,7 +104,7 @@ fn serve_to_end(
         cores: config.daemon_cores(),
         staging: config.staging.0,
         memory: config.memory.0,
-        launcher: starter.map(|starter| Arc::clone(&starter.0)),
+        launcher: starter.launcher(),
         linger: LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: match own_remote {
@@ -138,23 +119,24 @@ fn serve_to_end(
     let is_server = args.listen.is_some();
     let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
     let ready = |address: Option<&daemon::Address>| {
-        if let Some(starter) = starter {
-            return starter.tell(&format!("{READY}\n"));
+        if !starter.is_run() {
+            Folders::of(maps).tell_at_start();
+            if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
+                // It serves as well when nobody reads this.
+                writeln!(io::stderr(), "kakehi: listening at {address}").ok();
+            }
         }
-        Folders::of(maps).tell_at_start();
-        if let (Some(address), Some(_), None) = (address, &args.listen, &args.address_file) {
-            // It serves as well when nobody reads this.
-            writeln!(io::stderr(), "kakehi: listening at {address}").ok();
-        }
+        starter.tell_ready();
     };
-    let summary = daemon::serve(configuration, ready).map_err(|why| match (&why, starter) {
-        // Without the daemon its files would not be where they were asked for.
-        (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, None) => {
-            Failure::of_daemon(&why)
-        }
-        (_, Some(_)) => Failure::of_daemon(&why).or(INSTEAD),
-    });
-    if summary.is_err() && starter.is_some_and(Starter::is_gone) {
+    let summary =
+        daemon::serve(configuration, ready).map_err(|why| match (&why, starter.is_run()) {
+            // Without the daemon its files would not be where they were asked for.
+            (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, false) => {
+                Failure::of_daemon(&why)
+            }
+            (_, true) => Failure::of_daemon(&why).or(INSTEAD),
+        });
+    if summary.is_err() && starter.is_gone() {
         // It was killed while it started this daemon: its lock goes with it, if not this instant.
         if let Ok(lock) = job.lock() {
             job.remove_locked(&lock);

@@ -1,0 +1,140 @@
+//! Who started this daemon, what is said to it, and starting one that goes on by itself.
+
+use std::{
+    env,
+    fs::File,
+    io::{self, BufRead as _, BufReader, Write as _},
+    os::fd::OwnedFd,
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, Mode, OFlags, fstat, open},
+    process::setsid,
+    stdio::{dup2_stderr, dup2_stdout, stderr},
+};
+
+use crate::failure::{Code, Failure};
+
+/// What a daemon says once it listens.
+pub(crate) const READY: &str = "ready";
+/// Asks for a daemon that goes on by itself, and marks the one that was started for that.
+const BACKGROUND: &str = "--background";
+const IN_BACKGROUND: &str = "--in-background";
+
+/// Whoever started this daemon.
+pub(crate) enum Starter {
+    /// A shell, that has it in the foreground.
+    Shell,
+    /// A `kakehi serve --background`, that waits until this one serves.
+    Background(Arc<OwnedFd>),
+    /// A `kakehi run`, that waits for its end and reads what it did.
+    Run(Arc<OwnedFd>),
+}
+
+impl Starter {
+    /// A `kakehi run` at the other end of standard output.
+    pub(crate) fn run() -> Result<Self, Failure> {
+        take_over_output().map(Self::Run)
+    }
+
+    /// A `kakehi serve --background` at the other end of standard output. No terminal's end, and no
+    /// end of a script's process group, is this daemon's from now on.
+    pub(crate) fn background() -> Result<Self, Failure> {
+        setsid().map_err(|why| {
+            Failure::new(Code::Failure, IN_BACKGROUND, why, "start it by --background")
+        })?;
+        take_over_output().map(Self::Background)
+    }
+
+    /// The end of `kakehi run`'s pipe: with it ends a daemon that nobody has attached to.
+    pub(crate) fn launcher(&self) -> Option<Arc<OwnedFd>> {
+        match self {
+            Self::Run(output) => Some(Arc::clone(output)),
+            Self::Shell | Self::Background(_) => None,
+        }
+    }
+
+    pub(crate) fn is_run(&self) -> bool {
+        matches!(self, Self::Run(_))
+    }
+
+    /// Whether nobody reads any more what this daemon says to a `kakehi run`.
+    pub(crate) fn is_gone(&self) -> bool {
+        let Self::Run(output) = self else { return false };
+        let mut output = [PollFd::new(output, PollFlags::empty())];
+        poll(&mut output, Some(&Timespec::default())).is_ok_and(|gone| gone > 0)
+    }
+
+    /// Says that the daemon listens.
+    pub(crate) fn tell_ready(&self) {
+        if let Self::Background(_) = self {
+            let_go_of_output();
+        }
+        self.tell(&format!("{READY}\n"));
+    }
+
+    /// If nobody is left to hear it, the daemon may go on.
+    pub(crate) fn tell(&self, text: &str) {
+        let (Self::Background(output) | Self::Run(output)) = self else { return };
+        output.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
+    }
+}
+
+/// Takes what was standard output. What libraries print there, as UCX its errors, goes to standard
+/// error from now on: nobody takes it for what the daemon says.
+fn take_over_output() -> Result<Arc<OwnedFd>, Failure> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).and_then(|output| {
+        dup2_stdout(stderr())?;
+        Ok(Arc::new(output))
+    });
+    taken.map_err(|why| {
+        Failure::new(Code::Failure, "standard output", why, "raise the descriptor limit")
+    })
+}
+
+/// Whoever reads a pipe to its end, as `ssh` and prologs do, waits for everybody who has it; a file
+/// may be kept.
+fn let_go_of_output() {
+    let is_file = fstat(stderr())
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile);
+    if is_file {
+        return;
+    }
+    // Without it whoever started this daemon waits longer, and it serves all the same.
+    if let Ok(null) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).ok();
+    }
+}
+
+/// Starts this command again, in the background, and returns once that daemon serves, or with what
+/// it exits with: why, it has said itself.
+pub(crate) fn start_in_background() -> Result<ExitCode, Failure> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::new(
+            Code::Failure,
+            "the daemon did not start",
+            why,
+            "start it without --background",
+        )
+    };
+    let program = env::current_exe().map_err(|why| failed(&why))?;
+    let words = env::args_os().skip(1);
+    let words = words.map(|word| if word == BACKGROUND { IN_BACKGROUND.into() } else { word });
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|why| failed(&why))?;
+    let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).map_err(|why| failed(&why))?;
+    if line.trim_end() == READY {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = child.wait().map_err(|why| failed(&why))?;
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) if code != 0 => Ok(code.into()),
+        _ => Err(failed(&status)),
+    }
+}

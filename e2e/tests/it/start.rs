@@ -1,0 +1,124 @@
+//! How a daemon comes to be: in the background, for ranks that are bound to cores, and found again
+//! from another kind of shell.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    thread::{CpuSet, sched_getaffinity},
+};
+use serde_json::Value;
+
+use crate::harness::{
+    Folder, SOON, kakehi, kakehi_run, processes_of, program, run, skip, succeed, text, wait_for,
+};
+
+/// Ended when dropped.
+struct Background(Pid);
+
+impl Background {
+    /// The daemon that answers in `socket`.
+    fn of(socket: &Path) -> Self {
+        let mut status = Command::new(kakehi());
+        status.args(["status", "--json", "--socket"]).arg(socket);
+        let answer: Value = serde_json::from_str(&succeed(&mut status, SOON)).expect("JSON");
+        let pid = answer["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        Self(pid.and_then(Pid::from_raw).expect("a pid"))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::TERM).ok(); // A test that failed may have ended it.
+    }
+}
+
+fn background(folder: &Folder) -> Command {
+    let mut serve = Command::new(kakehi());
+    serve.args(["serve", "--background", "--socket"]).arg(folder.join("job"));
+    serve.current_dir(folder.path());
+    serve
+}
+
+/// As a prolog or `ssh` sees it: what it reads to its end, ends.
+#[test]
+fn a_daemon_in_the_background_serves_once_its_starter_has_ended() {
+    let folder = Folder::new();
+    let started = run(&mut background(&folder), SOON);
+    let said = (text(&started.stdout), text(&started.stderr));
+    assert_eq!((started.status.code(), said), (Some(0), (String::new(), String::new())));
+    let daemon = Background::of(&folder.join("job"));
+    let mut wrapped = Command::new(program("writer"));
+    wrapped.envs(crate::harness::variables(&folder.join("job")));
+    succeed(wrapped.arg("blocks").arg(folder.join("out")).args(["100", "4096"]), SOON);
+    assert_eq!(fs::metadata(folder.join("out")).expect("a file").len(), 409_600);
+    let mut status = Command::new(kakehi());
+    let printed = succeed(status.args(["status", "--socket"]).arg(folder.join("job")), SOON);
+    assert!(printed.contains(&format!("daemon {} ", daemon.0.as_raw_pid())), "{printed}");
+
+    drop(daemon);
+    assert!(wait_for(SOON, || !folder.join("job").exists()), "it has not ended");
+}
+
+#[test]
+fn a_daemon_that_cannot_serve_says_so_in_the_foreground() {
+    let folder = Folder::new();
+    let mut serve = background(&folder);
+    serve.args(["--listen", "tcp://127.0.0.1:0", "--root", "nowhere", "--key", "key"]);
+    let started = run(&mut serve, SOON);
+    let said = text(&started.stderr);
+    assert_eq!(started.status.code(), Some(1), "{said}");
+    assert!(said.contains("nowhere") && said.lines().count() == 1, "{said}");
+    assert!(!folder.join("job").exists(), "its folder is left behind");
+}
+
+/// The first rank starts the daemon, on a core of its own that the daemon would share with it.
+#[test]
+fn a_daemon_runs_on_the_cores_of_all_its_ranks() {
+    let ours = sched_getaffinity(None).expect("our cores");
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core));
+    let (Some(one), Some(other)) = (cores.next(), cores.next()) else {
+        return skip("cores of bound ranks", "one core");
+    };
+    let folder = Folder::new();
+    let second = format!("taskset -c {other} {} run -- cat", kakehi().display());
+    let mut first = Command::new("taskset");
+    first.args(["-c", &one.to_string()]).arg(kakehi()).args(["run", "--", "sh", "-c", &second]);
+    first.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    first.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut first = crate::harness::Running::start(&mut first);
+    let daemon = || {
+        let all = processes_of(folder.path());
+        all.into_iter().find(|(_, words)| words.contains("serve --for-run")).map(|(pid, _)| pid)
+    };
+    let cores = |thread: &str| {
+        let id = thread.parse().ok().and_then(Pid::from_raw);
+        sched_getaffinity(id).map_or(0, |set| set.count())
+    };
+    let all_have_both = || {
+        let threads = daemon().and_then(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+        let mut threads = threads.into_iter().flatten().flatten().peekable();
+        threads.peek().is_some()
+            && threads.all(|thread| cores(&thread.file_name().to_string_lossy()) == 2)
+    };
+    assert!(wait_for(SOON, all_have_both), "it runs on {:?} alone", daemon());
+    drop(first.child.stdin.take());
+    assert!(first.wait(SOON).success());
+}
+
+/// A batch script has no `XDG_RUNTIME_DIR`, the login shell that looks after it has.
+#[test]
+fn a_login_shell_finds_the_daemon_of_a_batch_script() {
+    let folder = Folder::new();
+    let job = format!("e2e-{}", std::process::id());
+    let script =
+        format!("XDG_RUNTIME_DIR={} {} status", folder.path().display(), kakehi().display());
+    let mut batch = kakehi_run(&folder, &[]);
+    batch.env_remove("XDG_RUNTIME_DIR").env("KAKEHI_JOB", &job).env_remove("KAKEHI_SOCKET");
+    let printed = succeed(batch.args(["env", "-u", "KAKEHI_SOCKET", "sh", "-c", &script]), SOON);
+    assert!(printed.starts_with("daemon "), "{printed}");
+}
