@@ -46,8 +46,8 @@ use crate::{
     storage::Machine,
 };
 
-/// Engine threads of one executor.
-const THREADS_PER_CORE: usize = 4;
+/// Engine threads of one executor; one device has half of them at most.
+const THREADS_PER_CORE: usize = 8;
 
 /// Serves until told to stop, and returns what was done.
 ///

@@ -16,14 +16,14 @@ use executor::{Armed, Credit, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refusal, Refused, Token},
-    file::{File, Kind, Storage},
+    file::{File, Kind, Storage, close},
     inline::Inline,
     memory::{Buffers, Memory},
     operation::Operation,
     parker::{Events, Wait},
     ring::Ring,
     slow::SlowDevices,
-    threads::Threads,
+    threads::{ANY_DEVICE, Threads},
     transfer::Transfer,
     waiting::{Completion, Waiting},
 };
@@ -202,6 +202,37 @@ impl Engines {
         self.run(None, Operation::Call(Box::new(call))).await
     }
 
+    /// As [`call`](Self::call), for a function that may wait for the device of `file`.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_on(
+        &self,
+        file: &File,
+        call: impl FnOnce() -> io::Result<u64> + Send + 'static,
+    ) -> io::Result<u64> {
+        self.run(Some(file.storage()), Operation::Call(Box::new(call))).await
+    }
+
+    /// Closes a file, unless somebody else has it too: then the last one closes it.
+    ///
+    /// Network and user-space file systems may write what they have of it first, and say what went
+    /// wrong with it; an engine thread waits for those.
+    ///
+    /// # Errors
+    ///
+    /// Those of `close`. The file is closed all the same.
+    pub async fn close(&self, file: File) -> io::Result<()> {
+        let storage = file.storage();
+        let Some(fd) = file.into_fd() else { return Ok(()) };
+        if storage.is_local {
+            return close(fd);
+        }
+        let call = move || close(fd).map(|()| 0);
+        self.run(Some(storage), Operation::Call(Box::new(call))).await.map(drop)
+    }
+
     /// Has io_uring pin `memory`: operations on one buffer in it are cheaper from now on. Does
     /// nothing without io_uring.
     ///
@@ -342,7 +373,7 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let route = storage.map_or(Route::Threads, |Storage { kind, device }| {
+        let route = storage.map_or(Route::Threads, |Storage { kind, device, .. }| {
             route(self.choice, kind, &operation, self.slow.contains(device, handle))
         });
         match route {
@@ -351,26 +382,39 @@ impl State {
                 Err(Refused { operation, refusal: Refusal::Full })
             }
             Route::Cached => match self.inline.submit_cached(operation, token) {
-                Some(cold) => self.submit_ring(cold, token),
+                Some(cold) => self.submit_ring(storage, cold, token),
                 None => {
                     self.counters.inline += 1;
                     Ok(())
                 }
             },
-            Route::Ring => self.submit_ring(operation, token),
-            Route::Threads => self.submit_threads(operation, token),
+            Route::Ring => self.submit_ring(storage, operation, token),
+            Route::Threads => self.submit_threads(storage, operation, token),
         }
     }
 
-    fn submit_ring(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
-        let Ok(ring) = &mut self.ring else { return self.submit_threads(operation, token) };
+    fn submit_ring(
+        &mut self,
+        storage: Option<Storage>,
+        operation: Operation,
+        token: Token,
+    ) -> Result<(), Refused> {
+        let Ok(ring) = &mut self.ring else {
+            return self.submit_threads(storage, operation, token);
+        };
         ring.submit(operation, token)?;
         self.counters.ring += 1;
         Ok(())
     }
 
-    fn submit_threads(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
-        self.threads.submit(operation, token)?;
+    fn submit_threads(
+        &mut self,
+        storage: Option<Storage>,
+        operation: Operation,
+        token: Token,
+    ) -> Result<(), Refused> {
+        let device = storage.map_or(ANY_DEVICE, |storage| storage.device);
+        self.threads.submit_for(device, operation, token)?;
         self.counters.threads += 1;
         Ok(())
     }
@@ -444,52 +488,4 @@ fn route(choice: Choice, kind: Kind, operation: &Operation, slow: bool) -> Route
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs::File as StdFile, os::fd::OwnedFd};
-
-    use super::*;
-    use crate::memory::Heap;
-
-    fn operations() -> [Operation; 5] {
-        let file = Arc::new(OwnedFd::from(StdFile::open("/dev/null").expect("is there")));
-        let (at, len, buffers) = (0, 1, || Buffers::from(Heap::buffer(1)));
-        [
-            Operation::Read { file: file.clone(), at, into: buffers() },
-            Operation::Write { file: file.clone(), at, from: buffers() },
-            Operation::Sync { file: file.clone(), data_only: true },
-            Operation::Fetch { file, at, len },
-            Operation::Call(Box::new(|| Ok(0))),
-        ]
-    }
-
-    fn routes(choice: Choice, kind: Kind, slow: bool) -> [Route; 5] {
-        operations().map(|operation| route(choice, kind, &operation, slow))
-    }
-
-    #[test]
-    fn routes_are_those_of_the_table() {
-        use Route::{Cached, Inline, Ring, Threads};
-        let auto = |kind| routes(Choice::Auto, kind, false);
-        assert_eq!(auto(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
-        assert_eq!(auto(Kind::Direct), [Ring, Ring, Ring, Ring, Threads]);
-        assert_eq!(auto(Kind::Cached), [Cached, Inline, Ring, Ring, Threads]);
-        assert_eq!(auto(Kind::Other), [Threads; 5]);
-    }
-
-    #[test]
-    fn a_slow_device_keeps_writes_off_the_executor() {
-        use Route::{Cached, Inline, Ring, Threads};
-        let slow = |kind| routes(Choice::Auto, kind, true);
-        assert_eq!(slow(Kind::Cached), [Cached, Threads, Ring, Ring, Threads]);
-        assert_eq!(slow(Kind::Memory), [Inline, Inline, Inline, Inline, Threads]);
-    }
-
-    #[test]
-    fn a_choice_overrides_the_table() {
-        use Route::{Ring, Threads};
-        for kind in [Kind::Memory, Kind::Direct, Kind::Cached, Kind::Other] {
-            assert_eq!(routes(Choice::Uring, kind, false), [Ring, Ring, Ring, Ring, Threads]);
-            assert_eq!(routes(Choice::Threads, kind, false), [Threads; 5]);
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd},
     sync::Arc,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Storage {
     pub(crate) kind: Kind,
     /// Device number; slow storage is remembered by it.
     pub(crate) device: u64,
+    /// Whether closing a file of it waits for nobody.
+    pub(crate) is_local: bool,
 }
 
 /// How a file moves bytes.
@@ -45,17 +47,23 @@ impl File {
     /// Those of `fstat`, `fstatfs` and `fcntl`; `EIO` and `ESTALE` occur on network file systems.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let stat = fstat(&fd)?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
+        let (kind, is_local) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => regular_kind(&fd)?,
-            _ => Kind::Other,
+            _ => (Kind::Other, true),
         };
-        Ok(Self { fd: Arc::new(fd), storage: Storage { kind, device: stat.st_dev } })
+        let storage = Storage { kind, device: stat.st_dev, is_local };
+        Ok(Self { fd: Arc::new(fd), storage })
     }
 
     /// The descriptor, shared with operations in flight.
     #[must_use]
     pub fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
+    }
+
+    /// The descriptor, if nobody else has it.
+    pub(crate) fn into_fd(self) -> Option<OwnedFd> {
+        Arc::into_inner(self.fd)
     }
 
     pub(crate) fn storage(&self) -> Storage {
@@ -69,15 +77,32 @@ impl AsFd for File {
     }
 }
 
-fn regular_kind(fd: &OwnedFd) -> io::Result<Kind> {
+/// Closes a descriptor and says what went wrong, which a drop does not.
+pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
+    // SAFETY: it is this function's, and nobody uses it afterwards.
+    match unsafe { libc::close(fd.into_raw_fd()) } {
+        0 => Ok(()),
+        // Interrupted, Linux has closed it all the same.
+        _ => Err(io::Error::last_os_error()).or_else(|why| match why.kind() {
+            io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(why),
+        }),
+    }
+}
+
+/// How a regular file moves bytes, and whether it is on this machine.
+fn regular_kind(fd: &OwnedFd) -> io::Result<(Kind, bool)> {
     // The kernel's type is signed on some machines; magic numbers are 32 bits wide.
     let magic = u32::try_from(fstatfs(fd)?.f_type & 0xffff_ffff).unwrap_or_default();
-    Ok(match magic {
-        TMPFS | RAMFS => Kind::Memory,
+    let is_memory = matches!(magic, TMPFS | RAMFS);
+    let is_local = is_memory || matches!(magic, EXT | XFS | BTRFS | F2FS | OVERLAY);
+    let kind = match is_local {
+        _ if is_memory => Kind::Memory,
         _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
-        EXT | XFS | BTRFS | F2FS | OVERLAY => Kind::Cached,
-        _ => Kind::Other,
-    })
+        true => Kind::Cached,
+        false => Kind::Other,
+    };
+    Ok((kind, is_local))
 }
 
 const TMPFS: u32 = 0x0102_1994;

@@ -210,3 +210,14 @@ fn closing_the_ring_waits_until_the_kernel_holds_nothing() {
     assert!(!memory.is_held());
     assert!(start.elapsed() < DEADLINE, "a cancelled read ends at once");
 }
+
+#[test]
+fn a_file_is_closed_by_the_last_who_has_it() {
+    let mut core = Core::new(Choice::Auto, 1);
+    let (file, write) = pipe();
+    let engines = core.engines.clone();
+    core.run(engines.close(file.clone())).expect("nothing to close yet");
+    rustix::io::write(&write, b"x").expect("a reader is left");
+    core.run(engines.close(file)).expect("closed");
+    assert_eq!(rustix::io::write(&write, b"x"), Err(rustix::io::Errno::PIPE));
+}
