@@ -23,6 +23,7 @@ mod speaker;
 mod spread;
 mod stream;
 mod tasks;
+mod values;
 mod worker;
 
 use std::{

@@ -3,7 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fs,
+    fs, iter,
     os::{
         fd::OwnedFd,
         unix::fs::{FileExt as _, OpenOptionsExt as _},
@@ -20,6 +20,7 @@ use uring::{Choice, Engines, Events, File, Pool, SystemClock};
 use crate::{
     meter::{Meter, Sample},
     speaker::{Speaker, say},
+    values::values,
     worker::pin,
 };
 
@@ -115,6 +116,9 @@ pub(crate) fn work(args: &Args) -> anyhow::Result<()> {
     let handle = executor.handle();
     let engines = Engines::new(&handle, choice, 4, &events);
     let pool = Pool::new(args.size, args.depth);
+    let buffers: Vec<_> = iter::from_fn(|| pool.try_take()).collect();
+    buffers.iter().for_each(|buffer| buffer.store(&values(args.size)));
+    drop(buffers);
     engines.register(pool.memory()).context("registered buffers (limit: ulimit -l)")?;
     let calls = Rc::new(Calls {
         engines,
@@ -228,6 +232,7 @@ fn one_after_the_other(args: &Args, file: &fs::File) -> anyhow::Result<Sample> {
     let mut space = vec![0; args.size + PAGE];
     let start = space.as_ptr().align_offset(PAGE);
     let buffer = space.get_mut(start..start + args.size).unwrap_or_default();
+    buffer.copy_from_slice(&values(buffer.len()));
     let meter = Meter::new(args.count);
     meter.start();
     for block in Blocks::new(args) {

@@ -8,6 +8,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 use uring::{Address, Buffer, Buffers, Heap, Sockets, Stream};
 
 use super::packet::{NUMBER_LEN, Run};
+use crate::values::values;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Within a machine nothing is congested, and what paces a sender by timers, as the usual BBR does,
@@ -24,7 +25,7 @@ pub(crate) async fn send_all(
     run: Run,
 ) -> anyhow::Result<()> {
     let data = Heap::buffer(run.size);
-    data.store(&pattern(run.size));
+    data.store(&values(run.size));
     let next = Rc::new(Cell::new(0));
     let (left, ended) = (Rc::new(Cell::new(run.clients)), Notify::new());
     let failure = Rc::new(Cell::new(None));
@@ -44,13 +45,6 @@ pub(crate) async fn send_all(
     }
     ended.until(|| left.get() == 0).await;
     failure.take().map_or(Ok(()), Err)
-}
-
-/// What a packet holds: no two pages of it are the same.
-pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    fastrand::Rng::with_seed(size as u64).fill(&mut bytes);
-    bytes
 }
 
 struct Connection {

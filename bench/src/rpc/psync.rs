@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{bail, ensure};
 use ucx::{NoPayload, Worker};
-use uring::{Listener, SOCKET_LEN_MAX};
+use uring::{Listener, SOCKET_LEN_MAX, set_window_min};
 
 use super::{
     packet::{NUMBER_LEN, Run},
@@ -35,6 +35,7 @@ pub(crate) fn serve(part: Part, path: &Path, run: &Run) -> anyhow::Result<Sample
     say(format!("tcp://{}", listener.local_addr()?))?;
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
+    set_window_min(&stream, run.window_len())?;
     match part {
         Part::Network => receive_all(&mut stream, run),
         Part::Integrated => serve_packets(&mut stream, &open(path, true)?, run),

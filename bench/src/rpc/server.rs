@@ -87,9 +87,7 @@ impl Server {
         let mut connections = Vec::new();
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
-            // Whom the window stops goes on when it opens: on our core, or in small steps.
-            let share = self.run.share() as usize;
-            stream.set_window_min(share * (NUMBER_LEN + self.run.size))?;
+            stream.set_window_min(self.run.window_len())?;
             connections.push(stream.split());
         }
         // Only now, so that all clients begin together.

@@ -18,12 +18,11 @@ use uring::{Buffer, Buffers, Events, Heap, Listener, Memory, Stream};
 
 use super::{
     answers::Answers,
-    client::pattern,
     intake::Intake,
     packet::{NUMBER_LEN, Run},
     server::Server,
 };
-use crate::meter::Sample;
+use crate::{meter::Sample, values::values};
 
 /// Addresses are much shorter.
 const ADDRESS_LEN_MAX: usize = 1 << 16;
@@ -134,7 +133,7 @@ pub(super) async fn send_all(
     let endpoint = worker.connect_worker(&receive_address(&mut stream).await?)?;
     send_address(&mut stream, &worker).await?;
     let data = Heap::buffer(run.size);
-    data.store(&pattern(run.size));
+    data.store(&values(run.size));
     let initial = receive_credits(&endpoint).await?;
     let (mut sent, mut credits) = (0, initial);
     loop {

@@ -33,6 +33,7 @@ pub use address::{Address, InvalidAddress};
 pub use call::SOCKET_LEN_MAX;
 pub use frames::{Frame, FrameError, Frames, Grants, Inlet};
 pub use halves::Halves;
+pub use options::set_window_min;
 pub use peer::{Peer, peer_process};
 pub use sockets::{Listener, Sockets};
 pub use stages::Stages;

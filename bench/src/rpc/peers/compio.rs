@@ -11,6 +11,8 @@ use compio::{
     runtime::{Runtime, spawn},
 };
 
+use uring::set_window_min;
+
 use super::{Shared, Spares};
 use crate::{
     meter::Sample,
@@ -28,6 +30,7 @@ async fn serve_one(path: &Path, run: &Run) -> anyhow::Result<Sample> {
     say(format!("tcp://{}", listener.local_addr()?))?;
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    set_window_min(&stream, run.window_len())?;
     let mut writer = stream.clone();
     let (shared, spares) = (Shared::new(run), Rc::new(Spares::default()));
     let answers = Rc::clone(&shared);

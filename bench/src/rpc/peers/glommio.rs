@@ -1,11 +1,16 @@
 //! The thesis's way: a task per packet, and from time to time all are awaited before more are taken
 //! in.
 
-use std::{path::Path, rc::Rc};
+use std::{
+    os::fd::{AsRawFd as _, BorrowedFd},
+    path::Path,
+    rc::Rc,
+};
 
 use anyhow::anyhow;
 use futures_lite::{AsyncReadExt as _, AsyncWriteExt as _};
 use glommio::{LocalExecutorBuilder, io::OpenOptions, net::TcpListener, spawn_local};
+use uring::set_window_min;
 
 use super::Shared;
 use crate::{
@@ -31,6 +36,9 @@ async fn serve_one(path: &Path, run: &Run) -> anyhow::Result<Sample> {
     say(format!("tcp://{}", listener.local_addr().map_err(text)?))?;
     let stream = listener.accept().await.map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
+    // SAFETY: the stream lives through the call.
+    let fd = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+    set_window_min(fd, run.window_len())?;
     let (mut reader, mut writer) = futures_lite::io::split(stream);
     let shared = Shared::new(run);
     let answers = Rc::clone(&shared);

@@ -9,6 +9,8 @@ use tokio::{
     task::{LocalSet, spawn_blocking, spawn_local},
 };
 
+use uring::set_window_min;
+
 use super::{Shared, Spares};
 use crate::{
     file::side::open,
@@ -28,6 +30,7 @@ async fn serve_one(path: &Path, run: &Run) -> anyhow::Result<Sample> {
     say(format!("tcp://{}", listener.local_addr()?))?;
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    set_window_min(&stream, run.window_len())?;
     let (mut reader, mut writer) = stream.into_split();
     let (shared, spares) = (Shared::new(run), Rc::new(Spares::default()));
     let answers = Rc::clone(&shared);

@@ -47,7 +47,11 @@ pub(crate) fn set_forgetful(socket: impl AsFd) -> io::Result<()> {
 /// find out that it should be, and within the kernel's own limit for such growth.
 ///
 /// `SO_RCVBUF` would do neither: its limit is a much smaller one, and it ends the kernel's growth.
-pub(crate) fn set_window_min(socket: impl AsFd, len: usize) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Those of `setsockopt`.
+pub fn set_window_min(socket: impl AsFd, len: usize) -> io::Result<()> {
     // To ask for so much before a wake-up makes room for it, and the room stays.
     set_wake_len(&socket, libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX))?;
     set_wake_len(&socket, 1)
