@@ -11,7 +11,6 @@ use rustix::{
     fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
     fs::{self, AtFlags, FileType, Mode, OFlags},
     io::{self, Errno},
-    process::umask,
 };
 use shm::copy::{copy_in, copy_out};
 use wire::{Counter, PathPair, Request};
@@ -100,12 +99,12 @@ impl Process {
     ) -> Option<io::Result<OwnedFd>> {
         let shared = connection.session.shared().file(slot as usize)?;
         shared.reset();
+        let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // As in the kernel: where no number is free nothing is created or truncated.
         let number = match io::fcntl_dupfd_cloexec(connection.socket(), 0) {
             Ok(number) => number,
             Err(errno) => return Some(Err(errno)),
         };
-        let mode = mode.difference(current_umask());
         let absolute = self.absolute(dir, path)?;
         let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
             file: slot,
@@ -445,14 +444,6 @@ fn with_path(
     };
     copy_in(space, path);
     lane.call(request(len))
-}
-
-/// The process's umask. It can only be read by setting it; a file that another thread creates in
-/// this instant gets no more permissions than it asked for, at worst fewer.
-pub(crate) fn current_umask() -> Mode {
-    let mask = umask(Mode::RWXG | Mode::RWXO);
-    umask(mask);
-    mask
 }
 
 /// The words of a status: see `docs/protocol.md`, section 5.

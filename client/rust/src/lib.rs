@@ -43,6 +43,7 @@ mod rules;
 mod slots;
 mod staging;
 mod table;
+mod umask;
 mod write;
 
 pub use client::{Client, Host, Peer, Status};

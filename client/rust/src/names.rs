@@ -94,8 +94,10 @@ impl Client {
                 return Some(Err(errno));
             }
         }
-        let mode = mode & !crate::delegate::current_umask().bits();
-        self.0.about_path(dir, path, |path_len| Request::MakeDir { path_len, mode })
+        self.0.about_path(dir, path, |path_len| {
+            let mode = mode & !self.0.umask().bits();
+            Request::MakeDir { path_len, mode }
+        })
     }
 
     /// As `renameat2(2)`.

@@ -48,6 +48,8 @@ pub(crate) struct Process {
     /// Which of the connections is this process's; beyond the last: none any more.
     current: AtomicUsize,
     connecting: Lock<()>,
+    /// The umask is another one for now.
+    pub(crate) setting_umask: Lock<()>,
     is_unreachable: AtomicBool,
     /// The daemon is there, but had no room for this process.
     is_refused_as_full: AtomicBool,
@@ -79,6 +81,7 @@ impl Process {
             connections: [const { Once::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
+            setting_umask: Lock::new(()),
             is_unreachable: AtomicBool::new(false),
             is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
@@ -208,6 +211,7 @@ impl Process {
             self.current.fetch_add(1, Ordering::AcqRel);
         }
         self.connecting.break_open();
+        self.setting_umask.break_open();
         self.is_swept.store(false, Ordering::Release);
         let reads = self.files.all().map(|entry| &entry.read_len);
         self.counters.iter().chain(reads).for_each(|counter| counter.store(0, Ordering::Relaxed));

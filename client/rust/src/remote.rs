@@ -17,7 +17,7 @@ use wire::{Counter, Request};
 use crate::{
     client::{Client, Status},
     connection::Lane,
-    delegate::{STATUS_LEN, current_umask, decode_status},
+    delegate::{STATUS_LEN, decode_status},
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     process::Process,
@@ -90,13 +90,14 @@ impl Process {
     ) -> io::Result<RawFd> {
         let connection = self.connection().ok_or(Errno::IO)?;
         let shared = connection.session.shared().file(slot as usize).ok_or(Errno::MFILE)?;
+        let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = placeholder(flags)?;
         shared.reset();
-        let mode = mode.difference(current_umask()).bits();
         let mut lane = connection.lane().map_err(|_| Errno::IO)?;
         let path_len = put(&lane, path.bytes(), &[])?;
-        let request = Request::Open { file: slot, flags: flags.bits(), mode, path_len };
+        let request =
+            Request::Open { file: slot, flags: flags.bits(), mode: mode.bits(), path_len };
         lane.call(request).map_err(|_| Errno::IO)??;
         let status = status_in(&lane);
         drop(lane);
