@@ -9,7 +9,7 @@ use core::{ffi::CStr, sync::atomic::Ordering};
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
     fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
-    io::{self, Errno, FdFlags},
+    io::{self, DupFlags, Errno, FdFlags},
 };
 use shm::copy::{copy_in, copy_out};
 use wire::{Counter, Request};
@@ -248,14 +248,18 @@ impl Client {
     }
 }
 
-/// What the program's number refers to: nothing that can be read or written.
+/// What the program's number refers to, the lowest that is free: nothing that can be read or
+/// written.
 fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
-    let memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
     let mut name = [0; 32];
     let link = link_of(memory.as_raw_fd(), &mut name).ok_or(Errno::BADF)?;
-    let flags = OFlags::PATH | flags.intersection(OFlags::CLOEXEC);
-    fs::openat(CWD, link, flags, Mode::empty())
+    let path = fs::openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let is_inherited = !flags.contains(OFlags::CLOEXEC);
+    let flags = if is_inherited { DupFlags::empty() } else { DupFlags::CLOEXEC };
+    io::dup3(&path, &mut memory, flags)?;
+    Ok(memory)
 }
 
 /// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.

@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::local;
 use crate::{
+    calls::Calls,
     harness::{Folder, SOON, program, run, succeed, text},
     remote::server::{Scheme, Server},
 };
@@ -71,5 +72,24 @@ fn a_folder_that_is_made_by_a_pattern_is_the_servers() {
     let made = fs::read_dir(server.job()).expect("made").next().expect("a folder").expect("read");
     let mode = made.metadata().expect("asked").permissions().mode();
     assert_eq!((made.file_name().len(), mode & 0o7777), (11, 0o700));
+    server.end();
+}
+
+/// Programs count on it: they close standard input, and open another.
+#[test]
+fn a_remote_file_gets_the_lowest_number_that_is_free() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut calls = Calls::start(server.run(&folder).arg(program("calls")));
+    let here = folder.join("here").display().to_string();
+    let there = local(&folder).join("there").display().to_string();
+    let lowest = calls.get(&format!("open {here} wc"));
+    calls.get(&format!("close {lowest}"));
+    for free in lowest..lowest + 3 {
+        assert_eq!(calls.get(&format!("open {there} +c")), free);
+    }
+    calls.get(&format!("close {}", lowest + 1));
+    assert_eq!(calls.get(&format!("open {there} r")), lowest + 1);
+    calls.end();
     server.end();
 }
