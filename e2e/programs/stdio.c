@@ -182,6 +182,38 @@ static void over_descriptors(void) {
     show("over");
 }
 
+// A stream that only reads what its descriptor has written.
+static void read_back(void) {
+    char line[30];
+    int fd = open("back", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    write(fd, "zero one two", 12);
+    FILE *file = fdopen(dup(fd), "r");
+    printf("at %ld\n", ftell(file));
+    printf("end %d\n", getc(file) == EOF);
+    fclose(file);
+    lseek(fd, 5, SEEK_SET);
+    file = fdopen(fd, "r");
+    printf("at %ld\n", ftell(file));
+    printf("'%s'\n", fgets(line, sizeof line, file));
+    write(fd, " three", 6);
+    clearerr(file);
+    printf("end %d\n", getc(file) == EOF);
+    rewind(file);
+    printf("all '%s'\n", fgets(line, sizeof line, file));
+    int written = fputs("no", file);
+    printf("wrote %d %s\n", written, strerror(errno));
+    fclose(file);
+    // The descriptor is written only when the stream is there.
+    fd = open("later", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    file = fdopen(fd, "r");
+    write(fd, "later", 5);
+    printf("end %d\n", getc(file) == EOF);
+    printf("at %ld\n", (long)lseek(fd, 0, SEEK_CUR));
+    fclose(file);
+    show("back");
+    show("later");
+}
+
 static void failures(void) {
     FILE *full = fopen("/dev/full", "w");
     fputs("x", full);
@@ -258,6 +290,7 @@ int main(void) {
     buffers();
     reopened();
     over_descriptors();
+    read_back();
     failures();
     FILE *leftover = must_open("leftover", "w");
     fputs("flushed at exit\n", leftover);

@@ -1,8 +1,9 @@
 //! Streams that are opened and closed.
 //!
-//! libc's streams do not call the `write` that a program would. So a stream that may stage writes
-//! is one with [callbacks](crate::cookie); everything that works on streams then works on it. What
-//! is only read, and what is not ours, gets a plain stream over the same descriptor.
+//! libc's streams do not call the `write` that a program would. So a stream over a descriptor that
+//! may stage writes is one with [callbacks](crate::cookie); everything that works on streams then
+//! works on it. What can only be read, and what is not ours, gets a plain stream over the same
+//! descriptor.
 
 use core::ptr;
 
@@ -140,8 +141,8 @@ unsafe fn over(
     parsed: Mode,
     mode: *const c_char,
 ) -> Outcome<*mut FILE> {
-    let is_placeholder = client.flags(fd).is_some();
-    if client.is_delegated(fd) && (parsed.is_writable() || is_placeholder) {
+    // Also a stream that only reads: if the descriptor is written, the kernel has no position.
+    if client.may_keep_position(fd) {
         check_access(flags_of(client, fd), parsed)?;
         if parsed.appends() && flags_of(client, fd) & libc::O_APPEND as usize == 0 {
             // SAFETY: the command takes a number.

@@ -132,6 +132,15 @@ impl Client {
         self.0.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
     }
 
+    /// Whether the client has the position of `fd`, or may come to have it: calls on it are
+    /// delegated, and it can be written, or only the daemon has it open.
+    #[must_use]
+    pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
+        self.0.locked_fd(fd).is_some_and(|(_, file)| {
+            file.left.is_none() && (file.access.writable || file.placeholder)
+        })
+    }
+
     /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
     #[must_use]
     pub fn is_served(&'static self, fd: RawFd) -> bool {
