@@ -11,7 +11,7 @@ use wire::{Reason, Request};
 
 use crate::{
     config::Config,
-    file::OpenFile,
+    file::{Link, OpenFile},
     limit::{exceeded, size_limit},
     process::Process,
     rules::CURRENT_FOLDER,
@@ -455,14 +455,16 @@ impl Client {
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
     pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         let (_, file) = self.0.locked_fd(fd)?;
-        let slot = file.link.filter(|_| file.placeholder).map(|link| link.slot);
+        let kept = file.link.filter(|_| file.placeholder).map(Link::keep);
         let is_remote = file.is_remote;
         drop(file);
-        let Some(file) = slot else {
+        let Some(kept) = kept else {
             self.0.drain(fd);
             return None;
         };
-        let answer = self.0.status(|_| Request::FileStat { file }, &[]);
+        let answer = self.0.status(|_| Request::FileStat { file: kept.number() }, &[]);
+        // Another thread has left it meanwhile.
+        let answer = answer.filter(|answer| is_remote || *answer != Err(io::Errno::BADF));
         answer.or(is_remote.then_some(Err(io::Errno::IO)))
     }
 

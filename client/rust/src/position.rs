@@ -10,10 +10,12 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
+    connection::Lost,
     file::{AT_END, FileEntry, OpenFile},
     limit::exceeded,
     process::Process,
     staging::take_error,
+    table::Entry,
 };
 
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -121,9 +123,8 @@ impl Process {
     }
 
     pub(crate) fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
-        let Some((_, mut file)) = self.locked_fd(fd) else {
-            return self.kernel_sync(fd, data_only);
-        };
+        let Entry::File(id) = self.look_up(fd) else { return self.kernel_sync(fd, data_only) };
+        let Some((_, mut file)) = self.locked(id) else { return self.kernel_sync(fd, data_only) };
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
@@ -139,16 +140,24 @@ impl Process {
         let slot = link.slot;
         let request =
             if data_only { Request::Datasync { file: slot } } else { Request::Sync { file: slot } };
+        let kept = link.keep();
         // Not under the lock: others may use the file while the device works.
         drop(file);
-        let Ok(answer) = link.connection.call(request) else {
-            let Some((entry, mut file)) = self.locked_fd(fd) else { return Err(Errno::BADF) };
+        let answer = link.connection.call(request);
+        let Some((entry, mut file)) = self.locked(id) else { return Err(Errno::BADF) };
+        if answer.is_err() {
             self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
-            file.owed.take().map_or(Ok(()), Err)?;
-            return self.kernel_sync(fd, data_only);
-        };
-        take_error(link).map_or(Ok(()), Err)?;
-        answer.map(drop)
+        }
+        // Whoever has ended the link meanwhile has taken what the drain owed.
+        let owed = file.owed.take().or_else(|| take_error(link));
+        let is_left = file.link.is_none();
+        drop((kept, file));
+        match (owed, answer) {
+            (Some(errno), _) => Err(errno),
+            (None, Err(Lost)) => self.kernel_sync(fd, data_only),
+            (None, Ok(Err(Errno::BADF))) if is_left => self.kernel_sync(fd, data_only),
+            (None, Ok(answer)) => answer.map(drop),
+        }
     }
 
     fn kernel_sync(&self, fd: RawFd, data_only: bool) -> io::Result<()> {
@@ -177,10 +186,16 @@ impl Process {
             Err(errno) => return Some(Err(errno)),
         }
         self.release_window(&mut file);
+        let kept = link.keep();
         drop(file);
-        let request = Request::Allocate { file: link.slot, mode, at, len };
-        if let Ok(answer) = link.connection.call(request) {
-            return Some(answer.map(drop));
+        let request = Request::Allocate { file: kept.number(), mode, at, len };
+        let answer = link.connection.call(request);
+        drop(kept);
+        match answer {
+            // Another thread has left it meanwhile.
+            Ok(Err(Errno::BADF)) if !is_remote => return None,
+            Ok(answer) => return Some(answer.map(drop)),
+            Err(Lost) => {}
         }
         // Without the daemon the file is the kernel's, if it is one of this node.
         self.leave(fd, Reason::DaemonLost);

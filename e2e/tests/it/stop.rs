@@ -62,6 +62,20 @@ fn record_lock_that_is_taken_while_another_thread_opens_the_file_is_kept() {
     daemon.end();
 }
 
+/// What the daemon has let go of by then the kernel syncs.
+#[test]
+fn file_that_another_thread_maps_meanwhile_is_synced_all_the_same() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    for rules in ["", "/**=delegate"] {
+        let mut command = daemon.wrap(program("synced"));
+        command.env("KAKEHI_RULES", rules).arg(folder.join("file"));
+        let said = succeed(command.arg(daemon.running.child.id().to_string()), SOON);
+        assert_eq!(said, "synced\n", "under {rules:?}");
+    }
+    daemon.end();
+}
+
 /// The daemon may be stopped in the middle of a write. Killed while it is stopped, it never ends
 /// that write; the client's own comes after it is gone, so a newer byte is never written over.
 #[test]
