@@ -48,7 +48,7 @@ interpose! {
 ///
 /// There is a [`Start`] at `start`.
 unsafe extern "C" fn begin(start: *mut c_void) -> c_int {
-    in_child(&[]);
+    in_child();
     // SAFETY: the caller promises it.
     let Start { function, argument } = unsafe { start.cast::<Start>().read() };
     // SAFETY: the program gave both for this.
@@ -84,7 +84,7 @@ pub(crate) unsafe fn fork(number: c_long, args: [usize; 6]) -> Outcome {
     // SAFETY: the caller vouches for the arguments.
     let made = unsafe { kernel::call(number, args) };
     if made == Ok(0) {
-        in_child(&[]);
+        in_child();
     }
     made
 }

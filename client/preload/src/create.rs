@@ -10,7 +10,6 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, blocking, ignore, kernel},
     open::number,
-    process,
     start::client,
     stat::settle_path,
 };
@@ -134,7 +133,6 @@ interpose! {
     fn forkpty(
         main: *mut c_int, name: *mut c_char, settings: *const c_void, size: *const c_void,
     ) -> pid_t {
-        process::before_fork();
         let child = next!(
             forkpty(
                 main => *mut c_int, name => *mut c_char, settings => *const c_void,
@@ -142,7 +140,7 @@ interpose! {
             ) -> pid_t
         );
         match child {
-            0 => process::in_child(&[0, 1, 2]),
+            0 => [0, 1, 2].into_iter().for_each(forget),
             1.. => forget(*main),
             _ => {}
         }

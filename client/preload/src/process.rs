@@ -1,11 +1,20 @@
 //! Processes that begin, become another program, and end.
+//!
+//! libc runs handlers of the program's within `fork`, which may use files like any other code. So
+//! what a fork needs done here is done by such handlers, too, of which libc knows before any other:
+//! then the one before the fork comes after the program's, and the one in the child before them.
 #![expect(non_snake_case, reason = "as C has it")]
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use libc::{c_char, c_int, pid_t};
 
 use crate::{
+    descriptor::forget,
     environment::with_ours,
     errno::answer,
     interpose::{interpose, next},
@@ -16,22 +25,37 @@ use crate::{
 /// `argv` or `envp`: C strings up to a null pointer.
 pub(crate) type Strings = *const *const c_char;
 
+/// What is run at a fork.
+type Handler = Option<extern "C" fn()>;
+
 interpose! {
     // A child of `vfork` would change this process's tables.
-    fn fork|__fork|vfork|__vfork() -> pid_t {
-        forked(|| next!(fork() -> pid_t))
+    fn vfork|__vfork() -> pid_t {
+        next!(fork() -> pid_t)
     }
 
+    // Runs no handlers.
     fn _Fork() -> pid_t {
-        forked(|| next!(_Fork() -> pid_t))
+        before_fork();
+        let child = next!(_Fork() -> pid_t);
+        if child == 0 {
+            in_child();
+        }
+        child
+    }
+
+    fn __register_atfork(
+        before: Handler, in_parent: Handler, in_child: Handler, library: *mut c_void,
+    ) -> c_int {
+        watch_forks();
+        register(before, in_parent, in_child, library)
     }
 
     fn daemon(keep_folder: c_int, keep_streams: c_int) -> c_int {
-        before_fork();
         let parent = libc::getpid();
         let outcome = next!(daemon(keep_folder => c_int, keep_streams => c_int) -> c_int);
-        if libc::getpid() != parent {
-            in_child(if keep_streams == 0 { &[0, 1, 2] } else { &[] });
+        if libc::getpid() != parent && keep_streams == 0 {
+            [0, 1, 2].into_iter().for_each(forget);
         }
         outcome
     }
@@ -109,7 +133,7 @@ interpose! {
             popen(command => *const c_char, mode => *const c_char) -> *mut libc::FILE
         );
         if !stream.is_null() {
-            crate::descriptor::forget(libc::fileno(stream));
+            forget(libc::fileno(stream));
         }
         stream
     }
@@ -132,18 +156,50 @@ unsafe extern "C" {
     pub(crate) static environ: Strings;
 }
 
+/// Has libc run what a fork needs, if it does not yet.
+pub(crate) fn watch_forks() {
+    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
+        // There is room for these, as for the first ones. They belong to no library, with whose end
+        // they would be dropped while destructors may yet fork.
+        // SAFETY: both may be called whenever somebody forks.
+        unsafe { register(Some(before_fork), None, Some(in_child), ptr::null_mut()) };
+    }
+}
+
+/// Gives libc functions to be run at each fork, until the library that they belong to ends.
+///
+/// # Safety
+///
+/// As `pthread_atfork(3)`.
+unsafe fn register(
+    before: Handler,
+    in_parent: Handler,
+    in_child: Handler,
+    library: *mut c_void,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        next!(
+            __register_atfork(
+                before => Handler, in_parent => Handler, in_child => Handler,
+                library => *mut c_void,
+            ) -> c_int
+        )
+    }
+}
+
 /// Every open file is left to the kernel, which both processes share.
-pub(crate) fn before_fork() {
+pub(crate) extern "C" fn before_fork() {
     if let Some(client) = client() {
         client.before_fork();
     }
 }
 
-/// The child of a fork that libc made starts; it gave the `new` numbers another meaning.
-pub(crate) fn in_child(new: &[c_int]) {
+/// The child of a fork starts.
+pub(crate) extern "C" fn in_child() {
     if let Some(client) = client() {
         client.after_fork_in_child();
-        new.iter().for_each(|fd| client.forget(*fd));
     }
 }
 
@@ -168,15 +224,6 @@ pub(crate) fn exiting() {
     if let Some(client) = client() {
         client.exiting();
     }
-}
-
-fn forked(fork: impl FnOnce() -> pid_t) -> pid_t {
-    before_fork();
-    let child = fork();
-    if child == 0 {
-        in_child(&[]);
-    }
-    child
 }
 
 /// As `execve(2)`.

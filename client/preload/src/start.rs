@@ -16,7 +16,7 @@ use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 use crate::{
     environment::{self, lines},
     kernel::{ignore, kernel},
-    process::environ,
+    process::{environ, watch_forks},
 };
 
 static CLIENT: Client = Client::new(&Program);
@@ -105,6 +105,7 @@ extern "C" fn start() {
     }
     if config.delegates() {
         environment::keep();
+        watch_forks();
         CLIENT.start(&config);
         IS_ACTIVE.store(true, Ordering::Relaxed);
     }

@@ -149,6 +149,11 @@ fn children_behave_as_without_the_library() {
 }
 
 #[test]
+fn functions_that_libc_runs_at_a_fork_behave_as_without_the_library() {
+    same_in_every_way(&compile("atfork.c", "cc", &[]));
+}
+
+#[test]
 fn threads_behave_as_without_the_library() {
     same_in_every_way(&compile("threads.c", "cc", &["-pthread"]));
 }
