@@ -188,6 +188,7 @@ async fn fill<S: Storage>(
         core.node.shared().inodes.remove(identity.0, identity.1);
         Errno::BADF
     })?;
+    core.node.shared().inodes.tell(identity.0, identity.1);
     Ok(u64::from(flags.0))
 }
 

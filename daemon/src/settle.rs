@@ -29,9 +29,12 @@ pub(crate) async fn drain_inode<S: Storage>(core: &Rc<Core<S>>, identity: Identi
 
 /// Makes sure that every file of an inode is known that was handed over before this call.
 async fn hear_of<S: Storage>(core: &Rc<Core<S>>, identity: Identity) {
-    // A file whose registration is still on the way is counted in the table already.
-    let counted = core.node.shared().inodes.count(identity.0, identity.1) as usize;
-    if lock(&core.node.registry).count_of(identity) < counted {
+    // A file whose registration is still on the way is counted in the table already. One that comes
+    // between the two looks makes up for one that is missing.
+    let linked = || core.node.shared().inodes.linked(identity.0, identity.1);
+    let before = linked();
+    let known = lock(&core.node.registry).count_of(identity) as u64;
+    if known < before.count() || linked().has_news_since(before) {
         core.node.ask_all(Mail::Hear).await;
     }
 }

@@ -13,7 +13,7 @@ use core::{
 
 use rustix::{fs::OFlags, io::Errno};
 use shm::{
-    Lock,
+    Linked, Lock,
     staging::{FileSlot, Producer},
 };
 use wire::Reason;
@@ -57,7 +57,7 @@ pub(crate) struct OpenFile {
     pub(crate) is_synchronous: bool,
     pub(crate) left: Option<Reason>,
     /// Files linked with the inode, anybody's, when it was last settled.
-    pub(crate) settled_count: u32,
+    pub(crate) settled: Linked,
     pub(crate) link: Option<Link>,
     /// The link that a parent has, from whom this process inherited the placeholder of a remote
     /// file.
@@ -189,7 +189,7 @@ impl OpenFile {
         access: Access { readable: false, writable: false, append: false },
         is_synchronous: false,
         left: None,
-        settled_count: 0,
+        settled: Linked::NOBODY,
         link: None,
         lender: None,
         log: None,

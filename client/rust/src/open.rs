@@ -7,6 +7,7 @@ use rustix::{
     fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
     io,
 };
+use shm::Linked;
 use wire::{Counter, Reason, Request};
 
 use crate::{
@@ -192,8 +193,8 @@ impl Process {
     /// Before somebody looks at an inode: what this process staged for it is drained; what others
     /// did is drained and stays so. Returns whether there was something.
     pub(crate) fn settle(&'static self, device: u64, inode: u64) -> bool {
-        let count = self.linked_count(device, inode);
-        if count == 0 {
+        let linked = self.linked(device, inode);
+        if linked.count() == 0 {
             return false;
         }
         let mut own = 0;
@@ -203,31 +204,34 @@ impl Process {
                 self.drain_file(fd, entry, file);
             }
         });
-        own >= count || self.settle_all(device, inode)
+        // All were this process's, unless another has come in the place of one.
+        let is_own = own >= linked.count() && linked == self.linked(device, inode);
+        is_own || self.settle_all(device, inode)
     }
 
     /// Before somebody opens an inode: what anybody staged for it is drained, and stays so.
     fn settle_all(&'static self, device: u64, inode: u64) -> bool {
-        self.linked_count(device, inode) > 0
+        self.linked(device, inode).count() > 0
             && self.connection().is_some_and(|connection| {
                 connection.call(Request::Settle { device, inode, demote: true }).is_ok()
             })
     }
 
     /// Files that anybody has linked with this inode, and some with others perhaps.
-    fn linked_count(&'static self, device: u64, inode: u64) -> u32 {
+    fn linked(&'static self, device: u64, inode: u64) -> Linked {
         let inodes = self.job().map(|job| &job.shared().inodes).filter(|i| !i.is_empty());
-        inodes.map_or(0, |inodes| inodes.count(device, inode))
+        inodes.map_or(Linked::NOBODY, |inodes| inodes.linked(device, inode))
     }
 
     /// Before the kernel changes a file past staging: what others staged for it goes first. Those
-    /// who opened it before that was staged have not been told otherwise.
+    /// who opened it before that was staged have not been told otherwise. Whoever the daemon knew
+    /// when it was last asked stages nothing from then on that it does not wait for.
     pub(crate) fn settle_others(&'static self, file: &mut OpenFile) {
-        let own = u32::from(file.link.is_some());
-        let count = self.linked_count(file.device, file.inode);
-        if count > own && count != file.settled_count {
+        let own = u64::from(file.link.is_some());
+        let linked = self.linked(file.device, file.inode);
+        if linked.count() > own && linked.has_news_since(file.settled) {
             self.settle_all(file.device, file.inode);
-            file.settled_count = count;
+            file.settled = linked;
         }
     }
 

@@ -89,7 +89,7 @@ pub(crate) fn link(
     }
     file.link = Some(Link { connection, slot, shared, is_counted: true });
     file.log = log;
-    if inodes.count(file.device, file.inode) > 1 {
+    if inodes.tell(file.device, file.inode).count() > 1 {
         // Somebody else has staged, or is about to, to this inode or to one with its hash. Each of
         // us sees the other here, and the daemon, which knows both by then, demotes us if it is the
         // same; what one wrote before the other began is drained before it begins.

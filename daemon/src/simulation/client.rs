@@ -180,7 +180,7 @@ impl Client {
         let producer = Producer::new(LOG_LEN);
         let ages = VecDeque::new();
         self.files[slot as usize] = Some(Staged { open, producer, ages, errors_taken: 0 });
-        if self.node.shared().inodes.count(DEVICE, inode) > 1 {
+        if self.node.shared().inodes.tell(DEVICE, inode).count() > 1 {
             self.shared(slot).demote();
             self.settle(slot).await;
         }

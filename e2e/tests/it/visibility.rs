@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
+
 use crate::{
     calls::Calls,
     harness::{Daemon, Folder, SOON, kept_in_one_of, note, wait_for},
@@ -213,6 +215,33 @@ fn two_processes_that_append_lose_and_repeat_nothing() {
     }
     assert_eq!(text.split_terminator(',').count(), 1 + 2 * ROUNDS as usize);
     pair.end(6);
+}
+
+/// A long write goes to the kernel past what others have staged. One of them closes the file and
+/// opens it once more: what it stages then nobody has asked for yet.
+#[test]
+fn a_long_write_is_not_replaced_by_what_another_staged_before() {
+    let mut pair = Pair::new();
+    let path = pair.path.clone();
+    let fd = pair.one.get(&format!("open {path} +c"));
+    let other = pair.other.get(&format!("open {path} +"));
+    pair.other.get(&format!("write {other} older"));
+    pair.one.get(&format!("fill {fd} 300000"));
+    pair.other.get(&format!("close {other}"));
+
+    pair.daemon.running.signal(Signal::STOP); // So that it stays staged.
+    let other = pair.other.get(&format!("open {path} +"));
+    pair.other.get(&format!("write {other} older"));
+    pair.one.get(&format!("seek {fd} -300000"));
+    pair.one.begin(&format!("fill {fd} 300000"));
+    let waits = pair.one.is_silent_for(Duration::from_millis(300));
+    pair.daemon.running.signal(Signal::CONT);
+
+    assert!(waits, "it has not asked for what is staged");
+    assert_eq!(pair.one.answer(), "300000");
+    pair.other.get(&format!("close {other}"));
+    assert_eq!(pair.one.ask(&format!("pread {fd} 0 5")), "[xxxxx]");
+    pair.end(10);
 }
 
 /// A log would be drained in parts, and what the other appends come between them.

@@ -4,19 +4,57 @@
 //! missed one. A client counts a file in before it registers it and out after the daemon has let go
 //! of it; the daemon counts out what a dead client left registered. A client that dies between the
 //! two leaves a count behind: needless questions again, until the daemon ends.
+//!
+//! A count does not say whose files they are: one goes, another comes, and it is what it was. So a
+//! slot numbers its changes, too. A file makes one when it is counted in, and one when the daemon
+//! has been told of it, before anything is staged for it. Who asks the daemon about an inode reads
+//! the slot first: as long as it has that number nobody has staged but those the daemon knew then.
+//!
+//! # Memory ordering
+//!
+//! All changes of a slot are read-modify-writes, `AcqRel`, and looks at it are `Acquire`: who sees
+//! one change sees all that was done before it. Of two that open an inode at the same time, one
+//! therefore finds the other counted when it tells of itself.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 // Many slots only make few collisions, which is nothing a model or an interpreter looks for.
 const SLOTS: usize = if cfg!(any(loom, miri)) { 2 } else { 16384 };
+
+/// Bits of a slot that count; the others number its changes, and so many are not made while
+/// somebody looks away.
+const COUNT_BITS: u32 = 24;
+const ONE_FILE: u64 = 1;
+const ONE_CHANGE: u64 = 1 << COUNT_BITS;
 
 /// The shared table.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Inodes {
     /// Files counted in, over all slots: while it is zero nobody needs a hash.
-    total: AtomicU32,
-    slots: [AtomicU32; SLOTS],
+    total: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+
+/// What a slot was at one moment. Equal ones: the same files, and nobody has come between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linked(u64);
+
+impl Linked {
+    /// No file, and none yet.
+    pub const NOBODY: Self = Self(0);
+
+    /// Files counted in for the inode, and for others with its hash.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.0 % ONE_CHANGE
+    }
+
+    /// Whether a file has come since `before`.
+    #[must_use]
+    pub const fn has_news_since(self, before: Self) -> bool {
+        self.0 / ONE_CHANGE != before.0 / ONE_CHANGE
+    }
 }
 
 impl Inodes {
@@ -26,25 +64,32 @@ impl Inodes {
         self.total.load(Ordering::Acquire) == 0
     }
 
-    /// Counts a file in.
+    /// Counts a file in that the daemon is about to be told of.
     pub fn add(&self, device: u64, inode: u64) {
-        self.slot(device, inode).fetch_add(1, Ordering::AcqRel);
-        self.total.fetch_add(1, Ordering::AcqRel);
+        self.slot(device, inode).fetch_add(ONE_CHANGE + ONE_FILE, Ordering::AcqRel);
+        self.total.fetch_add(ONE_FILE, Ordering::AcqRel);
+    }
+
+    /// Says that the daemon has been told of a file that was counted in; returns who else has one.
+    /// Nothing is staged for it before.
+    pub fn tell(&self, device: u64, inode: u64) -> Linked {
+        let before = self.slot(device, inode).fetch_add(ONE_CHANGE, Ordering::AcqRel);
+        Linked(before.wrapping_add(ONE_CHANGE))
     }
 
     /// Counts a file out.
     pub fn remove(&self, device: u64, inode: u64) {
-        self.slot(device, inode).fetch_sub(1, Ordering::AcqRel);
-        self.total.fetch_sub(1, Ordering::AcqRel);
+        self.slot(device, inode).fetch_sub(ONE_FILE, Ordering::AcqRel);
+        self.total.fetch_sub(ONE_FILE, Ordering::AcqRel);
     }
 
-    /// Files counted in for this inode, and for others with its hash.
+    /// Who has files of this inode, and of others with its hash.
     #[must_use]
-    pub fn count(&self, device: u64, inode: u64) -> u32 {
-        self.slot(device, inode).load(Ordering::Acquire)
+    pub fn linked(&self, device: u64, inode: u64) -> Linked {
+        Linked(self.slot(device, inode).load(Ordering::Acquire))
     }
 
-    fn slot(&self, device: u64, inode: u64) -> &AtomicU32 {
+    fn slot(&self, device: u64, inode: u64) -> &AtomicU64 {
         let mixed = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let index = usize::try_from(mixed).unwrap_or(0) % SLOTS;
         self.slots.get(index).unwrap_or(&self.total)
@@ -58,8 +103,8 @@ mod tests {
     use super::*;
 
     fn table() -> Box<Inodes> {
-        let slots = std::array::from_fn(|_| AtomicU32::new(0));
-        Box::new(Inodes { total: AtomicU32::new(0), slots })
+        let slots = std::array::from_fn(|_| AtomicU64::new(0));
+        Box::new(Inodes { total: AtomicU64::new(0), slots })
     }
 
     #[test]
@@ -68,11 +113,36 @@ mod tests {
         assert!(inodes.is_empty());
         inodes.add(8, 1234);
         inodes.add(8, 1234);
-        assert_eq!(inodes.count(8, 1234), 2);
+        assert_eq!(inodes.linked(8, 1234).count(), 2);
         inodes.remove(8, 1234);
         inodes.remove(8, 1234);
         assert!(inodes.is_empty());
-        assert_eq!(inodes.count(8, 1234), 0);
+        assert_eq!(inodes.linked(8, 1234).count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_takes_the_place_of_another_is_news() {
+        let inodes = table();
+        inodes.add(8, 1234);
+        inodes.tell(8, 1234);
+        let before = inodes.linked(8, 1234);
+        inodes.remove(8, 1234);
+        assert!(!inodes.linked(8, 1234).has_news_since(before), "nobody has come");
+        inodes.add(8, 1234);
+        let after = inodes.linked(8, 1234);
+        assert_eq!(after.count(), before.count());
+        assert!(after.has_news_since(before));
+    }
+
+    /// Whoever asks the daemon in between is not told of it, and has to ask again.
+    #[test]
+    fn a_file_is_news_once_more_when_the_daemon_knows_it() {
+        let inodes = table();
+        inodes.add(8, 1234);
+        let between = inodes.linked(8, 1234);
+        assert_eq!(inodes.tell(8, 1234), inodes.linked(8, 1234));
+        assert!(inodes.linked(8, 1234).has_news_since(between));
+        assert_eq!(inodes.linked(8, 1234).count(), 1);
     }
 
     #[cfg(not(miri))]
@@ -80,7 +150,8 @@ mod tests {
     fn neighbouring_inodes_spread() {
         let inodes = table();
         (0..1000).for_each(|inode| inodes.add(2049, inode));
-        let crowded = inodes.slots.iter().filter(|slot| slot.load(Ordering::Relaxed) > 2).count();
+        let counts = inodes.slots.iter().map(|slot| Linked(slot.load(Ordering::Relaxed)).count());
+        let crowded = counts.filter(|count| *count > 2).count();
         assert!(crowded < 20, "{crowded} slots hold more than two of 1000 inodes");
     }
 }

@@ -29,7 +29,7 @@ pub mod staging;
 mod sync;
 
 pub use board::{Board, Ready, SESSIONS_MAX};
-pub use inodes::Inodes;
+pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]
 pub use mapping::Mapping;
