@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, fadvise, fdatasync, fsync},
+    fs::{Advice, fadvise, fdatasync, fstat, fsync},
     io::retry_on_intr,
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn perform(
     (result, Some(operation))
 }
 
-/// Reads what is in the page cache.
+/// Reads what is in the page cache; 0 only at the end of the file.
 ///
 /// # Errors
 ///
@@ -60,7 +60,13 @@ pub(crate) fn read_cached(
     into: &Buffers,
     limit: usize,
 ) -> io::Result<u64> {
-    read(file, at, &Vectors::of(into, limit), libc::RWF_NOWAIT)
+    match read(file, at, &Vectors::of(into, limit), libc::RWF_NOWAIT)? {
+        // Linux 5.9 and 5.10 say so of what is not cached, too (preadv2(2), BUGS).
+        0 if at < u64::try_from(fstat(file)?.st_size).unwrap_or_default() => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        len => Ok(len),
+    }
 }
 
 /// A panic must not take the completion with it.
@@ -105,5 +111,30 @@ fn retry(mut call: impl FnMut() -> isize) -> io::Result<u64> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::memory::Heap;
+
+    /// A read of no bytes stands for that of a kernel which says 0 in the middle of a file.
+    #[test]
+    fn nothing_is_the_end_only_where_the_file_ends() {
+        let mut file = tempfile::tempfile().expect("created");
+        file.write_all(b"12345").expect("written");
+        let file = OwnedFd::from(file);
+        let read = |at, limit| {
+            let read = read_cached(&file, at, &Heap::buffer(8).into(), limit);
+            read.map_err(|error| error.kind())
+        };
+        if read(4, 8) != Ok(1) {
+            return; // This file system cannot tell.
+        }
+        assert_eq!(read(4, 0), Err(io::ErrorKind::WouldBlock));
+        assert_eq!([read(5, 0), read(5, 8), read(6, 8)], [Ok(0); 3]);
     }
 }
