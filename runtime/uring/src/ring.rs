@@ -15,8 +15,10 @@
 //!
 //! What would block, the kernel gives to a worker thread of its own. Where the user may have no
 //! more threads (`ulimit -u`, a container's limit) it cancels the operation instead, and what a
-//! worker does may be interrupted, as in a network file system. Those are left in `unserved` for
-//! another engine.
+//! worker does may be interrupted, as in a network file system. Of a file with `O_NONBLOCK`, which
+//! its program may set at any time, it refuses what would block where the file system cannot try
+//! without (`EAGAIN`), although a plain call of such a file blocks. Those are left in `unserved`
+//! for another engine.
 //!
 //! # Ownership
 //!
@@ -236,7 +238,7 @@ impl Ring {
 
     /// Reports what the kernel says of a run, and has done what it has left of it.
     fn finish(&mut self, run: Run, value: i32, done: &mut dyn FnMut(Token, io::Result<u64>)) {
-        if [-libc::ECANCELED, -libc::EINTR].contains(&value) {
+        if [-libc::ECANCELED, -libc::EINTR, -libc::EAGAIN].contains(&value) {
             self.unserved.extend(run.into_operations());
         } else if let Some(run) = run.finish(result(value), done) {
             run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));

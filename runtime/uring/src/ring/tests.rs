@@ -301,15 +301,17 @@ fn what_the_kernel_cancels_is_left_to_another_engine() {
 }
 
 #[test]
-fn what_is_interrupted_is_left_to_another_engine() {
-    let Some(mut bench) = Bench::new() else { return };
-    bench.submit().unwrap();
-    let key = bench.ring.open.take().expect("not queued yet");
-    let InFlight { run, .. } = bench.ring.in_flight.remove(key);
+fn what_is_interrupted_or_would_block_is_left_to_another_engine() {
+    for errno in [libc::EINTR, libc::EAGAIN] {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.submit().unwrap();
+        let key = bench.ring.open.take().expect("not queued yet");
+        let InFlight { run, .. } = bench.ring.in_flight.remove(key);
 
-    bench.ring.finish(run, -libc::EINTR, &mut |_, _| panic!("nothing to report"));
+        bench.ring.finish(run, -errno, &mut |_, _| panic!("nothing to report"));
 
-    assert_eq!(bench.ring.unserved.len(), 1);
+        assert_eq!(bench.ring.unserved.len(), 1);
+    }
 }
 
 #[test]
