@@ -1,13 +1,15 @@
 //! Descriptors that async tasks wait for: the control sockets and the processes behind them.
 //!
 //! Readiness is level-triggered: a task that is woken reads until nothing is left, and a
-//! [`Watch`] that is dropped is forgotten by the kernel too.
+//! [`Watch`] that is dropped is forgotten by the kernel too. A descriptor that is found ready again
+//! before its task has taken notice is muted until then: as long as a task waits for something else,
+//! such as a server that takes what a pipe brings, what it leaves unread would end every park.
 
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     rc::Rc,
     time::Duration,
 };
@@ -33,7 +35,9 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
+    fd: Rc<OwnedFd>,
     is_ready: Cell<bool>,
+    is_muted: Cell<bool>,
     news: Notify,
 }
 
@@ -52,9 +56,16 @@ impl Reactor {
         let key = self.0.next_key.get();
         self.0.next_key.set(key + 1);
         self.0.events.add_fd(&fd, key)?;
-        let state = Rc::new(State { is_ready: Cell::new(false), news: news.clone() });
+        let (is_ready, is_muted) = (Cell::new(false), Cell::new(false));
+        let state = Rc::new(State { fd, is_ready, is_muted, news: news.clone() });
         self.0.watches.borrow_mut().insert(key, Rc::clone(&state));
-        Ok(Watch { reactor: self.clone(), key, fd, state })
+        Ok(Watch { reactor: self.clone(), key, state })
+    }
+
+    /// Lets `fd` end parks until the result is dropped. It is a source of its own that reads it.
+    pub(crate) fn heed(&self, fd: OwnedFd) -> io::Result<Heeded> {
+        self.0.events.add_silent_fd(&fd)?;
+        Ok(Heeded { reactor: self.clone(), fd })
     }
 }
 
@@ -63,14 +74,32 @@ impl Reactor {
 pub(crate) struct Watch {
     reactor: Reactor,
     key: u64,
-    fd: Rc<OwnedFd>,
     state: Rc<State>,
+}
+
+/// A descriptor that ends parks.
+#[derive(Debug)]
+pub(crate) struct Heeded {
+    reactor: Reactor,
+    fd: OwnedFd,
+}
+
+impl Drop for Heeded {
+    fn drop(&mut self) {
+        // A descriptor that was added can be removed.
+        self.reactor.0.events.remove_silent_fd(&self.fd).ok();
+    }
 }
 
 impl Watch {
     /// Whether, since the last call, the descriptor could be read or its other side was gone.
     pub(crate) fn take_ready(&self) -> bool {
-        self.state.is_ready.take()
+        let is_ready = self.state.is_ready.take();
+        if is_ready && self.state.is_muted.take() {
+            // A descriptor that was added can be heard.
+            self.reactor.0.events.hear_fd(&self.state.fd, self.key).ok();
+        }
+        is_ready
     }
 }
 
@@ -78,7 +107,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.reactor.0.watches.borrow_mut().remove(&self.key);
         // A descriptor that was added can be removed.
-        self.reactor.0.events.remove_fd(self.fd.as_fd(), self.key).ok();
+        self.reactor.0.events.remove_fd(&self.state.fd, self.key).ok();
     }
 }
 
@@ -101,7 +130,9 @@ impl Source for Descriptors {
         while count < budget {
             let Some(key) = inner.events.pop() else { break };
             if let Some(state) = inner.watches.borrow().get(&key) {
-                state.is_ready.set(true);
+                if state.is_ready.replace(true) && !state.is_muted.replace(true) {
+                    inner.events.mute_fd(&state.fd, key).ok(); // As when it is removed.
+                }
                 state.news.notify_all();
             }
             count += 1;
@@ -114,4 +145,69 @@ impl Source for Descriptors {
     }
 
     fn disarm(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        os::unix::net::UnixStream,
+    };
+
+    use executor::{Config, Executor, Idle};
+    use uring::SystemClock;
+
+    use super::*;
+
+    const A_WHILE: Duration = Duration::from_millis(50);
+
+    fn executor() -> (Executor, Reactor) {
+        let events = Events::new().expect("epoll");
+        let config = Config { idle: Idle::Park, ..Config::default() };
+        let executor = Executor::new(Rc::new(SystemClock), Box::new(events.parker()), config);
+        let reactor = Reactor::new(&executor.handle(), events);
+        (executor, reactor)
+    }
+
+    #[test]
+    fn what_its_task_leaves_unread_does_not_keep_an_executor_from_parking() {
+        let (mut executor, reactor) = executor();
+        let (handle, news) = (executor.handle(), Notify::new());
+        let (mut here, there) = UnixStream::pair().expect("sockets");
+        let fd = Rc::new(OwnedFd::from(there.try_clone().expect("a descriptor")));
+        let watch = reactor.watch(fd, &news).expect("watched");
+        here.write_all(b"drop").expect("room");
+
+        executor.run_until(handle.sleep(A_WHILE));
+
+        let parks = handle.counters().parks;
+        assert!(parks < 20, "it parked {parks} times");
+        // Nor is it forgotten.
+        for _ in 0..2 {
+            executor.run_until(news.until(|| watch.take_ready()));
+        }
+        (&there).read_exact(&mut [0; 4]).expect("written");
+        watch.take_ready();
+        executor.run_until(handle.sleep(A_WHILE));
+        assert!(!watch.take_ready(), "nothing is left");
+        drop(here);
+        executor.run_until(news.until(|| watch.take_ready()));
+    }
+
+    #[test]
+    fn what_is_heeded_ends_a_park_each_time() {
+        let (mut executor, reactor) = executor();
+        let handle = executor.handle();
+        let (mut here, there) = UnixStream::pair().expect("sockets");
+        let heeded = reactor.heed(there.into()).expect("heeded");
+        here.write_all(b"drop").expect("room");
+        executor.run_until(handle.sleep(A_WHILE));
+        assert!(handle.counters().parks > 20);
+
+        drop(heeded);
+
+        let before = handle.counters().parks;
+        executor.run_until(handle.sleep(A_WHILE));
+        assert!(handle.counters().parks < before + 20);
+    }
 }

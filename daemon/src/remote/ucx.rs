@@ -10,13 +10,13 @@
 
 use std::{cell::RefCell, io, os::fd::AsFd as _, rc::Rc};
 
-use executor::{Handle, Notify};
+use executor::Handle;
 use ucx::{Config, Settings};
 
 use super::channel::BATCH_LEN;
 use crate::{
     Error,
-    reactor::{Reactor, Watch},
+    reactor::{Heeded, Reactor},
 };
 
 /// Messages that a worker has at a time. Their memory is taken as it is used.
@@ -52,10 +52,10 @@ pub(crate) struct Workers {
     shared: Option<Rc<RefCell<Option<Rc<Worker>>>>>,
 }
 
-/// A worker, and the watch that ends the park of its executor.
+/// A worker, whose messages end the park of its executor.
 pub(crate) struct Worker {
     pub(crate) worker: ucx::Worker,
-    _watch: Watch,
+    _heeded: Heeded,
 }
 
 impl Worker {
@@ -119,9 +119,8 @@ impl Workers {
 
     fn make(&self) -> io::Result<Rc<Worker>> {
         let worker = ucx::Worker::new(&self.handle, &self.config).map_err(io::Error::other)?;
-        let event_fd = Rc::new(worker.as_fd().try_clone_to_owned()?);
         // Who waits for messages is woken by the worker; the descriptor only has to end the park.
-        let watch = self.reactor.watch(event_fd, &Notify::new())?;
-        Ok(Rc::new(Worker { worker, _watch: watch }))
+        let heeded = self.reactor.heed(worker.as_fd().try_clone_to_owned()?)?;
+        Ok(Rc::new(Worker { worker, _heeded: heeded }))
     }
 }

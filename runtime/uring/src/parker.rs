@@ -33,6 +33,9 @@ use rustix::{
 /// Descriptors taken out of one wait at most.
 const READY_MAX: usize = 64;
 
+/// What there is to hear of a descriptor.
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
 /// The key of what only ends a park.
 const WAKE_KEY: u64 = u64::MAX;
 
@@ -84,8 +87,47 @@ impl Events {
         if key == WAKE_KEY {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let flags = EventFlags::IN | EventFlags::RDHUP;
-        Ok(epoll::add(&self.0.epoll, fd, EventData::new_u64(key), flags)?)
+        Ok(epoll::add(&self.0.epoll, fd, EventData::new_u64(key), READABLE)?)
+    }
+
+    /// Reports `fd` once more at most, until it is [heard](Self::hear_fd) again: what is reported
+    /// and not read would end every park. It stays added.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: not added.
+    pub fn mute_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        let flags = READABLE | EventFlags::ONESHOT;
+        Ok(epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), flags)?)
+    }
+
+    /// Reports `fd` again, as after [`add_fd`](Self::add_fd). Takes no memory, so that it cannot
+    /// fail for what was added.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: not added.
+    pub fn hear_fd(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::modify(&self.0.epoll, fd, EventData::new_u64(key), READABLE)?)
+    }
+
+    /// Lets `fd` end parks for as long as it has something to read; it is never reported. Its
+    /// source reads it when it is visited.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_fd`](Self::add_fd).
+    pub fn add_silent_fd(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.0.epoll, fd, EventData::new_u64(WAKE_KEY), EventFlags::IN)?)
+    }
+
+    /// Forgets a silent `fd`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: not added.
+    pub fn remove_silent_fd(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.0.epoll, fd)?)
     }
 
     /// Forgets `fd`, and what was found ready under `key`.

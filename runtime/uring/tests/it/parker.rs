@@ -45,6 +45,44 @@ fn a_removed_descriptor_is_not_reported_even_if_found_before() {
 }
 
 #[test]
+fn a_muted_descriptor_is_reported_once_more_until_it_is_heard_again() {
+    let events = Events::new().expect("epoll");
+    let (mut here, there) = UnixStream::pair().expect("sockets");
+    events.add_fd(&there, 42).expect("added");
+    here.write_all(b"drop").expect("room");
+    events.mute_fd(&there, 42).expect("added");
+    assert_eq!((events.look(), events.pop()), (1, Some(42)));
+    assert_eq!(events.look(), 0);
+    drop(here);
+    assert_eq!(events.look(), 0, "its end is not told either");
+
+    events.hear_fd(&there, 42).expect("added");
+
+    for _ in 0..2 {
+        assert_eq!((events.look(), events.pop()), (1, Some(42)));
+    }
+}
+
+#[test]
+fn a_silent_descriptor_ends_parks_until_it_is_read() {
+    let events = Events::new().expect("epoll");
+    let (mut here, there) = UnixStream::pair().expect("sockets");
+    events.add_silent_fd(&there).expect("added");
+    here.write_all(b"drop").expect("room");
+    let start = Instant::now();
+    for _ in 0..2 {
+        events.parker().park(Some(DEADLINE));
+    }
+    assert!(start.elapsed() < DEADLINE);
+    assert_eq!(events.pop(), None);
+    (&there).read_exact(&mut [0; 4]).expect("written");
+    let start = Instant::now();
+    events.parker().park(Some(Duration::from_millis(1)));
+    assert!(start.elapsed() >= Duration::from_millis(1));
+    events.remove_silent_fd(&there).expect("added before");
+}
+
+#[test]
 fn the_reserved_key_is_refused() {
     let events = Events::new().expect("epoll");
     let error = events.add_fd(io::stdin().as_fd(), u64::MAX).expect_err("reserved");
