@@ -29,7 +29,9 @@ pub(crate) struct Window {
     next_at: Cell<u64>,
     /// Bytes to fetch ahead; zero while reads are not sequential.
     len: Cell<u64>,
-    /// Up to where has been fetched, or will be.
+    /// Where what is fetched ahead goes on, and up to where. A jump moves both, and so takes the
+    /// task that fetches along: it has no business in what was jumped over.
+    ahead_at: Cell<u64>,
     fetched_to: Cell<u64>,
     is_running: Cell<bool>,
 }
@@ -45,11 +47,27 @@ impl Window {
         };
         self.len.set(len);
         if !sequential {
+            self.ahead_at.set(end);
             self.fetched_to.set(end);
             return None;
         }
+        self.ahead_at.set(self.ahead_at.get().max(end));
         let target = end.saturating_add(len);
         (target > self.fetched_to.get()).then_some(target)
+    }
+
+    /// What is to be fetched ahead next: where, and how much of it at a time.
+    fn ahead(&self) -> Option<(u64, u64)> {
+        let at = self.ahead_at.get();
+        let len = PIECE_LEN.min(self.fetched_to.get().saturating_sub(at));
+        (len > 0).then_some((at, len))
+    }
+
+    /// Notes that `len` bytes at `at` have been fetched ahead, unless reads are elsewhere by now.
+    fn fetched(&self, at: u64, len: u64) {
+        if self.ahead_at.get() == at {
+            self.ahead_at.set(at.saturating_add(len));
+        }
     }
 }
 
@@ -63,7 +81,7 @@ pub(crate) async fn fetch<S: Storage>(
 ) -> Verdict {
     let end = at + u64::from(len);
     if let Some(target) = file.window.note(at, end) {
-        fetch_ahead(core, file, end, target);
+        fetch_ahead(core, file, target);
     }
     let descriptor = file.descriptor()?;
     let mut done = at;
@@ -80,24 +98,24 @@ pub(crate) async fn fetch<S: Storage>(
 }
 
 /// Moves the end of what is fetched ahead to `target`, and starts to fetch unless somebody does.
-fn fetch_ahead<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, from: u64, target: u64) {
+fn fetch_ahead<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, target: u64) {
     let window = &file.window;
-    let start = window.fetched_to.get().max(from);
     window.fetched_to.set(target);
     if !window.is_running.replace(true) {
         let (core, file) = (Rc::clone(core), Rc::clone(file));
-        core.handle.clone().spawn(Class::Throughput, run_ahead(core, file, start));
+        core.handle.clone().spawn(Class::Throughput, run_ahead(core, file));
     }
 }
 
-/// Fetches from `at` to the window's end, wherever that moves.
-async fn run_ahead<S: Storage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>, mut at: u64) {
-    while at < file.window.fetched_to.get() && !file.is_closing() {
+/// Fetches to the window's end, wherever that moves.
+async fn run_ahead<S: Storage>(core: Rc<Core<S>>, file: Rc<OpenFile<S>>) {
+    while let Some((at, len)) = file.window.ahead().filter(|_| !file.is_closing()) {
         let Ok(descriptor) = file.descriptor() else { break };
-        let len = PIECE_LEN.min(file.window.fetched_to.get() - at);
         let Ok(piece) = usize::try_from(len) else { break };
         match core.storage.fetch(&descriptor.file, at, piece).await {
-            Ok(fetched) if fetched > 0 => at += fetched as u64,
+            Ok(fetched) if fetched > 0 => file.window.fetched(at, fetched as u64),
+            // Elsewhere there may be more.
+            Ok(_) if file.window.ahead_at.get() != at => {}
             _ => break, // The end of the file, or an error that a read will meet itself.
         }
         drop(descriptor);
@@ -131,5 +149,25 @@ mod tests {
         window.note(4096, 8192);
         assert_eq!(window.note(1 << 30, (1 << 30) + 4096), None);
         assert_eq!(window.len.get(), 0);
+    }
+
+    #[test]
+    fn what_is_jumped_over_is_not_fetched_ahead() {
+        const THERE: u64 = 1 << 30;
+        let window = Window::default();
+        window.note(0, 4096);
+        window.fetched_to.set(window.note(4096, 8192).expect("a sequence"));
+        let (at, len) = window.ahead().expect("a window");
+        assert_eq!(at, 8192);
+
+        window.note(THERE, THERE + 4096);
+        window.fetched(at, len); // It was under way.
+
+        assert_eq!(window.ahead(), None);
+        let target = window.note(THERE + 4096, THERE + 8192).expect("a sequence again");
+        window.fetched_to.set(target);
+        assert_eq!(window.ahead(), Some((THERE + 8192, WINDOW_MIN)));
+        window.fetched(THERE + 8192, WINDOW_MIN);
+        assert_eq!(window.ahead(), None);
     }
 }
