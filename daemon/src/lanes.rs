@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
 use executor::{Armed, Attendant, Credit, Found, SharedSource, Source};
-use shm::{Board, LANES, lane::SLOTS};
+use shm::{Board, LANES, SESSIONS_MAX, lane::SLOTS};
 
 use crate::{
     core::{Core, Departure},
@@ -26,16 +26,17 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// The lanes of one executor's sessions.
 pub(crate) struct Lanes<S: Storage> {
     core: Rc<Core<S>>,
-    /// Session and lane of entries that may be there, at most once each but for a lane whose last
-    /// visit ended at its bound.
+    /// Session and lane of entries that may be there, at most once each.
     ready: VecDeque<(u32, usize)>,
+    /// Which lanes of each session those are, as bits: a client may raise its own without end.
+    queued: Vec<u64>,
     look: Seldom,
 }
 
 impl<S: Storage> Lanes<S> {
     pub(crate) fn new(core: Rc<Core<S>>) -> Self {
         let look = Seldom::new(&core.handle, LOOK_EVERY);
-        Self { core, ready: VecDeque::new(), look }
+        Self { core, ready: VecDeque::new(), queued: vec![0; SESSIONS_MAX], look }
     }
 
     /// Turns raised bits into lanes to visit.
@@ -43,12 +44,37 @@ impl<S: Storage> Lanes<S> {
         let Some(board) = self.core.board() else { return };
         board.take(|session| {
             let Ok(id) = u32::try_from(session) else { return };
-            let mut bits = self.core.node.ready(id).map_or(0, shm::Ready::take);
+            let Some(queued) = self.queued.get_mut(session) else { return };
+            let mut bits = self.core.node.ready(id).map_or(0, shm::Ready::take) & !*queued;
+            *queued |= bits;
             while bits != 0 {
                 self.ready.push_back((id, bits.trailing_zeros() as usize));
                 bits &= bits - 1;
             }
         });
+    }
+
+    /// Takes the next of what may be there. Bits raised from now on queue it again.
+    fn pop(&mut self) -> Option<(u32, usize)> {
+        let (id, lane) = self.ready.pop_front()?;
+        if let Some(queued) = self.queued.get_mut(id as usize) {
+            *queued &= !(1 << lane);
+        }
+        Some((id, lane))
+    }
+
+    /// Lanes that wait to be visited.
+    #[cfg(test)]
+    pub(crate) fn queued_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Has a lane visited once more, behind the others.
+    fn push(&mut self, id: u32, lane: usize) {
+        if let Some(queued) = self.queued.get_mut(id as usize) {
+            *queued |= 1 << lane;
+        }
+        self.ready.push_back((id, lane));
     }
 }
 
@@ -89,7 +115,7 @@ impl<S: Storage> Source for Lanes<S> {
             if events >= budget {
                 break;
             }
-            let Some((id, lane)) = self.ready.pop_front() else { break };
+            let Some((id, lane)) = self.pop() else { break };
             let Some(session) = self.core.session(id) else { continue };
             events += 1;
             if lane == DIRTY {
@@ -99,7 +125,7 @@ impl<S: Storage> Source for Lanes<S> {
             let (taken, has_more) = visit(&self.core, &session, lane, &mut None);
             events += taken;
             if has_more {
-                self.ready.push_back((id, lane));
+                self.push(id, lane);
             }
         }
         events

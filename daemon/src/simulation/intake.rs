@@ -2,9 +2,12 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Config, Credits, Executor};
+use executor::{Config, Credits, Executor, Source};
 use fastrand::Rng;
-use shm::lane::{Requester, SLOTS};
+use shm::{
+    LANES,
+    lane::{Requester, SLOTS},
+};
 use wire::{FileFlags, Phase, Registration, Reply, Request};
 
 use super::{
@@ -69,18 +72,41 @@ impl Reader {
     }
 }
 
-#[test]
-fn lanes_are_read_as_far_as_there_are_permits_and_take_turns() {
-    let clock = Rc::new(SimClock::default());
-    let mut executor = Executor::new(clock.clone(), Box::new(NoPark), Config::default());
+/// A daemon of one executor, without its lanes.
+fn daemon(clock: Rc<SimClock>, permits: Credits) -> (Executor, Rc<Core<SimStorage>>) {
+    let executor = Executor::new(clock, Box::new(NoPark), Config::default());
     let job = shm::Job::create().expect("memfd").0;
     let node = Arc::new(Node::new(job, admission(1), 1));
     let rng = RefCell::new(Rng::with_seed(1));
     let disk = Rc::new(Disk { files: RefCell::default(), rng, fault_odds: 0 });
-    let permits = Credits::new(PERMITS as u64);
     let handle = executor.handle();
-    let storage = SimStorage { disk, handle: handle.clone(), permits: Some(permits.clone()) };
-    let core = Core::new(0, handle.clone(), storage, Arc::clone(&node));
+    let storage = SimStorage { disk, handle: handle.clone(), permits: Some(permits) };
+    let core = Core::new(0, handle, storage, node);
+    (executor, core)
+}
+
+#[test]
+fn a_lane_that_is_raised_without_end_is_queued_once() {
+    let (_executor, core) = daemon(Rc::default(), Credits::new(1));
+    let mut lanes = Lanes::new(Rc::clone(&core));
+    drop(Reader::connect(&core, &core.node, 1));
+    let shared = core.node.shared();
+    for _ in 0..100 {
+        for lane in 0..=LANES {
+            shared.ready[0].raise(lane, &shared.boards[0], 0);
+        }
+        lanes.poll(1);
+        assert!(lanes.queued_count() <= LANES + 1, "{} are queued", lanes.queued_count());
+    }
+    while lanes.poll(1) > 0 {}
+    assert_eq!(lanes.queued_count(), 0);
+}
+
+#[test]
+fn lanes_are_read_as_far_as_there_are_permits_and_take_turns() {
+    let (clock, permits) = (Rc::new(SimClock::default()), Credits::new(PERMITS as u64));
+    let (mut executor, core) = daemon(clock.clone(), permits.clone());
+    let (handle, node) = (executor.handle(), Arc::clone(&core.node));
     handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
     let connect = |inode| Reader::connect(&core, &node, inode);
     let readers: Vec<_> = (1..=CLIENTS as u64).map(connect).collect();
