@@ -3,8 +3,9 @@
 //! A request is kept until its reply has come. When the connection breaks, another one is made,
 //! with growing pauses, and everything unanswered is sent again in the order it was first sent. A
 //! request that must not happen twice names a record, in which the server finds that it has
-//! happened. When there has been no connection for the timeout, every request fails with `EIO`, for
-//! good: what was sent last may or may not have happened.
+//! happened. When nothing was heard of the server for the timeout, every request fails with `EIO`
+//! for good: what was sent last may or may not have happened. One that is too busy to go on says
+//! so, and is waited for.
 
 mod beat;
 mod reopen;
@@ -35,7 +36,7 @@ use crate::verdict::verdict;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// One attempt to connect and greet.
+/// Longest silence in an attempt to connect and greet.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// Transfers that are taken from clients at a time: as many as the server grants, and as many that
 /// take their place.
@@ -72,6 +73,8 @@ pub(crate) struct Client<N> {
     boot: Cell<Option<[u8; BOOT_LEN]>>,
     /// Something was asked for that is lost with that machine, unless it is synced.
     has_changed: Cell<bool>,
+    /// When the server was there last, or was looked for first.
+    heard_at: Cell<Instant>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
     /// Somebody waits for the first connection, and will say why there is none.
@@ -95,6 +98,7 @@ impl<N: Network> Client<N> {
         timeout: Duration,
     ) -> io::Result<Rc<Self>> {
         Ok(Rc::new(Self {
+            heard_at: Cell::new(handle.now()),
             handle,
             network,
             key,
@@ -293,11 +297,11 @@ impl<N: Network> Client<N> {
 
     /// Keeps a connection until the client is given up, or has said goodbye.
     pub(crate) async fn run(self: Rc<Self>) {
-        let mut end = self.handle.now() + self.timeout;
+        self.hears();
         let mut pause = PAUSE_MIN;
         let mut has_served = false;
         loop {
-            let error = match self.attempt(end).await {
+            let error = match self.attempt().await {
                 Ok(()) => return,
                 Err(error) => error,
             };
@@ -312,7 +316,7 @@ impl<N: Network> Client<N> {
             if was_connected {
                 tracing::warn!("the connection to the server at {} broke: {error}", self.network);
                 self.state.borrow_mut().is_connected = false;
-                end = self.handle.now() + self.timeout;
+                self.hears();
                 pause = PAUSE_MIN;
                 has_served = true;
             }
@@ -321,6 +325,7 @@ impl<N: Network> Client<N> {
             }
             self.state.borrow_mut().failures += 1;
             self.news.notify_all();
+            let end = self.heard_at.get() + self.timeout;
             self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
             if self.handle.now() >= end {
                 return self.die(&error);
@@ -332,15 +337,16 @@ impl<N: Network> Client<N> {
         }
     }
 
-    /// Connects, until `end` at the latest, and serves until the connection breaks.
-    async fn attempt(&self, end: Instant) -> io::Result<()> {
+    /// Connects, as long as the server may be silent, and serves until the connection breaks.
+    async fn attempt(&self) -> io::Result<()> {
+        let end = self.heard_at.get() + self.timeout;
         let end = end.min(self.handle.now() + ATTEMPT_MAX);
         let connected = first(self.network.connect(), fails_at(&self.handle, end)).await;
         let (receiver, mut sender) = connected.map_err(silent("nothing answers there"))?;
         let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
         let serve = async {
             let entered = self.enter(&mut inbox, &outbox);
-            let entered = first(entered, fails_at(&self.handle, end)).await;
+            let entered = first(entered, self.listen(end)).await;
             entered.map_err(silent("what listens there does not answer"))?;
             self.begin();
             let heard = Cell::new(true);
@@ -352,7 +358,7 @@ impl<N: Network> Client<N> {
 
     /// Greets the server, and has one that was started anew open what the session has open.
     async fn enter<R: Receive>(&self, inbox: &mut Inbox<R>, outbox: &Outbox) -> io::Result<()> {
-        let welcome = greet(&self.key, self.session, inbox, outbox).await?;
+        let welcome = greet(&self.key, self.session, (inbox, outbox), || self.hears()).await?;
         if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
             return Err(refused(
                 "the server grants too little; use the same `kakehi` on both nodes",

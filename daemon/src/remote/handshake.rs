@@ -63,12 +63,13 @@ pub(crate) fn advised(error: &io::Error) -> String {
     format!("{error}; {advice}")
 }
 
-/// The client's side. Returns what the server grants.
+/// The client's side. Returns what the server grants. Before that the server may say that it is
+/// there, as `hears` is told.
 pub(crate) async fn greet<R: Receive>(
     key: &Key,
     session: [u8; SESSION_LEN],
-    inbox: &mut Inbox<R>,
-    outbox: &Outbox,
+    (inbox, outbox): (&mut Inbox<R>, &Outbox),
+    hears: impl Fn(),
 ) -> io::Result<RemoteWelcome> {
     let client_nonce = random()?;
     outbox.push(Frame::hello(session, client_nonce));
@@ -104,6 +105,11 @@ pub(crate) async fn greet<R: Receive>(
             io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::HostUnreachable, NO_WAY),
             _ => error,
         })?;
+    }
+    while inbox.frame() == Some(Frame::Pong) {
+        hears();
+        inbox.consume();
+        inbox.fill().await?;
     }
     let welcome = match inbox.frame() {
         Some(Frame::Welcome(welcome)) => welcome,

@@ -130,7 +130,8 @@ impl<S: Storage> Server<S> {
         let name = self.greet(&mut inbox, outbox).await?;
         let full = || refused("as many are connected as may be");
         let _place = self.connections.try_take(1).ok_or_else(full)?;
-        let (visit, is_known) = self.service.enter(name).await?;
+        let entered = first(self.service.enter(name), self.hold(outbox)).await;
+        let (visit, is_known) = entered?;
         let room = &self.room.join();
         inbox.move_to(room);
         let _served = Arc::clone(&self.served);
@@ -144,6 +145,17 @@ impl<S: Storage> Server<S> {
         let replaced = fails_when(&session.changed, is_replaced, io::ErrorKind::ConnectionAborted);
         let read = first(connection.read(&mut inbox), connection.assure());
         first(read, replaced).await
+    }
+
+    /// Tells a client that waits for its welcome every now and then that the server is there:
+    /// requests of an earlier connection may hang for as long as a disk does.
+    async fn hold<T>(&self, outbox: &Outbox) -> io::Result<T> {
+        loop {
+            self.service.handle.sleep(BEAT).await;
+            outbox.shrink(0).await;
+            // Before the welcome in any case: what follows that may go another way.
+            outbox.push(Frame::Pong);
+        }
     }
 
     /// The session of a client that has the key.
@@ -261,14 +273,15 @@ impl<S: Storage> Connection<'_, S> {
         self.session.connection.get() != self.number
     }
 
-    /// Tells a client every now and then that the server is there, while it waits for large
-    /// requests: its next one may not be read before one of them is done, nor its pings.
+    /// Tells a client every now and then that the server is there, while it waits for an answer:
+    /// its pings may not be read before a large request is done, and it sends none while it has its
+    /// files opened again.
     async fn assure(&self) -> io::Result<()> {
         let credits = &self.credits;
         loop {
-            credits.more.until(|| credits.buffers.get() > 0).await;
+            credits.more.until(|| credits.requests.get() > 0).await;
             self.server.service.handle.sleep(BEAT).await;
-            if credits.buffers.get() > 0 {
+            if credits.requests.get() > 0 {
                 self.outbox.owe_pong();
             }
         }
@@ -284,9 +297,7 @@ impl<S: Storage> Connection<'_, S> {
         if credits.requests.get() > REQUESTS || credits.buffers.get() > BUFFERS {
             return Err(broken("a request without credit"));
         }
-        if buffers > 0 {
-            credits.more.notify_all();
-        }
+        credits.more.notify_all();
         Ok(credit)
     }
 

@@ -2,7 +2,9 @@
 
 use std::{cell::Cell, io, time::Duration};
 
-use super::{Client, Network, Outbox};
+use executor::Instant;
+
+use super::{ATTEMPT_MAX, Client, Network, Outbox};
 
 /// Between two questions whether the server is there.
 const BEAT: Duration = Duration::from_secs(1);
@@ -10,6 +12,22 @@ const BEAT: Duration = Duration::from_secs(1);
 const SILENT_BEATS_MAX: u32 = 5;
 
 impl<N: Network> Client<N> {
+    /// The server says that it is there.
+    pub(super) fn hears(&self) {
+        self.heard_at.set(self.handle.now());
+    }
+
+    /// Waits until `end`, and for as long as the server goes on saying that it is there.
+    pub(super) async fn listen<T>(&self, end: Instant) -> io::Result<T> {
+        loop {
+            let end = end.max(self.heard_at.get() + ATTEMPT_MAX);
+            if self.handle.now() >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.handle.sleep_until(end).await;
+        }
+    }
+
     /// While something is to come from the server, asks every now and then whether it is there, and
     /// gives up when it is silent. Where nothing is, nothing is sent, and nobody wakes: the kernel
     /// notices a machine that has vanished.

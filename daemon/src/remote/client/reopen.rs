@@ -31,7 +31,7 @@ impl<N: Network> Client<N> {
     ) -> io::Result<()> {
         let lost = self.state.borrow().opened.lost();
         for file in lost {
-            if !open_again(&file, inbox, outbox).await? {
+            if !self.open_again(&file, inbox, outbox).await? {
                 self.state.borrow_mut().opened.give_up(file.handle);
             }
         }
@@ -39,14 +39,14 @@ impl<N: Network> Client<N> {
         for (owner, handle, calls) in held {
             let mut is_had = true;
             for call in calls {
-                is_had &= ask(inbox, outbox, request(handle, call), &[]).await?.is_ok();
+                is_had &= self.ask_now((inbox, outbox), request(handle, call), &[]).await?.is_ok();
             }
             if !is_had {
                 self.lose(owner, handle, inbox, outbox).await?;
             }
         }
         // That is all.
-        ask(inbox, outbox, Request::Nothing, &[]).await.map(drop)
+        self.ask_now((inbox, outbox), Request::Nothing, &[]).await.map(drop)
     }
 
     /// An owner has lost a lock: gives up the others, and the files.
@@ -61,59 +61,68 @@ impl<N: Network> Client<N> {
             Owner::Process(process, identity) => {
                 let call = LockCall::unlock_all(LockOwner::Process, process);
                 // It fails where the file is gone, too.
-                ask(inbox, outbox, request(handle, call), &[]).await?.ok();
+                self.ask_now((inbox, outbox), request(handle, call), &[]).await?.ok();
                 self.state.borrow().opened.of_process(process, identity)
             }
             Owner::OpenFile(handle, _) => vec![handle],
         };
         self.state.borrow_mut().held.lost(owner);
         for handle in files {
-            ask(inbox, outbox, Request::Close { file: handle }, &[]).await?.ok();
+            self.ask_now((inbox, outbox), Request::Close { file: handle }, &[]).await?.ok();
             self.state.borrow_mut().opened.lose_lock(handle);
         }
         Ok(())
+    }
+
+    /// Opens a file under one of its names; returns whether it is still the same.
+    async fn open_again<R: Receive>(
+        &self,
+        lost: &Lost,
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
+    ) -> io::Result<bool> {
+        let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
+        let (file, flags) = (lost.handle, lost.flags & !once.bits());
+        for path in &lost.names {
+            let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
+            let open = Request::Open { file, flags, mode: 0, path_len };
+            let found = self.ask_now((inbox, outbox), open, path).await?;
+            let status = found.ok().and_then(|bytes| Status::from_bytes(&bytes));
+            if status.is_some_and(|status| status.identity() == lost.identity) {
+                return Ok(true);
+            }
+            self.ask_now((inbox, outbox), Request::Close { file }, &[]).await?.ok();
+        }
+        Ok(false)
+    }
+
+    /// Asks something between the greeting and all other requests; the payload of the answer.
+    async fn ask_now<R: Receive>(
+        &self,
+        (inbox, outbox): (&mut Inbox<R>, &Outbox),
+        request: Request,
+        payload: &[u8],
+    ) -> io::Result<Result<Vec<u8>, Errno>> {
+        outbox.push(Frame::Request { id: 0, record: None, request, payload });
+        loop {
+            inbox.fill().await?;
+            self.hears();
+            let answer = match inbox.frame() {
+                Some(Frame::Reply { id: 0, value, payload }) => {
+                    Some(verdict(value).map(|_| payload.to_owned()))
+                }
+                Some(Frame::Pong) => None,
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            };
+            inbox.consume();
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
     }
 }
 
 const fn request(file: u32, call: LockCall) -> Request {
     let LockCall { terms, start, len } = call;
     Request::Lock { file, terms: terms.encode(), start, len }
-}
-
-/// Opens a file under one of its names; returns whether it is still the same.
-async fn open_again<R: Receive>(
-    lost: &Lost,
-    inbox: &mut Inbox<R>,
-    outbox: &Outbox,
-) -> io::Result<bool> {
-    let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
-    let (file, flags) = (lost.handle, lost.flags & !once.bits());
-    for path in &lost.names {
-        let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
-        let open = Request::Open { file, flags, mode: 0, path_len };
-        let found = ask(inbox, outbox, open, path).await?;
-        let status = found.ok().and_then(|bytes| Status::from_bytes(&bytes));
-        if status.is_some_and(|status| status.identity() == lost.identity) {
-            return Ok(true);
-        }
-        ask(inbox, outbox, Request::Close { file }, &[]).await?.ok();
-    }
-    Ok(false)
-}
-
-/// Asks something between the greeting and all other requests; the payload of the answer.
-async fn ask<R: Receive>(
-    inbox: &mut Inbox<R>,
-    outbox: &Outbox,
-    request: Request,
-    payload: &[u8],
-) -> io::Result<Result<Vec<u8>, Errno>> {
-    outbox.push(Frame::Request { id: 0, record: None, request, payload });
-    inbox.fill().await?;
-    let Some(Frame::Reply { id: 0, value, payload }) = inbox.frame() else {
-        return Err(io::ErrorKind::InvalidData.into());
-    };
-    let answer = verdict(value).map(|_| payload.to_owned());
-    inbox.consume();
-    Ok(answer)
 }

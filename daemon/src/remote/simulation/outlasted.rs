@@ -7,10 +7,23 @@ type Connected = Rc<Client<SimNetwork<SimDisk>>>;
 
 impl World {
     fn connect(&self) -> Connected {
+        self.connect_for(TIME_MAX)
+    }
+
+    /// A client that waits so long for a server that is silent.
+    fn connect_for(&self, timeout: Duration) -> Connected {
         let (network, key) = (self.network.clone(), self.key.clone());
-        let client = Client::new(self.handle.clone(), network, key, TIME_MAX).expect("client");
+        let client = Client::new(self.handle.clone(), network, key, timeout).expect("client");
         self.handle.spawn(Class::Latency, Rc::clone(&client).run());
         client
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.clock.now() + time;
+        while self.clock.now() < end {
+            self.clock.0.advance(Duration::from_millis(10));
+            (0..4).for_each(|_| self.turn());
+        }
     }
 }
 
@@ -38,6 +51,42 @@ fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
         world.start_server_in(boot);
         let synced = world.outcome_of(async move { file.sync(false).await });
         assert_eq!(synced.is_ok(), goes_on, "{boot:?}, written: {writes}");
+    }
+}
+
+/// As of a disk that hangs: what the earlier connection has asked for is still under way.
+#[test]
+fn server_that_is_busy_is_waited_for_as_long_as_it_lives() {
+    let timeout = Duration::from_secs(30);
+    for dies in [false, true] {
+        let mut world = World::new(7);
+        world.start_server();
+        let client = world.connect_for(timeout);
+        let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let opened = async move { RemoteFile::open(&client, None, call).await };
+        let file = world.outcome_of(opened).expect("opened");
+        let server = world.network.server().expect("started");
+        let session = server.service.sessions.borrow().values().next().map(Rc::clone);
+        let session = session.expect("of the client");
+        session.busy.set(1);
+        world.network.cut();
+        let (written, told) = (Rc::new(Cell::new(None)), Rc::clone(&file));
+        let tells = Rc::clone(&written);
+        world.handle.spawn(Class::Latency, async move {
+            tells.set(Some(told.write(0, &buffers(b"data")).await.is_ok()));
+        });
+        world.pass(3 * timeout);
+        assert_eq!(written.get(), None);
+        if dies {
+            world.kill_server();
+            world.pass(2 * timeout);
+        } else {
+            session.busy.set(0);
+            session.changed.notify_all();
+            world.pass(timeout / 10);
+        }
+        assert_eq!(written.get(), Some(!dies));
     }
 }
 
