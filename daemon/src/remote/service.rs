@@ -4,6 +4,7 @@
 //! once nothing of the earlier is under way: else a write that was replayed could be overtaken by
 //! its older self.
 
+mod answered;
 mod once;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use rustix::{
 use uring::{Buffers, Halves};
 use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
+use self::answered::Answered;
 use super::{
     channel::bytes_of,
     deadlock::Waits,
@@ -79,6 +81,7 @@ pub(crate) struct Session<S: Storage> {
     pub(super) locks: Locks<S>,
     pub(super) ledger: Box<dyn Ledger>,
     records: RefCell<Vec<Option<Record>>>,
+    answered: Answered,
     /// Counts connections: requests of an earlier one are not answered.
     pub(crate) connection: Cell<u64>,
     /// Requests under way.
@@ -279,6 +282,10 @@ impl<S: Storage> Service<S> {
         answer: impl FnOnce(u64, Answer) + 'static,
     ) {
         session.has_asked.set(true);
+        let number = Answered::number(&job);
+        if let Some(known) = number.and_then(|number| session.answered.again(number)) {
+            return answer(job.id, known);
+        }
         session.busy.set(session.busy.get() + 1);
         let (is_short, is_long) = match job.request {
             Request::Read { len, .. } | Request::Write { len, .. } => {
@@ -292,6 +299,9 @@ impl<S: Storage> Service<S> {
             let served = if is_long { Some(session.halves.serve(1).await) } else { None };
             let done = service.execute(&session, job).await;
             drop(served);
+            if let Some(number) = number {
+                session.answered.keep(number, &done);
+            }
             answer(id, done);
             session.busy.set(session.busy.get() - 1);
             session.changed.notify_all();
@@ -433,6 +443,7 @@ impl<S: Storage> Session<S> {
             files: RefCell::default(),
             locks: Locks::default(),
             records: RefCell::new(ledger.load()?),
+            answered: Answered::default(),
             ledger,
             connection: Cell::new(0),
             busy: Cell::new(0),

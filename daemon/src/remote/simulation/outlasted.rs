@@ -1,7 +1,11 @@
 //! What outlasts a server, its connections, and its machine, and what does not.
 
 use super::*;
-use crate::remote::{ledger::Shelf as _, service::KEEP};
+use crate::remote::{
+    ledger::Shelf as _,
+    server::REQUESTS,
+    service::{Answer, KEEP},
+};
 
 type Connected = Rc<Client<SimNetwork<SimDisk>>>;
 
@@ -150,6 +154,41 @@ fn what_has_happened_is_told_though_its_record_cannot_be_written() {
     }
     assert_eq!(*answers.borrow(), [Ok((0, Vec::new())), Ok((0, Vec::new()))]);
     assert!(world.disk.exists("/folder"));
+}
+
+/// Somebody has found what was written, and written something else there, before it is sent again.
+#[test]
+fn what_was_written_over_stays_when_a_write_is_sent_again() {
+    let mut world = World::new(7);
+    let service = world.service();
+    let mut ask = |client: u8, id, request, payload: &[u8]| {
+        let entered = world.executor.run_until(service.enter([client; SESSION_LEN]));
+        let session = Rc::clone(&entered.expect("room").0.session);
+        let (data, payload) = (buffers(payload), Rc::from(payload));
+        let told = Rc::new(Cell::new(None));
+        let job = Job { id, record: None, request, payload, data };
+        let tells = Rc::clone(&told);
+        service.start(&session, job, move |_, answer: Answer| tells.set(Some(answer)));
+        (0..200).for_each(|_| world.turn());
+        told.take().expect("answered").map(|(value, _)| value)
+    };
+    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+    let open = Request::Open { file: 1, flags, mode: 0o600, path_len: 2 };
+    let write = Request::Write { file: 1, at: 0, len: 4, arena_at: 0 };
+    for client in [1, 2] {
+        ask(client, 1, open, b"/x").expect("opened");
+    }
+    let written = ask(1, 2, write, b"mine");
+    let more = 2 + u64::from(REQUESTS);
+    for id in 3..more {
+        ask(1, id, Request::Sync { file: 1 }, b"").expect("synced");
+    }
+    ask(2, 2, write, b"hers").expect("written");
+    for _ in 0..2 {
+        assert_eq!(ask(1, 2, write, b"mine"), written);
+        ask(1, more, Request::Sync { file: 1 }, b"").expect("synced");
+    }
+    assert_eq!(world.disk.content("/x").expect("there"), b"hers");
 }
 
 /// As of a job that was cancelled, when servers die one after the other.
