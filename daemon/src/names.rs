@@ -4,17 +4,19 @@
 //! These block, so they run on engine threads. Nothing here follows a client's memory: paths are
 //! copies, answers are copied back by the session.
 
+mod listing;
+
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, Mutex},
 };
 
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec,
-        Timestamps, Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
+        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+        Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
         renameat_with, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
@@ -22,7 +24,7 @@ use rustix::{
 
 use crate::{
     mail::lock,
-    place::{OWN_FOLDER, Place, link_to},
+    place::{Place, link_to},
 };
 
 /// Device and inode of a file. Zeros are nobody's.
@@ -270,7 +272,9 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
             let bytes = Status::from(&status(place, path, *follow)?).bytes();
             return Ok(Answer { value: 0, bytes });
         }
-        NameCall::ReadDir { path, from, room } => return read_dir(place, path, *from, *room),
+        NameCall::ReadDir { path, from, room } => {
+            return listing::read_dir(place, path, *from, *room);
+        }
         NameCall::ReadLink { path } => {
             let at = place.anchor(path)?;
             let text = readlinkat(at.folder(), &at.name, Vec::new())?;
@@ -381,42 +385,6 @@ pub(crate) fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
     Ok(Answer::counted(words.iter().flat_map(|word| word.to_le_bytes()).collect()))
 }
 
-/// The names of a folder, as many as fit into `room` bytes: a letter for the type (`f` file, `d`
-/// folder, `l` link, `o` other), the name, and a NUL each. Before them stands where it goes on,
-/// which is given back as `from`: the folder's own word for the place, since others may have
-/// removed names by then, so that their number says nothing. Nothing at all after the last name.
-fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
-    let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
-    let hides = place.is_root(fd.as_fd());
-    let mut dir = Dir::new(fd)?;
-    if from > 0 {
-        dir.seek(i64::from_le_bytes(from.to_le_bytes()))?;
-    }
-    let mut bytes = Vec::new();
-    for entry in dir {
-        let entry = entry?;
-        let name = entry.file_name();
-        bytes.resize(bytes.len().max(size_of::<u64>()), 0);
-        if bytes.len() + 1 + name.to_bytes_with_nul().len() > room {
-            break;
-        }
-        if let Some(next) = bytes.first_chunk_mut() {
-            *next = entry.offset().to_le_bytes();
-        }
-        if hides && name.to_bytes() == OWN_FOLDER.as_bytes() {
-            continue;
-        }
-        bytes.push(match entry.file_type() {
-            FileType::RegularFile => b'f',
-            FileType::Directory => b'd',
-            FileType::Symlink => b'l',
-            _ => b'o',
-        });
-        bytes.extend_from_slice(name.to_bytes_with_nul());
-    }
-    Ok(Answer::counted(bytes))
-}
-
 /// Where an engine thread leaves what does not fit a completion.
 #[derive(Debug)]
 pub(crate) struct Shared<T>(Arc<Mutex<Option<T>>>);
@@ -441,34 +409,5 @@ impl<T> Shared<T> {
 
     pub(crate) fn take(&self) -> io::Result<T> {
         lock(&self.0).take().ok_or_else(|| Errno::IO.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{collections::BTreeSet, fs, os::unix::ffi::OsStrExt as _};
-
-    use super::*;
-
-    #[test]
-    fn names_that_are_removed_between_two_parts_of_a_listing_hide_no_other() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = CString::new(folder.path().as_os_str().as_bytes()).expect("no NUL");
-        let all: BTreeSet<_> = (0..100).map(|number| format!("name-{number}")).collect();
-        for name in &all {
-            fs::write(folder.path().join(name), "").expect("file");
-        }
-        let (mut found, mut from) = (BTreeSet::new(), 0);
-        loop {
-            let part = read_dir(&Place::Machine, &path, from, 200).expect("a folder").bytes;
-            let Some((next, names)) = part.split_first_chunk() else { break };
-            from = u64::from_le_bytes(*next);
-            let names = std::str::from_utf8(names).expect("ASCII");
-            for name in names.split_terminator('\0').filter_map(|name| name.strip_prefix('f')) {
-                fs::remove_file(folder.path().join(name)).expect("once");
-                found.insert(name.to_owned());
-            }
-        }
-        assert_eq!(found, all);
     }
 }
