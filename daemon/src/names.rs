@@ -282,8 +282,7 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         }
         NameCall::FileSystem { path } => return file_system(&place.find(path)?),
         NameCall::Truncate { path, len } => {
-            let fd = place.open(path, OFlags::WRONLY, Mode::empty())?;
-            rustix::fs::ftruncate(&fd, *len)?;
+            rustix::fs::ftruncate(open_to_cut(place, path)?, *len)?;
         }
         NameCall::Unlink { path } => {
             let at = place.anchor(path)?;
@@ -318,6 +317,19 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
     }
     Ok(Answer::default())
+}
+
+/// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened: that
+/// may wait for others, and have effects.
+fn open_to_cut(place: &Place, path: &CStr) -> io::Result<OwnedFd> {
+    let found = place.find(path)?;
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR.into()),
+        _ => return Err(Errno::INVAL.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
 }
 
 fn set(place: &Place, path: &CStr, follow: bool, what: Attributes) -> io::Result<()> {
@@ -409,5 +421,32 @@ impl<T> Shared<T> {
 
     pub(crate) fn take(&self) -> io::Result<T> {
         lock(&self.0).take().ok_or_else(|| Errno::IO.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::ffi::OsStrExt as _};
+
+    use rustix::fs::mknodat;
+
+    use super::*;
+
+    /// Opened to be cut, a pipe would wait for who reads it.
+    #[test]
+    fn what_is_no_regular_file_is_refused_to_be_cut_at_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        mknodat(CWD, folder.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        fs::write(folder.path().join("file"), "12345").expect("file");
+        let cut = |name: &str, len| {
+            let path = CString::new(folder.path().join(name).as_os_str().as_bytes()).unwrap();
+            let cut = execute(&Place::Machine, &NameCall::Truncate { path, len });
+            cut.map(drop).map_err(|why| why.raw_os_error().map(Errno::from_raw_os_error))
+        };
+        assert_eq!(cut("pipe", 0), Err(Some(Errno::INVAL)));
+        assert_eq!(cut("", 0), Err(Some(Errno::ISDIR)));
+        assert_eq!(cut("gone", 0), Err(Some(Errno::NOENT)));
+        assert_eq!(cut("file", 2), Ok(()));
+        assert_eq!(fs::read(folder.path().join("file")).expect("there"), b"12");
     }
 }
