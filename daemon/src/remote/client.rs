@@ -26,6 +26,7 @@ use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 use self::state::{Pending, State};
 use super::{
     channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
+    decode::changes,
     handshake::{advised, fails_at, greet, is_refusal, is_unknown, refused},
     key::{Key, random},
     ledger::RECORDS,
@@ -199,7 +200,7 @@ impl<N: Network> Client<N> {
         if state.dead.is_some() {
             return Err(Errno::IO.into());
         }
-        let is_change = is_once || matches!(request, Request::Write { .. });
+        let is_change = is_once || changes(&request);
         self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };

@@ -131,6 +131,18 @@ pub(crate) const fn shifts(mode: u32) -> bool {
     mode & shifting.bits() != 0
 }
 
+/// Whether a request changes a file, though it may be executed twice.
+pub(crate) const fn changes(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Write { .. }
+            | Request::Allocate { .. }
+            | Request::SetMode { .. }
+            | Request::SetOwner { .. }
+            | Request::SetTimes { .. }
+    )
+}
+
 /// Whether a call may not be executed twice.
 pub(crate) const fn has_effect(call: &NameCall) -> bool {
     matches!(

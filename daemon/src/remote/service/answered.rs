@@ -15,7 +15,10 @@ use wire::Request;
 
 use super::Answer;
 use crate::{
-    remote::{decode::Job, server::REQUESTS},
+    remote::{
+        decode::{Job, changes},
+        server::REQUESTS,
+    },
     verdict::{value, verdict},
 };
 
@@ -28,16 +31,12 @@ impl Answered {
     pub(super) fn number(job: &Job) -> Option<u64> {
         let is_kept = matches!(
             job.request,
-            Request::Write { .. }
-                | Request::Allocate { .. }
-                | Request::SetMode { .. }
-                | Request::SetOwner { .. }
-                | Request::SetTimes { .. }
-                | Request::Sync { .. }
+            Request::Sync { .. }
                 | Request::Datasync { .. }
                 | Request::Lock { .. }
                 | Request::Close { .. }
         );
+        let is_kept = is_kept || changes(&job.request);
         // What is asked before all others has no number of its own.
         Some(job.id).filter(|id| is_kept && *id > 0 && job.record.is_none())
     }

@@ -1,10 +1,13 @@
 //! What outlasts a server, its connections, and its machine, and what does not.
 
 use super::*;
-use crate::remote::{
-    ledger::Shelf as _,
-    server::REQUESTS,
-    service::{Answer, KEEP},
+use crate::{
+    names::Attributes,
+    remote::{
+        ledger::Shelf as _,
+        server::REQUESTS,
+        service::{Answer, KEEP},
+    },
 };
 
 type Connected = Rc<Client<SimNetwork<SimDisk>>>;
@@ -36,9 +39,13 @@ impl World {
 fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
     const EARLIER: Boot = Boot([1; BOOT_LEN]);
     const LATER: Boot = Boot([2; BOOT_LEN]);
-    for (writes, boot, goes_on) in
-        [(true, EARLIER, true), (true, LATER, false), (false, LATER, true)]
-    {
+    for (change, boot, goes_on) in [
+        ("write", EARLIER, true),
+        ("write", LATER, false),
+        ("fallocate", LATER, false),
+        ("fchmod", LATER, false),
+        ("none", LATER, true),
+    ] {
         let mut world = World::new(7);
         world.start_server_in(EARLIER);
         let client = world.connect();
@@ -46,15 +53,20 @@ fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
         let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
         let opened = async move { RemoteFile::open(&client, None, call).await };
         let file = world.outcome_of(opened).expect("opened");
-        if writes {
-            let file = Rc::clone(&file);
-            let written = async move { file.write(0, &buffers(b"data")).await };
-            world.outcome_of(written).expect("written");
-        }
+        let changed = Rc::clone(&file);
+        let changed = async move {
+            match change {
+                "write" => changed.write(0, &buffers(b"data")).await.map(drop),
+                "fallocate" => changed.allocate(0, 0, 4).await,
+                "fchmod" => changed.set(Attributes::Mode(0o400)).await,
+                _ => Ok(()),
+            }
+        };
+        world.outcome_of(changed).expect("changed");
         world.kill_server();
         world.start_server_in(boot);
         let synced = world.outcome_of(async move { file.sync(false).await });
-        assert_eq!(synced.is_ok(), goes_on, "{boot:?}, written: {writes}");
+        assert_eq!(synced.is_ok(), goes_on, "{boot:?}, changed by: {change}");
     }
 }
 
