@@ -289,6 +289,13 @@ impl Storage for Coalesced {
         }
     }
 
+    async fn close(&self, file: Open) -> io::Result<()> {
+        match file {
+            Open::Plain(file) => self.machine.close(file).await,
+            Open::Packed(_) => Ok(()),
+        }
+    }
+
     async fn another(&self, file: &Open) -> io::Result<Open> {
         match file {
             Open::Plain(file) => self.machine.another(file).await.map(Open::Plain),

@@ -245,7 +245,7 @@ fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
     });
 }
 
-fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
+pub(crate) fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
     file.shared().owe(error.raw_os_error().unsigned_abs());
     core.count(file.session, |totals| totals.drain_errors += 1);
 }

@@ -21,6 +21,7 @@ use crate::{
     session::Session,
     settle,
     storage::{Storage, is_regular},
+    verdict::errno,
 };
 
 /// Messages read at a time; the rest is announced again by the socket.
@@ -153,8 +154,11 @@ pub(crate) async fn discard<S: Storage>(
     drop(drain::drain_and_turn(core, file).await);
     pace::forget(core, file);
     locks::closing(core, session, file).await;
-    if let Some(descriptor) = file.let_go().await.filter(|_| file.is_locked.get()) {
-        core.storage.close(descriptor).await;
+    if let Some(descriptor) = file.let_go().await {
+        // What the file system tells of an open file it tells whoever closes it first, once.
+        if let Err(error) = core.storage.close(descriptor).await {
+            drain::owe(core, file, errno(&error));
+        }
     }
     lock(&core.node.registry).remove(file.identity, session.id, file.slot);
     session.remove(file.slot);

@@ -77,8 +77,15 @@ pub(crate) trait Storage: Clone + 'static {
     /// Opens a regular file by name.
     async fn open(&self, call: OpenCall) -> io::Result<Self::File>;
 
-    /// Lets go of a file; on return no lock is left that was held by it alone.
-    async fn close(&self, _file: Self::File) {}
+    /// Lets go of a file, also where that fails; on return no lock is left that was held by it
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// What was written before and is lost, if the file system tells only now.
+    async fn close(&self, _file: Self::File) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes a lock, or gives it up. `EAGAIN`: somebody else's is in the way.
     async fn lock(&self, _file: &Self::File, _call: LockCall) -> io::Result<()> {
@@ -239,6 +246,10 @@ impl Storage for Machine {
     async fn open(&self, call: OpenCall) -> io::Result<uring::File> {
         let place = self.place.clone();
         self.call(move || names::open(&place, &call)).await
+    }
+
+    async fn close(&self, file: uring::File) -> io::Result<()> {
+        self.engines.close(file).await
     }
 
     async fn name(&self, call: NameCall) -> io::Result<Answer> {

@@ -282,16 +282,23 @@ impl<N: Network> Client<N> {
     /// Closes a file, without waiting for that.
     pub(crate) fn close_soon(self: &Rc<Self>, handle: u32) {
         let client = Rc::clone(self);
-        self.handle.spawn(Class::Latency, async move { client.close(handle).await });
+        self.handle.spawn(Class::Latency, async move {
+            if let Err(error) = client.close(handle).await {
+                tracing::debug!("a remote file could not be closed: {error}");
+            }
+        });
     }
 
     /// Closes a file.
-    pub(crate) async fn close(&self, handle: u32) {
+    ///
+    /// # Errors
+    ///
+    /// What was written to it and is lost, if the server is told only now; as
+    /// [`call`](Self::call).
+    pub(crate) async fn close(&self, handle: u32) -> io::Result<()> {
         let closed = self.call(Request::Close { file: handle }, Vec::new(), false).await;
         self.state.borrow_mut().opened.remove(handle);
-        if let Err(error) = closed {
-            tracing::debug!("a remote file could not be closed: {error}");
-        }
+        closed.map(drop)
     }
 
     // ---- the connection

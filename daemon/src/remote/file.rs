@@ -29,6 +29,8 @@ pub(crate) struct RemoteFile<N: Network> {
     handle: u32,
     appends: bool,
     is_closed: Cell<bool>,
+    /// It was changed or locked: who closes it waits for what the server says.
+    is_used: Cell<bool>,
     /// Where whoever was handed the file has left the position.
     left_at: Cell<Option<u64>>,
 }
@@ -59,9 +61,9 @@ impl<N: Network> RemoteFile<N> {
         Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
-        let is_closed = Cell::new(false);
+        let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
         let (client, left_at) = (Rc::clone(client), Cell::default());
-        Ok(Rc::new(Self { client, handle, appends, is_closed, left_at }))
+        Ok(Rc::new(Self { client, handle, appends, is_closed, is_used, left_at }))
     }
 
     /// By which session the server knows it, and by which number; `None`: it is appended to.
@@ -84,11 +86,20 @@ impl<N: Network> RemoteFile<N> {
         self.client.name_of(self.handle)
     }
 
-    /// Closes the file, unless somebody else has it too.
-    pub(crate) async fn close(file: Rc<Self>) {
-        if let Some(file) = Rc::into_inner(file) {
-            file.is_closed.set(true);
-            file.client.close(file.handle).await;
+    /// Closes the file, unless somebody else has it too. Waits for that if it was locked, or
+    /// changed.
+    ///
+    /// # Errors
+    ///
+    /// What was written to it and is lost, if the server is told only now.
+    pub(crate) async fn close(file: Rc<Self>) -> io::Result<()> {
+        match Rc::into_inner(file) {
+            Some(file) if file.is_used.get() => {
+                file.is_closed.set(true);
+                file.client.close(file.handle).await
+            }
+            // What is dropped is closed.
+            _ => Ok(()),
         }
     }
 
@@ -100,6 +111,7 @@ impl<N: Network> RemoteFile<N> {
     /// Takes a lock, or gives it up.
     pub(crate) async fn lock(&self, call: LockCall) -> io::Result<()> {
         let _wait = if call.terms.waits { Some(self.client.wait().await) } else { None };
+        self.is_used.set(true);
         let LockCall { terms, start, len } = call;
         let request = Request::Lock { file: self.handle, terms: terms.encode(), start, len };
         self.call(request, Vec::new()).await.map(drop)
@@ -134,6 +146,7 @@ impl<N: Network> RemoteFile<N> {
     /// Writes all of `from`, in pieces that are under way together; to the end of a file that was
     /// opened to append, one after the other, for others append to it, too.
     pub(crate) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
+        self.is_used.set(true);
         if self.appends {
             let (mut written, from) = (Vec::new(), in_one_piece(from));
             for (_, piece) in pieces(&from, 0) {
@@ -213,6 +226,7 @@ impl<N: Network> RemoteFile<N> {
     }
 
     async fn change(&self, request: Request, is_once: bool) -> io::Result<()> {
+        self.is_used.set(true);
         let done = self.client.call(request, Vec::new(), is_once).await;
         done.map(drop).map_err(|error| self.stale(error))
     }

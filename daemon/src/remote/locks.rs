@@ -30,7 +30,7 @@ use wire::{LockKind, LockOwner};
 use super::{
     deadlock::Wanted,
     held::{Range, Ranges},
-    service::{Answer, Service, Session},
+    service::{Answer, Service, Session, nothing},
 };
 use crate::{
     locks::{LockCall, words},
@@ -217,11 +217,13 @@ impl<S: Storage> Service<S> {
             // Operations that have just ended may keep the descriptor open for a moment.
             for owner in [LockOwner::OpenFile, LockOwner::Whole] {
                 let done = self.storage.lock(&open.file, LockCall::unlock_all(owner, 0)).await;
-                done.map_err(|error| errno(&error))?;
+                if let Err(error) = done {
+                    tracing::debug!("a lock ends with its descriptor only: {error}");
+                }
             }
             self.unlocks.happened(open.identity());
         }
-        Ok((0, Vec::new()))
+        nothing(self.storage.close(open.file).await)
     }
 
     /// The open file that has, or will have, the locks of an owner.

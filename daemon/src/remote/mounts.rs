@@ -406,9 +406,10 @@ impl Storage for Mounts {
         server.group.open((self.process, self.rank), call).await.map(Located::There)
     }
 
-    async fn close(&self, file: Located) {
-        if let Located::There(file) = file {
-            RemoteFile::close(file).await;
+    async fn close(&self, file: Located) -> io::Result<()> {
+        match file {
+            Located::Here(file) => self.machine.close(file).await,
+            Located::There(file) => RemoteFile::close(file).await,
         }
     }
 

@@ -180,8 +180,8 @@ impl Pipe {
                     self.read_len.set(self.read_len.get() + len as u64);
                     if let Err(error) = self.write(bytes.get(..len).unwrap_or_default()).await {
                         // The writers learn it by the pipe being closed, if they write again.
-                        lock(&self.all.0).failed += 1;
-                        self.tell_of_loss(&error);
+                        let name = self.file.borrow().as_ref().and_then(|file| file.name());
+                        self.tell_of_loss(name, &error);
                         break;
                     }
                     self.written_len.set(self.read_len.get());
@@ -203,14 +203,18 @@ impl Pipe {
         if let Some(file) = file {
             file.leave_at(self.at.get());
             // With the last descriptor its locks are gone, before anybody else is told.
-            RemoteFile::close(file).await;
+            let name = file.name();
+            if let Err(error) = RemoteFile::close(file).await {
+                self.tell_of_loss(name, &error);
+            }
         }
         self.is_over.set(true);
         self.progress.notify_all();
     }
 
-    fn tell_of_loss(&self, error: &io::Error) {
-        let name = self.file.borrow().as_ref().and_then(|file| file.name()).unwrap_or_default();
+    fn tell_of_loss(&self, name: Option<String>, error: &io::Error) {
+        lock(&self.all.0).failed += 1;
+        let name = name.unwrap_or_default();
         tracing::error!(
             "what a program wrote to the server's {name}, as its standard output or a file it was \
              handed, is lost: {error}"

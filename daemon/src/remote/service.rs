@@ -149,6 +149,11 @@ impl<S: Storage> Clone for Open<S> {
 /// The value and the payload of a reply; what was read is in the request's buffer.
 pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
 
+/// The answer to a request that has no value.
+pub(super) fn nothing(done: io::Result<()>) -> Answer {
+    done.map(|()| (0, Vec::new())).map_err(|error| errno(&error))
+}
+
 impl<S: Storage> Service<S> {
     /// A service for what earlier ones have left on the shelf.
     ///

@@ -7,7 +7,7 @@ use rustix::{fs::OFlags, io::Errno};
 use shm::copy::copy_in;
 use uring::Heap;
 
-use super::{Answer, Service, Session};
+use super::{Answer, Service, Session, nothing};
 use crate::{
     names::Identity,
     remote::{
@@ -129,7 +129,7 @@ impl<S: Storage> Service<S> {
             return opened;
         }
         // As for any open file whose name is another's by now, or nobody's.
-        self.close(session, handle).await?;
+        self.close(session, handle).await.ok(); // Nothing was written to it.
         Err(opened.err().filter(|error| *error != Errno::NOENT).unwrap_or(Errno::STALE))
     }
 
@@ -157,11 +157,6 @@ impl<S: Storage> Service<S> {
         }
         Ok((done as u64, Vec::new()))
     }
-}
-
-/// The answer to a request that has no value.
-fn nothing(done: io::Result<()>) -> Answer {
-    done.map(|()| (0, Vec::new())).map_err(|error| errno(&error))
 }
 
 struct Turn<'a> {

@@ -49,6 +49,8 @@ pub(super) struct Disk {
     pub(super) renewals: Cell<u64>,
     /// Times that old ledgers were removed.
     pub(super) removals: Cell<u64>,
+    /// Whether it tells at a close that there is no space.
+    pub(super) is_full: Cell<bool>,
     /// No record says any more that its request was done.
     pub(super) is_broken: Cell<bool>,
     /// Counts servers; the last one lives while it is odd.
@@ -253,6 +255,10 @@ impl Storage for SimDisk {
         };
         self.pause().await;
         Ok(self.opened(inode, flags.contains(OFlags::APPEND)))
+    }
+
+    async fn close(&self, _: Open) -> io::Result<()> {
+        if self.disk.is_full.get() { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 
     async fn another(&self, file: &Open) -> io::Result<Open> {

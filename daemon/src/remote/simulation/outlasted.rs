@@ -203,6 +203,29 @@ fn what_was_written_over_stays_when_a_write_is_sent_again() {
     assert_eq!(world.disk.content("/x").expect("there"), b"hers");
 }
 
+/// As network file systems do, which write when a file is closed.
+#[test]
+fn what_a_file_system_tells_at_a_close_the_program_is_told() {
+    let mut world = World::new(7);
+    world.start_server();
+    let client = world.connect();
+    for (is_written, told) in [(true, Some(Errno::NOSPC)), (false, None)] {
+        let (client, disk) = (Rc::clone(&client), Rc::clone(&world.disk));
+        let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let closed = world.outcome_of(async move {
+            let file = RemoteFile::open(&client, None, call).await?;
+            if is_written {
+                file.write(0, &buffers(b"data")).await?;
+            }
+            disk.is_full.set(true);
+            RemoteFile::close(file).await
+        });
+        let closed = closed.err().and_then(|error| error.raw_os_error());
+        assert_eq!(closed.map(Errno::from_raw_os_error), told, "written: {is_written}");
+    }
+}
+
 /// As of a job that was cancelled, when servers die one after the other.
 #[test]
 fn locks_of_a_session_that_is_gone_for_good_are_waited_for_once() {
