@@ -206,8 +206,13 @@ impl<S: Storage> Growing<S> {
             let rows = (0u32..).zip(its).map(|(local, len)| member.filled(local, *len));
             let rows = rows.map(|filled| Ok(filled?.block_count()));
             let rows = rows.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(1);
+            let end = member.plan.layout.end_of(rows)?;
+            if member.file.size().map_err(io)? > end {
+                // The loss of a node is not to leave a file that counts as closed without tables.
+                journal.sync().and_then(|()| member.file.sync()).map_err(io)?;
+            }
             // What nobody has written reads as zeros, also where the tables stood.
-            member.file.resize(member.plan.layout.end_of(rows)?).map_err(io)?;
+            member.file.resize(end).map_err(io)?;
             if let Some(member) = self.members.get_mut(narrow(u64::from(number))) {
                 (member.journal, member.recorded) = (Some(journal), None);
             }

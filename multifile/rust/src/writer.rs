@@ -257,9 +257,11 @@ fn reopen<S: Storage>(
             output.record(Owner { task, block: wide(block), slot })?;
         }
     }
+    // The next block may overwrite the tables: a lost node leaves these, or the journal.
+    output.sync()?;
     output.write(&plan.header.order.bytes_u64(mark), FLAG2_AT, None)?;
-    // From here on the file counts as unclosed: the next block may overwrite the tables.
+    // From here on the file counts as unclosed.
     output.write(&NOT_COMMITTED, plan.header.commit_at(), None)?;
-    output.flush()?;
+    output.sync()?;
     Ok(OpenFile { output, plan, states })
 }

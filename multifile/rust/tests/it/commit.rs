@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use multifile::{NewTask, Options, ParWriter, Writer};
+use multifile::{Growing, NewTask, Options, ParWriter, Shape, Writer};
 
 use crate::{
     memory::{Memory, Step},
@@ -55,4 +55,35 @@ fn ranks_commit_a_durable_set_when_it_is_durable_and_file_0_last() {
         writer.close(group).unwrap();
     });
     check(&memory);
+}
+
+/// Whatever a node that is lost then leaves of this: tables that count, or the journal.
+#[test]
+fn tables_go_when_it_is_durable_that_they_do_not_count_any_more() {
+    let path = Path::new(NAMES[0]);
+    let shape = Shape { first: 2, most: 2, chunk_len: 64 };
+    let options = Options { fs_block_len: Some(64), ..Options::default() };
+    for grows in [true, false] {
+        let memory = Memory::default();
+        let growing = Growing::create(&memory, path, shape, &options).unwrap();
+        growing.close(&[0, 0], false).unwrap();
+        memory.counts.steps.lock().unwrap().clear();
+        if grows {
+            let (mut growing, held) = Growing::open(&memory, path, shape, &options).unwrap();
+            growing.begin(&held.lens).unwrap();
+        } else {
+            let mut writer = Writer::append(&memory, path, &options).unwrap();
+            writer.task(0).unwrap().write(&[7; 300]).unwrap();
+            writer.flush().unwrap();
+        }
+        let steps = memory.counts.steps.lock().unwrap();
+        let own = steps.iter().filter(|(path, _)| path == Path::new(NAMES[0]));
+        let own: Vec<Step> = own.map(|(_, step)| *step).collect();
+        let said = own.iter().position(|step| *step == Step::Write(COMMIT_AT)).unwrap();
+        assert_eq!(own[said + 1], Step::Sync, "{own:?}");
+        let gone = if grows { own.contains(&Step::Cut) } else { own.len() > said + 2 };
+        assert!(gone && !own[..said].contains(&Step::Cut), "{own:?}");
+        let journal = steps.iter().filter(|(path, _)| path == Path::new("a.sion.journal"));
+        assert!(journal.map(|(_, step)| *step).any(|step| step == Step::Sync));
+    }
 }

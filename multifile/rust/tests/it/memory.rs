@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     pub(crate) reads: AtomicU64,
     pub(crate) syncs: AtomicU64,
     opened: Mutex<BTreeSet<PathBuf>>,
-    /// Writes by their offset, and syncs, of all files in order.
+    /// Writes by their offset, cuts, and syncs, of all files in order.
     pub(crate) steps: Mutex<Vec<(PathBuf, Step)>>,
     pub(crate) reserved: Mutex<Vec<Range<u64>>>,
     pub(crate) released: Mutex<Vec<Range<u64>>>,
@@ -37,6 +37,7 @@ pub(crate) struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Write(u64),
+    Cut,
     Sync,
 }
 
@@ -137,6 +138,9 @@ impl File for MemoryFile {
     fn resize(&self, len: u64) -> io::Result<()> {
         if len > SIZE_MAX {
             return Err(io::Error::from_raw_os_error(EFBIG));
+        }
+        if len < self.size()? {
+            self.note(Step::Cut);
         }
         self.bytes.lock().unwrap().resize(usize::try_from(len).unwrap(), 0);
         Ok(())
