@@ -282,6 +282,10 @@ impl<S: Storage> Growing<S> {
         let journal = Some(self.create_journal(number)?);
         write_all(&file, &plan.front(), 0).map_err(io)?;
         file.resize(plan.layout.data_at()).map_err(io)?;
+        if number > 0 {
+            // A set is not to count a file that was lost with the node.
+            file.sync().map_err(io)?;
+        }
         // Who dies before file 0 says so leaves this one out, which holds nothing; what the others
         // do not say yet then, repair has them say.
         for (other, member) in (0u32..).zip(&mut self.members) {

@@ -4,18 +4,20 @@
 //! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
 //! what closing would have written. Physical files that are closed and whole are left alone.
 
+mod recorded;
+
 use std::path::{Path, PathBuf};
 
+use self::recorded::recorded;
 use crate::{
-    backing::{Gaps, demand},
+    backing::demand,
     blocks::Table,
-    codec::{narrow, wide},
+    codec::wide,
     cursor::Cursor,
     error::{Error, Part, Result},
-    estimate::{Extent, Reach, data_end, estimate, unfinished_table},
+    estimate::{Extent, Reach, estimate, unfinished_table},
     finish::{Usage, finish},
     header::FILE_COUNT_AT,
-    journal::{self, Found, SLOT_LEN, SlotKey},
     mark::Mark,
     name,
     output::{Manner, Output},
@@ -23,7 +25,6 @@ use crate::{
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
     storage::{File, Storage, read_exactly, write_all},
-    sums,
     writer::remove_journal,
 };
 
@@ -37,7 +38,7 @@ pub struct Repair<S: Storage> {
     broken: Vec<Broken>,
     /// Files that are closed and whole.
     whole: Vec<Broken>,
-    /// Files that count fewer than file 0 does.
+    /// Files that count otherwise than file 0 does.
     behind: Vec<Behind>,
 }
 
@@ -267,12 +268,14 @@ fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::F
     Front::load(file.map_err(|error| Error::io(number, &error))?, number)
 }
 
-/// The files that do not say yet that the set got another one, which file 0 says first.
+/// The files that do not say yet that the set got another one, which file 0 says first, or that say
+/// so where it was lost with the node that file 0 did.
 fn behind<F: File>(fronts: &[Front<F>]) -> Vec<Behind> {
     let Some((first, others)) = fronts.split_first() else { return Vec::new() };
     let count = first.header.file_count;
     let is_written = matches!(Mark::decode(first.header.flag2), Mark::Open(_));
-    let others = others.iter().filter(|other| is_written && other.header.file_count + 1 == count);
+    let is_other = |other: &&Front<F>| other.header.file_count.abs_diff(count) == 1;
+    let others = others.iter().filter(|other| is_written && is_other(other));
     let behind = |other: &Front<F>| Behind {
         number: other.number,
         count: other.header.order.bytes_u32(count),
@@ -344,120 +347,6 @@ fn demand_table<F: File>(front: &Front<F>, extents: &[Extent]) -> Result<()> {
     let rows = extents.iter().map(|extent| wide(extent.lens.len())).max().unwrap_or(0);
     let len = rows.saturating_mul(8 * wide(extents.len()));
     demand(&*front.file, 0..front.size, len / 16, (Part::Blocks, front.number))
-}
-
-/// What the journal says about every task, and whether that is all. Blocks without a slot hold no
-/// completed write; those whose slot is not readable are estimated.
-fn recorded<F: File>(front: &Front<F>, journal: &F, instance: u64) -> Result<(Vec<Extent>, bool)> {
-    let io = |error| Error::io(front.number, &error);
-    let tasks = wide(front.ranks.len());
-    let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
-    let size = journal.size().map_err(io)?;
-    let (mut unsure, mut gaps) = (Vec::new(), Gaps::new(front.number));
-    let mut at = 0;
-    while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
-        let first = range.start.max(at) / SLOT_LEN;
-        for index in first..range.end.min(size).div_ceil(SLOT_LEN) {
-            let Some(block) = index.checked_div(tasks) else { break };
-            let task = index % tasks;
-            let key = SlotKey {
-                instance,
-                task_count: front.header.task_count,
-                task: u32::try_from(task).unwrap_or(u32::MAX),
-                block,
-            };
-            let (task, block) = (narrow(task), narrow(block));
-            let Some(extent) = extents.get_mut(task) else { continue };
-            match journal::read(journal, &key).map_err(io)? {
-                Found::Slot(slot) => note_slot(front, extent, (task, block), slot, &mut gaps)?,
-                Found::Other => unsure.push((task, block)),
-                Found::Nothing => {}
-            }
-        }
-        at = range.end;
-    }
-    let is_all = unsure.is_empty();
-    if !is_all {
-        let estimated = estimate(front, Reach::ToEnd)?;
-        let summed = extents.iter().any(|extent| !extent.sums.is_empty());
-        for (task, block) in unsure {
-            if let Some((known, estimated)) = extents.get_mut(task).zip(estimated.get(task)) {
-                note_estimate(known, estimated, block, &mut gaps)?;
-                if summed {
-                    note_sum(front, known, task, block)?;
-                }
-            }
-        }
-    }
-    Ok((extents, is_all))
-}
-
-/// Takes the length of one block from the data, because its slot is not readable.
-fn note_estimate(
-    known: &mut Extent,
-    estimated: &Extent,
-    block: usize,
-    gaps: &mut Gaps,
-) -> Result<()> {
-    if let Some(len) = estimated.lens.get(block).copied().filter(|len| *len > 0) {
-        if let Some(slot) = gaps.slot(&mut known.lens, block)? {
-            *slot = len;
-        }
-    }
-    known.most = known.most.max(estimated.most);
-    Ok(())
-}
-
-/// Sums up a block whose own checksum is lost: without one its data would pass for damaged.
-fn note_sum<F: File>(
-    front: &Front<F>,
-    extent: &mut Extent,
-    task: usize,
-    block: usize,
-) -> Result<()> {
-    let Some(len) = extent.lens.get(block).copied() else { return Ok(()) };
-    let at = front.layout.place(task).unwrap_or_default().block_at(block)?;
-    extent.sums.resize(extent.sums.len().max(block + 1), 0);
-    if let Some(sum) = extent.sums.get_mut(block) {
-        *sum = sums::append(&*front.file, front.number, 0, at..at + len)?;
-    }
-    Ok(())
-}
-
-fn note_slot<F: File>(
-    front: &Front<F>,
-    extent: &mut Extent,
-    (task, block): (usize, usize),
-    slot: journal::Slot,
-    gaps: &mut Gaps,
-) -> Result<()> {
-    let place = front.layout.place(task).unwrap_or_default();
-    let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
-    if slot.used == 0 || slot.used > place.chunk_len || !in_file {
-        // The data this slot vouches for is not there: the node was lost before it was durable.
-        extent.damaged |= slot.used > 0;
-        return Ok(());
-    }
-    let mut used = slot.used;
-    if slot.more > 0 {
-        let at = place.block_at(block)?;
-        let end = data_end(front, at + used..at + place.chunk_len)?;
-        used = slot.used_with(end - (at + used));
-    }
-    if let Some(len) = gaps.slot(&mut extent.lens, block)? {
-        *len = used;
-    }
-    if let Some(sum) = slot.sum {
-        extent.sums.resize(extent.sums.len().max(block + 1), 0);
-        if let Some(known) = extent.sums.get_mut(block) {
-            *known = sum;
-        }
-        let at = place.block_at(block)?;
-        let found = sums::append(&*front.file, front.number, 0, at..at + slot.used)?;
-        extent.damaged |= found != sum;
-    }
-    extent.most = extent.most.max(extent.lens.iter().sum());
-    Ok(())
 }
 
 /// The mapping a set must have had: tasks in the order of their global ranks, without those that

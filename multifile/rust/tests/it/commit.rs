@@ -87,3 +87,17 @@ fn tables_go_when_it_is_durable_that_they_do_not_count_any_more() {
         assert!(journal.map(|(_, step)| *step).any(|step| step == Step::Sync));
     }
 }
+
+#[test]
+fn a_set_counts_a_file_that_is_on_the_disk() {
+    let (memory, path) = (Memory::default(), Path::new(NAMES[0]));
+    let shape = Shape { first: 2, most: 2, chunk_len: 64 };
+    let options = Options { fs_block_len: Some(64), ..Options::default() };
+    let mut growing = Growing::create(&memory, path, shape, &options).unwrap();
+    memory.counts.steps.lock().unwrap().clear();
+    growing.add().unwrap();
+    let steps = memory.counts.steps.lock().unwrap();
+    let first = steps.iter().position(|(path, _)| path == Path::new(NAMES[0])).unwrap();
+    let second = steps.iter().rposition(|(path, _)| path == Path::new(NAMES[1])).unwrap();
+    assert_eq!((second + 1, steps[second].1), (first, Step::Sync));
+}

@@ -154,6 +154,21 @@ fn a_writer_that_dies_while_a_third_file_comes_leaves_a_set_that_opens() {
     Grown::open(&folder, grown.streams, true).close();
 }
 
+/// The others may say on the disk what file 0 does not.
+#[test]
+fn a_file_that_file_0_lost_with_the_node_is_left_out() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    grown.add();
+    grown.write(4, 0, b"kept");
+    grown.add();
+    let first = fs::OpenOptions::new().write(true).open(folder.path().join(NAME));
+    first.unwrap().write_all_at(&2u32.to_le_bytes(), 28).unwrap();
+    fs::remove_file(folder.path().join("a.sion.000002")).unwrap();
+    grown.streams.truncate(2 * TASKS as usize);
+    Grown::open(&folder, grown.streams, true).close();
+}
+
 /// A block that was left before it was full has no place that follows from the stream's length.
 #[test]
 fn a_stream_with_a_block_that_is_not_full_is_refused() {

@@ -1,0 +1,130 @@
+//! What the journal of an unclosed file says of its blocks.
+
+use crate::{
+    backing::Gaps,
+    codec::{narrow, wide},
+    error::{Error, Result},
+    estimate::{Extent, Reach, data_end, estimate},
+    journal::{self, Found, SLOT_LEN, SlotKey},
+    physical::Front,
+    storage::File,
+    sums,
+};
+
+/// What the journal says about every task, and whether that is all. Blocks without a slot hold no
+/// completed write; those whose slot is not readable are estimated.
+pub(super) fn recorded<F: File>(
+    front: &Front<F>,
+    journal: &F,
+    instance: u64,
+) -> Result<(Vec<Extent>, bool)> {
+    let io = |error| Error::io(front.number, &error);
+    let tasks = wide(front.ranks.len());
+    let mut extents = vec![Extent { lens: vec![0], ..Extent::default() }; front.ranks.len()];
+    let size = journal.size().map_err(io)?;
+    let (mut unsure, mut gaps) = (Vec::new(), Gaps::new(front.number));
+    let mut at = 0;
+    while let Some(range) = journal.data_from(at).map_err(io)?.filter(|range| range.end > at) {
+        let first = range.start.max(at) / SLOT_LEN;
+        for index in first..range.end.min(size).div_ceil(SLOT_LEN) {
+            let Some(block) = index.checked_div(tasks) else { break };
+            let task = index % tasks;
+            let key = SlotKey {
+                instance,
+                task_count: front.header.task_count,
+                task: u32::try_from(task).unwrap_or(u32::MAX),
+                block,
+            };
+            let (task, block) = (narrow(task), narrow(block));
+            let Some(extent) = extents.get_mut(task) else { continue };
+            match journal::read(journal, &key).map_err(io)? {
+                Found::Slot(slot) => note_slot(front, extent, (task, block), slot, &mut gaps)?,
+                Found::Other => unsure.push((task, block)),
+                Found::Nothing => {}
+            }
+        }
+        at = range.end;
+    }
+    let is_all = unsure.is_empty();
+    if !is_all {
+        let estimated = estimate(front, Reach::ToEnd)?;
+        let summed = extents.iter().any(|extent| !extent.sums.is_empty());
+        for (task, block) in unsure {
+            if let Some((known, estimated)) = extents.get_mut(task).zip(estimated.get(task)) {
+                note_estimate(known, estimated, block, &mut gaps)?;
+                if summed {
+                    note_sum(front, known, task, block)?;
+                }
+            }
+        }
+    }
+    Ok((extents, is_all))
+}
+
+/// Takes the length of one block from the data, because its slot is not readable.
+fn note_estimate(
+    known: &mut Extent,
+    estimated: &Extent,
+    block: usize,
+    gaps: &mut Gaps,
+) -> Result<()> {
+    if let Some(len) = estimated.lens.get(block).copied().filter(|len| *len > 0) {
+        if let Some(slot) = gaps.slot(&mut known.lens, block)? {
+            *slot = len;
+        }
+    }
+    known.most = known.most.max(estimated.most);
+    Ok(())
+}
+
+/// Sums up a block whose own checksum is lost: without one its data would pass for damaged.
+fn note_sum<F: File>(
+    front: &Front<F>,
+    extent: &mut Extent,
+    task: usize,
+    block: usize,
+) -> Result<()> {
+    let Some(len) = extent.lens.get(block).copied() else { return Ok(()) };
+    let at = front.layout.place(task).unwrap_or_default().block_at(block)?;
+    extent.sums.resize(extent.sums.len().max(block + 1), 0);
+    if let Some(sum) = extent.sums.get_mut(block) {
+        *sum = sums::append(&*front.file, front.number, 0, at..at + len)?;
+    }
+    Ok(())
+}
+
+fn note_slot<F: File>(
+    front: &Front<F>,
+    extent: &mut Extent,
+    (task, block): (usize, usize),
+    slot: journal::Slot,
+    gaps: &mut Gaps,
+) -> Result<()> {
+    let place = front.layout.place(task).unwrap_or_default();
+    let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
+    if slot.used == 0 || slot.used > place.chunk_len || !in_file {
+        // The data this slot vouches for is not there: the node was lost before it was durable.
+        extent.damaged |= slot.used > 0;
+        return Ok(());
+    }
+    let mut used = slot.used;
+    if slot.more > 0 {
+        let at = place.block_at(block)?;
+        let end = data_end(front, at + used..at + place.chunk_len)?;
+        used = slot.used_with(end - (at + used));
+    }
+    if let Some(len) = gaps.slot(&mut extent.lens, block)? {
+        *len = used;
+    }
+    if let Some(sum) = slot.sum {
+        extent.sums.resize(extent.sums.len().max(block + 1), 0);
+        if let Some(known) = extent.sums.get_mut(block) {
+            *known = sum;
+        }
+        let at = place.block_at(block)?;
+        let found = sums::append(&*front.file, front.number, 0, at..at + slot.used)?;
+        extent.damaged |= found != sum;
+    }
+    extent.most = extent.most.max(extent.lens.iter().sum());
+    Ok(())
+}
