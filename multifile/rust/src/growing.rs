@@ -397,9 +397,9 @@ impl<S: Storage> Growing<S> {
             let first = end.saturating_sub(member.plan.ranks.len());
             let lens = Lens { plan: &member.plan, lens: lens.get(first..end).unwrap_or_default() };
             end = first;
-            let path = self.storage.physical_name(&self.path, number);
-            let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
             let manner = Manner::without_journal(number, member.plan.header.task_count);
+            // By another name by now, or with another file at its own, it is this one all the same.
+            let file = Arc::clone(&member.file);
             let mut output = Output::new(&self.storage, file, &manner);
             finish(&mut output, &member.plan, &lens)?;
         }

@@ -77,13 +77,13 @@ impl Manner<'_> {
 }
 
 impl<S: Storage> Output<S> {
-    pub(crate) fn new(storage: &S, file: S::File, manner: &Manner<'_>) -> Self {
+    pub(crate) fn new(storage: &S, file: impl Into<Arc<S::File>>, manner: &Manner<'_>) -> Self {
         let journal = match manner.journal {
             Some(path) => Journal::Later(storage.clone(), path.to_owned()),
             None => Journal::Off,
         };
         Self {
-            file: Arc::new(file),
+            file: file.into(),
             number: manner.number,
             journal,
             run: Run::default(),

@@ -202,6 +202,20 @@ fn who_only_looks_leaves_a_multifile_as_it_was() {
 }
 
 #[test]
+fn a_multifile_that_was_renamed_is_closed_where_it_is() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    grown.write(1, 0, b"kept");
+    let (at, moved) = (folder.path().join(NAME), folder.path().join("b.sion"));
+    fs::rename(&at, &moved).unwrap();
+    fs::write(&at, "somebody else's").unwrap();
+    grown.growing.close(&[0, 4, 0], false).unwrap();
+    assert_eq!(fs::read(&at).unwrap(), b"somebody else's");
+    let reader = Reader::open(&grown.disk, Path::new("b.sion")).unwrap();
+    assert_eq!(reader.block_lens(1).unwrap(), [4]);
+}
+
+#[test]
 fn physical_files_have_more_and_more_tasks_up_to_a_bound() {
     let shape = Shape { first: 64, most: 1000, chunk_len: 64 };
     let counts: Vec<_> = (0..7).map(|file| shape.task_count(file)).collect();
