@@ -10,6 +10,21 @@ use crate::codec::{Fields, put_u32, put_u64};
 /// The result of this crate's operations.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
+/// What was read, as far as it makes sense.
+pub(crate) trait Readable<T> {
+    /// `None` of what is damaged or missing; what the storage refused may be whole.
+    fn readable(self) -> Result<Option<T>>;
+}
+
+impl<T> Readable<T> for Result<T> {
+    fn readable(self) -> Result<Option<T>> {
+        match self {
+            Err(error @ Error::Io { .. }) => Err(error),
+            read => Ok(read.ok()),
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use crate::{
     blocks::{Blocks, Table, each_u64},
     codec::{narrow, signed, wide},
     cursor::Cursor,
-    error::{Argument, Error, Part, Result},
+    error::{Argument, Error, Part, Readable as _, Result},
     finish::CHECKSUMS_MAGIC,
     header::{FIXED_LEN, Header},
     layout::{Layout, OFFSET_MAX, Place, round_up},
@@ -102,20 +102,20 @@ impl<F: File> Physical<F> {
     }
 
     /// Offset of the first checksum, if the file has any.
-    pub(crate) fn checksums_at(&self) -> Option<u64> {
+    pub(crate) fn checksums_at(&self) -> Result<Option<u64>> {
         let Mark::Closed { checksums_at: Some(at), .. } = Mark::decode(self.front.header.flag2)
         else {
-            return None;
+            return Ok(None);
         };
         let mut magic = [0; CHECKSUMS_MAGIC.len()];
-        let magic_at = at.checked_sub(wide(magic.len()))?;
-        read_exactly(&*self.front.file, self.front.number, &mut magic, magic_at).ok()?;
-        (magic == CHECKSUMS_MAGIC).then_some(at)
+        let Some(magic_at) = at.checked_sub(wide(magic.len())) else { return Ok(None) };
+        let read = read_exactly(&*self.front.file, self.front.number, &mut magic, magic_at);
+        Ok(read.readable()?.filter(|()| magic == CHECKSUMS_MAGIC).map(|()| at))
     }
 
     /// The stored checksum of block `block` of task `task`, `None` in a file without.
     pub(crate) fn checksum(&self, task: u32, block: u64) -> Result<Option<u32>> {
-        let Some(at) = self.checksums_at() else { return Ok(None) };
+        let Some(at) = self.checksums_at()? else { return Ok(None) };
         let mut bytes = [0; 4];
         let slot = block * u64::from(self.table.task_count) + u64::from(task);
         let at =

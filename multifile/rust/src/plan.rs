@@ -219,7 +219,7 @@ impl FilePlan {
             mapping: mapping.or(kept),
             style,
             hints: options.hints && header.version == FORMAT_VERSION,
-            checksums: member.checksums_at().is_some(),
+            checksums: member.checksums_at()?.is_some(),
             durable: options.durable,
             header,
         })

@@ -246,7 +246,7 @@ impl<F: File> Reader<F> {
     /// Whether every physical file has checksums of its blocks.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
-        self.files.values().all(|file| file.checksums_at().is_some())
+        self.files.values().all(|file| matches!(file.checksums_at(), Ok(Some(_))))
     }
 
     /// (file, local rank) of every task of a set; `None` for a single physical file.

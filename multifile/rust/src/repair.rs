@@ -6,7 +6,10 @@
 
 mod recorded;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use self::recorded::recorded;
 use crate::{
@@ -14,7 +17,7 @@ use crate::{
     blocks::Table,
     codec::wide,
     cursor::Cursor,
-    error::{Error, Part, Result},
+    error::{Error, Part, Readable as _, Result},
     estimate::{Extent, Reach, estimate, unfinished_table},
     finish::{Usage, finish},
     header::FILE_COUNT_AT,
@@ -191,7 +194,7 @@ impl<S: Storage> Repair<S> {
     }
 
     fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
-        let (front, reach) = match whole(front) {
+        let (front, reach) = match whole(front)? {
             Ok(physical) => {
                 let extents = (0..physical.front.ranks.len()).map(|task| Extent {
                     lens: physical.blocks.of(task).to_vec(),
@@ -199,9 +202,9 @@ impl<S: Storage> Repair<S> {
                 });
                 let mut extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
-                let has_mapping = has_mapping(&physical, mapping.as_deref());
+                let has_mapping = has_mapping(&physical, mapping.as_deref())?;
                 if !has_mapping {
-                    keep_checksums(&physical, &mut extents);
+                    keep_checksums(&physical, &mut extents)?;
                 }
                 let known = Broken::of(physical.front, mapping, extents);
                 if has_mapping { &mut self.whole } else { &mut self.broken }.push(known);
@@ -210,10 +213,16 @@ impl<S: Storage> Repair<S> {
             Err(damaged) => damaged,
         };
         let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
-        let opened = self.storage.open(&journal, false);
-        let (extents, is_recorded) = match (Mark::decode(front.header.flag2), opened) {
-            (Mark::Open(instance), Ok(journal)) => recorded(&front, &journal, instance)?,
-            _ => match unfinished_table(&front).filter(|_| reach == Reach::ToEnd) {
+        let journal = match self.storage.open(&journal, false) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::io(front.number, &error));
+            }
+            opened => opened.ok(),
+        };
+        let table = || if reach == Reach::ToEnd { unfinished_table(&front) } else { Ok(None) };
+        let (extents, is_recorded) = match (Mark::decode(front.header.flag2), journal) {
+            (Mark::Open(instance), Some(journal)) => recorded(&front, &journal, instance)?,
+            _ => match table()? {
                 Some(extents) => (extents, false),
                 None => (estimate(&front, reach)?, false),
             },
@@ -286,60 +295,60 @@ fn behind<F: File>(fronts: &[Front<F>]) -> Vec<Behind> {
 /// The file if it is closed and its table fits; otherwise its front, and how far its data can
 /// reach.
 #[expect(clippy::result_large_err, reason = "both sides are used, and once per physical file")]
-fn whole<F: File>(front: Front<F>) -> std::result::Result<Physical<F>, (Front<F>, Reach)> {
+fn whole<F: File>(front: Front<F>) -> Result<std::result::Result<Physical<F>, (Front<F>, Reach)>> {
     let table = match Table::find(&*front.file, front.number, &front.header, front.size) {
-        Ok(table) => table,
-        Err(Error::Unclosed { .. }) => return Err((front, Reach::ToEnd)),
-        Err(_) => return Err(until_table(front)),
+        Err(Error::Unclosed { .. }) => return Ok(Err((front, Reach::ToEnd))),
+        found => found.readable()?,
     };
-    let fits = table.load(&*front.file, front.number).ok().filter(|blocks| {
+    let Some(table) = table else { return until_table(front).map(Err) };
+    let fits = table.load(&*front.file, front.number).readable()?.filter(|blocks| {
         (0..front.ranks.len()).all(|task| {
             let place = front.layout.place(task).unwrap_or_default();
             Cursor::new(place, blocks.of(task).to_vec(), front.number).is_ok()
         })
     });
     match fits {
-        Some(blocks) => Ok(Physical { front, table, blocks }),
-        None => Err(until_table(front)),
+        Some(blocks) => Ok(Ok(Physical { front, table, blocks })),
+        None => until_table(front).map(Err),
     }
 }
 
 /// A closed file that lost its table held data only before where the table began.
-fn until_table<F: File>(front: Front<F>) -> (Front<F>, Reach) {
+fn until_table<F: File>(front: Front<F>) -> Result<(Front<F>, Reach)> {
     let mut bytes = [0; 12];
     let read = read_exactly(&*front.file, front.number, &mut bytes, front.header.commit_at());
+    let is_read = read.readable()?.is_some();
     let [a, b, c, d, at @ ..] = bytes;
     let rows = u64::from(front.header.order.u32([a, b, c, d]));
     let at = front.header.order.u64(at);
-    let plausible = read.is_ok() && front.layout.end_of(rows) == Ok(at);
-    (front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown })
+    let plausible = is_read && front.layout.end_of(rows) == Ok(at);
+    Ok((front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown }))
 }
 
 /// Whether a closed file has the mapping it needs, in whatever order.
-fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -> bool {
-    let Some(needed) = needed else { return true };
-    let stored = physical
-        .table
-        .end()
-        .and_then(|at| physical::mapping(&*physical.front.file, &physical.front.header, at).ok());
+fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -> Result<bool> {
+    let Some((needed, at)) = needed.zip(physical.table.end()) else { return Ok(needed.is_none()) };
+    let stored = physical::mapping(&*physical.front.file, &physical.front.header, at).readable()?;
     let sorted = |mapping: &[(u32, u32)]| {
         let mut mapping = mapping.to_vec();
         mapping.sort_unstable();
         mapping
     };
-    stored.is_some_and(|stored| sorted(&stored) == sorted(needed))
+    Ok(stored.is_some_and(|stored| sorted(&stored) == sorted(needed)))
 }
 
 /// Reads the checksums of a closed file, if all of them are there.
-fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) {
-    let of = |(task, extent): (u32, &Extent)| {
+fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) -> Result<()> {
+    let of = |(task, extent): (u32, &Extent)| -> Result<Option<Vec<u32>>> {
         let blocks = 0..wide(extent.lens.len());
-        blocks.map(|block| physical.checksum(task, block).ok().flatten()).collect()
+        let sums = blocks.map(|block| Ok(physical.checksum(task, block).readable()?.flatten()));
+        sums.collect()
     };
-    let sums: Option<Vec<Vec<u32>>> = (0u32..).zip(&*extents).map(of).collect();
+    let sums: Option<Vec<_>> = (0u32..).zip(&*extents).map(of).collect::<Result<_>>()?;
     for (extent, sums) in extents.iter_mut().zip(sums.unwrap_or_default()) {
         extent.sums = sums;
     }
+    Ok(())
 }
 
 /// Refuses blocks whose table would take a gigabyte and more, when there is not that much data.

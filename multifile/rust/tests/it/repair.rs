@@ -336,3 +336,28 @@ fn creating_a_file_removes_the_journal_of_an_earlier_one() {
     drop(Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap());
     assert!(!journal.exists());
 }
+
+/// What the storage refuses now may be whole: nothing is written over it.
+#[test]
+fn what_cannot_be_read_is_told_and_not_taken_for_missing() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[512; 2]);
+    let create = || Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+    let mut writer = create();
+    writer.task(0).unwrap().write(&[1; 700]).unwrap();
+    writer.close().unwrap();
+    let table = Reader::open(&disk(&folder), Path::new(NAME)).unwrap().table(0).unwrap();
+    for bad_at in [table.at, table.slot_at(1, 1), 1076 + 16 * 2] {
+        let storage = Failing::unreadable_at(folder.path().to_owned(), bad_at);
+        let found = Repair::examine(&storage, Path::new(NAME)).err();
+        assert!(matches!(found, Some(Error::Io { os: 5, .. })), "{found:?}");
+    }
+    let mut writer = create();
+    writer.task(0).unwrap().write(&[1; 700]).unwrap();
+    drop(writer);
+    let journal = folder.path().join("a.sion.journal");
+    fs::remove_file(&journal).unwrap();
+    std::os::unix::fs::symlink(&journal, &journal).unwrap();
+    let found = Repair::examine(&disk(&folder), Path::new(NAME)).err();
+    assert!(matches!(found, Some(Error::Io { os: 40, .. })), "{found:?}");
+}
