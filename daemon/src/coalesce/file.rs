@@ -161,8 +161,11 @@ impl Packed {
         }
         let changing = self.volume.begin().await?;
         let stream = self.volume.stream_for(&changing, &self.live).await?;
-        let at = if self.appends { stream.len() } else { at };
-        let written = stream.write(self.volume.machine(), at, from).await;
+        let written = if self.appends {
+            stream.append(self.volume.machine(), from).await
+        } else {
+            stream.write(self.volume.machine(), at, from).await
+        };
         self.volume.wrote(&self.live);
         drop(changing);
         written

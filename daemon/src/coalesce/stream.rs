@@ -212,9 +212,26 @@ impl Stream {
         at: u64,
         from: &Buffers,
     ) -> io::Result<usize> {
+        let held = self.shared().await;
+        self.write_held(&held, machine, at, from).await
+    }
+
+    /// Writes where the stream ends, which nobody else moves meanwhile; on return the journal says
+    /// so.
+    pub(super) async fn append(&self, machine: &Machine, from: &Buffers) -> io::Result<usize> {
+        let held = self.alone().await;
+        self.write_held(&held, machine, self.len(), from).await
+    }
+
+    async fn write_held(
+        &self,
+        _: &Held<'_>,
+        machine: &Machine,
+        at: u64,
+        from: &Buffers,
+    ) -> io::Result<usize> {
         let wanted = from.len() as u64;
         let end = at.checked_add(wanted).ok_or(Errno::FBIG)?;
-        let _held = self.shared().await;
         self.lengthen(machine, end).await?;
         let mut done = 0;
         while done < wanted {

@@ -150,6 +150,42 @@ fn a_truncation_beside_a_write_is_before_it_or_after_it() {
 }
 
 #[test]
+fn appends_beside_each_other_are_in_turn_and_in_one_piece() {
+    for delay in 0..6 {
+        let mut world = World::new(1);
+        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::RDWR;
+        let [one, other] = [(); 2].map(|()| world.open("a", flags).expect("made"));
+        world.write(&one, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let append = async |file: &Open, byte| {
+            assert_eq!(files.write(file, 0, bytes(9000, byte)).await.expect("room"), 9000);
+        };
+        let calls: [Call<'_>; 2] = [Box::pin(append(&one, 8)), Box::pin(append(&other, 9))];
+        world.executor.run_until(beside(calls, delay));
+        let found = world.read(&one);
+        let runs: Vec<_> = found.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+        assert_eq!(runs, [(7, 3000), (8, 9000), (9, 9000)], "{delay}");
+    }
+}
+
+#[test]
+fn an_append_beside_a_truncation_is_before_it_or_after_it() {
+    for delay in 0..12 {
+        let mut world = World::new(1);
+        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::RDWR;
+        let open = world.open("a", flags).expect("made");
+        world.write(&open, 0, &[7; 3000]);
+        let files = world.files.clone();
+        let append: Call<'_> = Box::pin(async {
+            files.write(&open, 0, bytes(100, 9)).await.expect("room");
+        });
+        let cut: Call<'_> = Box::pin(async { files.truncate(&open, 0).await.expect("cut") });
+        world.executor.run_until(beside([cut, append], delay));
+        assert_eq!(world.read(&open), [9; 100], "{delay}");
+    }
+}
+
+#[test]
 fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
     for delay in 0..4 {
         let mut world = World::new(1);
