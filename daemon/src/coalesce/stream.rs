@@ -4,7 +4,8 @@
 //!
 //! Bytes are in the physical file before the journal says so, and the stream is as long as the
 //! journal says: so whatever dies when, what was completed is found again. What a stream does not
-//! reach reads as zeros in the physical file: who cuts it makes them so, before it is shorter.
+//! reach reads as zeros in the physical file: who cuts it makes them so once it is shorter and before
+//! it may be longer again, and whoever dies in between leaves that to the next daemon.
 
 use std::{cell::Cell, io, rc::Rc};
 
@@ -275,10 +276,13 @@ impl Stream {
         if len >= old {
             return Ok(());
         }
-        self.clear(machine, len, old).await?;
-        self.tell(machine, len, (len, old)).await?;
-        self.len.set(len);
-        Ok(())
+        self.change_len(machine, (old, len)).await?;
+        let cleared = self.clear(machine, len, old).await;
+        if cleared.is_err() {
+            // What is left there would be seen if it got longer again.
+            self.change_len(machine, (len, old)).await?;
+        }
+        cleared
     }
 
     /// The stream is at least so long.
@@ -287,11 +291,22 @@ impl Stream {
             let _taken = self.turn.take().await;
             let old = self.len();
             if old < len {
-                self.tell(machine, len, (old, len)).await?;
-                self.len.set(len);
+                self.change_len(machine, (old, len)).await?;
             }
         }
         Ok(())
+    }
+
+    /// The stream has another length, or where the journal cannot say so the one it had.
+    async fn change_len(&self, machine: &Machine, (old, len): (u64, u64)) -> io::Result<()> {
+        let between = (old.min(len), old.max(len));
+        let told = self.tell(machine, len, between).await;
+        match told {
+            Ok(()) => self.len.set(len),
+            // It may say so of some blocks.
+            Err(_) => drop(self.tell(machine, old, between).await),
+        }
+        told
     }
 
     /// Has the journal say, of the blocks that bytes `from` to `to` are in, what a stream of `len`
