@@ -1,10 +1,11 @@
 //! The inodes of a multifile that are open, and the tasks that have their bytes.
 //!
 //! A file gets a task as it is made to be written, or else with its first byte; the record that
-//! says so is written before the byte. A task is free once the record is written that takes the
+//! says so is written before the byte. A task is nobody's once the record is written that takes the
 //! last name of its file, and nobody has that open: until then a daemon that dies leaves the name,
-//! and its bytes are to be there. It is empty before another file gets it. When a file was written
-//! last the names say at an `fsync`, or when the multifile is closed.
+//! and its bytes are to be there. It is free once that record is on the disk: until then a node that
+//! is lost leaves the name. It is empty before another file gets it. When a file was written last
+//! the names say at an `fsync`, or when the multifile is closed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,14 +30,18 @@ pub(super) struct Users {
     live: RefCell<HashMap<u64, Weak<Live>>>,
     /// Tasks that nobody has, which may have bytes of who had them.
     free: RefCell<BTreeSet<u64>>,
+    /// The same, but that the names on the disk may still say whose they were.
+    left: RefCell<BTreeSet<u64>>,
     /// When inodes were written, of those whose names do not say it yet.
     written: RefCell<HashMap<u64, Time>>,
 }
 
 impl Users {
-    /// Nobody, and these tasks for whoever comes.
-    pub(super) fn with_free(free: BTreeSet<u64>) -> Rc<Self> {
-        Rc::new(Self { free: RefCell::new(free), ..Self::default() })
+    /// Nobody, and these tasks for whoever comes; `is_new` if nobody has ever had them.
+    pub(super) fn with_free(tasks: BTreeSet<u64>, is_new: bool) -> Rc<Self> {
+        let (free, left) = if is_new { (tasks, BTreeSet::new()) } else { (BTreeSet::new(), tasks) };
+        let (free, left) = (RefCell::new(free), RefCell::new(left));
+        Rc::new(Self { free, left, ..Self::default() })
     }
 
     pub(super) fn has_free(&self) -> bool {
@@ -44,16 +49,26 @@ impl Users {
     }
 
     /// The tasks that nobody has.
-    pub(super) fn free(&self) -> Vec<u64> {
-        self.free.borrow().iter().copied().collect()
+    pub(super) fn nobodys(&self) -> Vec<u64> {
+        self.free.borrow().union(&self.left.borrow()).copied().collect()
     }
 
-    /// These tasks are nobody's, or nobody's any more.
+    /// Number of those that the names on the disk may still say somebody has.
+    pub(super) fn left_count(&self) -> usize {
+        self.left.borrow().len()
+    }
+
+    /// These tasks are nobody's, and nothing on the disk says otherwise.
     pub(super) fn set_free(&self, tasks: impl IntoIterator<Item = u64>) {
         self.free.borrow_mut().extend(tasks);
     }
 
-    /// An inode has lost its last name. Its task is free when the record of that is written, of
+    /// These tasks are nobody's any more.
+    fn set_left(&self, tasks: impl IntoIterator<Item = u64>) {
+        self.left.borrow_mut().extend(tasks);
+    }
+
+    /// An inode has lost its last name. Its task is nobody's when the record of that is written, of
     /// which the inode is [told](Live::is_noted), and nobody has it open any more.
     pub(super) fn is_gone(self: &Rc<Self>, inode: u64, node: Node) -> Rc<Live> {
         let node = self.now(inode, node);
@@ -101,7 +116,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         match self.gone.get_mut() {
-            Some(gone) if self.is_noted.get() => self.users.set_free(gone.task),
+            Some(gone) if self.is_noted.get() => self.users.set_left(gone.task),
             // The record could not be written: who opens the multifile next knows whose task it is.
             Some(_) => {}
             None => drop(self.users.live.borrow_mut().remove(&self.inode)),
@@ -220,7 +235,7 @@ impl Volume {
     pub(super) async fn free_task(&self) -> io::Result<u64> {
         loop {
             let Some(task) = self.users.free.borrow_mut().pop_first() else {
-                self.add_member().await?;
+                self.make_free().await?;
                 continue;
             };
             let stream = self.stream(task)?;
@@ -235,6 +250,21 @@ impl Volume {
                 return Ok(task);
             }
         }
+    }
+
+    /// Has it on the disk that nobody has the tasks whose files are gone: these are free then.
+    pub(super) async fn free_left(&self) -> io::Result<()> {
+        let left = self.users.left.take();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
+        let synced = names.sync(self.machine(), true).await;
+        match synced {
+            Ok(()) => self.users.set_free(left),
+            Err(_) => self.users.set_left(left),
+        }
+        synced
     }
 
     /// Has the names say when an open file was written.

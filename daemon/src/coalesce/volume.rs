@@ -38,6 +38,9 @@ const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
 const BLOCKS_MIN: u64 = 16;
 const TASKS_MIN: u64 = 16;
 const CHUNK_LEN_MIN: u64 = 4096;
+/// Part of all tasks that those of files that are gone have to be before it is worth an `fsync` to
+/// have them free.
+const LEFT_PART: usize = 8;
 
 /// What the physical files are like where a file may have so many bytes (`ulimit -f`).
 pub(super) fn shape(len_max: Option<u64>) -> Shape {
@@ -132,7 +135,7 @@ impl Volume {
             streams: RefCell::default(),
             tree: RefCell::new(tree),
             records: Records::of(opened.names.0, opened.names.1),
-            users: Users::with_free(free),
+            users: Users::with_free(free, opened.is_new),
             tasks: Turn::default(),
             growth: Turn::default(),
         };
@@ -237,6 +240,7 @@ impl Volume {
             }
             self.clear_rest().await?;
             self.take_journals()?;
+            self.free_left().await?;
             self.is_begun.set(true);
         }
         Ok(changing)
@@ -252,12 +256,23 @@ impl Volume {
         self.streams.borrow().iter().map(|stream| stream.len()).collect()
     }
 
-    /// Gives the multifile another physical file, whose tasks are free, unless there are some.
-    pub(super) async fn add_member(&self) -> io::Result<()> {
+    /// Has tasks free: those of files that are gone, or of another physical file.
+    pub(super) async fn make_free(&self) -> io::Result<()> {
         let _taken = self.growth.take().await;
         if self.users.has_free() {
             return Ok(()); // Another task has made room for both.
         }
+        let (left, all) = (self.users.left_count(), self.streams.borrow().len());
+        if left * LEFT_PART < all {
+            match self.add_member().await {
+                Err(why) if left > 0 && is_full(&why) => {}
+                added => return added,
+            }
+        }
+        self.free_left().await
+    }
+
+    async fn add_member(&self) -> io::Result<()> {
         let growing = Arc::clone(&self.growing);
         self.machine.call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add()?)).await?;
         let before = self.streams.borrow().len() as u64;
@@ -306,7 +321,11 @@ impl Volume {
         if let Err(why) = self.note_all_times().await {
             tracing::warn!("times of files in {} are lost: {why}", self.path.display());
         }
-        for task in self.users.free() {
+        if self.is_durable.get() {
+            // What is emptied is not to have a name after the loss of the node.
+            self.free_left().await?;
+        }
+        for task in self.users.nobodys() {
             self.stream(task)?.resize(&self.machine, 0).await?;
         }
         let (growing, lens) = (Arc::clone(&self.growing), self.lens());

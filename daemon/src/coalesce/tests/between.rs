@@ -268,6 +268,38 @@ fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
     }
 }
 
+/// The loss of a node leaves names as they were synced last, and other bytes as they came to the
+/// disk by themselves.
+#[test]
+fn a_file_whose_name_may_be_on_the_disk_keeps_its_bytes() {
+    use std::os::unix::fs::FileExt as _;
+    let mut world = World::new(1);
+    let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
+    world.write(&open, 0, &[7; 3000]);
+    drop(open);
+    let (names_at, chunk_len, _) = world.files.volumes[0].1.stream(0).expect("names").reach();
+    let journal = world.folder.path().join("kept.sion.journal");
+    // The names, and how long they are.
+    let kept = [(world.path(), names_at, chunk_len), (journal, 0, 16)].map(|(path, at, len)| {
+        let file = std::fs::File::options().read(true).write(true).open(path).expect("there");
+        let mut bytes = vec![0; usize::try_from(len).expect("short")];
+        file.read_exact_at(&mut bytes, at).expect("there");
+        (file, at, bytes)
+    });
+    world.name(NameCall::Unlink { path: name("a") }).expect("there");
+    for file in ["b", "c"] {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[9; 3000]);
+    }
+    world.files.volumes = Rc::new([]);
+    for (file, at, bytes) in kept {
+        file.write_all_at(&bytes, at).expect("there");
+    }
+    world.start();
+    let open = world.open("a", OFlags::RDONLY).expect("there");
+    assert!(world.read(&open) == [7; 3000]);
+}
+
 /// Files that come and go: the names of the ones that stay are written anew, more than once.
 #[test]
 fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
