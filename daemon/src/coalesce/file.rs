@@ -90,6 +90,8 @@ impl Packed {
         let made = made.await;
         if !is_given.get() {
             volume.users.set_free(task);
+        } else if made.is_err() {
+            volume.users.set_left(task);
         }
         Ok(made?.map(|inode| Self::of(volume, inode, flags)))
     }

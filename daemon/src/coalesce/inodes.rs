@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::{
     opening::now,
+    records::Record,
     stream::Stream,
     tree::Tree,
     volume::{Changing, Volume},
@@ -64,7 +65,7 @@ impl Users {
     }
 
     /// These tasks are nobody's any more.
-    fn set_left(&self, tasks: impl IntoIterator<Item = u64>) {
+    pub(super) fn set_left(&self, tasks: impl IntoIterator<Item = u64>) {
         self.left.borrow_mut().extend(tasks);
     }
 
@@ -72,7 +73,6 @@ impl Users {
     /// which the inode is [told](Live::is_noted), and nobody has it open any more.
     pub(super) fn is_gone(self: &Rc<Self>, inode: u64, node: Node) -> Rc<Live> {
         let node = self.now(inode, node);
-        self.written.borrow_mut().remove(&inode);
         let live = self.live.borrow_mut().remove(&inode).and_then(|live| live.upgrade());
         let live = live.unwrap_or_else(|| Rc::new(Live::new(inode, self)));
         live.gone.borrow_mut().replace(node);
@@ -110,6 +110,14 @@ impl Live {
     /// The record is written that took its last name.
     pub(super) fn is_noted(&self) {
         self.is_noted.set(true);
+        self.users.written.borrow_mut().remove(&self.inode);
+    }
+
+    /// The record could not be written that took its last name: it has that again.
+    pub(super) fn is_back(self: &Rc<Self>) {
+        if self.gone.take().is_some() {
+            self.users.live.borrow_mut().insert(self.inode, Rc::downgrade(self));
+        }
     }
 }
 
@@ -117,7 +125,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         match self.gone.get_mut() {
             Some(gone) if self.is_noted.get() => self.users.set_left(gone.task),
-            // The record could not be written: who opens the multifile next knows whose task it is.
+            // Who opens the multifile next knows whose task it is.
             Some(_) => {}
             None => drop(self.users.live.borrow_mut().remove(&self.inode)),
         }
@@ -178,6 +186,7 @@ impl Volume {
         live: &Live,
         set: impl FnOnce(&Tree, &Node) -> Result<Node, Errno>,
     ) -> io::Result<()> {
+        let was_written = Cell::new(None);
         let change = |tree: &Tree| {
             // As it is now: others may have changed it while this waited for space.
             let node = set(tree, &self.node(live).map_err(|_| Errno::STALE)?)?;
@@ -186,13 +195,17 @@ impl Volume {
                 return Ok(((), Vec::new()));
             }
             // What is written from here on is later than this.
-            self.users.written.borrow_mut().remove(&live.inode);
+            was_written.set(self.users.written.borrow_mut().remove(&live.inode));
             Ok(((), vec![Change::Node(live.inode, node)]))
         };
         if live.gone.borrow().is_some() {
             return Ok(change(&self.tree.borrow()).map(drop)?);
         }
-        self.change_in(changing, change).await
+        let changed = self.change_in(changing, change).await;
+        if let Some(time) = was_written.get().filter(|_| changed.is_err()) {
+            self.users.written.borrow_mut().entry(live.inode).or_insert(time);
+        }
+        changed
     }
 
     /// Size of a node, bytes.
@@ -225,7 +238,7 @@ impl Volume {
         let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
         let given = self.set_in(changing, live, give).await;
         if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
-            self.users.set_free([task]);
+            self.users.set_left([task]);
         }
         given?;
         self.stream(task)
@@ -290,6 +303,6 @@ impl Volume {
             return Ok(());
         }
         self.tree.borrow_mut().apply(&times);
-        self.append(catalogue::encode(&times)).await
+        self.append(Record::of(catalogue::encode(&times))).await
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Names change in memory at once, so calls see each other, and a call is answered when its record
 //! is in the stream of names. Space for the record is found before anything changes, so a full disk
-//! refuses the call as a whole.
+//! refuses the call as a whole. A record that cannot be written fails its call, and all that have
+//! come since, for they may build on it: the names are again what the stream says.
 
 use std::{
     cell::{Cell, RefCell},
     io,
+    rc::Rc,
 };
 
 use multifile::catalogue::{self, Change};
@@ -14,10 +16,12 @@ use rustix::io::Errno;
 use uring::Buffer;
 
 use super::{
+    inodes::Live,
     stream::Turn,
     tree::Tree,
     volume::{Changing, Volume},
 };
+use crate::verdict::errno;
 
 /// Bytes that are reserved for names at a time.
 const NAMES_AHEAD: u64 = 64 << 10;
@@ -26,11 +30,29 @@ const NAMES_LEAST: u64 = 8 << 10;
 /// Bytes of what was reserved that are kept when the rest has to be given back.
 const NAMES_KEPT: u64 = 16 << 10;
 
+/// A record on its way.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    bytes: Vec<u8>,
+    /// What makes the names again what they were before it.
+    undo: Vec<Change>,
+    /// Inodes that lose their last name by it.
+    gone: Vec<Rc<Live>>,
+    outcome: Rc<Cell<Option<Result<(), Errno>>>>,
+}
+
+impl Record {
+    /// One that nothing is undone for if it cannot be written.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+}
+
 /// The way of records to the stream of names.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     /// Those that are not there yet.
-    queued: RefCell<Vec<u8>>,
+    queued: RefCell<Vec<Record>>,
     /// Bytes of all there were, of those that are there, and as many as there is space for.
     queued_len: Cell<u64>,
     written_len: Cell<u64>,
@@ -71,9 +93,11 @@ impl Volume {
         if changes.is_empty() {
             return Ok(value);
         }
-        let gone = self.tree.borrow_mut().apply(&changes).into_iter();
+        let applied = self.tree.borrow_mut().apply(&changes);
+        let gone = applied.gone.into_iter();
         let gone: Vec<_> = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
-        self.append(catalogue::encode(&changes)).await?;
+        let record = Record::of(catalogue::encode(&changes));
+        self.append(Record { undo: applied.undo, gone: gone.clone(), ..record }).await?;
         // Only now: their bytes are to be there as long as their names may be.
         gone.iter().for_each(|live| live.is_noted());
         Ok(value)
@@ -126,31 +150,57 @@ impl Volume {
     }
 
     /// Appends to the stream of names, together with what others append.
-    pub(super) async fn append(&self, record: Vec<u8>) -> io::Result<()> {
-        let records = &self.records;
-        let end = records.queued_len.get() + record.len() as u64;
-        records.queued_len.set(end);
-        records.queued.borrow_mut().extend(record);
-        while records.written_len.get() < end {
+    pub(super) async fn append(&self, record: Record) -> io::Result<()> {
+        let (records, outcome) = (&self.records, Rc::clone(&record.outcome));
+        records.queued_len.set(records.queued_len.get() + record.bytes.len() as u64);
+        records.queued.borrow_mut().push(record);
+        loop {
+            if let Some(outcome) = outcome.get() {
+                return Ok(outcome?);
+            }
             let _taken = records.to_write.take().await;
-            if records.written_len.get() >= end {
-                break;
+            if outcome.get().is_none() {
+                self.append_queued().await;
             }
-            let bytes = records.queued.take();
-            // Names that are written anew have all that was queued.
-            let written = match self.rewrite_names().await {
-                Ok(true) => Ok(()),
-                _ => self.append_now(&bytes).await,
-            };
-            if let Err(error) = written {
-                // Whoever comes next tries again.
-                let later = records.queued.take();
-                records.queued.replace([bytes, later].concat());
-                return Err(error);
-            }
-            records.written_len.set(records.written_len.get() + bytes.len() as u64);
         }
-        Ok(())
+    }
+
+    async fn append_queued(&self) {
+        let records = &self.records;
+        let (count, bytes) = {
+            let queued = records.queued.borrow();
+            let bytes: Vec<_> = queued.iter().map(|record| &record.bytes[..]).collect();
+            (queued.len(), bytes.concat())
+        };
+        // Names that are written anew have all that was queued.
+        let written = match self.rewrite_names().await {
+            Ok(true) => Ok(()),
+            _ => self.append_now(&bytes).await,
+        };
+        match written {
+            Ok(()) => {
+                records.written_len.set(records.written_len.get() + bytes.len() as u64);
+                let done = records.queued.borrow_mut().drain(..count).collect::<Vec<_>>();
+                done.into_iter().for_each(|record| record.outcome.set(Some(Ok(()))));
+            }
+            Err(error) => self.take_back(errno(&error)).await,
+        }
+    }
+
+    /// Makes the names what their stream says, and fails all calls whose records are not in there.
+    async fn take_back(&self, why: Errno) {
+        let (records, end) = (&self.records, self.records.end_at.get());
+        // Some of them may be.
+        if let Err(why) = self.cut_names(end, end).await {
+            tracing::debug!("names that were taken back may be there: {why}");
+        }
+        let failed = records.queued.take();
+        records.written_len.set(records.queued_len.get());
+        for record in failed.into_iter().rev() {
+            self.tree.borrow_mut().apply(&record.undo);
+            record.gone.iter().for_each(|live| live.is_back());
+            record.outcome.set(Some(Err(why)));
+        }
     }
 
     async fn append_now(&self, bytes: &[u8]) -> io::Result<()> {

@@ -424,7 +424,7 @@ fn names_count_and_the_last_one_takes_the_inode() {
     assert_eq!(tree.link_count(file), 2);
     for (path, left) in [("/f", 0), ("/g", 1)] {
         let changes = tree.unlink_file(&find(&tree, path).expect("there"), (2, 0)).expect("there");
-        assert_eq!(tree.apply(&changes).len(), left);
+        assert_eq!(tree.apply(&changes).gone.len(), left);
     }
     assert_eq!(tree.node(file), None);
     assert_eq!(tree.link_count(ROOT), 2);

@@ -68,6 +68,15 @@ impl Found {
     }
 }
 
+/// What changes have come to.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// The inodes that are gone, as they were.
+    pub(super) gone: Vec<(u64, Node)>,
+    /// What makes all of it undone.
+    pub(super) undo: Vec<Change>,
+}
+
 /// The names of a multifile, with who asks for them.
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -142,18 +151,36 @@ impl Tree {
         }
     }
 
-    /// Makes changes that [were made up](self) for this tree; the inodes that are gone, as they
-    /// were.
-    pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<(u64, Node)> {
-        let mut gone = Vec::new();
+    /// Makes changes that [were made up](self) for this tree.
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Applied {
+        let mut made = Applied::default();
         for change in changes {
             if let Change::Gone(inode) = change {
-                gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
+                made.gone.extend(self.catalogue.node(*inode).map(|node| (*inode, node.clone())));
             }
+            made.undo.extend(self.undo(change));
             let applied = self.catalogue.apply(change.clone());
             debug_assert!(applied.is_some(), "{change:?}");
         }
-        gone
+        made.undo.reverse();
+        made
+    }
+
+    /// What makes a change undone.
+    fn undo(&self, change: &Change) -> Option<Change> {
+        let node = |inode| self.catalogue.node(inode).map(|node| Change::Node(inode, node.clone()));
+        match change {
+            Change::Node(inode, _) => Some(node(*inode).unwrap_or(Change::Gone(*inode))),
+            Change::Gone(inode) => node(*inode),
+            Change::Name(folder, name, _) | Change::NoName(folder, name) => {
+                let was = self.catalogue.names(*folder).and_then(|names| names.get(name));
+                let name = name.clone();
+                Some(match was {
+                    Some(inode) => Change::Name(*folder, name, *inode),
+                    None => Change::NoName(*folder, name),
+                })
+            }
+        }
     }
 
     /// Whether the caller may do this with an inode.

@@ -23,7 +23,7 @@ use rustix::{
 use super::{
     inodes::Users,
     opening::{forget, open},
-    records::{Records, is_full},
+    records::{Record, Records, is_full},
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
     unfit::Unfit,
@@ -144,7 +144,7 @@ impl Volume {
             volume.take_journals()?;
             volume.is_begun.set(true);
             let head = volume.tree.borrow().stream();
-            volume.append(head).await?;
+            volume.append(Record::of(head)).await?;
         }
         if opened.was_unclosed {
             volume.begin().await?;

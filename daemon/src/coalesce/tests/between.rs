@@ -221,6 +221,50 @@ fn a_length_that_could_not_be_written_down_is_as_before() {
 }
 
 #[test]
+fn names_whose_record_could_not_be_written_are_as_before() {
+    let mut world = World::new(1);
+    for file in ["a", "b"] {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, file.as_bytes());
+    }
+    let before = world.files.volumes[0].1.tree.borrow().stream();
+    let held = world.open("b", OFlags::RDONLY).expect("there");
+    break_journal(&world, 0);
+    let folder = |path: &str| NameCall::MakeDir { path: name(path), mode: 0o755 };
+    for call in [
+        NameCall::Unlink { path: name("b") },
+        NameCall::Rename { from: name("a"), to: name("b"), flags: 0 },
+        NameCall::Rename { from: name("d"), to: name("e"), flags: 0 },
+        NameCall::Rename { from: name("a"), to: name("d"), flags: 2 },
+        NameCall::RemoveDir { path: name("d") },
+        NameCall::Link { from: name("a"), to: name("c") },
+        folder("new"),
+        NameCall::Set { path: name("a"), follow: true, what: Attributes::Mode(0o600) },
+    ] {
+        assert_eq!(errno(&world.name(call.clone()).expect_err("unwritable")), Errno::BADF);
+        let names = world.files.volumes[0].1.tree.borrow().stream();
+        assert!(names.starts_with(&before), "{call:?}");
+    }
+    let made = world.open("c", OFlags::CREATE | OFlags::WRONLY).map(drop);
+    assert_eq!(errno(&made.expect_err("unwritable")), Errno::BADF);
+    // One that builds on another.
+    let files = world.files.clone();
+    let make = async |path| assert!(files.name(folder(path)).await.is_err());
+    let calls: [Call<'_>; 2] = [Box::pin(make("new")), Box::pin(make("new/a"))];
+    world.executor.run_until(beside(calls, 0));
+    mend_journal(&world, 0);
+    assert!(world.files.volumes[0].1.tree.borrow().stream().starts_with(&before));
+    world.name(folder("new")).expect("free");
+    world.name(NameCall::Unlink { path: name("b") }).expect("there");
+    assert_eq!(world.read(&held), b"b");
+    drop((held, files));
+    world.restart(false);
+    world.model.insert("a".to_owned(), b"a".to_vec());
+    world.check();
+    assert_eq!(world.name(folder("new")).map_err(|why| errno(&why)), Err(Errno::EXIST));
+}
+
+#[test]
 fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
     for delay in 0..4 {
         let mut world = World::new(1);
