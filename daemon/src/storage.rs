@@ -156,15 +156,33 @@ impl Machine {
         call: impl Fn() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let slot = names::Shared::default();
-        let filled = slot.clone();
-        let uninterrupted = move || loop {
-            match call() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return filled.fill(done?),
-            }
-        };
-        self.engines.call(uninterrupted).await?;
+        self.engines.call(filling(&slot, call)).await?;
         slot.take()
+    }
+
+    /// The same, for a function that may wait for the device of `file`.
+    async fn call_on<T: Send + 'static>(
+        &self,
+        file: &uring::File,
+        call: impl Fn(&uring::File) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (slot, held) = (names::Shared::default(), file.clone());
+        self.engines.call_on(file, filling(&slot, move || call(&held))).await?;
+        slot.take()
+    }
+}
+
+/// What fills `slot` with the result of `call`, on whatever thread.
+fn filling<T: Send + 'static>(
+    slot: &names::Shared<T>,
+    call: impl Fn() -> io::Result<T> + Send + 'static,
+) -> impl FnOnce() -> io::Result<u64> + Send + 'static {
+    let slot = slot.clone();
+    move || loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return slot.fill(done?),
+        }
     }
 }
 
@@ -176,17 +194,18 @@ impl Storage for Machine {
     }
 
     async fn status(&self, file: &uring::File) -> io::Result<Status> {
-        self.identify(file)
+        if file.is_local() {
+            return self.identify(file);
+        }
+        self.call_on(file, |file| Ok(Status::from(&fstat(file)?))).await
     }
 
     async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
-        let file = file.clone();
-        self.call(move || what.apply(file.fd())).await
+        self.call_on(file, move |file| what.apply(file.fd())).await
     }
 
     async fn file_system(&self, file: &uring::File) -> io::Result<Answer> {
-        let file = file.clone();
-        self.call(move || names::file_system(file.fd())).await
+        self.call_on(file, |file| names::file_system(file.fd())).await
     }
 
     async fn stand_in(&self, file: &uring::File, _: u64, _: bool) -> io::Result<uring::File> {
@@ -210,23 +229,20 @@ impl Storage for Machine {
     }
 
     async fn truncate(&self, file: &uring::File, len: u64) -> io::Result<()> {
-        let file = file.clone();
-        self.call(move || Ok(ftruncate(&file, len)?)).await
+        self.call_on(file, move |file| Ok(ftruncate(file, len)?)).await
     }
 
     async fn allocate(&self, file: &uring::File, mode: u32, at: u64, len: u64) -> io::Result<()> {
-        let (file, mode) = (file.clone(), FallocateFlags::from_bits_retain(mode));
-        self.call(move || Ok(fallocate(&file, mode, at, len)?)).await
+        let mode = FallocateFlags::from_bits_retain(mode);
+        self.call_on(file, move |file| Ok(fallocate(file, mode, at, len)?)).await
     }
 
     async fn seek(&self, file: &uring::File, to: SeekFrom) -> io::Result<u64> {
-        let file = file.clone();
-        self.call(move || Ok(seek(&file, to)?)).await
+        self.call_on(file, move |file| Ok(seek(file, to)?)).await
     }
 
     async fn lock(&self, file: &uring::File, call: LockCall) -> io::Result<()> {
-        let file = file.clone();
-        self.call(move || call.set(&file)).await
+        self.call_on(file, move |file| call.set(file)).await
     }
 
     async fn find_lock(
@@ -234,13 +250,11 @@ impl Storage for Machine {
         file: &uring::File,
         call: LockCall,
     ) -> io::Result<Option<RecordLock>> {
-        let file = file.clone();
-        self.call(move || call.obstacle(&file)).await
+        self.call_on(file, move |file| call.obstacle(file)).await
     }
 
     async fn another(&self, file: &uring::File) -> io::Result<uring::File> {
-        let file = file.clone();
-        self.call(move || uring::File::new(names::reopen(file.fd())?)).await
+        self.call_on(file, |file| uring::File::new(names::reopen(file.fd())?)).await
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<uring::File> {

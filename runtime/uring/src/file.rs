@@ -61,6 +61,12 @@ impl File {
         &self.fd
     }
 
+    /// Whether it is on this machine: what the kernel knows of it takes no time to learn.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.storage.is_local
+    }
+
     /// The descriptor, if nobody else has it.
     pub(crate) fn into_fd(self) -> Option<OwnedFd> {
         Arc::into_inner(self.fd)
