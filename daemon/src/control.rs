@@ -71,7 +71,7 @@ pub fn attach(folder: &Path) -> Result<Attachment, Error> {
     loop {
         let (why, time) = match greet(folder, Role::Run) {
             Err(why @ Error::Refused(Refusal::Stopping)) => (why, None),
-            // It is about to end, or had too many greetings at a time.
+            // It is about to end, or did not hear the greeting in time.
             Err(why @ Error::Lost(_)) if !was_lost => {
                 was_lost = true;
                 (why, Some(&PATIENCE))

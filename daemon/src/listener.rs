@@ -33,7 +33,7 @@ use crate::{
 
 /// A connection that has not greeted after this is closed.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
-/// Connections that may be greeting at a time.
+/// Connections that may be greeting at a time; more wait to be accepted.
 const GREETING_COUNT_MAX: usize = 256;
 
 /// A client on its way to its executor.
@@ -60,6 +60,15 @@ pub(crate) struct Attendance {
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
     greeting: Cell<usize>,
+    /// Signalled when one has greeted, or has been given up.
+    greeted: Notify,
+}
+
+impl Attendance {
+    /// Waits until another connection may greet.
+    async fn has_room(&self) {
+        self.greeted.until(|| self.greeting.get() < GREETING_COUNT_MAX).await;
+    }
 }
 
 /// Accepts connections.
@@ -81,6 +90,7 @@ impl Listener {
         loop {
             news.until(|| watch.take_ready()).await;
             loop {
+                self.attendance.has_room().await;
                 match socket::accept_from(&*listening) {
                     Ok(socket) => self.meet(socket),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -95,15 +105,13 @@ impl Listener {
 
     fn meet(self: &Rc<Self>, socket: OwnedFd) {
         let count = &self.attendance.greeting;
-        if count.get() >= GREETING_COUNT_MAX {
-            return refuse(&socket, Refusal::Full);
-        }
         count.set(count.get() + 1);
         let this = Rc::clone(self);
         self.core.handle.spawn(Class::Latency, async move {
             let socket = Rc::new(socket);
             let greeting = this.greeting(&socket).await;
             this.attendance.greeting.set(this.attendance.greeting.get() - 1);
+            this.attendance.greeted.notify_all();
             match greeting {
                 Ok(greeting) => this.receive(socket, greeting).await,
                 Err(Some(refusal)) => refuse(&*socket, refusal),

@@ -19,7 +19,9 @@ use wire::MESSAGE_LEN;
 
 /// Descriptors one message can bring; the protocol never sends more than two.
 const FDS_MAX: usize = 4;
-const BACKLOG: i32 = 128;
+/// All clients there may be come at once where ranks start together. The kernel allows 4,096.
+const BACKLOG: i32 = 1024;
+const _: () = assert!(BACKLOG as usize >= shm::SESSIONS_MAX);
 
 /// One message.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use std::{
 };
 
 use daemon::{Error, control};
-use wire::{FileFlags, Greeting, Refusal, Request, Role};
+use wire::{FileFlags, Greeting, Refusal, Request, Role, Welcome};
 
 use crate::{
-    client::{Client, dial, greet},
+    client::{Client, dial, greet, receive, send},
     support::{Daemon, until},
 };
 
@@ -74,6 +74,22 @@ fn ended_daemon_leaves_nothing_behind() {
     let asked = control::ask(&folder, control::Control::Status);
     assert!(matches!(asked, Err(Error::Unreachable { .. })), "{asked:?}");
     daemon.end();
+}
+
+/// As ranks that start together may come: before any of them is heard, all have connected.
+#[test]
+fn more_than_may_greet_at_a_time_wait_and_are_let_in() {
+    let daemon = Daemon::start();
+    let sockets: Vec<_> = (0..300).map(|_| dial(daemon.folder())).collect();
+    for socket in sockets.iter().rev() {
+        send(socket, &Greeting::new(Role::Run).encode(), &[]);
+    }
+    for (index, socket) in sockets.iter().enumerate() {
+        let welcome = Welcome::decode(&receive(socket).0).expect("a welcome");
+        assert_eq!(welcome.session, Ok(0), "{index}");
+    }
+    drop(sockets);
+    daemon.stop();
 }
 
 #[test]
