@@ -78,7 +78,17 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> i
 }
 
 /// Receives one message; `None` when the other side has closed. `WouldBlock` when none waits.
+///
+/// What the other side had sent before it closed is received first, also where it left something
+/// unread: the kernel says that once, before all that is here.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<Packet>> {
+    match receive_or_fail(&socket) {
+        Err(Errno::CONNRESET) => Ok(receive_or_fail(&socket)?),
+        received => Ok(received?),
+    }
+}
+
+fn receive_or_fail(socket: impl AsFd) -> rustix::io::Result<Option<Packet>> {
     let mut packet = Packet { bytes: [0; MESSAGE_LEN], len: 0, fds: Vec::new(), is_cut: false };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -99,4 +109,30 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<Packet>> {
 
 fn create(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::socketpair;
+
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_received_also_from_who_left_something_unread() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (here, there) = pair.expect("sockets");
+        send(&here, b"unread", &[]).expect("room");
+        send(&there, b"first", &[there.as_fd()]).expect("room");
+        send(&there, b"second", &[]).expect("room");
+        drop(there);
+
+        let first = receive(&here).expect("a message").expect("a message");
+        let second = receive(&here).expect("a message").expect("a message");
+
+        assert_eq!((first.bytes(), first.fds.len()), (&b"first"[..], 1));
+        assert_eq!(second.bytes(), b"second");
+        drop(first); // Its descriptor is the other side's last.
+        assert!(receive(&here).expect("the end").is_none());
+    }
 }
