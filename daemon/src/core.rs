@@ -15,7 +15,7 @@ use crate::{
     drain::{self, Queue},
     file::OpenFile,
     lanes::Doorstep,
-    mail::{Reply, lock},
+    mail::Reply,
     node::{CoreReport, Mail, Node, Report},
     pace, registration,
     session::Session,
@@ -272,8 +272,5 @@ async fn bury<S: Storage>(core: Rc<Core<S>>, session: Rc<Session<S>>) {
     pace::forget_session(&core, session.id);
     let (id, grant) = (session.id, session.grant);
     drop(session);
-    lock(&core.node.admission).leave(id, grant);
-    if let Some(mailbox) = core.node.mailbox(0) {
-        mailbox.send(Mail::Departed);
-    }
+    core.node.leave(id, grant);
 }

@@ -13,7 +13,7 @@ use wire::{Refusal, VERSION, Welcome};
 use crate::{
     core::{Core, Departure},
     listener::Newcomer,
-    mail::{Mailbox, lock},
+    mail::Mailbox,
     peer::Process,
     reactor::{Reactor, Watch},
     registration,
@@ -41,7 +41,8 @@ impl Door {
                 tracing::warn!("a client could not be welcomed: {error}");
             }
             if self.core.session(id).is_none() {
-                lock(&self.core.node.admission).leave(id, grant);
+                // A daemon that ends may wait for this one alone.
+                self.core.node.leave(id, grant);
             }
         }
     }

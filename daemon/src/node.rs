@@ -14,7 +14,7 @@ use serde::Serialize;
 use shm::{Board, JobShared, Ready};
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, Grant},
     mail::{Mailbox, Reply, lock},
     registry::Registry,
     remote::StandIns,
@@ -178,6 +178,14 @@ impl Node {
 
     pub(crate) fn session_count(&self) -> usize {
         lock(&self.admission).session_count()
+    }
+
+    /// Takes back what a session was granted, and tells who waits for the last.
+    pub(crate) fn leave(&self, id: u32, grant: Grant) {
+        lock(&self.admission).leave(id, grant);
+        if let Some(mailbox) = self.mailbox(0) {
+            mailbox.send(Mail::Departed);
+        }
     }
 
     /// Counts a session that has ended on executor `core`.
