@@ -223,6 +223,10 @@ impl FromStr for Cores {
         }
         cores.sort_unstable();
         cores.dedup();
+        let (count, count_max) = (cores.len(), daemon::CORES_MAX);
+        if count > count_max {
+            return Err(format!("'{text}' has {count} cores, and a daemon serves on {count_max}"));
+        }
         Ok(Self(cores))
     }
 }
@@ -321,7 +325,8 @@ mod tests {
             let cores: Cores = text.parse().expect("a list");
             assert_eq!(cores.to_string(), printed);
         }
-        for text in ["", "a", "3-1", "0,", "-1", "8192", "0-4294967295"] {
+        assert!("0-31,1024-1055".parse::<Cores>().is_ok());
+        for text in ["", "a", "3-1", "0,", "-1", "8192", "0-4294967295", "0-64"] {
             assert!(text.parse::<Cores>().is_err(), "{text}");
         }
     }

@@ -12,6 +12,8 @@ use crate::{
 
 /// Staging memory of one session, bytes, unless somebody decides otherwise.
 pub const STAGING: u64 = 32 << 20;
+/// Cores that a daemon serves on at most.
+pub const CORES_MAX: usize = shm::EXECUTORS_MAX;
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]

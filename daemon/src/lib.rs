@@ -65,7 +65,7 @@ mod verdict;
 
 pub use admission::STAGING_MIN;
 pub use coalesce::Coalesce;
-pub use config::{Config, Remote, STAGING, Serving};
+pub use config::{CORES_MAX, Config, Remote, STAGING, Serving};
 pub use error::{Error, Given};
 pub use executor::Idle;
 pub use remote::{Address, Mount, Spread, published};

@@ -24,7 +24,7 @@ use crate::{
     Address, Config, Error, Given, Summary,
     admission::Admission,
     coalesce::{self, Coalesce, Coalesced},
-    config::Serving,
+    config::{CORES_MAX, Serving},
     core::Core,
     guest,
     lanes::Lanes,
@@ -62,6 +62,10 @@ const THREADS_PER_CORE: usize = 8;
 /// - [`Error::Remote`]: no server of remote files can be reached; [`Error::Ucx`]: nor UCX used.
 /// - [`Error::Setup`]: the folder, memory, descriptors, or threads could not be had.
 pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Summary, Error> {
+    if let Some(core) = config.cores.get(CORES_MAX) {
+        let why = io::Error::other(format!("a daemon serves on {CORES_MAX} cores at most"));
+        return Err(Error::unusable(Given::Core(*core))(why));
+    }
     let fds = raise_limit(Resource::Nofile);
     // Programs are held to theirs by their own calls (`client/rust/src/limit.rs`).
     raise_limit(Resource::Fsize);

@@ -36,5 +36,5 @@ pub use mapping::Mapping;
 pub use once::Once;
 #[cfg(not(loom))]
 pub use segment::{
-    COUNTERS, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Session, SessionShared,
+    COUNTERS, EXECUTORS_MAX, FILES, Job, JobShared, LANE_BUFFER_LEN, LANES, Session, SessionShared,
 };

@@ -30,7 +30,8 @@ pub const FILES: usize = 256;
 pub const COUNTERS: usize = 64;
 /// Bytes a lane has for paths and results.
 pub const LANE_BUFFER_LEN: usize = 16 << 10;
-const EXECUTORS_MAX: usize = 64;
+/// Executors of a daemon.
+pub const EXECUTORS_MAX: usize = 64;
 const PAGE: usize = 4096;
 
 /// The shared struct of a job segment.
