@@ -194,8 +194,8 @@ impl<S: Storage> Repair<S> {
     }
 
     fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
-        let (front, reach) = match whole(front)? {
-            Ok(physical) => {
+        let (front, reach) = match state(front)? {
+            State::Whole(physical) => {
                 let extents = (0..physical.front.ranks.len()).map(|task| Extent {
                     lens: physical.blocks.of(task).to_vec(),
                     ..Extent::default()
@@ -210,7 +210,7 @@ impl<S: Storage> Repair<S> {
                 if has_mapping { &mut self.whole } else { &mut self.broken }.push(known);
                 return Ok(());
             }
-            Err(damaged) => damaged,
+            State::Broken(front, reach) => (front, reach),
         };
         let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
         let journal = match self.storage.open(&journal, false) {
@@ -292,15 +292,20 @@ fn behind<F: File>(fronts: &[Front<F>]) -> Vec<Behind> {
     others.map(behind).collect()
 }
 
-/// The file if it is closed and its table fits; otherwise its front, and how far its data can
-/// reach.
-#[expect(clippy::result_large_err, reason = "both sides are used, and once per physical file")]
-fn whole<F: File>(front: Front<F>) -> Result<std::result::Result<Physical<F>, (Front<F>, Reach)>> {
+/// What a physical file turns out to be.
+enum State<F> {
+    /// It is closed, and its table fits.
+    Whole(Physical<F>),
+    /// It is not; and how far its data can reach.
+    Broken(Front<F>, Reach),
+}
+
+fn state<F: File>(front: Front<F>) -> Result<State<F>> {
     let table = match Table::find(&*front.file, front.number, &front.header, front.size) {
-        Err(Error::Unclosed { .. }) => return Ok(Err((front, Reach::ToEnd))),
+        Err(Error::Unclosed { .. }) => return Ok(State::Broken(front, Reach::ToEnd)),
         found => found.readable()?,
     };
-    let Some(table) = table else { return until_table(front).map(Err) };
+    let Some(table) = table else { return until_table(front) };
     let fits = table.load(&*front.file, front.number).readable()?.filter(|blocks| {
         (0..front.ranks.len()).all(|task| {
             let place = front.layout.place(task).unwrap_or_default();
@@ -308,13 +313,13 @@ fn whole<F: File>(front: Front<F>) -> Result<std::result::Result<Physical<F>, (F
         })
     });
     match fits {
-        Some(blocks) => Ok(Ok(Physical { front, table, blocks })),
-        None => until_table(front).map(Err),
+        Some(blocks) => Ok(State::Whole(Physical { front, table, blocks })),
+        None => until_table(front),
     }
 }
 
 /// A closed file that lost its table held data only before where the table began.
-fn until_table<F: File>(front: Front<F>) -> Result<(Front<F>, Reach)> {
+fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
     let mut bytes = [0; 12];
     let read = read_exactly(&*front.file, front.number, &mut bytes, front.header.commit_at());
     let is_read = read.readable()?.is_some();
@@ -322,7 +327,8 @@ fn until_table<F: File>(front: Front<F>) -> Result<(Front<F>, Reach)> {
     let rows = u64::from(front.header.order.u32([a, b, c, d]));
     let at = front.header.order.u64(at);
     let plausible = is_read && front.layout.end_of(rows) == Ok(at);
-    Ok((front, if plausible { Reach::Blocks(rows) } else { Reach::Unknown }))
+    let reach = if plausible { Reach::Blocks(rows) } else { Reach::Unknown };
+    Ok(State::Broken(front, reach))
 }
 
 /// Whether a closed file has the mapping it needs, in whatever order.
