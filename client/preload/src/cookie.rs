@@ -12,7 +12,7 @@
 use core::{
     ffi::{CStr, c_void},
     ptr::{self, with_exposed_provenance_mut},
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
 use libc::{FILE, c_char, c_int, off64_t, size_t, ssize_t};
@@ -22,7 +22,7 @@ use crate::{
     data::{read_into, write_from},
     descriptor::close_number,
     errno::answer,
-    kernel::{Word, ignore},
+    kernel::{Word, ignore, kernel},
     position::seek,
     stdio::Mode,
 };
@@ -47,6 +47,12 @@ const APPENDING: c_int = 0x1000;
 
 /// The stream of ours over each number.
 static STREAMS: [AtomicPtr<FILE>; NUMBERS] = [const { AtomicPtr::new(ptr::null_mut()) }; NUMBERS];
+
+/// The thread that flushes all streams, if one does.
+static FLUSHER: AtomicU32 = AtomicU32::new(NOBODY);
+const NOBODY: u32 = 0;
+const WAIT: c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+const WAKE: c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 
 /// The beginning of glibc's `struct _IO_FILE`, which its headers make part of every program.
 #[repr(C)]
@@ -96,6 +102,8 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, callbacks: Callbacks) -> *mut FILE;
     fn __fpurge(stream: *mut FILE);
     fn fwide(stream: *mut FILE, orientation: c_int) -> c_int;
+    fn ftrylockfile(stream: *mut FILE) -> c_int;
+    fn funlockfile(stream: *mut FILE);
     static _IO_2_1_stderr_: Head;
     static _IO_wfile_jumps: c_void;
 }
@@ -135,9 +143,34 @@ pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
     // SAFETY: an open stream, made here; this only asks.
     let is_wide = unsafe { fwide(stream, 0) } > 0;
     if is_wide {
-        place.store(ptr::null_mut(), Ordering::Release);
+        vacate(place);
     }
     !is_wide
+}
+
+/// Flushes the streams that nobody has, at the end of the program. To wait for the others might be
+/// for ever; as it ends, libc writes out what they have without asking for them.
+pub(crate) fn flush_all() {
+    FLUSHER.store(own_id(), Ordering::SeqCst);
+    for place in &STREAMS {
+        let stream = place.load(Ordering::SeqCst);
+        // SAFETY: whoever frees the stream waits in `vacate` until this is over.
+        if stream.is_null() || unsafe { ftrylockfile(stream) } != 0 {
+            continue;
+        }
+        // SAFETY: as above. A stream that fails keeps its error to itself, as when libc flushes it.
+        let _: c_int = unsafe { libc::fflush(stream) };
+        // SAFETY: locked above.
+        unsafe { funlockfile(stream) };
+    }
+    let_all_vacate();
+}
+
+/// Nobody flushes all streams any more, as in a child that was forked meanwhile.
+pub(crate) fn let_all_vacate() {
+    FLUSHER.store(NOBODY, Ordering::SeqCst);
+    // SAFETY: the word is ours, and stays where it is.
+    ignore(unsafe { kernel!(SYS_futex, FLUSHER.as_ptr(), WAKE, c_int::MAX) });
 }
 
 /// What has to be freed when a stream has been closed; null for libc's own.
@@ -193,7 +226,7 @@ pub(crate) unsafe fn restart(stream: *mut FILE, mode: Mode) {
 /// The stream is ours, and nobody uses it meanwhile.
 pub(crate) unsafe fn strand(fd: c_int, stream: *mut FILE) {
     if let Some(place) = place_of(fd) {
-        place.store(ptr::null_mut(), Ordering::Release);
+        vacate(place);
     }
     // SAFETY: ours, so laid out like this.
     unsafe { (*stream.cast::<Head>()).number = CLOSED };
@@ -251,6 +284,29 @@ unsafe fn give_wide(stream: *mut FILE) {
     unsafe { place.write(functions) };
     head.wide = wide;
     head.orientation = 0;
+}
+
+/// Empties a place, whose stream may be freed when this returns. Returns whether there was one.
+///
+/// Of the two stores and loads of this and [`flush_all`], all `SeqCst`, either that one finds the
+/// place empty, or this one finds that it has to wait.
+fn vacate(place: &AtomicPtr<FILE>) -> bool {
+    let had_one = !place.swap(ptr::null_mut(), Ordering::SeqCst).is_null();
+    loop {
+        let flusher = FLUSHER.load(Ordering::SeqCst);
+        // A signal handler closes what it has interrupted at its own risk.
+        if flusher == NOBODY || flusher == own_id() {
+            return had_one;
+        }
+        let no_limit = ptr::null::<libc::timespec>();
+        // SAFETY: the word is ours, and stays where it is. Whatever ends this, it is looked again.
+        ignore(unsafe { kernel!(SYS_futex, FLUSHER.as_ptr(), WAIT, flusher, no_limit) });
+    }
+}
+
+fn own_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { kernel!(SYS_gettid) }.map_or(NOBODY, |id| u32::try_from(id).unwrap_or(NOBODY))
 }
 
 /// The place of a stream that was made here.
@@ -332,7 +388,5 @@ unsafe extern "C" fn seek_to(cookie: *mut c_void, offset: *mut off64_t, whence: 
 
 unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
     let fd = number_of(cookie);
-    let was_ours =
-        place_of(fd).is_some_and(|place| !place.swap(ptr::null_mut(), Ordering::AcqRel).is_null());
-    if was_ours { answer(close_number(fd)) } else { 0 }
+    if place_of(fd).is_some_and(vacate) { answer(close_number(fd)) } else { 0 }
 }

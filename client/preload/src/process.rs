@@ -14,6 +14,7 @@ use core::{
 use libc::{c_char, c_int, pid_t};
 
 use crate::{
+    cookie,
     descriptor::forget,
     environment::with_ours,
     errno::answer,
@@ -138,17 +139,17 @@ interpose! {
         stream
     }
 
+    fn quick_exit(status: c_int) {
+        exiting();
+        next!(quick_exit(status => c_int) -> ())
+    }
+
     fn _exit|_Exit(status: c_int) {
         exiting();
         loop {
             // The call does not return.
             ignore(kernel!(SYS_exit_group, status));
         }
-    }
-
-    fn quick_exit(status: c_int) {
-        exiting();
-        next!(quick_exit(status => c_int) -> ())
     }
 }
 
@@ -200,6 +201,7 @@ pub(crate) extern "C" fn before_fork() {
 pub(crate) extern "C" fn in_child() {
     if let Some(client) = client() {
         client.after_fork_in_child();
+        cookie::let_all_vacate();
     }
 }
 

@@ -14,9 +14,10 @@ use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::{
+    cookie,
     environment::{self, lines},
     kernel::{ignore, kernel},
-    process::{environ, watch_forks},
+    process::{environ, exiting, watch_forks},
 };
 
 static CLIENT: Client = Client::new(&Program);
@@ -113,11 +114,8 @@ extern "C" fn start() {
 
 /// Writes out what is buffered and what is staged. Streams used later write to the kernel.
 extern "C" fn end() {
-    let Some(client) = client() else { return };
-    // SAFETY: a null pointer means every stream. A stream that fails keeps its error to itself, as
-    // it does when libc flushes at exit.
-    let _: c_int = unsafe { libc::fflush(ptr::null_mut()) };
-    client.exiting();
+    cookie::flush_all();
+    exiting();
 }
 
 /// A variable's value.

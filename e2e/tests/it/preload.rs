@@ -154,6 +154,11 @@ fn functions_that_libc_runs_at_a_fork_behave_as_without_the_library() {
 }
 
 #[test]
+fn programs_end_as_without_the_library() {
+    same_in_every_way(&compile("late.c", "cc", &["-pthread"]));
+}
+
+#[test]
 fn threads_behave_as_without_the_library() {
     same_in_every_way(&compile("threads.c", "cc", &["-pthread"]));
 }
