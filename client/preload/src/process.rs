@@ -139,11 +139,6 @@ interpose! {
         stream
     }
 
-    fn quick_exit(status: c_int) {
-        exiting();
-        next!(quick_exit(status => c_int) -> ())
-    }
-
     fn _exit|_Exit(status: c_int) {
         exiting();
         loop {

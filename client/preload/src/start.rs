@@ -107,14 +107,36 @@ extern "C" fn start() {
     if config.delegates() {
         environment::keep();
         watch_forks();
+        end_at_exit();
         CLIENT.start(&config);
         IS_ACTIVE.store(true, Ordering::Relaxed);
     }
 }
 
-/// Writes out what is buffered and what is staged. Streams used later write to the kernel.
-extern "C" fn end() {
+/// Has libc call what ends the client, as the last function that it calls at an exit: it begins
+/// with the youngest, and the destructors of all libraries are younger. The end of no library, not
+/// even this one, takes these functions away.
+fn end_at_exit() {
+    type End = unsafe extern "C" fn(*mut c_void);
+    unsafe extern "C" {
+        fn __cxa_atexit(end: End, argument: *mut c_void, library: *mut c_void) -> c_int;
+        fn __cxa_at_quick_exit(end: End, library: *mut c_void) -> c_int;
+    }
+    // There is room for these, as for the first ones.
+    // SAFETY: the function takes any argument.
+    let _: c_int = unsafe { __cxa_atexit(end, ptr::null_mut(), ptr::null_mut()) };
+    // SAFETY: as above.
+    let _: c_int = unsafe { __cxa_at_quick_exit(end_quickly, ptr::null_mut()) };
+}
+
+/// Writes out what is buffered and what is staged.
+unsafe extern "C" fn end(_: *mut c_void) {
     cookie::flush_all();
+    exiting();
+}
+
+/// As [`end`], where C leaves what is buffered alone.
+unsafe extern "C" fn end_quickly(_: *mut c_void) {
     exiting();
 }
 
@@ -128,7 +150,3 @@ fn variable(name: &str) -> Option<&'static [u8]> {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;

@@ -29,8 +29,10 @@ impl Process {
         mode: u32,
     ) -> io::Result<RawFd> {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
-        let config = self.active().filter(|_| !self.is_exiting());
-        let policy = config.map(|config| policy_of(config, self.host, dir, path));
+        let policy = self
+            .active()
+            .map(|config| policy_of(config, self.host, dir, path))
+            .filter(|policy| *policy == Policy::Remote || !self.is_exiting());
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
             self.sweep();

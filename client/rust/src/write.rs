@@ -287,8 +287,8 @@ impl Process {
         }
         let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
         let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
-        // Its other descriptors would not see what is staged through this one.
-        file.is_synchronous |= self.open_count(file.device, file.inode) > 1;
+        // Its other descriptors would not see what is staged, and at the end nobody drains it.
+        file.is_synchronous |= self.is_exiting() || self.open_count(file.device, file.inode) > 1;
         match file.link {
             Some(link) => staging::attach(file, link, log_len)?,
             None => staging::link(connection, file, self.borrow(fd), log_len)?,
@@ -311,6 +311,9 @@ impl Process {
 
     /// Why a file can never be staged to.
     pub(crate) fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
+        if self.is_exiting() {
+            return Some(Reason::Exiting);
+        }
         if self.mapped.has(file.device, file.inode) {
             return Some(Reason::Mapped);
         }

@@ -75,6 +75,30 @@ fn a_folder_that_is_made_by_a_pattern_is_the_servers() {
     server.end();
 }
 
+#[test]
+fn what_is_written_when_all_else_has_ended_is_the_servers() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let script = "cd \"$0\" && exec \"$1\"";
+    let mut command = server.run(&folder);
+    command.args(["sh", "-c", script]).arg(local(&folder)).arg(program("late"));
+    let output = run(&mut command, SOON);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    for (name, content) in [
+        ("written", "early late"),
+        ("fresh", "late"),
+        ("closed", "early late"),
+        ("held", "held"),
+        ("new", "LATE and later"),
+        ("open", "not closed"),
+        ("buffered", "buffered"),
+    ] {
+        let found = fs::read_to_string(server.job().join(name));
+        assert_eq!(found.ok().as_deref(), Some(content), "{name}");
+    }
+    server.end();
+}
+
 /// Programs count on it: they close standard input, and open another.
 #[test]
 fn a_remote_file_gets_the_lowest_number_that_is_free() {
