@@ -90,7 +90,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
     let (job_fd, listings) = (Arc::new(job_fd), Listings::default());
-    let mut hall = Hall { node, lists, newcomers, job_fd, key, listings, config };
+    let mut hall = Hall { node, lists, newcomers, job_fd, fds, key, listings, config };
 
     let mut first = Seat::new(&hall, 0)?;
     let launcher = hall.config.launcher.as_ref();
@@ -146,6 +146,8 @@ struct Hall {
     lists: PollLists,
     newcomers: Arc<[Mailbox<Newcomer>]>,
     job_fd: Arc<OwnedFd>,
+    /// Descriptors there may be.
+    fds: u64,
     /// Of the server of remote files.
     key: Option<Key>,
     listings: Listings,
@@ -221,6 +223,7 @@ impl Hall {
             lists: self.lists.clone(),
             newcomers: Arc::clone(&self.newcomers),
             job_fd: Arc::clone(&self.job_fd),
+            fds: self.fds,
             key: self.key.clone(),
             listings: self.listings.clone(),
             config: self.config.clone(),
@@ -344,7 +347,7 @@ impl Seat {
         let address = Address { place: listener.address().clone(), carrier: *carrier };
         let files = self.coalesced(serving, self.machine.at(place))?;
         let handle = &self.core.handle;
-        let service = Service::new(handle.clone(), files, Box::new(folder));
+        let service = Service::new(handle.clone(), files, Box::new(folder), hall.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
         if let Some((client, _)) = self.server.as_ref().zip(hall.config.own()) {

@@ -66,7 +66,7 @@ pub(super) struct Locks<S: Storage> {
     /// Whether the ledger says that there were any.
     pub(super) is_noted: Cell<bool>,
     /// The session has had all back, though it may not have heard so, and ask again.
-    is_settled: Cell<bool>,
+    pub(super) is_settled: Cell<bool>,
 }
 
 impl<S: Storage> Default for Locks<S> {
@@ -242,6 +242,7 @@ impl<S: Storage> Service<S> {
         if let Some(known) = session.locks.processes.borrow().get(&key) {
             return Ok(Rc::clone(&known.file));
         }
+        self.admit_one(session).map_err(|_| Errno::NOLCK)?;
         let made = self.storage.another(&open.file).await.map_err(|error| errno(&error))?;
         let mut processes = session.locks.processes.borrow_mut();
         if processes.len() >= OWNERS_MAX {

@@ -6,6 +6,7 @@
 
 mod answered;
 mod once;
+mod opening;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +19,7 @@ use std::{
 };
 
 use executor::{Class, Handle, Instant, Notify};
-use rustix::{
-    fs::{OFlags, SeekFrom},
-    io::Errno,
-};
+use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, Halves};
 use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
@@ -38,7 +36,7 @@ use super::{
     server::BUFFERS,
 };
 use crate::{
-    names::{Attributes, Identity, NameCall, OpenCall},
+    names::{Attributes, Identity, NameCall},
     namespace::times,
     requests::SHORT_LEN,
     storage::Storage,
@@ -47,8 +45,6 @@ use crate::{
 
 /// Sessions that a server has at a time, on a connection or waiting for one.
 const SESSIONS_MAX: usize = 1024;
-/// Files that a session has open at a time.
-const FILES_MAX: usize = 4096;
 /// Between two times that it is said why clients are turned away.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Between two times that the ledgers of live sessions are made to look young, and others removed.
@@ -67,6 +63,8 @@ pub(crate) struct Service<S: Storage> {
     pub(super) shelf: Box<dyn Shelf>,
     pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
+    /// Descriptors for files that clients have open, and for their locks.
+    descriptors: usize,
     /// When it was last said that a client is turned away.
     told_at: Cell<Option<Instant>>,
     /// Files that are being appended to.
@@ -155,12 +153,17 @@ pub(super) fn nothing(done: io::Result<()>) -> Answer {
 }
 
 impl<S: Storage> Service<S> {
-    /// A service for what earlier ones have left on the shelf.
+    /// A service for what earlier ones have left on the shelf, which may have so many descriptors.
     ///
     /// # Errors
     ///
     /// Those of reading the ledgers.
-    pub(crate) fn new(handle: Handle, storage: S, shelf: Box<dyn Shelf>) -> io::Result<Rc<Self>> {
+    pub(crate) fn new(
+        handle: Handle,
+        storage: S,
+        shelf: Box<dyn Shelf>,
+        limit: u64,
+    ) -> io::Result<Rc<Self>> {
         let grace = Grace::after(&*shelf, handle.now())?;
         Ok(Rc::new(Self {
             handle,
@@ -169,6 +172,7 @@ impl<S: Storage> Service<S> {
             waits: Waits::default(),
             grace,
             doubts: Doubts::load(&*shelf)?,
+            descriptors: opening::part_of(limit),
             shelf,
             sessions: RefCell::default(),
             told_at: Cell::default(),
@@ -348,41 +352,6 @@ impl<S: Storage> Service<S> {
     async fn name(&self, call: NameCall) -> Answer {
         let answer = self.storage.name(call).await.map_err(|error| errno(&error))?;
         Ok((answer.value, answer.bytes))
-    }
-
-    async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
-        let io = |error: io::Error| errno(&error);
-        let known = session.files.borrow().get(&handle).cloned();
-        if let Some(open) = known {
-            // Replayed: it was opened before the answer was lost.
-            return Ok((0, self.storage.status(&open.file).await.map_err(io)?.bytes()));
-        }
-        if session.files.borrow().len() >= FILES_MAX {
-            return Err(Errno::MFILE);
-        }
-        let flags = OFlags::from_bits_retain(call.flags);
-        let file = self.open_readable(call).await.map_err(io)?;
-        let status = self.storage.status(&file).await.map_err(io)?;
-        let appends = flags.contains(OFlags::APPEND);
-        let open = Open { file, appends, identity: status.identity() };
-        session.files.borrow_mut().insert(handle, open);
-        Ok((0, status.bytes()))
-    }
-
-    /// Opens a file; one to append to so that it can be seen what was appended.
-    async fn open_readable(&self, call: OpenCall) -> io::Result<S::File> {
-        let flags = OFlags::from_bits_retain(call.flags);
-        if !flags.contains(OFlags::APPEND) || flags & OFlags::RWMODE != OFlags::WRONLY {
-            return self.storage.open(call).await;
-        }
-        let readable = OpenCall {
-            flags: flags.difference(OFlags::RWMODE).union(OFlags::RDWR).bits(),
-            ..call.clone()
-        };
-        match self.storage.open(readable).await {
-            Err(error) if errno(&error) == Errno::ACCESS => self.storage.open(call).await,
-            opened => opened,
-        }
     }
 
     async fn on_file(&self, open: &Open<S>, job: &Job) -> io::Result<(u64, Vec<u8>)> {

@@ -158,11 +158,16 @@ impl World {
     }
 
     fn service(&self) -> Rc<Service<SimDisk>> {
+        self.service_of(u64::MAX)
+    }
+
+    /// A service that may have so many descriptors.
+    fn service_of(&self, limit: u64) -> Rc<Service<SimDisk>> {
         let life = self.disk.begin_life();
         let (disk, handle) = (Rc::clone(&self.disk), self.handle.clone());
         let shelf = SimShelf { disk: Rc::clone(&disk), handle: handle.clone(), life };
         let storage = SimDisk { disk, handle, rng: Rc::clone(&self.rng), life };
-        Service::new(self.handle.clone(), storage, Box::new(shelf)).expect("ledgers")
+        Service::new(self.handle.clone(), storage, Box::new(shelf), limit).expect("ledgers")
     }
 
     /// Ends a server at whatever step it is: nothing of it does anything any more.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use executor::{Config, Executor};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
 use wire::PathPair;
@@ -167,7 +167,7 @@ impl World {
         deed: impl AsyncFnOnce(&Service<Machine>, &Session<Machine>) -> T,
     ) -> T {
         let storage = self.machine.at(Place::below(self.folder.path()).expect("openat2"));
-        let service = Service::new(self.executor.handle(), storage, self.shelf());
+        let service = Service::new(self.executor.handle(), storage, self.shelf(), u64::MAX);
         let service = service.expect("ledgers");
         self.executor.run_until(async {
             let (visit, _) = service.enter([session; SESSION_LEN]).await.expect("room");

@@ -25,6 +25,25 @@ impl World {
         client
     }
 
+    /// Has a request of a client executed; the value of the answer.
+    fn ask(
+        &mut self,
+        service: &Rc<Service<SimDisk>>,
+        client: u8,
+        (id, request): (u64, Request),
+        payload: &[u8],
+    ) -> Result<u64, Errno> {
+        let entered = self.executor.run_until(service.enter([client; SESSION_LEN]));
+        let session = Rc::clone(&entered.expect("room").0.session);
+        let (data, payload) = (buffers(payload), Rc::from(payload));
+        let told = Rc::new(Cell::new(None));
+        let job = Job { id, record: None, request, payload, data };
+        let tells = Rc::clone(&told);
+        service.start(&session, job, move |_, answer: Answer| tells.set(Some(answer)));
+        (0..200).for_each(|_| self.turn());
+        told.take().expect("answered").map(|(value, _)| value)
+    }
+
     fn pass(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
@@ -173,17 +192,8 @@ fn what_has_happened_is_told_though_its_record_cannot_be_written() {
 fn what_was_written_over_stays_when_a_write_is_sent_again() {
     let mut world = World::new(7);
     let service = world.service();
-    let mut ask = |client: u8, id, request, payload: &[u8]| {
-        let entered = world.executor.run_until(service.enter([client; SESSION_LEN]));
-        let session = Rc::clone(&entered.expect("room").0.session);
-        let (data, payload) = (buffers(payload), Rc::from(payload));
-        let told = Rc::new(Cell::new(None));
-        let job = Job { id, record: None, request, payload, data };
-        let tells = Rc::clone(&told);
-        service.start(&session, job, move |_, answer: Answer| tells.set(Some(answer)));
-        (0..200).for_each(|_| world.turn());
-        told.take().expect("answered").map(|(value, _)| value)
-    };
+    let mut ask =
+        |client, id, request, payload: &[u8]| world.ask(&service, client, (id, request), payload);
     let flags = (OFlags::CREATE | OFlags::RDWR).bits();
     let open = Request::Open { file: 1, flags, mode: 0o600, path_len: 2 };
     let write = Request::Write { file: 1, at: 0, len: 4, arena_at: 0 };
@@ -223,6 +233,40 @@ fn what_a_file_system_tells_at_a_close_the_program_is_told() {
         });
         let closed = closed.err().and_then(|error| error.raw_os_error());
         assert_eq!(closed.map(Errno::from_raw_os_error), told, "written: {is_written}");
+    }
+}
+
+#[test]
+fn clients_have_equal_parts_of_the_descriptors_and_one_is_left_for_who_comes_next() {
+    let mut world = World::new(7);
+    let service = world.service_of(2 * 8);
+    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+    let open = |file| Request::Open { file, flags, mode: 0o600, path_len: 2 };
+    for (client, part) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
+        world.ask(&service, client, (1, Request::Nothing), b"").expect("it has all");
+        for file in 0..part {
+            world.ask(&service, client, (1, open(file)), b"/x").expect("its part");
+        }
+        let more = world.ask(&service, client, (1, open(part)), b"/x");
+        assert_eq!(more, Err(if client < 4 { Errno::MFILE } else { Errno::NFILE }), "{client}");
+    }
+    assert_eq!(world.ask(&service, 5, (1, open(1)), b"/x"), Err(Errno::NFILE));
+    world.ask(&service, 1, (1, Request::Close { file: 1 }), b"").expect("closed");
+    assert_eq!(world.ask(&service, 1, (2, open(1)), b"/x"), Err(Errno::MFILE));
+    let mut lock = LockCall::unlock_all(LockOwner::Process, 1);
+    lock.terms.kind = LockKind::Exclusive;
+    let LockCall { terms, start, len } = lock;
+    let lock = Request::Lock { file: 0, terms: terms.encode(), start, len };
+    assert_eq!(world.ask(&service, 2, (3, lock), b""), Err(Errno::NOLCK));
+    world.ask(&service, 5, (2, open(1)), b"/x").expect("one is left");
+
+    // They come in another order to the next server.
+    let service = world.service_of(2 * 8);
+    for (client, part) in [(3, 1), (2, 2), (4, 1), (1, 4)] {
+        for file in 0..part {
+            world.ask(&service, client, (0, open(file)), b"/x").expect("it had that");
+        }
+        world.ask(&service, client, (0, Request::Nothing), b"").expect("it has all");
     }
 }
 
