@@ -68,8 +68,11 @@ struct Row {
     local_rank: u32,
     global_rank: i64,
     bytes: u64,
-    /// `none`, `zeros`, or `checksum`.
+    /// `none`, `zeros`, `gap`, or `checksum`.
     doubt: &'static str,
+    /// Left out behind a gap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_lost: Option<u64>,
     /// Largest length possible, where it is in doubt and has a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_at_most: Option<u64>,
@@ -194,7 +197,12 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
         let (doubt, bytes_at_most) = match found.doubt {
             Doubt::None => ("none", None),
             Doubt::Zeros { most } => ("zeros", Some(most).filter(|most| *most < u64::MAX)),
+            Doubt::Gap { .. } => ("gap", None),
             Doubt::Checksum => (CHECKSUM, None),
+        };
+        let bytes_lost = match found.doubt {
+            Doubt::Gap { lost } => Some(lost),
+            _ => None,
         };
         Row {
             task,
@@ -203,6 +211,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
             global_rank: found.task.global_rank,
             bytes: found.len,
             doubt,
+            bytes_lost,
             bytes_at_most,
         }
     });
@@ -219,13 +228,17 @@ fn text(found: &Found) -> String {
     let is_empty = |row: &&Row| row.bytes == 0 && row.doubt == "none";
     let empty = tasks.iter().filter(is_empty).count();
     for row in tasks {
-        let Row { task, bytes, doubt, bytes_at_most, global_rank, .. } = row;
+        let Row { task, bytes, doubt, bytes_at_most, bytes_lost, global_rank, .. } = row;
         if !needed && *doubt != CHECKSUM || empty > 1 && is_empty(&row) {
             continue;
         }
         let more = match (*doubt, bytes_at_most) {
             ("zeros", Some(most)) => format!(", or up to {most} if it ended in zeros"),
             ("zeros", None) => ", or more if it ended in zeros".to_owned(),
+            ("gap", _) => {
+                let lost = bytes_lost.unwrap_or(0);
+                format!("; {lost} more are lost, for the journal has a gap before them")
+            }
             (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
             _ => String::new(),
         };
@@ -268,6 +281,7 @@ mod tests {
             global_rank: 0,
             bytes,
             doubt,
+            bytes_lost: None,
             bytes_at_most: None,
         };
         let lines = |tasks| {

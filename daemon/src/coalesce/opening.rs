@@ -27,6 +27,9 @@ const PERMISSIONS: u32 = 0o666;
 /// That anybody may write it.
 const WRITING: u32 = 0o222;
 
+/// Names that are said of files that have lost something.
+const NAMES_SAID: usize = 20;
+
 /// A multifile that was opened.
 pub(super) struct Opened {
     /// Keeps others from writing it.
@@ -130,7 +133,7 @@ fn take(
     } else {
         Growing::open_to_read(&disk, path, shape, &options)
     };
-    let (growing, Held { mut lens, was_unclosed }) = opened.map_err(of_set)?;
+    let (growing, Held { mut lens, was_unclosed, damaged }) = opened.map_err(of_set)?;
     if was_unclosed {
         tracing::warn!("{} was never closed: what was completed is there", path.display());
     }
@@ -139,6 +142,12 @@ fn take(
     }
     let names = growing.names(lens.first().copied().unwrap_or(0)).map_err(of_set)?;
     let (catalogue, len) = Catalogue::read(&names).map_err(why)?;
+    if damaged.contains(&catalogue::TASK) {
+        tracing::warn!("{}: what was last done to its names is lost", path.display());
+    }
+    if let Some(names) = names_of(&catalogue, &damaged) {
+        tracing::warn!("{}: the ends of these files are lost: {names}", path.display());
+    }
     let names = (catalogue::records_at(&names).map_err(why)?, len as u64);
     if let Some(len) = lens.first_mut() {
         *len = names.1;
@@ -153,6 +162,25 @@ fn take(
         is_made: false,
         was_unclosed,
         is_writable,
+    })
+}
+
+/// Some names of files whose bytes these tasks have, for people; `None`: there are no such files.
+fn names_of(catalogue: &Catalogue, tasks: &[usize]) -> Option<String> {
+    let is_one = |inode| {
+        let task = catalogue.node(inode).and_then(|node| node.task);
+        task.is_some_and(|task| tasks.contains(&usize::try_from(task).unwrap_or(usize::MAX)))
+    };
+    if !catalogue.nodes().any(|(inode, _)| is_one(inode)) {
+        return None;
+    }
+    let mut names: Vec<_> = catalogue.paths().unwrap_or_default();
+    names.retain(|(_, inode)| is_one(*inode));
+    let said = names.iter().take(NAMES_SAID).map(|(name, _)| String::from_utf8_lossy(name));
+    let said = said.collect::<Vec<_>>().join(", ");
+    Some(match names.len().saturating_sub(NAMES_SAID) {
+        0 => said,
+        more => format!("{said}, and {more} more"),
     })
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Extent {
     pub(crate) most: u64,
     /// CRC32C of every block, where a journal had them.
     pub(crate) sums: Vec<u32>,
+    /// Bytes that stand where they are no part of the stream any more.
+    pub(crate) lost: u64,
     /// The data of a block differs from the checksum that a journal had.
     pub(crate) damaged: bool,
 }
@@ -211,16 +213,30 @@ fn records<F: File>(front: &Front<F>, task: usize, extent: &mut Extent) -> Resul
     let known = earlier.iter().sum::<u64>() + *last;
     let at = place.block_at(earlier.len())?;
     *last = front.size.saturating_sub(at).min(place.chunk_len);
+    end_with_record(front, task, extent, known)
+}
+
+/// Ends a stream with its last complete record that begins before `known`.
+pub(crate) fn end_with_record<F: File>(
+    front: &Front<F>,
+    task: usize,
+    extent: &mut Extent,
+    known: u64,
+) -> Result<()> {
+    let Some(place) = front.layout.place(task) else { return Ok(()) };
     let cursor = Cursor::new(place, extent.lens.clone(), front.number)?;
     let mut stream = TaskReader::of(front.file.clone(), front.number, cursor);
     let end = end_of_records(&mut stream, front.header.order, known)?;
+    extent.most = end;
+    if end == extent.lens.iter().sum() {
+        return Ok(());
+    }
     stream.seek(end)?;
     let (block, used) = stream.cursor().block();
     extent.lens.truncate(block + 1);
     if let Some(last) = extent.lens.last_mut() {
         *last = used;
     }
-    extent.most = end;
     Ok(())
 }
 

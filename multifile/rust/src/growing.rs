@@ -88,13 +88,15 @@ pub struct Peek {
 }
 
 /// What a multifile that was there holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Length of every stream, in bytes: of the tasks of file 0, then of those of file 1, and on.
     pub lens: Vec<u64>,
     /// It was never closed: what was completed is there. It is to be [begun](Growing::begin), and
     /// closed.
     pub was_unclosed: bool,
+    /// Tasks whose last bytes are lost, or not what was written.
+    pub damaged: Vec<usize>,
 }
 
 impl<S: Storage> Growing<S> {
@@ -120,8 +122,8 @@ impl<S: Storage> Growing<S> {
     /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
     /// task is not full; [`Part::Version`]: it is older than version 4.
     pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
-        let mut repair = Repair::examine(storage, path)?;
-        let was_unclosed = repair.needed();
+        let mut repair = Repair::examine_as(storage, path, true)?;
+        let (was_unclosed, damaged) = (repair.needed(), repair.damaged());
         if was_unclosed {
             if let Some(files) = repair.keep()? {
                 return Self::resume((storage, path), shape, options, files);
@@ -129,7 +131,7 @@ impl<S: Storage> Growing<S> {
             repair.apply()?;
         }
         let (growing, lens) = Self::closed((storage, path), shape, options, true)?;
-        Ok((growing, Held { lens, was_unclosed }))
+        Ok((growing, Held { lens, was_unclosed, damaged }))
     }
 
     /// Opens the multifile at `path` to read it only, which nothing in its files tells.
@@ -144,7 +146,7 @@ impl<S: Storage> Growing<S> {
         options: &Options,
     ) -> Result<(Self, Held)> {
         let (growing, lens) = Self::closed((storage, path), shape, options, false)?;
-        Ok((growing, Held { lens, was_unclosed: false }))
+        Ok((growing, Held { lens, ..Held::default() }))
     }
 
     /// Opens physical files that are closed.

@@ -4,6 +4,7 @@
 //! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
 //! what closing would have written. Physical files that are closed and whole are left alone.
 
+mod full;
 mod recorded;
 
 use std::{
@@ -11,7 +12,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::recorded::recorded;
+use self::{
+    full::{Source, complete, has_names},
+    recorded::recorded,
+};
 use crate::{
     backing::demand,
     blocks::Table,
@@ -75,6 +79,11 @@ pub enum Doubt {
         /// Largest length possible.
         most: u64,
     },
+    /// So many bytes more are left out: the journal has lost the length of a block before them.
+    Gap {
+        /// Bytes left out.
+        lost: u64,
+    },
     /// Data differs from the checksum that was recorded for it.
     Checksum,
 }
@@ -97,6 +106,11 @@ impl<S: Storage> Repair<S> {
     /// [`Error::Damaged`] when a header is not readable: without it nothing can be placed; what
     /// the storage reports.
     pub fn examine(storage: &S, path: &Path) -> Result<Self> {
+        Self::examine_as(storage, path, false)
+    }
+
+    /// The same; `is_full` if all blocks of a stream but its last are, as where there are names.
+    pub(crate) fn examine_as(storage: &S, path: &Path, is_full: bool) -> Result<Self> {
         let mut fronts = vec![front(storage, path, 0)?];
         let first = fronts.first().map(|front| front.header.clone());
         let members = first.filter(|header| header.file_number == 0 && header.file_count > 1);
@@ -104,6 +118,7 @@ impl<S: Storage> Repair<S> {
             fronts.push(front(storage, path, number)?);
         }
         let (mapping, behind) = (mapping(&fronts), behind(&fronts));
+        let is_full = is_full || fronts.first().map_or(Ok(false), has_names)?;
         let mut repair = Self {
             storage: storage.clone(),
             path: path.to_owned(),
@@ -115,7 +130,7 @@ impl<S: Storage> Repair<S> {
         };
         for front in fronts {
             let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
-            repair.examine_file(front, mapping)?;
+            repair.examine_file(front, mapping, is_full)?;
         }
         Ok(repair)
     }
@@ -165,6 +180,13 @@ impl<S: Storage> Repair<S> {
         Ok(Some(all))
     }
 
+    /// Tasks, counted over all files, that have lost bytes which were written.
+    pub(crate) fn damaged(&self) -> Vec<usize> {
+        let is_damaged = |doubt| matches!(doubt, Doubt::Gap { .. } | Doubt::Checksum);
+        let all = self.found.iter().enumerate();
+        all.filter(|(_, found)| is_damaged(found.doubt)).map(|(task, _)| task).collect()
+    }
+
     /// Every task of every physical file examined, in the order they are stored.
     #[must_use]
     pub fn tasks(&self) -> &[FoundTask] {
@@ -193,7 +215,12 @@ impl<S: Storage> Repair<S> {
             .any(|plan| had(Mark::decode(plan.header.flag2)) && !plan.checksums)
     }
 
-    fn examine_file(&mut self, front: Front<S::File>, mapping: Option<Mapping>) -> Result<()> {
+    fn examine_file(
+        &mut self,
+        front: Front<S::File>,
+        mapping: Option<Mapping>,
+        is_full: bool,
+    ) -> Result<()> {
         let (front, reach) = match state(front)? {
             State::Whole(physical) => {
                 let extents = (0..physical.front.ranks.len()).map(|task| Extent {
@@ -220,13 +247,18 @@ impl<S: Storage> Repair<S> {
             opened => opened.ok(),
         };
         let table = || if reach == Reach::ToEnd { unfinished_table(&front) } else { Ok(None) };
-        let (extents, is_recorded) = match (Mark::decode(front.header.flag2), journal) {
-            (Mark::Open(instance), Some(journal)) => recorded(&front, &journal, instance)?,
+        let (mut extents, source) = match (Mark::decode(front.header.flag2), journal) {
+            (Mark::Open(instance), Some(journal)) => {
+                let (extents, is_all) = recorded(&front, &journal, instance)?;
+                (extents, Source::Journal { is_all })
+            }
             _ => match table()? {
-                Some(extents) => (extents, false),
-                None => (estimate(&front, reach)?, false),
+                Some(extents) => (extents, Source::Table),
+                None => (estimate(&front, reach)?, Source::Data),
             },
         };
+        let is_recorded = source == Source::Journal { is_all: true };
+        complete(&front, &mut extents, source, is_full)?;
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
         self.broken.push(Broken { is_recorded, ..Broken::of(front, mapping, extents) });
@@ -244,6 +276,8 @@ impl<S: Storage> Repair<S> {
             let len = extent.lens.iter().sum();
             let doubt = if extent.damaged {
                 Doubt::Checksum
+            } else if extent.lost > 0 {
+                Doubt::Gap { lost: extent.lost }
             } else if extent.most > len {
                 Doubt::Zeros { most: extent.most }
             } else {

@@ -312,6 +312,28 @@ fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
     }
 }
 
+/// As the loss of a node leaves it, of which nothing was synced.
+#[test]
+fn a_gap_in_the_journal_of_one_file_is_its_own_alone() {
+    use std::os::unix::fs::FileExt as _;
+    let mut world = World::new(1);
+    for file in ["a", "b"] {
+        let open = world.open(file, OFlags::CREATE | OFlags::RDWR).expect("made");
+        world.write(&open, 0, &[7; LEN_MAX]);
+    }
+    let journal = world.folder.path().join("kept.sion.journal");
+    let journal = std::fs::File::options().write(true).open(journal).expect("there");
+    // The second block of the second task, of four.
+    journal.write_all_at(&[0; 16], (4 + 1) * 16).expect("there");
+    world.restart(false);
+    for (file, len) in [("a", 4096), ("b", LEN_MAX)] {
+        let open = world.open(file, OFlags::RDWR).expect("there");
+        assert!(world.read(&open) == vec![7; len], "{file}");
+        world.write(&open, len + 5000, &[7]);
+        assert_eq!(world.read(&open)[len..], [&[0; 5000][..], &[7]].concat(), "{file}");
+    }
+}
+
 /// The loss of a node leaves names as they were synced last, and other bytes as they came to the
 /// disk by themselves.
 #[test]

@@ -62,7 +62,7 @@ impl<S: Storage> Growing<S> {
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
         let growing = Self { storage, path, options, shape, members };
-        Ok((growing, Held { lens, was_unclosed: true }))
+        Ok((growing, Held { lens, was_unclosed: true, ..Held::default() }))
     }
 
     /// The first `len` bytes of the stream that may hold names, closed or not.

@@ -78,7 +78,7 @@ fn note_estimate(
 }
 
 /// Sums up a block whose own checksum is lost: without one its data would pass for damaged.
-fn note_sum<F: File>(
+pub(super) fn note_sum<F: File>(
     front: &Front<F>,
     extent: &mut Extent,
     task: usize,

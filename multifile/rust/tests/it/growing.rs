@@ -201,6 +201,27 @@ fn who_only_looks_leaves_a_multifile_as_it_was() {
     assert!(!Repair::examine(&disk, Path::new(NAME)).unwrap().needed());
 }
 
+/// Format rules 8.8 and 11.6: the journal lost the length of one block, and all that is known
+/// without it of the others is kept.
+#[test]
+fn a_gap_in_a_journal_ends_one_stream_and_is_told() {
+    let folder = TempDir::new().unwrap();
+    let mut grown = Grown::create(&folder);
+    (0..3).for_each(|task| grown.write(task, 0, &[7; 200]));
+    let key = SlotKey { block: 1, ..grown.growing.key(0, 1).unwrap() };
+    grown.growing.journal(0).unwrap().write_all_at(&[0; 16], key.at().unwrap()).unwrap();
+    let disk = grown.disk.clone();
+    drop(grown);
+    let found = Repair::examine(&disk, Path::new(NAME)).unwrap();
+    assert!(found.tasks()[1].len == 64 + 64 + 8, "nothing says that its blocks are full");
+    let (mut growing, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+    assert_eq!((&held.lens[..], &held.damaged[..]), (&[200, 64, 200][..], &[1][..]));
+    growing.begin(&held.lens).unwrap();
+    growing.close(&held.lens, false).unwrap();
+    let lens: Vec<_> = streams(&disk).iter().map(Vec::len).collect();
+    assert_eq!(lens, [200, 64, 200]);
+}
+
 #[test]
 fn a_multifile_that_was_renamed_is_closed_where_it_is() {
     let folder = TempDir::new().unwrap();

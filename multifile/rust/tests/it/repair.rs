@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use multifile::{
     Disk, Doubt, Error, Group, NewTask, Options, Packing, ParWriter, Reader, Repair, Writer,
+    keyval::{Records, encode_header},
 };
 use tempfile::TempDir;
 
@@ -170,6 +171,33 @@ fn records_tell_the_end_of_their_stream() {
     repair(&disk(&folder));
     assert_eq!(read_all(&disk(&folder), 0).len(), 716);
     assert_eq!(read_all(&disk(&folder), 1).len(), 16 + 10 + 16);
+}
+
+/// Format rule 8.8: what a writer had begun is not in the way of who writes on.
+#[test]
+fn a_record_that_was_begun_is_left_out_also_with_a_journal() {
+    for checksums in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let tasks = NewTask::in_one_file(&[100]);
+        let options = Options { checksums, keyval: true, buffer_len: 0, ..options() };
+        let path = Path::new(NAME);
+        let mut writer = Writer::create(&disk(&folder), path, &tasks, &options).unwrap();
+        let mut task = writer.task(0).unwrap();
+        task.write_record(9, &[3; 700]).unwrap();
+        // Its header, and some of it.
+        task.write(&encode_header(1, 50, options.order)).unwrap();
+        task.write(&[4; 20]).unwrap();
+        drop(writer);
+        assert_eq!(repair(&disk(&folder)), [Doubt::None]);
+        assert_eq!(read_all(&disk(&folder), 0).len(), 716);
+        let mut writer = Writer::append(&disk(&folder), path, &options).unwrap();
+        writer.task(0).unwrap().write_record(2, b"next").unwrap();
+        writer.close().unwrap();
+        let reader = Reader::open(&disk(&folder), path).unwrap();
+        let mut records = Records::scan(reader.stream(0).unwrap(), options.order).unwrap();
+        let mut found = [0; 9];
+        assert_eq!((records.read(2, &mut found).unwrap(), &found[..4]), (4, &b"next"[..]));
+    }
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Streams whose blocks are all full but the last: of records, and all where there are names.
+//!
+//! What a journal lost with the node it was written on is not to move what follows to another place
+//! in the stream, nor is a record that was begun to be in the way of later ones.
+
+use super::recorded::note_sum;
+use crate::{
+    catalogue::{self, HEAD_LEN_MAX, Unreadable},
+    codec::narrow,
+    error::{Error, Result},
+    estimate::{Extent, end_with_record},
+    header::Keyval,
+    physical::Front,
+    storage::{File, read_up_to},
+};
+
+/// What lengths are known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A table that only lacks what points to it.
+    Table,
+    Journal {
+        /// It says all there is to say.
+        is_all: bool,
+    },
+    /// Where bytes are that are not zero.
+    Data,
+}
+
+/// Whether the first stream holds names.
+pub(super) fn has_names<F: File>(front: &Front<F>) -> Result<bool> {
+    let Some(place) = front.layout.place(0) else { return Ok(false) };
+    let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];
+    let len = read_up_to(&*front.file, &mut head, place.start_at);
+    head.truncate(len.map_err(|error| Error::io(front.number, &error))?);
+    Ok(!matches!(catalogue::records_at(&head), Err(Unreadable::NoNames)))
+}
+
+/// Ends streams where the first block is missing (format rule 8.8).
+pub(super) fn complete<F: File>(
+    front: &Front<F>,
+    extents: &mut [Extent],
+    source: Source,
+    is_full: bool,
+) -> Result<()> {
+    let has_records = front.header.keyval == Keyval::Inline;
+    if source == Source::Table || !is_full && !has_records {
+        return Ok(());
+    }
+    for (task, extent) in extents.iter_mut().enumerate() {
+        let chunk_len = front.layout.chunks().get(task).copied().unwrap_or(0);
+        let before = extent.lens.clone();
+        if let Source::Journal { is_all } = source {
+            let is_gap = |len: &u64| if is_all { *len < chunk_len } else { *len == 0 };
+            end_at_gap(extent, is_gap);
+        }
+        if let Some((_, earlier)) = extent.lens.split_last_mut() {
+            earlier.fill(chunk_len);
+        }
+        let len = extent.lens.iter().sum();
+        extent.most = extent.most.max(len);
+        if has_records && matches!(source, Source::Journal { .. }) {
+            end_with_record(front, task, extent, len)?;
+        }
+        if extent.sums.is_empty() {
+            continue;
+        }
+        extent.sums.truncate(extent.lens.len());
+        for block in 0..extent.lens.len() {
+            if extent.lens.get(block) != before.get(block) {
+                note_sum(front, extent, task, block)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands behind a block that is not there, or not full, has no place in the stream.
+fn end_at_gap(extent: &mut Extent, is_gap: impl FnMut(&u64) -> bool) {
+    let Some(gap) = extent.lens.iter().position(is_gap) else { return };
+    let behind = extent.lens.iter().skip(gap + 1);
+    extent.lost = behind.sum();
+    extent.lens.truncate(gap + 1);
+    extent.most = extent.lens.iter().sum();
+}
