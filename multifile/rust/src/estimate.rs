@@ -10,10 +10,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
     backing::{GAPS_MAX, Gaps, stored},
-    blocks::{Blocks, Table},
     codec::{Order, narrow, wide},
     cursor::Cursor,
-    error::{Readable as _, Result},
+    error::Result,
     keyval::{BLANK_MAX, RECORD_HEADER_LEN, decode_header},
     layout::Layout,
     physical::Front,
@@ -51,9 +50,7 @@ pub(crate) enum Reach {
 
 /// Estimates the streams of all tasks of `front`.
 pub(crate) fn estimate<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Extent>> {
-    let mut found = Found::new(front, reach);
-    found.scan()?;
-    let mut extents = found.extents()?;
+    let mut extents = reached(front, reach)?;
     if front.header.keyval == crate::header::Keyval::Inline {
         for (task, extent) in extents.iter_mut().enumerate() {
             records(front, task, extent)?;
@@ -62,38 +59,11 @@ pub(crate) fn estimate<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Ex
     Ok(extents)
 }
 
-/// The block table of a writer that died between writing it and saying so. Nothing points to it,
-/// but if it is there, the length of the file says where, and it must fit the chunks exactly.
-pub(crate) fn unfinished_table<F: File>(front: &Front<F>) -> Result<Option<Vec<Extent>>> {
-    let row = 8 * u64::from(front.header.task_count);
-    let place = || {
-        let behind = front.size.checked_sub(front.layout.data_at())?.checked_sub(row)?;
-        let block_count = behind.checked_div(front.layout.skip().checked_add(row)?)?;
-        Some(Table {
-            at: front.layout.end_of(block_count).ok()?,
-            block_count: u32::try_from(block_count).ok().filter(|count| *count > 0)?,
-            task_count: front.header.task_count,
-            order: front.header.order,
-        })
-    };
-    let Some(table) = place() else { return Ok(None) };
-    let blocks = table.load(&*front.file, front.number).readable()?;
-    Ok(blocks.and_then(|blocks| fitting(front, &table, &blocks)))
-}
-
-/// What a table says, if it can be the one of this file.
-fn fitting<F>(front: &Front<F>, table: &Table, blocks: &Blocks) -> Option<Vec<Extent>> {
-    let mut extents = Vec::new();
-    let mut most_blocks = 0;
-    for task in 0..front.ranks.len() {
-        let (lens, chunk_len) = (blocks.of(task).to_vec(), *front.layout.chunks().get(task)?);
-        if lens.is_empty() || lens.iter().any(|len| *len > chunk_len) {
-            return None;
-        }
-        most_blocks = lens.len().max(most_blocks);
-        extents.push(Extent { lens, ..Extent::default() });
-    }
-    (wide(most_blocks) == u64::from(table.block_count)).then_some(extents)
+/// How far what is not zero reaches in every block.
+pub(crate) fn reached<F: File>(front: &Front<F>, reach: Reach) -> Result<Vec<Extent>> {
+    let mut found = Found::new(front, reach);
+    found.scan()?;
+    found.extents()
 }
 
 /// End of the last byte in `range` of the file that is not zero; its start if there is none.

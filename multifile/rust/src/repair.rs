@@ -6,6 +6,7 @@
 
 mod full;
 mod recorded;
+mod unfinished;
 
 use std::{
     io::ErrorKind,
@@ -15,6 +16,7 @@ use std::{
 use self::{
     full::{Source, complete, has_names},
     recorded::recorded,
+    unfinished::unfinished_table,
 };
 use crate::{
     backing::demand,
@@ -22,7 +24,7 @@ use crate::{
     codec::wide,
     cursor::Cursor,
     error::{Error, Part, Readable as _, Result},
-    estimate::{Extent, Reach, estimate, unfinished_table},
+    estimate::{Extent, Reach, estimate},
     finish::{Usage, finish},
     header::FILE_COUNT_AT,
     mark::Mark,
@@ -246,7 +248,9 @@ impl<S: Storage> Repair<S> {
             }
             opened => opened.ok(),
         };
-        let table = || if reach == Reach::ToEnd { unfinished_table(&front) } else { Ok(None) };
+        let entries = mapping.as_ref().map_or(0, |mapping| wide(mapping.len()));
+        let table =
+            || if reach == Reach::ToEnd { unfinished_table(&front, entries) } else { Ok(None) };
         let (mut extents, source) = match (Mark::decode(front.header.flag2), journal) {
             (Mark::Open(instance), Some(journal)) => {
                 let (extents, is_all) = recorded(&front, &journal, instance)?;

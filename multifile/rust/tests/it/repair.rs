@@ -137,6 +137,47 @@ fn a_writer_that_died_just_before_the_commit_loses_nothing() {
     }
 }
 
+/// A table that speaks of less than there is is none, and one that does not end where the file does.
+#[test]
+fn data_that_looks_like_a_table_is_data() {
+    for (block, tail) in [(&[1u64, 10][..], &[][..]), (&[1, 64], &[5; 3]), (&[1, 64], &[5; 8])] {
+        let folder = TempDir::new().unwrap();
+        let options = Options { journal: false, fs_block_len: Some(64), ..options() };
+        let tasks = NewTask::in_one_file(&[64]);
+        let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+        let numbers = block.iter().flat_map(|number| options.order.bytes_u64(*number));
+        let data = [vec![7; 64], numbers.collect(), tail.to_vec()].concat();
+        writer.task(0).unwrap().write(&data).unwrap();
+        drop(writer);
+        repair(&disk(&folder));
+        assert_eq!(read_all(&disk(&folder), 0), data);
+    }
+}
+
+/// Of a mapping, or of checksums.
+#[test]
+fn a_table_is_found_whatever_is_missing_of_what_stands_behind_it() {
+    for checksums in [false, true] {
+        for missing in 0..30 {
+            let folder = TempDir::new().unwrap();
+            let options = Options { journal: false, checksums, ..options() };
+            let tasks = NewTask::in_files(&[100; 4], 2);
+            let path = Path::new(NAME);
+            let mut writer = Writer::create(&disk(&folder), path, &tasks, &options).unwrap();
+            (0..4).for_each(|task| writer.task(task).unwrap().write(&[1, 2, 0, 0]).unwrap());
+            writer.close().unwrap();
+            let mut bytes = fs::read(folder.path().join(NAME)).unwrap();
+            let commit_at = 1076 + 16 * 2;
+            bytes[commit_at..commit_at + 12].fill(0);
+            bytes.truncate(bytes.len() - missing);
+            fs::write(folder.path().join(NAME), bytes).unwrap();
+            let found = Repair::examine(&disk(&folder), path).unwrap();
+            let lens: Vec<_> = found.tasks().iter().map(|found| (found.len, found.doubt)).collect();
+            assert_eq!(lens, [(4, Doubt::None); 4], "{checksums} {missing}");
+        }
+    }
+}
+
 /// A set of which one file has no data: its tables, cut anywhere, are not taken for some.
 #[test]
 fn half_a_table_of_a_file_without_data_is_no_data() {
