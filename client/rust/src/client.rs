@@ -432,8 +432,8 @@ impl Client {
         self.0.before_exec(replaces);
     }
 
-    /// The last destructor has run: drains everything. Of what is opened or first written later, the
-    /// kernel has what is on this node, and each write to a file of a server waits until it is done.
+    /// The last destructor has run: drains everything. What is opened or first written later is the
+    /// kernel's if it is on this node; each write to a file of a server waits until it is done.
     pub fn exiting(&'static self) {
         self.0.exiting();
     }
