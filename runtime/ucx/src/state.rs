@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) sends: Credits,
     pub(crate) in_flight: Rc<Cell<usize>>,
     pub(crate) any_failed: Rc<Cell<bool>>,
+    /// A message has come since this was last taken.
+    pub(crate) has_heard: Cell<bool>,
     /// By endpoint, from its making to its closing.
     peers: RefCell<HashMap<*mut abi::Endpoint, Rc<Peer>>>,
     /// Of endpoints that UCX did not close: until the worker is destroyed it calls back for them.
@@ -90,6 +92,7 @@ impl State {
             sends: Credits::new(config.send_max.max(1).into()),
             in_flight: Rc::default(),
             any_failed: Rc::default(),
+            has_heard: Cell::default(),
             peers: RefCell::default(),
             unclosed: RefCell::default(),
             put_off: RefCell::default(),
@@ -345,6 +348,7 @@ pub(crate) unsafe extern "C" fn on_message(
     let state = unsafe { &*state.cast::<State>() };
     // SAFETY: UCX passes its parameters in this layout.
     let MessageParam { attributes, reply_to } = unsafe { param.read() };
+    state.has_heard.set(true);
     let has = |flag| attributes & flag != 0;
     let data = if has(abi::AM_RECV_ATTR_FLAG_RENDEZVOUS) {
         Presented::Announced { descriptor: data, len }

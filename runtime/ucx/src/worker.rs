@@ -30,6 +30,10 @@ use crate::{
 /// what several calls bring leaves the cache before tasks see it.
 const PROGRESS_MAX: usize = 2;
 
+/// So many visits in a row count that found progress nobody waits for. UCX makes some every second
+/// when nothing happens at all, and an executor that counted it would never be quiet.
+const VAIN_MAX: u32 = 4;
+
 /// The id of the only kind of active message used here.
 pub(crate) const MESSAGE_ID: c_uint = 0;
 
@@ -105,7 +109,7 @@ impl Worker {
         let library = Library::open(&config.library)?;
         let context = OwnedContext::new(library, config)?;
         let core = Rc::new(Core::new(handle, context, config, pool)?);
-        let progress = Progress { core: Rc::downgrade(&core), refused: false };
+        let progress = Progress { core: Rc::downgrade(&core), refused: false, vain: 0 };
         core.source.set(Some(handle.add_source(Box::new(progress))));
         Ok(Self(core))
     }
@@ -187,6 +191,8 @@ struct Progress {
     core: Weak<Core>,
     /// Nothing has happened since UCX last refused to be armed.
     refused: bool,
+    /// Visits in a row in which UCX has made progress that nobody waits for.
+    vain: u32,
 }
 
 impl Source for Progress {
@@ -198,18 +204,23 @@ impl Source for Progress {
         let Some(core) = self.core.upgrade() else { return 0 };
         let state = &core.state;
         state.take_back();
-        let mut events = state.serve();
+        let (mut events, mut progress) = (state.serve(), 0);
+        let is_awaited = state.in_flight.get() > 0;
         for _ in 0..budget.min(PROGRESS_MAX) {
             // SAFETY: the worker lives, on this thread, and this is no callback.
             let progressed = unsafe { (state.library.ucp_worker_progress)(state.worker) };
-            events += state.serve() + usize::from(progressed > 0);
+            events += state.serve();
+            progress += usize::from(progressed > 0);
             if progressed == 0 || state.lacks_buffers() {
                 break;
             }
         }
         events += state.close_failed();
-        self.refused &= events == 0;
-        events
+        self.refused &= events + progress == 0;
+        let is_vain = !is_awaited && !state.has_heard.take() && events == 0;
+        self.vain = if is_vain { self.vain.saturating_add(u32::from(progress > 0)) } else { 0 };
+        // Some of it may be parts of a message.
+        if self.vain > VAIN_MAX { events } else { events + progress }
     }
 
     fn arm(&mut self) -> Armed {

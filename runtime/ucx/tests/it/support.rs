@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Executor, Handle, Sleep, Source};
+use executor::{Class, Executor, Handle, Idle, Sleep, Source};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use ucx::{Address, Config, Endpoint, Error, Held, Settings, Worker};
 use uring::{Events, SystemClock};
@@ -60,9 +60,14 @@ pub(crate) struct Core {
 impl Core {
     /// `None`, said past the capture of a test's output, where libucp is absent.
     pub(crate) fn new(config: &Config) -> Option<Self> {
+        Self::resting(config, Idle::default())
+    }
+
+    fn resting(config: &Config, idle: Idle) -> Option<Self> {
         let events = Events::new().expect("epoll");
         let (clock, parker) = (Rc::new(SystemClock), Box::new(events.parker()));
-        let executor = Executor::new(clock, parker, executor::Config::default());
+        let bounds = executor::Config { idle, ..executor::Config::default() };
+        let executor = Executor::new(clock, parker, bounds);
         let worker = match Worker::new(&executor.handle(), config) {
             Ok(worker) => worker,
             Err(error @ Error::Missing { .. }) => {
@@ -75,6 +80,11 @@ impl Core {
         events.add_fd(&worker, 0).expect("epoll");
         executor.handle().add_source(Box::new(Woken(events)));
         Some(Self { executor, worker })
+    }
+
+    /// One that never parks.
+    pub(crate) fn spinning(config: &Config) -> Option<Self> {
+        Self::resting(config, Idle::Spin)
     }
 
     /// Runs `future`, which must be ready before the deadline.
