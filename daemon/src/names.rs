@@ -319,8 +319,8 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
     Ok(Answer::default())
 }
 
-/// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened: that
-/// may wait for others, and have effects.
+/// Opens a regular file to cut it; what is none is refused as by `truncate(2)`, and not opened:
+/// that may wait for others, and have effects.
 fn open_to_cut(place: &Place, path: &CStr) -> io::Result<OwnedFd> {
     let found = place.find(path)?;
     match FileType::from_raw_mode(fstat(&found)?.st_mode) {

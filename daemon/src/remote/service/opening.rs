@@ -3,8 +3,8 @@
 //! Of the descriptors that the server's limit allows, half are for its clients' files, and for what
 //! has the locks of their processes; the others are for connections, and for itself. A client may
 //! have one more as long as it has fewer than are left. So one alone gets half of them, of several
-//! that want all of them each gets an equal part, and there is one for who comes next. Who had files
-//! open at an earlier server has them opened again, whoever has come before.
+//! that want all of them each gets an equal part, and there is one for who comes next. Who had
+//! files open at an earlier server has them opened again, whoever has come before.
 
 use std::io;
 
