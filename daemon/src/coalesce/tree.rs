@@ -22,6 +22,8 @@ pub(super) const FOLDER: u32 = 0o040_000;
 pub(super) const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 pub(super) const PERMISSIONS: u32 = 0o7777;
+/// Of a folder: what is made in it has its group.
+const SET_GROUP: u32 = 0o2000;
 
 /// What a call is to do with an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +49,18 @@ impl Wish {
 }
 
 /// Who asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct User {
     pub(super) user: u32,
     pub(super) group: u32,
+    /// The others that it is in, too.
+    pub(super) groups: Vec<u32>,
+}
+
+impl User {
+    fn is_in(&self, group: u32) -> bool {
+        group == self.group || self.groups.contains(&group)
+    }
 }
 
 /// A name in a folder, and what has it.
@@ -107,7 +117,7 @@ impl Tree {
     /// A folder to be [covered](Self::cover) that no record is to say.
     pub(super) fn show(&mut self, at: &Found, now: Time) -> Result<u64, Errno> {
         let (inode, mode) = (self.catalogue.next_inode(), FOLDER | 0o755);
-        let User { user, group } = self.me;
+        let User { user, group, .. } = self.me;
         let node = Node { mode, user, group, times: [now; 3], ..Node::default() };
         let changes = [Change::Node(inode, node), Change::Name(at.folder, at.name.clone(), inode)];
         let mut applied = changes.into_iter().map(|change| self.catalogue.apply(change));
@@ -191,9 +201,9 @@ impl Tree {
             let executes = wish.0 & 1 == 0 || node.is_folder() || node.mode & 0o111 != 0;
             return if executes { Ok(()) } else { Err(Errno::ACCESS) };
         }
-        let bits = match self.me {
-            User { user, .. } if user == node.user => node.mode >> 6,
-            User { group, .. } if group == node.group => node.mode >> 3,
+        let bits = match &self.me {
+            me if me.user == node.user => node.mode >> 6,
+            me if me.is_in(node.group) => node.mode >> 3,
             _ => node.mode,
         };
         if bits & wish.0 == wish.0 { Ok(()) } else { Err(Errno::ACCESS) }
@@ -269,10 +279,12 @@ impl Tree {
             return Err(Errno::EXIST);
         }
         let inode = self.catalogue.next_inode();
+        let above = self.node(at.folder).filter(|folder| folder.mode & SET_GROUP != 0);
+        let inherited = above.map_or(0, |_| if kind == FOLDER { SET_GROUP } else { 0 });
         let node = Node {
-            mode: kind | permissions & PERMISSIONS,
+            mode: kind | permissions & PERMISSIONS | inherited,
             user: self.me.user,
-            group: self.me.group,
+            group: above.map_or(self.me.group, |folder| folder.group),
             task,
             times: [now; 3],
             ..Node::default()
@@ -392,7 +404,9 @@ impl Tree {
         let mut node = Node { times: [node.times[0], node.times[1], now], ..node.clone() };
         match what {
             Attributes::Mode(mode) if is_mine => {
-                node.mode = node.mode & !PERMISSIONS | mode & PERMISSIONS;
+                let is_member = self.me.user == 0 || self.me.is_in(node.group);
+                let kept = if is_member { PERMISSIONS } else { PERMISSIONS & !SET_GROUP };
+                node.mode = node.mode & !PERMISSIONS | mode & kept;
             }
             Attributes::Owner(user, group) if is_mine => {
                 if user != u32::MAX {
@@ -402,7 +416,7 @@ impl Tree {
                     node.user = user;
                 }
                 if group != u32::MAX {
-                    if self.me.user != 0 && group != node.group && group != self.me.group {
+                    if self.me.user != 0 && group != node.group && !self.me.is_in(group) {
                         return Err(Errno::PERM);
                     }
                     node.group = group;

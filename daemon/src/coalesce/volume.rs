@@ -17,7 +17,7 @@ use executor::Notify;
 use multifile::{Disk, Growing, Shape, catalogue};
 use rustix::{
     io::Errno,
-    process::{getegid, geteuid},
+    process::{getegid, geteuid, getgroups},
 };
 
 use super::{
@@ -108,7 +108,8 @@ impl Volume {
     pub(crate) async fn open(machine: Machine, path: &Path, shape: Shape) -> io::Result<Rc<Self>> {
         let wanted = path.to_owned();
         let opened = machine.call(move || open(&wanted, shape)).await?;
-        let me = User { user: geteuid().as_raw(), group: getegid().as_raw() };
+        let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+        let me = User { user: geteuid().as_raw(), group: getegid().as_raw(), groups };
         let tree = Tree::new(opened.catalogue, me);
         let used: BTreeSet<u64> = tree.tasks().collect();
         let count = opened.lens.len() as u64;
