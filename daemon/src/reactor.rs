@@ -1,9 +1,9 @@
 //! Descriptors that async tasks wait for: the control sockets and the processes behind them.
 //!
-//! Readiness is level-triggered: a task that is woken reads until nothing is left, and a
-//! [`Watch`] that is dropped is forgotten by the kernel too. A descriptor that is found ready again
-//! before its task has taken notice is muted until then: as long as a task waits for something else,
-//! such as a server that takes what a pipe brings, what it leaves unread would end every park.
+//! Readiness is level-triggered: a task that is woken reads until nothing is left, and a [`Watch`]
+//! that is dropped is forgotten by the kernel too. A descriptor that is found ready again before
+//! its task has taken notice is muted until then: as long as a task waits for something else, such
+//! as a server that takes what a pipe brings, what it leaves unread would end every park.
 
 use std::{
     cell::{Cell, RefCell},

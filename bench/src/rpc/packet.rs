@@ -50,8 +50,8 @@ impl Run {
         self.size.min(if self.lends { PIECE_LEN } else { SOCKET_LEN_MAX })
     }
 
-    /// What a client may have on the way, bytes: the window of its connection. Whom the window stops
-    /// goes on when it opens: on the server's core, or in small steps.
+    /// What a client may have on the way, bytes: the window of its connection. Whom the window
+    /// stops goes on when it opens: on the server's core, or in small steps.
     pub(crate) fn window_len(&self) -> usize {
         self.share() as usize * (NUMBER_LEN + self.size)
     }

@@ -3,9 +3,9 @@
 //! A file gets a task as it is made to be written, or else with its first byte; the record that
 //! says so is written before the byte. A task is nobody's once the record is written that takes the
 //! last name of its file, and nobody has that open: until then a daemon that dies leaves the name,
-//! and its bytes are to be there. It is free once that record is on the disk: until then a node that
-//! is lost leaves the name. It is empty before another file gets it. When a file was written last
-//! the names say at an `fsync`, or when the multifile is closed.
+//! and its bytes are to be there. It is free once that record is on the disk: until then a node
+//! that is lost leaves the name. It is empty before another file gets it. When a file was written
+//! last the names say at an `fsync`, or when the multifile is closed.
 
 use std::{
     cell::{Cell, RefCell},

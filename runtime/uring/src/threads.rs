@@ -5,8 +5,8 @@
 //! the queue and waits for nobody: each thread owns what it works on, finishes what is queued, and
 //! ends.
 //!
-//! Half of the threads at most work for one device: one that stands still, as a file server that does
-//! not answer, leaves the others to the rest.
+//! Half of the threads at most work for one device: one that stands still, as a file server that
+//! does not answer, leaves the others to the rest.
 //!
 //! Two mutexes, each guarding its queue together with the word that says who sleeps on it, so no
 //! wake-up falls between a look and a sleep.
