@@ -117,55 +117,39 @@ type Name = (c_int, *const c_char);
 ///
 /// Names are null or C strings.
 unsafe fn remove_at(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { remove_at_named(dir, path, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        drain_all();
+        // The kernel refuses all other flags.
+        let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
+        // SAFETY: the caller promises null or a C string.
+        if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
+            if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
+                return done.map(|()| 0);
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`remove_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn remove_at_named(dir: c_int, path: *const c_char, flags: c_int) -> Outcome {
-    drain_all();
-    // The kernel refuses all other flags.
-    let client = client().filter(|_| flags & !AT_REMOVEDIR == 0);
-    // SAFETY: the caller promises null or a C string.
-    if let (Some(client), Some(name)) = (client, unsafe { text(path) }) {
-        if let Some(done) = client.unlink(dir, name, flags & AT_REMOVEDIR != 0) {
-            return done.map(|()| 0);
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_unlinkat, dir, path, flags) }
 }
 
 /// # Safety
 ///
 /// Names are null or C strings.
 pub(crate) unsafe fn make_dir_at(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { make_dir_at_named(dir, path, mode) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: the caller promises null or a C string.
+        if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
+            if let Some(done) = client.make_dir(dir, name, mode) {
+                return done.map(|()| 0);
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }.inspect(|_| after())
-}
-
-/// As [`make_dir_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn make_dir_at_named(dir: c_int, path: *const c_char, mode: c_uint) -> Outcome {
-    // SAFETY: the caller promises null or a C string.
-    if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
-        if let Some(done) = client.make_dir(dir, name, mode) {
-            return done.map(|()| 0);
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_mkdirat, dir, path, mode) }
 }
 
 /// As `mknodat(2)`; servers keep no special files.
@@ -188,64 +172,52 @@ unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) 
 ///
 /// Names are null or C strings.
 unsafe fn rename_at(from: Name, to: Name, flags: c_uint) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |old, new| unsafe { rename_at_named((from.0, old), (to.0, new), flags) };
+    let call = |old: *const c_char, new: *const c_char| -> Outcome {
+        let (from, to) = ((from.0, old), (to.0, new));
+        drain_all();
+        // SAFETY: the caller promises null or a C string.
+        let old = unsafe { text(from.1) };
+        // SAFETY: the caller promises null or a C string.
+        let new = unsafe { text(to.1) };
+        if let (Some(client), Some(old), Some(new)) = (client(), old, new) {
+            if let Some(done) = client.rename((from.0, old), (to.0, new), flags) {
+                return done.map(|()| 0);
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
+    };
     // SAFETY: as the caller promises.
     let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
     // SAFETY: as the caller promises.
     unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
-}
-
-/// As [`rename_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn rename_at_named(from: Name, to: Name, flags: c_uint) -> Outcome {
-    drain_all();
-    // SAFETY: the caller promises null or a C string.
-    let old = unsafe { text(from.1) };
-    // SAFETY: the caller promises null or a C string.
-    let new = unsafe { text(to.1) };
-    if let (Some(client), Some(old), Some(new)) = (client(), old, new) {
-        if let Some(done) = client.rename((from.0, old), (to.0, new), flags) {
-            return done.map(|()| 0);
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_renameat2, from.0, from.1, to.0, to.1, flags) }
 }
 
 /// # Safety
 ///
 /// Names are null or C strings.
 unsafe fn link_at(from: Name, to: Name, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |old, new| unsafe { link_at_named((from.0, old), (to.0, new), flags) };
+    let call = |old: *const c_char, new: *const c_char| -> Outcome {
+        let (from, to) = ((from.0, old), (to.0, new));
+        // SAFETY: the caller promises null or a C string.
+        let old = unsafe { text(from.1) };
+        // SAFETY: the caller promises null or a C string.
+        let new = unsafe { text(to.1) };
+        let follow = flags == AT_SYMLINK_FOLLOW;
+        if let (Some(client), Some(old), Some(new), true) =
+            (client(), old, new, follow || flags == 0)
+        {
+            if let Some(done) = client.link((from.0, old), (to.0, new), follow) {
+                return done.map(|()| 0);
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
+    };
     // SAFETY: as the caller promises.
     let with_old = |old| unsafe { resolved(to.0, to.1, |new| call(old, new)) };
     // SAFETY: as the caller promises.
     unsafe { resolved(from.0, from.1, with_old) }.inspect(|_| after())
-}
-
-/// As [`link_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn link_at_named(from: Name, to: Name, flags: c_int) -> Outcome {
-    // SAFETY: the caller promises null or a C string.
-    let old = unsafe { text(from.1) };
-    // SAFETY: the caller promises null or a C string.
-    let new = unsafe { text(to.1) };
-    let follow = flags == AT_SYMLINK_FOLLOW;
-    if let (Some(client), Some(old), Some(new), true) = (client(), old, new, follow || flags == 0) {
-        if let Some(done) = client.link((from.0, old), (to.0, new), follow) {
-            return done.map(|()| 0);
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_linkat, from.0, from.1, to.0, to.1, flags) }
 }
 
 /// # Safety

@@ -44,38 +44,25 @@ pub(crate) unsafe fn open_at(
     flags: c_int,
     mode: c_uint,
 ) -> Outcome<c_int> {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { open_at_named(dir, path, flags, mode) };
+    let call = |path: *const c_char| -> Outcome<c_int> {
+        let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+        // Without a third argument the register holds anything.
+        let mode = if creates { mode } else { 0 };
+        let Some(client) = client() else {
+            // SAFETY: the caller vouches for `path`.
+            let fd = unsafe { blocking!(SYS_openat, dir, path, flags, mode) }?;
+            return number(fd);
+        };
+        // SAFETY: as the caller promises.
+        let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
+        client.open(dir, path, unsigned(flags), mode)
+    };
     // SAFETY: as the caller promises.
     let opened = unsafe { resolved(dir, path, call) }?;
     if flags & libc::O_EXCL != 0 {
         after(); // To other programs the new name may be a lock.
     }
     Ok(opened)
-}
-
-/// As [`open_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn open_at_named(
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: c_uint,
-) -> Outcome<c_int> {
-    let creates = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    // Without a third argument the register holds anything.
-    let mode = if creates { mode } else { 0 };
-    let Some(client) = client() else {
-        // SAFETY: the caller vouches for `path`.
-        let fd = unsafe { blocking!(SYS_openat, dir, path, flags, mode) }?;
-        return number(fd);
-    };
-    // SAFETY: as the caller promises.
-    let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
-    client.open(dir, path, unsigned(flags), mode)
 }
 
 /// As `openat2(2)`. Only the kernel can be told how to walk, and on a remote path it would walk the

@@ -168,31 +168,23 @@ fn client_for(flags: c_int, known: c_int) -> Option<&'static Client> {
 ///
 /// `path` is null or a C string.
 unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { access_at_named(dir, path, mode, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+        // SAFETY: as the caller promises.
+        if let (Some(client), Some(name)) = (client_for(flags, known), unsafe { text(path) }) {
+            if let Some(done) = client.access(dir, name, unsigned(mode)) {
+                return done.map(|()| 0);
+            }
+        }
+        match flags {
+            // SAFETY: the program's own call.
+            0 => unsafe { kernel!(SYS_faccessat, dir, path, mode) },
+            // SAFETY: the program's own call.
+            _ => unsafe { kernel!(SYS_faccessat2, dir, path, mode, flags) },
+        }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`access_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn access_at_named(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
-    let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
-    // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client_for(flags, known), unsafe { text(path) }) {
-        if let Some(done) = client.access(dir, name, unsigned(mode)) {
-            return done.map(|()| 0);
-        }
-    }
-    match flags {
-        // SAFETY: the program's own call.
-        0 => unsafe { kernel!(SYS_faccessat, dir, path, mode) },
-        // SAFETY: the program's own call.
-        _ => unsafe { kernel!(SYS_faccessat2, dir, path, mode, flags) },
-    }
 }
 
 /// As `readlinkat(2)`.
@@ -206,35 +198,22 @@ unsafe fn read_link_at(
     buffer: *mut c_char,
     len: size_t,
 ) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { read_link_at_named(dir, path, buffer, len) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: as the caller promises.
+        if let Some((client, name)) = unsafe { remote(dir, path) } {
+            let mut link = [0; 4096];
+            if let Some(found) = client.read_link(dir, name, &mut link) {
+                let found = found?.min(len);
+                // SAFETY: the program gives room for so many bytes.
+                unsafe { link.as_ptr().copy_to_nonoverlapping(buffer.cast(), found) };
+                return Ok(found.value());
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`read_link_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn read_link_at_named(
-    dir: c_int,
-    path: *const c_char,
-    buffer: *mut c_char,
-    len: size_t,
-) -> Outcome {
-    // SAFETY: as the caller promises.
-    if let Some((client, name)) = unsafe { remote(dir, path) } {
-        let mut link = [0; 4096];
-        if let Some(found) = client.read_link(dir, name, &mut link) {
-            let found = found?.min(len);
-            // SAFETY: the program gives room for so many bytes.
-            unsafe { link.as_ptr().copy_to_nonoverlapping(buffer.cast(), found) };
-            return Ok(found.value());
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_readlinkat, dir, path, buffer, len) }
 }
 
 /// As `fchmodat(3)`.
@@ -243,63 +222,50 @@ unsafe fn read_link_at_named(
 ///
 /// `path` is null or a C string.
 unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { set_mode_at_named(dir, path, mode, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: as the caller promises.
+        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
+            let is_link = || {
+                let found = client.stat_path(dir, name, false);
+                matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
+            };
+            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
+                return Err(Errno::NOTSUP);
+            }
+            let done = match flags & AT_EMPTY_PATH {
+                AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
+                _ => client.set_mode(dir, name, mode),
+            };
+            if let Some(done) = done {
+                return done.map(|()| 0);
+            }
+            // SAFETY: a C string.
+            unsafe { settle_path(client, dir, path, flags) };
+        }
+        if flags == 0 {
+            // SAFETY: the program's own call.
+            return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
+        }
+        // SAFETY: the program's own call.
+        let done = unsafe {
+            kernel::call(SYS_fchmodat2, [dir.word(), path.word(), mode.word(), flags.word()])
+        };
+        // Where there is no such call, or a container keeps it from us, libc serves flags.
+        if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) {
+            return done;
+        }
+        // SAFETY: the program's own call.
+        let done = unsafe {
+            next!(
+                fchmodat(
+                    dir => c_int, path => *const c_char, mode => mode_t, flags => c_int,
+                ) -> c_int
+            )
+        };
+        if done < 0 { Err(last()) } else { Ok(0) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`set_mode_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn set_mode_at_named(
-    dir: c_int,
-    path: *const c_char,
-    mode: mode_t,
-    flags: c_int,
-) -> Outcome {
-    // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
-        let is_link = || {
-            let found = client.stat_path(dir, name, false);
-            matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
-        };
-        if flags & AT_SYMLINK_NOFOLLOW != 0 && is_link() {
-            return Err(Errno::NOTSUP);
-        }
-        let done = match flags & AT_EMPTY_PATH {
-            AT_EMPTY_PATH if name.is_empty() => client.set_mode_of(dir, mode),
-            _ => client.set_mode(dir, name, mode),
-        };
-        if let Some(done) = done {
-            return done.map(|()| 0);
-        }
-        // SAFETY: a C string.
-        unsafe { settle_path(client, dir, path, flags) };
-    }
-    if flags == 0 {
-        // SAFETY: the program's own call.
-        return unsafe { kernel!(SYS_fchmodat, dir, path, mode) };
-    }
-    // SAFETY: the program's own call.
-    let done = unsafe {
-        kernel::call(SYS_fchmodat2, [dir.word(), path.word(), mode.word(), flags.word()])
-    };
-    // Where there is no such call, or a container keeps it from us, libc serves flags otherwise.
-    if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) {
-        return done;
-    }
-    // SAFETY: the program's own call.
-    let done = unsafe {
-        next!(
-            fchmodat(
-                dir => c_int, path => *const c_char, mode => mode_t, flags => c_int,
-            ) -> c_int
-        )
-    };
-    if done < 0 { Err(last()) } else { Ok(0) }
 }
 
 /// As `fchownat(2)`.
@@ -313,34 +279,21 @@ unsafe fn set_owner_at(
     ids: (uid_t, gid_t),
     flags: c_int,
 ) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { set_owner_at_named(dir, path, ids, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: as the caller promises.
+        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
+            let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+            if let Some(done) = client.set_owner(dir, name, ids, follow) {
+                return done.map(|()| 0);
+            }
+            // SAFETY: a C string.
+            unsafe { settle_path(client, dir, path, flags) };
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`set_owner_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn set_owner_at_named(
-    dir: c_int,
-    path: *const c_char,
-    ids: (uid_t, gid_t),
-    flags: c_int,
-) -> Outcome {
-    // SAFETY: as the caller promises.
-    if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
-        let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-        if let Some(done) = client.set_owner(dir, name, ids, follow) {
-            return done.map(|()| 0);
-        }
-        // SAFETY: a C string.
-        unsafe { settle_path(client, dir, path, flags) };
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_fchownat, dir, path, ids.0, ids.1, flags) }
 }
 
 /// As `utimensat(2)`; a null path means the open file `dir`.
@@ -354,41 +307,28 @@ pub(crate) unsafe fn set_times_at(
     times: *const timespec,
     flags: c_int,
 ) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { set_times_at_named(dir, path, times, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        if let Some(client) = client_for(flags, OF_NAMES) {
+            // SAFETY: as the caller promises.
+            let words = unsafe { words(times) };
+            // SAFETY: as the caller promises.
+            let done = match unsafe { text(path) } {
+                None => client.set_times_of(dir, words),
+                Some(name) => client.set_times(dir, name, words, flags & AT_SYMLINK_NOFOLLOW == 0),
+            };
+            if let Some(done) = done {
+                return done.map(|()| 0);
+            }
+            if !path.is_null() {
+                // SAFETY: a C string.
+                unsafe { settle_path(client, dir, path, flags) };
+            }
+        }
+        // SAFETY: the program's own call.
+        unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`set_times_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn set_times_at_named(
-    dir: c_int,
-    path: *const c_char,
-    times: *const timespec,
-    flags: c_int,
-) -> Outcome {
-    if let Some(client) = client_for(flags, OF_NAMES) {
-        // SAFETY: as the caller promises.
-        let words = unsafe { words(times) };
-        // SAFETY: as the caller promises.
-        let done = match unsafe { text(path) } {
-            None => client.set_times_of(dir, words),
-            Some(name) => client.set_times(dir, name, words, flags & AT_SYMLINK_NOFOLLOW == 0),
-        };
-        if let Some(done) = done {
-            return done.map(|()| 0);
-        }
-        if !path.is_null() {
-            // SAFETY: a C string.
-            unsafe { settle_path(client, dir, path, flags) };
-        }
-    }
-    // SAFETY: the program's own call.
-    unsafe { kernel!(SYS_utimensat, dir, path, times, flags) }
 }
 
 /// As `futimesat(2)`.

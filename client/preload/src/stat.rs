@@ -77,34 +77,21 @@ interpose! {
 ///
 /// `path` is null or a C string; there is room at `out`.
 unsafe fn stat_at(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { stat_at_named(dir, path, out, flags) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: as the caller promises.
+        let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
+        let Some(client) = client() else { return ask() };
+        // SAFETY: as the caller promises.
+        if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+            // SAFETY: the program gives room for the answer.
+            unsafe { out.write(plain(&status?)) };
+            return Ok(0);
+        }
+        // SAFETY: called after success, when the kernel has filled it in.
+        settled(client, ask, || unsafe { file_of(out) })
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`stat_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn stat_at_named(
-    dir: c_int,
-    path: *const c_char,
-    out: *mut libc::stat,
-    flags: c_int,
-) -> Outcome {
-    // SAFETY: as the caller promises.
-    let ask = || unsafe { kernel!(SYS_newfstatat, dir, path, out, flags) };
-    let Some(client) = client() else { return ask() };
-    // SAFETY: as the caller promises.
-    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-        // SAFETY: the program gives room for the answer.
-        unsafe { out.write(plain(&status?)) };
-        return Ok(0);
-    }
-    // SAFETY: called after success, when the kernel has filled it in.
-    settled(client, ask, || unsafe { file_of(out) })
 }
 
 /// As `fstat(2)`.
@@ -147,38 +134,24 @@ unsafe fn statx_at(
     mask: c_uint,
     out: *mut libc::statx,
 ) -> Outcome {
-    // SAFETY: as the caller promises; every path is a C string.
-    let call = |path| unsafe { statx_at_named(dir, path, flags, mask, out) };
+    let call = |path: *const c_char| -> Outcome {
+        // SAFETY: as the caller promises.
+        let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
+        let Some(client) = client() else { return ask() };
+        // SAFETY: as the caller promises.
+        if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
+            // SAFETY: the program gives room for the answer.
+            unsafe { out.write(extended(&status?)) };
+            return Ok(0);
+        }
+        settled(client, ask, || {
+            // SAFETY: called after success, when the kernel has filled it in.
+            let found = unsafe { &*out };
+            (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
+        })
+    };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
-}
-
-/// As [`statx_at`], for a name that is told as it is.
-///
-/// # Safety
-///
-/// The same.
-unsafe fn statx_at_named(
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mask: c_uint,
-    out: *mut libc::statx,
-) -> Outcome {
-    // SAFETY: as the caller promises.
-    let ask = || unsafe { kernel!(SYS_statx, dir, path, flags, mask, out) };
-    let Some(client) = client() else { return ask() };
-    // SAFETY: as the caller promises.
-    if let Some(status) = unsafe { delegated(client, dir, path, flags) } {
-        // SAFETY: the program gives room for the answer.
-        unsafe { out.write(extended(&status?)) };
-        return Ok(0);
-    }
-    settled(client, ask, || {
-        // SAFETY: called after success, when the kernel has filled it in.
-        let found = unsafe { &*out };
-        (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)
-    })
 }
 
 /// Has what anybody staged for the file of that name in the file.
