@@ -18,7 +18,7 @@ use wire::{LockKind, LockOwner, LockTerms};
 
 use crate::{
     core::Core,
-    file::OpenFile,
+    file::{OpenFile, Use},
     node::Mail,
     session::{Session, Ticket},
     settle,
@@ -122,6 +122,11 @@ pub(crate) async fn lock<S: Storage>(
     if is_taken && !call.terms.waits && has_ended_since(core, session, ended).await {
         done = core.storage.lock(&descriptor.file, call).await;
     }
+    if done.is_ok() && !call.is_unlock() && file.is_closing() {
+        // Closing it has given up what there was before. The kernel does the same.
+        give_up(core, session, &descriptor).await;
+        return Err(Errno::BADF);
+    }
     done.map(|()| 0).map_err(|error| errno(&error))
 }
 
@@ -170,12 +175,25 @@ pub(crate) async fn closing<S: Storage>(
     session: &Session<S>,
     file: &Rc<OpenFile<S>>,
 ) {
+    if !session.has_locks.get() {
+        return;
+    }
     let is_its = |other: &Rc<OpenFile<S>>| other.identity == file.identity && other.is_locked.get();
-    if !session.has_locks.get() || !session.files().iter().any(is_its) {
+    let locked: Vec<_> = session.files().into_iter().filter(is_its).collect();
+    if locked.is_empty() {
         return;
     }
     settle::drain_inode(core, file.identity).await;
-    let Ok(descriptor) = file.descriptor() else { return };
+    // By those that were locked: what is opened otherwise may be at another server.
+    for other in locked {
+        if let Ok(descriptor) = other.descriptor() {
+            give_up(core, session, &descriptor).await;
+        }
+    }
+}
+
+/// Gives up the locks of a client's process on a file.
+async fn give_up<S: Storage>(core: &Core<S>, session: &Session<S>, descriptor: &Use<S>) {
     let call = of_client(session, LockCall::unlock_all(LockOwner::Process, 0));
     if let Err(error) = core.storage.lock(&descriptor.file, call).await {
         tracing::debug!("the locks of a file that was closed are gone already: {error}");

@@ -5,6 +5,7 @@
 mod bells;
 mod client;
 mod intake;
+mod locked;
 mod model;
 mod storage;
 mod turns;
@@ -112,8 +113,12 @@ impl Simulation {
         let admission = admission(core_count);
         let node = Arc::new(Node::new(job, admission, core_count));
         let fault_odds = if rng.u32(0..3) == 0 { 40 } else { 0 };
-        let disk =
-            Rc::new(Disk { files: RefCell::default(), rng: RefCell::new(rng.fork()), fault_odds });
+        let disk = Rc::new(Disk {
+            files: RefCell::default(),
+            rng: RefCell::new(rng.fork()),
+            locks: RefCell::default(),
+            fault_odds,
+        });
         let model = Rc::new(RefCell::new(Model::new(Rc::clone(&disk))));
         let lists = PollLists::new(core_count + 1);
         let mut executors = Vec::new();
@@ -159,14 +164,10 @@ impl Simulation {
 
     /// Lets a client in, with a control socket that the daemon reads when it gets to it.
     fn connect(&mut self, index: u64) {
-        let (id, grant) = lock(&self.node.admission).enter().expect("room");
-        let core = Rc::clone(&self.cores[grant.executor]);
-        let arena_len = usize::try_from(grant.arena_len).unwrap();
-        let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
         let wire = Rc::new(Wire::default());
-        let peer = Box::new(WireEnd(Rc::clone(&wire)));
-        let session = Rc::new(Session::new((id, None), grant, Arc::clone(&segment), peer));
-        core.enter(Rc::clone(&session));
+        let (core, session) = self.enter(&wire);
+        let (id, grant) = (session.id, session.grant);
+        let segment = Arc::clone(&session.segment);
         let rng = self.rng.fork();
         let watch = Rc::clone(&wire);
         core.handle.spawn(Class::Latency, attend(Rc::clone(&core), session, watch, rng));
@@ -190,6 +191,18 @@ impl Simulation {
             client.run(count).await;
             left.set(left.get() - 1);
         });
+    }
+
+    /// A session of a client at the other end of a wire.
+    fn enter(&self, wire: &Rc<Wire>) -> (Rc<Core<SimStorage>>, Rc<Session<SimStorage>>) {
+        let (id, grant) = lock(&self.node.admission).enter().expect("room");
+        let core = Rc::clone(&self.cores[grant.executor]);
+        let arena_len = usize::try_from(grant.arena_len).unwrap();
+        let segment = Arc::new(Segment::create(arena_len).expect("memfd").0);
+        let peer = Box::new(WireEnd(Rc::clone(wire)));
+        let session = Rc::new(Session::new((id, None), grant, segment, peer));
+        core.enter(Rc::clone(&session));
+        (core, session)
     }
 
     fn check_that_nothing_is_left(&mut self) {

@@ -78,7 +78,8 @@ fn daemon(clock: Rc<SimClock>, permits: Credits) -> (Executor, Rc<Core<SimStorag
     let job = shm::Job::create().expect("memfd").0;
     let node = Arc::new(Node::new(job, admission(1), 1));
     let rng = RefCell::new(Rng::with_seed(1));
-    let disk = Rc::new(Disk { files: RefCell::default(), rng, fault_odds: 0 });
+    let locks = RefCell::default();
+    let disk = Rc::new(Disk { files: RefCell::default(), rng, locks, fault_odds: 0 });
     let handle = executor.handle();
     let storage = SimStorage { disk, handle: handle.clone(), permits: Some(permits) };
     let core = Core::new(0, handle, storage, node);

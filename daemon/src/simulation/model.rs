@@ -14,7 +14,7 @@ pub(super) const REGION_LEN: u64 = 4 << 10;
 
 /// The accepted bytes of every file.
 pub(super) struct Model {
-    disk: Rc<Disk>,
+    pub(super) disk: Rc<Disk>,
     files: BTreeMap<u64, Vec<Byte>>,
     stamp: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     rc::Rc,
     time::Duration,
@@ -15,6 +15,7 @@ use shm::copy;
 use uring::Buffers;
 
 use crate::{
+    locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
     storage::Storage,
 };
@@ -37,6 +38,8 @@ pub(super) struct SimStorage {
 pub(super) struct Disk {
     pub(super) files: RefCell<HashMap<u64, Stored>>,
     pub(super) rng: RefCell<Rng>,
+    /// Inodes, and who has record locks on them.
+    pub(super) locks: RefCell<HashSet<(u64, u16)>>,
     /// One in this many writes fails, and one is short; none when zero.
     pub(super) fault_odds: u32,
 }
@@ -183,6 +186,18 @@ impl Storage for SimStorage {
 
     async fn open(&self, _: OpenCall) -> io::Result<Rc<Open>> {
         Err(Errno::NOSYS.into())
+    }
+
+    async fn lock(&self, file: &Rc<Open>, call: LockCall) -> io::Result<()> {
+        self.pause().await;
+        let lock = (file.inode, call.terms.process);
+        if call.is_unlock() {
+            self.disk.locks.borrow_mut().remove(&lock);
+        } else {
+            self.disk.locks.borrow_mut().insert(lock);
+        }
+        self.pause().await;
+        Ok(())
     }
 
     async fn name(&self, _: NameCall) -> io::Result<Answer> {
