@@ -20,6 +20,7 @@ pub(crate) mod progress;
 mod repair;
 pub(crate) mod split;
 mod verify;
+mod writers;
 
 use std::{
     fs::{File, Metadata},
@@ -33,6 +34,7 @@ use rustix::{
     io::Errno,
 };
 
+use self::writers::writer_of;
 use crate::failure::{Code, Failure};
 
 pub(crate) use self::{
@@ -113,6 +115,17 @@ pub(crate) fn total_len(reader: &Reader<File>) -> u64 {
 
 /// Says that the multifile at `path` could not be used, and what to do.
 pub(crate) fn failure(path: &Path, why: Error) -> Failure {
+    if matches!(why, Error::Unclosed { .. } | Error::Damaged { .. }) {
+        let writer = File::open(path).ok().and_then(|file| in_use(path, &file));
+        if let Some(in_use) = writer {
+            return in_use;
+        }
+    }
+    held_failure(path, why)
+}
+
+/// The same where nobody else writes it.
+fn held_failure(path: &Path, why: Error) -> Failure {
     about(&path.display(), path, why)
 }
 
@@ -146,9 +159,14 @@ fn is_held(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN)
 }
 
-fn in_use(path: &Path) -> Failure {
-    let why = "a daemon or server has it";
-    Failure::new(Code::Failure, path.display(), why, "wait until that has ended")
+/// Says who still writes a multifile; `None`: nobody does who is known.
+fn in_use(path: &Path, file: &File) -> Option<Failure> {
+    let why = if is_held(file) {
+        "a daemon or server has it".to_owned()
+    } else {
+        format!("process {} still writes it", writer_of(path)?)
+    };
+    Some(Failure::new(Code::Failure, path.display(), why, "wait until that has ended"))
 }
 
 fn is_empty(path: &Path) -> bool {
@@ -157,9 +175,6 @@ fn is_empty(path: &Path) -> bool {
 
 fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
     let (code, advice) = match why {
-        Error::Unclosed { .. } if File::open(path).is_ok_and(|file| is_held(&file)) => {
-            return in_use(path);
-        }
         Error::Unclosed { .. } | Error::OnRank { cause: Cause::Unclosed(_), .. } => {
             let advice = format!("see 'kakehi multifile repair --dry-run {}'", path.display());
             return Failure::new(Code::Damaged, what, "it was never closed", advice);

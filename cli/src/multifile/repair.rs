@@ -18,7 +18,7 @@ use super::{
     beside::Beside,
     copy::{Target, in_parallel, input_failure},
     damage::differs,
-    failure, file_failure, in_use, is_empty, is_held, open,
+    file_failure, held_failure, in_use, is_empty, open,
     progress::Progress,
 };
 use crate::{
@@ -81,6 +81,9 @@ struct Row {
 pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let _held = hold(&args.file)?;
     let found = examine(&args.file)?;
+    let others = 1..u32::try_from(found.file_count()).unwrap_or(0);
+    let others = others.map(|number| hold(&physical(&args.file, number)));
+    let _others_held = others.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows(&found);
     let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
     if !needed {
@@ -89,7 +92,7 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let done = needed && !args.dry_run;
     match &args.output {
         Some(output) => repair_copy(args, output, found.file_count())?,
-        None if done => found.apply().map_err(|why| failure(&args.file, why))?,
+        None if done => found.apply().map_err(|why| held_failure(&args.file, why))?,
         None => {}
     }
     let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
@@ -102,11 +105,11 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     judge(&report)
 }
 
-/// Keeps daemons from writing a multifile; one that does so already is the reason why it is not
-/// closed.
+/// Keeps daemons from writing a multifile; one that does so already, or a program, is the reason
+/// why it is not closed.
 fn hold(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|why| file_failure(path, &why))?;
-    if is_held(&file) { Err(in_use(path)) } else { Ok(file) }
+    in_use(path, &file).map_or(Ok(file), Err)
 }
 
 /// Compares the data of a closed multifile with its checksums, which nobody has read by now.
@@ -131,7 +134,7 @@ fn examine(path: &Path) -> Result<Repair<Disk>, Failure> {
             let advice = "it cannot be repaired: take it from another copy";
             Failure::new(Code::Damaged, path.display(), why, advice)
         }
-        why => failure(path, why),
+        why => held_failure(path, why),
     })
 }
 
@@ -158,7 +161,7 @@ fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Fail
         }
     }
     drop(progress);
-    examine(&made)?.apply().map_err(|why| failure(output, why))?;
+    examine(&made)?.apply().map_err(|why| held_failure(output, why))?;
     beside.publish()
 }
 

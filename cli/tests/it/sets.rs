@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use multifile::{Disk, NewTask, Options, Writer};
 use tempfile::tempdir;
 
 use crate::{
+    fails,
     multifile::{done, multifile, names, streams, with_checksums},
     output,
 };
@@ -46,4 +48,36 @@ fn repair_says_that_checksums_are_lost() {
     let lost = said.lines().filter(|line| line.contains("set: checksums are lost"));
     assert_eq!(lost.count(), 1, "{said}");
     assert!(streams(folder.path(), "set") == streams(folder.path(), "joined"));
+}
+
+/// It may not be closed because it is still written: that is no damage.
+#[test]
+fn what_a_program_still_writes_is_left_to_it() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+    };
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("set");
+    let tasks = NewTask::in_files(&[100; 2], 2);
+    let writer = Writer::create(&Disk::new(), &path, &tasks, &Options::default());
+    drop(writer.expect("made"));
+    let before = ["set", "set.000001"].map(|name| fs::read(folder.path().join(name)).ok());
+    for name in ["set", "set.000001"] {
+        let script = "exec 9>>\"$0\"; echo; read end";
+        let mut child = Command::new("sh");
+        child.args(["-c", script]).arg(folder.path().join(name));
+        let mut child =
+            child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("open");
+        let said = format!("process {} still writes it", child.id());
+        fails(&mut multifile(folder.path(), &["repair", "set"]), 1, &[name, &said]);
+        child.kill().expect("its own");
+        child.wait().expect("ended");
+    }
+    let after = ["set", "set.000001"].map(|name| fs::read(folder.path().join(name)).ok());
+    assert!(before == after);
+    let (code, ..) = output(&mut multifile(folder.path(), &["repair", "set"]));
+    assert_eq!(code, 0);
 }
