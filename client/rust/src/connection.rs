@@ -48,8 +48,9 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
 const SPINS_AFTER_DOORBELL: u32 = 50;
-/// Numbers below this are the program's: some close them all, some count on getting low ones.
-const SOCKET_MIN: RawFd = 900;
+/// Numbers below the first of these are the program's: some close them all, some count on getting
+/// low ones. The others are for where there are not so many.
+const SOCKET_MIN: [RawFd; 4] = [900, 200, 50, 20];
 
 /// The daemon is gone, or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -484,5 +485,6 @@ fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<Greeted, Failu
 
 /// Moves the socket above the numbers that programs use.
 fn out_of_the_way(socket: OwnedFd) -> OwnedFd {
-    io::fcntl_dupfd_cloexec(&socket, SOCKET_MIN).unwrap_or(socket)
+    let moved = SOCKET_MIN.into_iter().find_map(|min| io::fcntl_dupfd_cloexec(&socket, min).ok());
+    moved.unwrap_or(socket)
 }

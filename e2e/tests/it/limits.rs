@@ -304,6 +304,24 @@ fn a_client_with_few_descriptors_is_served() {
 }
 
 #[test]
+fn a_program_with_few_numbers_gets_the_lowest_ones() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut limited = daemon.wrap("sh");
+    limited.args(["-c", "ulimit -n 256; exec \"$0\""]).arg(program("calls"));
+    let mut calls = Calls::start(&mut limited);
+    let file = folder.join("file").display().to_string();
+    let lowest = calls.get(&format!("open {file} wc"));
+    // Connects.
+    calls.get(&format!("write {lowest} x"));
+    for free in lowest + 1..lowest + 4 {
+        assert_eq!(calls.get(&format!("open {file} r")), free);
+    }
+    calls.end();
+    daemon.end();
+}
+
+#[test]
 fn a_daemon_works_where_limits_are_tight() {
     let limits = [
         ("locked memory of 8 MiB", vec!["prlimit".into(), "--memlock=8388608:8388608".into()]),
