@@ -153,10 +153,7 @@ impl Tree {
 
     pub(super) fn link_count(&self, inode: u64) -> u64 {
         match self.catalogue.names(inode) {
-            Some(names) => {
-                2 + names.values().filter(|inode| self.catalogue.names(**inode).is_some()).count()
-                    as u64
-            }
+            Some(_) => 2 + self.catalogue.folder_count(inode),
             None => self.catalogue.link_count(inode),
         }
     }

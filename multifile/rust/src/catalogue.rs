@@ -88,6 +88,8 @@ pub struct Catalogue {
     folders: BTreeMap<u64, BTreeMap<Vec<u8>, u64>>,
     /// Names of each node that has any.
     links: HashMap<u64, u64>,
+    /// Folders in each folder that has any.
+    inner: HashMap<u64, u64>,
     next: u64,
 }
 
@@ -127,8 +129,9 @@ impl Catalogue {
     #[must_use]
     pub fn new(number: u64, root: Node) -> Self {
         let folders = BTreeMap::from([(ROOT, BTreeMap::new())]);
-        let (nodes, links) = (BTreeMap::from([(ROOT, root)]), HashMap::new());
-        Self { number, nodes, folders, links, next: ROOT + 1 }
+        let (nodes, links, inner) =
+            (BTreeMap::from([(ROOT, root)]), HashMap::new(), HashMap::new());
+        Self { number, nodes, folders, links, inner, next: ROOT + 1 }
     }
 
     /// The names in a stream, and how many of its bytes count: a record at the end that is not
@@ -223,12 +226,15 @@ impl Catalogue {
                     return None;
                 }
                 let was = self.folders.get_mut(&folder)?.insert(name, inode);
-                was.into_iter().for_each(|was| self.unlink(was));
+                was.into_iter().for_each(|was| self.unlink(folder, was));
                 *self.links.entry(inode).or_default() += 1;
+                if self.folders.contains_key(&inode) {
+                    *self.inner.entry(folder).or_default() += 1;
+                }
             }
             Change::NoName(folder, name) => {
                 let was = self.folders.get_mut(&folder)?.remove(&name)?;
-                self.unlink(was);
+                self.unlink(folder, was);
             }
             Change::Gone(inode) => {
                 let has_names = self.folders.get(&inode).is_some_and(|names| !names.is_empty());
@@ -242,11 +248,22 @@ impl Catalogue {
         Some(())
     }
 
-    fn unlink(&mut self, inode: u64) {
-        match self.links.get_mut(&inode) {
-            Some(links @ 2..) => *links -= 1,
-            _ => drop(self.links.remove(&inode)),
+    /// A name in a folder is not this node's any more.
+    fn unlink(&mut self, folder: u64, inode: u64) {
+        let take = |counts: &mut HashMap<u64, u64>, of: u64| match counts.get_mut(&of) {
+            Some(count @ 2..) => *count -= 1,
+            _ => drop(counts.remove(&of)),
+        };
+        take(&mut self.links, inode);
+        if self.folders.contains_key(&inode) {
+            take(&mut self.inner, folder);
         }
+    }
+
+    /// How many folders are in a folder.
+    #[must_use]
+    pub fn folder_count(&self, folder: u64) -> u64 {
+        self.inner.get(&folder).copied().unwrap_or(0)
     }
 
     /// How many names a node has.

@@ -147,6 +147,11 @@ fn any_changes_are_made_or_refused_and_read_back() {
         read += 1;
         let (again, _) = Catalogue::read(&catalogue.write()).unwrap();
         assert_eq!(again.paths(), catalogue.paths(), "seed {seed}");
+        for inode in 0..6 {
+            let names = catalogue.names(inode).into_iter().flatten();
+            let inner = names.filter(|(_, inner)| catalogue.names(**inner).is_some()).count();
+            assert_eq!(catalogue.folder_count(inode), wide(inner), "seed {seed}");
+        }
     }
     assert!(read > 2000, "{read}");
 }
