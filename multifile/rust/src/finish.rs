@@ -39,7 +39,7 @@ pub(crate) fn finish<S: Storage, U: Usage>(
     let tail = Tail::new(plan, blocks)?;
     output.flush()?;
     // Half a table behind a file without data would look like data.
-    output.begin_journal();
+    output.begin_journal()?;
     let order = plan.header.order;
     let mut slab = Slab { output, bytes: Vec::new(), at: tail.table_at };
     for task in 0..tasks {

@@ -107,15 +107,17 @@ pub(crate) enum Journal<S: Storage> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// From now on, a block without a slot holds nothing.
-    pub(crate) fn begin(&mut self) {
+    /// From now on, a block without a slot holds nothing; whether it is so: there may be none.
+    pub(crate) fn begin(&mut self) -> bool {
         if let Self::Later(storage, path) = self {
             *self = storage.create(path, false).map_or(Self::Off, Self::Open);
+            return matches!(self, Self::Open(_));
         }
+        true
     }
 
-    pub(crate) fn record(&mut self, key: &SlotKey, slot: Slot) -> io::Result<()> {
-        self.begin();
+    /// Records in a journal that was [begun](Self::begin).
+    pub(crate) fn record(&self, key: &SlotKey, slot: Slot) -> io::Result<()> {
         match (self, key.at()) {
             (Self::Open(file), Some(at)) => write_all(file, &slot.encode(key), at),
             _ => Ok(()),

@@ -10,6 +10,7 @@ use std::{io, path::Path, sync::Arc};
 use crate::{
     codec::wide,
     error::{Error, Result},
+    header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
     run::{Piece, Run},
     storage::{File, Storage, write_all},
@@ -149,6 +150,7 @@ impl<S: Storage> Output<S> {
     /// Records that `owner`'s block is in the storage as far as it says.
     pub(crate) fn record(&mut self, owner: Owner) -> Result<()> {
         self.check()?;
+        self.begin_journal()?;
         let ended = self.run.before(&owner, Piece::UNLIKE);
         let recorded = self.tell(ended).and_then(|()| {
             let now = self.run.after(&owner, Piece::UNLIKE);
@@ -159,8 +161,12 @@ impl<S: Storage> Output<S> {
 
     /// Makes sure that there is a journal, if one is wanted: from here on nothing counts as data
     /// that is not recorded.
-    pub(crate) fn begin_journal(&mut self) {
-        self.journal.begin();
+    pub(crate) fn begin_journal(&mut self) -> Result<()> {
+        // Other ranks may have one, as where this process has no descriptor left: it is not to be
+        // believed, for it says nothing of what comes from here.
+        let is_begun = self.journal.begin();
+        let told = if is_begun { Ok(()) } else { write_all(&*self.file, &[0; 8], FLAG2_AT) };
+        self.outcome(told)
     }
 
     /// Writes slots of `task` where the root reads them at closing, whether or not there is a
@@ -175,7 +181,7 @@ impl<S: Storage> Output<S> {
         self.check()?;
         let (instance, task_count) = (self.instance, self.task_count);
         let left = storage.create(path, false).and_then(|file| {
-            let mut journal = Journal::<S>::Open(file);
+            let journal = Journal::<S>::Open(file);
             for (block, slot) in slots {
                 journal.record(&SlotKey { instance, task_count, task, block }, slot)?;
             }
@@ -217,7 +223,7 @@ impl<S: Storage> Output<S> {
             let written = write_all(&*self.file, bytes, at);
             return self.outcome(written);
         };
-        self.journal.begin();
+        self.begin_journal()?;
         let piece = if self.blank { Piece::of(bytes) } else { Piece::UNLIKE };
         let ended = self.run.before(&owner, piece);
         let told = self.tell(ended);

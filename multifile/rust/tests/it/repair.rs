@@ -241,6 +241,23 @@ fn a_record_that_was_begun_is_left_out_also_with_a_journal() {
     }
 }
 
+/// As of a rank that has no descriptor left for it.
+#[test]
+fn a_journal_that_does_not_know_of_a_rank_is_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let tasks = NewTask::in_one_file(&[512; 2]);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options()).unwrap();
+    let journal = folder.path().join("a.sion.journal");
+    fs::create_dir(&journal).unwrap();
+    writer.task(0).unwrap().write(&[1; 10]).unwrap();
+    drop(writer);
+    fs::remove_dir(&journal).unwrap();
+    // What another one has recorded.
+    fs::write(&journal, [0; 32]).unwrap();
+    assert!(matches!(repair(&disk(&folder))[0], Doubt::None | Doubt::Zeros { .. }));
+    assert_eq!(read_all(&disk(&folder), 0), [1; 10]);
+}
+
 #[test]
 fn a_journal_of_an_earlier_file_is_not_believed() {
     let folder = TempDir::new().unwrap();
