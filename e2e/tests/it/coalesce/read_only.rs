@@ -82,7 +82,7 @@ fn one_that_was_not_closed_or_holds_nothing_is_refused() {
     made(&folder);
     may_be_written(&folder, true);
     let mut command = coalescing(&folder);
-    command.args(["sh", "-c", "echo 1 >\"$0/b\"; sync \"$0/b\"; echo 1 >\"$1\"; sleep 100"]);
+    command.args(["sh", "-c", "echo 1 >\"$0/b\"; sync \"$0/b\"; echo 1 >\"$1\"; exec sleep 100"]);
     let begun = folder.join("begun");
     let running = Running::start(command.arg(local(&folder)).arg(&begun).stdin(Stdio::null()));
     assert!(wait_for(SOON, || begun.exists()));
