@@ -20,7 +20,7 @@ impl<N: Network> Client<N> {
     /// Waits until `end`, and for as long as the server goes on saying that it is there.
     pub(super) async fn listen<T>(&self, end: Instant) -> io::Result<T> {
         loop {
-            let end = end.max(self.heard_at.get() + ATTEMPT_MAX);
+            let end = end.max(self.heard_at.get() + ATTEMPT_MAX.min(self.timeout));
             if self.handle.now() >= end {
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -49,6 +49,8 @@ pub(super) struct Disk {
     pub(super) renewals: Cell<u64>,
     /// Times that old ledgers were removed.
     pub(super) removals: Cell<u64>,
+    /// How much longer everything takes.
+    pub(super) delay: Cell<Duration>,
     /// Whether it tells at a close that there is no space.
     pub(super) is_full: Cell<bool>,
     /// No record says any more that its request was done.
@@ -146,7 +148,7 @@ impl SimDisk {
     /// Takes a while; a server that is killed meanwhile never goes on.
     async fn pause(&self) {
         let us = self.rng.borrow_mut().u64(0..LATENCY_MAX_US);
-        self.handle.sleep(Duration::from_micros(us)).await;
+        self.handle.sleep(Duration::from_micros(us) + self.disk.delay.get()).await;
         if self.disk.life.get() != self.life {
             std::future::pending::<()>().await;
         }

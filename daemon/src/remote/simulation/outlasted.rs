@@ -125,6 +125,29 @@ fn server_that_is_busy_is_waited_for_as_long_as_it_lives() {
     }
 }
 
+/// Each of them takes longer than the client waits for a server that is silent.
+#[test]
+fn files_that_are_slow_to_be_opened_again_are_waited_for() {
+    let timeout = Duration::from_secs(10);
+    let mut world = World::new(7);
+    world.start_server();
+    let client = world.connect_for(timeout);
+    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
+    let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+    let opened = async move { RemoteFile::open(&client, None, call).await };
+    let file = world.outcome_of(opened).expect("opened");
+    world.kill_server();
+    world.disk.delay.set(timeout);
+    world.start_server();
+    let written = Rc::new(Cell::new(None));
+    let told = Rc::clone(&written);
+    world.handle.spawn(Class::Latency, async move {
+        told.set(Some(file.write(0, &buffers(b"data")).await.is_ok()));
+    });
+    world.pass(10 * timeout);
+    assert_eq!(written.get(), Some(true));
+}
+
 /// While a request of its hangs: the others would use up what all clients have.
 #[test]
 fn of_a_client_that_comes_again_and_again_one_connection_waits() {
