@@ -110,7 +110,9 @@ impl Mapped {
             let file = u32::try_from(*file).ok()?;
             let local_rank = u32::try_from(*local).ok()?;
             let chunk_len = u64::try_from(*chunk_len).ok()?;
-            Some(NewTask { file, local_rank, global_rank: i64::from(*rank), chunk_len })
+            // Nobody would find one of a negative rank in a set: such are tasks that hold copies.
+            let global_rank = i64::from(u32::try_from(*rank).ok()?);
+            Some(NewTask { file, local_rank, global_rank, chunk_len })
         });
         tasks.collect::<Option<_>>().ok_or(Failure::Argument("a negative number in the arrays"))
     }

@@ -44,6 +44,10 @@ fn create(
     let requests: Vec<u64> = requests
         .collect::<Result<_, _>>()
         .map_err(|_| Failure::Argument("a chunk size is negative"))?;
+    if ranks.iter().any(|rank| *rank < 0) {
+        // Nobody would find it in a set: such are tasks that hold copies.
+        return Err(Failure::Argument("a global rank is negative"));
+    }
     let file_count = u32::try_from(file_count).unwrap_or(1).max(1);
     let mut tasks = NewTask::in_files(&requests, file_count);
     for (task, rank) in tasks.iter_mut().zip(ranks) {
@@ -176,5 +180,22 @@ export! {
             }
         }
         Ok(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_that_nobody_would_find_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sion");
+        let made = |ranks: &[c_int], chunks: &[i64]| {
+            create(&path, Mode::parse("bw", &Config::default()), (chunks, ranks, 2, -1)).is_ok()
+        };
+        assert!(!made(&[0, -1], &[64; 2]) && !made(&[0, 1], &[64, -1]));
+        assert!(!path.exists());
+        assert!(made(&[0, 1], &[64; 2]));
     }
 }
