@@ -6,6 +6,7 @@ use std::{
 };
 
 use multifile::{Error, Part, name::physical};
+use rustix::io::Errno;
 
 /// What no system call says of a multifile.
 #[derive(Debug)]
@@ -47,9 +48,10 @@ impl Unfit {
             Self::NoNames => "name another file; `kakehi multifile split` reads this one",
             Self::Later => "use that version, or name another file",
             Self::Names => "name another file; `kakehi multifile split` reads what is in this one",
-            Self::Member { .. } => {
+            Self::Member { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "bring it back to where the first one is: a set is moved and copied as a whole"
             }
+            Self::Member { source, .. } => advice(source),
         }
     }
 }
@@ -82,6 +84,12 @@ impl fmt::Display for Unfit {
     }
 }
 
+/// Whether it is not the multifile's fault.
+fn is_failing(why: &io::Error) -> bool {
+    let failing = [Errno::IO, Errno::STALE, Errno::REMOTEIO, Errno::NODEV];
+    Errno::from_io_error(why).is_some_and(|errno| failing.contains(&errno))
+}
+
 /// What to do about a multifile that cannot be used.
 pub(crate) fn advice(why: &io::Error) -> &'static str {
     let inner = why.get_ref();
@@ -103,6 +111,9 @@ pub(crate) fn advice(why: &io::Error) -> &'static str {
             _ => "`kakehi multifile verify` says more; name another file to go on",
         };
     }
+    if is_failing(why) {
+        return "its file system or device fails: see to that, for the multifile may be whole";
+    }
     match why.kind() {
         io::ErrorKind::NotFound => "make the folder that it is to be in, or correct its name",
         io::ErrorKind::IsADirectory => "it is a folder: name a file, in it or elsewhere",
@@ -120,15 +131,13 @@ pub(crate) fn advice(why: &io::Error) -> &'static str {
 mod tests {
     use std::collections::HashSet;
 
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
     fn each_reason_has_advice_of_its_own() {
         let member =
             Error::Io { file: 1, os: Errno::NOENT.raw_os_error(), kind: io::ErrorKind::NotFound };
-        let reasons: [io::Error; 13] = [
+        let reasons: [io::Error; 14] = [
             Unfit::Taken.into(),
             Unfit::Special.into(),
             Unfit::NoNames.into(),
@@ -142,6 +151,7 @@ mod tests {
             Errno::ISDIR.into(),
             Errno::ACCESS.into(),
             Errno::NOSPC.into(),
+            Errno::STALE.into(),
         ];
         let advice: HashSet<_> = reasons.iter().map(advice).collect();
         assert_eq!(advice.len(), reasons.len(), "{advice:#?}");
@@ -155,6 +165,11 @@ mod tests {
             said.contains("physical file /a.sion.000001 ") && said.contains("No such"),
             "{said}"
         );
+        for errno in [Errno::STALE, Errno::IO] {
+            let failing = [0, 1]
+                .map(|file| Unfit::of_set(Path::new("/a.sion"), Error::io(file, &errno.into())));
+            assert_eq!(failing.each_ref().map(advice), [advice(&errno.into()); 2]);
+        }
         let first = Unfit::of_set(Path::new("/a.sion"), Error::io(0, &Errno::NOENT.into()));
         assert!(first.to_string().starts_with("No such"), "{first}");
     }
