@@ -54,6 +54,14 @@ impl Held {
         }
     }
 
+    /// A lock was refused to a handle. The kernel gives up one of a whole file before it looks
+    /// whether the other kind of lock can be had.
+    pub(super) fn refused(&mut self, handle: u32, call: LockCall) {
+        if call.terms.owner == LockOwner::Whole {
+            self.0.remove(&Owner::OpenFile(handle, LockOwner::Whole));
+        }
+    }
+
     /// A handle was closed.
     pub(super) fn closed(&mut self, handle: u32) {
         for owner in [LockOwner::OpenFile, LockOwner::Whole] {
@@ -181,6 +189,20 @@ mod tests {
         ranges.set(Range::of(call(LockKind::Exclusive, 5, 1)));
         assert!(ranges.conflict_with(Range::of(call(LockKind::Shared, 0, 0))));
         assert!(!ranges.conflict_with(Range::of(call(LockKind::Shared, 6, 0))));
+    }
+
+    #[test]
+    fn whole_file_is_unlocked_where_another_lock_of_it_is_refused() {
+        for (owner, count) in [(LockOwner::Whole, 0), (LockOwner::OpenFile, 1)] {
+            let mut held = Held::default();
+            let mut shared = call(LockKind::Shared, 0, 0);
+            shared.terms.owner = owner;
+            held.note(3, FILE, shared);
+            let mut exclusive = call(LockKind::Exclusive, 0, 0);
+            exclusive.terms.owner = owner;
+            held.refused(3, exclusive);
+            assert_eq!(held.all().len(), count, "{owner:?}");
+        }
     }
 
     #[test]

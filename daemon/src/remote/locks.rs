@@ -110,7 +110,7 @@ impl<S: Storage> Service<S> {
             return Err(Errno::NOLCK);
         }
         let end = self.handle.now() + WAIT_MAX;
-        let mut waiting = None;
+        let (mut waiting, mut is_tried) = (None, false);
         loop {
             let identity = session.file(handle)?.identity();
             let count = self.unlocks.count(identity);
@@ -121,6 +121,10 @@ impl<S: Storage> Service<S> {
                 self.try_lock(session, handle, call).await
             };
             let now = self.handle.now();
+            if tried == Err(Errno::AGAIN) && call.terms.owner == LockOwner::Whole && !is_tried {
+                self.unlocks.happened(identity); // It may have been shared, and is not any more.
+            }
+            is_tried = true;
             match tried {
                 Err(Errno::AGAIN) if call.terms.waits && now < end => {}
                 Err(errno) => return Err(errno),

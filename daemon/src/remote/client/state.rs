@@ -8,6 +8,7 @@ use std::{
 };
 
 use executor::Notify;
+use rustix::io::Errno;
 use uring::Buffer;
 use wire::Request;
 
@@ -76,8 +77,15 @@ impl State {
     /// Keeps up with which files the server has open, and with their locks. At once when the answer
     /// comes: the connection may break before whoever asked has run.
     pub(super) fn note(&mut self, pending: &Pending, value: u64, payload: &[u8]) {
-        if verdict(value).is_err() {
-            return;
+        match (verdict(value), pending.request) {
+            (Err(Errno::AGAIN), Request::Lock { file, terms, start, len }) => {
+                if let Ok(call) = LockCall::new(terms, start, len) {
+                    self.held.refused(file, call);
+                }
+                return;
+            }
+            (Err(_), _) => return,
+            (Ok(_), _) => {}
         }
         match pending.request {
             Request::Open { file, flags, .. } => {
