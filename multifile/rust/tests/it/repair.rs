@@ -137,7 +137,7 @@ fn a_writer_that_died_just_before_the_commit_loses_nothing() {
     }
 }
 
-/// A table that speaks of less than there is is none, nor is one that ends before the file does.
+/// A table that speaks of less than there is is none, nor is one that does not end the file.
 #[test]
 fn data_that_looks_like_a_table_is_data() {
     for (block, tail) in [(&[1u64, 10][..], &[][..]), (&[1, 64], &[5; 3]), (&[1, 64], &[5; 8])] {
