@@ -46,7 +46,8 @@ impl World {
         let park = Box::new(events.parker());
         let executor = Executor::new(Rc::new(SystemClock), park, Config::default());
         let machine = Machine::new(Engines::new(&executor.handle(), Choice::Threads, 1, &events));
-        let folder = TempDir::new().expect("folder");
+        // In memory where there is such: thousands of syncs are slow elsewhere.
+        let folder = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("folder");
         let files = Coalesced { machine: machine.clone(), volumes: Rc::new([]) };
         let (model, rng) = (BTreeMap::new(), Rng::with_seed(seed));
         let mut world = Self { executor, machine, folder, files, model, rng };
