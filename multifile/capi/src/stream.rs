@@ -216,6 +216,8 @@ impl Streams {
 
     /// Uses `file`, a stream of the program, from now on.
     pub(crate) fn set_second(&mut self, file: *mut FILE) {
+        // The one before is the program's again, which may go on with it.
+        self.unset_second();
         self.second = Some(Stream { file, buffer: Vec::new(), closed: false });
     }
 
@@ -238,5 +240,26 @@ impl Streams {
 
     fn of(&self, number: u32) -> Option<&Stream> {
         self.second.as_ref().or_else(|| self.by_file.get(&number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_another_takes_the_place_of_stays_open() {
+        let mut streams = Streams::default();
+        // SAFETY: no arguments.
+        let [first, second] = [(); 2].map(|()| unsafe { libc::tmpfile() });
+        assert!(!first.is_null() && !second.is_null());
+        // SAFETY: an open stream.
+        let descriptor = unsafe { libc::fileno(first) };
+        streams.set_second(first);
+        streams.set_second(second);
+        // SAFETY: descriptors are integers; this one is open if the stream is.
+        assert_ne!(unsafe { libc::fcntl(descriptor, libc::F_GETFD) }, -1);
+        // SAFETY: it is open, and the test's own.
+        assert_eq!(unsafe { libc::fclose(first) }, 0);
     }
 }
