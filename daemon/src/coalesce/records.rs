@@ -95,11 +95,9 @@ impl Volume {
         }
         let applied = self.tree.borrow_mut().apply(&changes);
         let gone = applied.gone.into_iter();
-        let gone: Vec<_> = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
+        let gone = gone.map(|(inode, node)| self.users.is_gone(inode, node)).collect();
         let record = Record::of(catalogue::encode(&changes));
-        self.append(Record { undo: applied.undo, gone: gone.clone(), ..record }).await?;
-        // Only now: their bytes are to be there as long as their names may be.
-        gone.iter().for_each(|live| live.is_noted());
+        self.append(Record { undo: applied.undo, gone, ..record }).await?;
         Ok(value)
     }
 
@@ -181,7 +179,11 @@ impl Volume {
             Ok(()) => {
                 records.written_len.set(records.written_len.get() + bytes.len() as u64);
                 let done = records.queued.borrow_mut().drain(..count).collect::<Vec<_>>();
-                done.into_iter().for_each(|record| record.outcome.set(Some(Ok(()))));
+                for Record { gone, outcome, .. } in done {
+                    // Only now: their bytes are to be there as long as their names may be.
+                    gone.iter().for_each(|live| live.is_noted());
+                    outcome.set(Some(Ok(())));
+                }
             }
             Err(error) => self.take_back(errno(&error)).await,
         }
