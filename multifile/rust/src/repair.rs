@@ -343,7 +343,9 @@ fn state<F: File>(front: Front<F>) -> Result<State<F>> {
         Err(Error::Unclosed { .. }) => return Ok(State::Broken(front, Reach::ToEnd)),
         found => found.readable()?,
     };
-    let Some(table) = table else { return until_table(front) };
+    // Elsewhere there is data, which may look like one.
+    let is_in_place = |table: &Table| front.layout.end_of(table.block_count.into()) == Ok(table.at);
+    let Some(table) = table.filter(is_in_place) else { return until_table(front) };
     let fits = table.load(&*front.file, front.number).readable()?.filter(|blocks| {
         (0..front.ranks.len()).all(|task| {
             let place = front.layout.place(task).unwrap_or_default();

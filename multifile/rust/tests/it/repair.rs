@@ -154,6 +154,33 @@ fn data_that_looks_like_a_table_is_data() {
     }
 }
 
+/// Format rule 4.1: a closed file whose commit fields are damaged may point anywhere.
+#[test]
+fn data_that_a_damaged_file_points_to_is_no_table() {
+    let folder = TempDir::new().unwrap();
+    // In which numbers do not end in zeros.
+    let order = multifile::codec::Order::Big;
+    let options = Options { fs_block_len: Some(64), order, ..options() };
+    let tasks = NewTask::in_one_file(&[64]);
+    let mut writer = Writer::create(&disk(&folder), Path::new(NAME), &tasks, &options).unwrap();
+    let data = [options.order.bytes_u64(1), options.order.bytes_u64(16)].concat().repeat(8);
+    writer.task(0).unwrap().write(&data).unwrap();
+    writer.close().unwrap();
+    let path = folder.path().join(NAME);
+    let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
+    let data_at = reader.layout(0).unwrap().data_at();
+    drop(reader);
+    let mut bytes = fs::read(&path).unwrap();
+    let commit_at = 1076 + 16;
+    bytes[commit_at..commit_at + 4].copy_from_slice(&options.order.bytes_u32(1));
+    bytes[commit_at + 4..commit_at + 12].copy_from_slice(&options.order.bytes_u64(data_at));
+    fs::write(&path, bytes).unwrap();
+    let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
+    assert!(found.needed());
+    found.apply().unwrap();
+    assert!(read_all(&disk(&folder), 0).starts_with(&data));
+}
+
 /// Of a mapping, or of checksums.
 #[test]
 fn a_table_is_found_whatever_is_missing_of_what_stands_behind_it() {
