@@ -359,7 +359,9 @@ fn nodes_share_a_multifile_of_a_server() {
 fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     let folder = Folder::new();
     let mut command = coalescing(&folder);
-    command.args(["sh", "-c", "echo one >\"$0/a\"; echo begun; exec sleep 100"]).arg(local(&folder));
+    command
+        .args(["sh", "-c", "echo one >\"$0/a\"; echo begun; exec sleep 100"])
+        .arg(local(&folder));
     let mut first = Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
     let output = first.child.stdout.take().expect("piped");
     let mut line = String::new();
