@@ -140,7 +140,9 @@ impl Listener {
         if self.core.node.is_stopping() && greeting.role != Role::Control(Control::Status) {
             return Err(Some(Refusal::Stopping));
         }
-        if let (true, Some(process)) = (self.shares_cores, peer.process) {
+        // Who only asks something is not served, and may be bound to other cores or to none.
+        let is_served = !matches!(greeting.role, Role::Control(_));
+        if let (true, Some(process)) = (self.shares_cores && is_served, peer.process) {
             cores::share_those_of(process);
         }
         Ok(greeting)

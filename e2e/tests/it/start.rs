@@ -79,15 +79,13 @@ fn a_daemon_that_cannot_serve_says_so_in_the_foreground() {
 /// The first rank starts the daemon, on a core of its own that the daemon would share with it.
 #[test]
 fn a_daemon_runs_on_the_cores_of_all_its_ranks() {
-    let ours = sched_getaffinity(None).expect("our cores");
-    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core));
-    let (Some(one), Some(other)) = (cores.next(), cores.next()) else {
+    let Some([one, other]) = two_cores() else {
         return skip("cores of bound ranks", "one core");
     };
     let folder = Folder::new();
     let second = format!("taskset -c {other} {} run -- cat", kakehi().display());
     let mut first = Command::new("taskset");
-    first.args(["-c", &one.to_string()]).arg(kakehi()).args(["run", "--", "sh", "-c", &second]);
+    first.args(["-c", &one]).arg(kakehi()).args(["run", "--", "sh", "-c", &second]);
     first.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
     first.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut first = crate::harness::Running::start(&mut first);
@@ -108,6 +106,28 @@ fn a_daemon_runs_on_the_cores_of_all_its_ranks() {
     assert!(wait_for(SOON, all_have_both), "it runs on {:?} alone", daemon());
     drop(first.child.stdin.take());
     assert!(first.wait(SOON).success());
+}
+
+/// An administrator's shell is bound to no cores, or to those of another job.
+#[test]
+fn a_daemon_does_not_run_on_the_cores_of_who_asks_how_it_is() {
+    let Some([one, _]) = two_cores() else {
+        return skip("cores of who asks", "one core");
+    };
+    let folder = Folder::new();
+    let serve = background(&folder);
+    let mut bound = Command::new("taskset");
+    bound.args(["-c", &one]).arg(serve.get_program()).args(serve.get_args());
+    succeed(bound.current_dir(folder.path()), SOON);
+    let daemon = Background::of(&folder.join("job"));
+    assert_eq!(sched_getaffinity(Some(daemon.0)).map(|cores| cores.count()), Ok(1));
+}
+
+/// Two of the cores that this process may run on.
+fn two_cores() -> Option<[String; 2]> {
+    let ours = sched_getaffinity(None).expect("our cores");
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core));
+    Some([cores.next()?.to_string(), cores.next()?.to_string()])
 }
 
 /// A batch script has no `XDG_RUNTIME_DIR`, the login shell that looks after it has.
