@@ -144,7 +144,10 @@ impl Process {
         // Not under the lock: others may use the file while the device works.
         drop(file);
         let answer = link.connection.call(request);
-        let Some((entry, mut file)) = self.locked(id) else { return Err(Errno::BADF) };
+        let Some((entry, mut file)) = self.locked(id) else {
+            // Another thread has closed it meanwhile, and was told what the drain owed.
+            return answer.unwrap_or(Err(Errno::BADF)).map(drop);
+        };
         if answer.is_err() {
             self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
         }
