@@ -359,7 +359,7 @@ fn refused(folder: &Path, why: io::Error) -> Failure {
         Code::Failure,
         format_args!("socket folder {}", folder.display()),
         why,
-        "remove or correct it, or name another with --socket",
+        "name another with --socket, or correct it where it is yours",
     )
 }
 

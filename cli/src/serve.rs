@@ -141,7 +141,7 @@ fn serve_to_end(
         if let Ok(lock) = job.lock() {
             job.remove_locked(&lock);
         }
-    } else if created || args.for_run {
+    } else if created || args.for_run || summary.is_ok() {
         job.remove();
     }
     summary
