@@ -24,7 +24,7 @@ pub(crate) struct Run {
     /// Length of the file, over and over again written from its start.
     pub(crate) span: u64,
     pub(crate) transport: Transport,
-    /// Packets are written from where UCX has received them.
+    /// Packets are written from where UCX, or the kernel, has received them.
     pub(crate) lends: bool,
 }
 
@@ -47,7 +47,8 @@ impl Run {
     /// Bytes that are received at a time: a longer packet is out of the fast caches when its end is
     /// here, or in no one piece.
     pub(crate) fn part_len(&self) -> usize {
-        self.size.min(if self.lends { PIECE_LEN } else { SOCKET_LEN_MAX })
+        let is_lent_by_ucx = self.lends && self.transport == Transport::Ucx;
+        self.size.min(if is_lent_by_ucx { PIECE_LEN } else { SOCKET_LEN_MAX })
     }
 
     /// What a client may have on the way, bytes: the window of its connection. Whom the window

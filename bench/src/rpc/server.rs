@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use executor::{Class, Credits, Handle, Notify};
-use uring::{Engines, File, Frames, Halves, Listener, Pool, Receiver, Stages};
+use uring::{Engines, File, Frames, Halves, Listener, Pipes, Pool, Receiver, Stages};
 
 use super::{
     answers::Answers,
@@ -84,11 +84,16 @@ impl Server {
 
     /// Serves clients until all packets are served, and every client knows and has left.
     pub(crate) async fn serve(self: Rc<Self>, mut listener: Listener) -> anyhow::Result<Sample> {
-        let mut connections = Vec::new();
+        let (mut connections, pipes) = (Vec::new(), Pipes::default());
         for _ in 0..self.run.clients {
             let stream = listener.accept().await?;
             stream.set_window_min(self.run.window_len())?;
-            connections.push(stream.split());
+            let (receiver, sender) = stream.split();
+            let receiver = match self.run.lends && self.file.is_some() {
+                true => receiver.with_pipes(&pipes),
+                false => receiver,
+            };
+            connections.push((receiver, sender));
         }
         // Only now, so that all clients begin together.
         let stages = Stages::in_turns(&self.handle);
@@ -126,12 +131,17 @@ impl Server {
         let admit = |_: &_| answers.grants.spend().map(|()| size);
         let mut intake = Intake::new(self, Rc::clone(&answers));
         while let Ok(Some(frame)) = intake.wait(frames.next(admit)).await {
-            let Some(body) = frame.body else { return };
             if frame.is_last {
                 share.set(share.get() + 1);
             }
-            let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
-            intake.take(u64::from_le_bytes(frame.head) + frame.at as u64, body, share);
+            let mut at = u64::from_le_bytes(frame.head) + frame.at as u64;
+            let lent = frame.lent.iter().flat_map(|lent| lent.as_slice().iter().cloned());
+            for body in frame.body.into_iter().chain(lent) {
+                let share = frames.share(body.len()).filter(|_| body.len() <= SHORT_LEN_MAX);
+                let len = body.len() as u64;
+                intake.take(at, body, share);
+                at += len;
+            }
         }
         intake.store();
     }

@@ -13,7 +13,9 @@ use std::{
 
 use executor::{Credit, Handle, Notify};
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, FrameError, Frames, Heap, Inlet, Pool, Stages};
-use wire::{BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, Request};
+use wire::{
+    BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, LONG_START_LEN, Request,
+};
 
 use super::line::{Secrets, Speaks};
 
@@ -101,7 +103,8 @@ impl<R: Receive> Inbox<R> {
 
     pub(crate) fn with(receiver: R, room: &Room) -> Self {
         let frames = Frames::new(receiver, room.pool.clone(), &room.stages);
-        Self { frames: frames.with_own_up_to(OWN_LEN_MAX), current: None }
+        let frames = frames.with_own_up_to(OWN_LEN_MAX).looked_at_up_to(LONG_START_LEN);
+        Self { frames, current: None }
     }
 
     /// Goes on, between two frames, with other room.
@@ -128,7 +131,11 @@ impl<R: Receive> Inbox<R> {
         let body_len = body.len() + lent.as_ref().map_or(0, Buffers::len);
         let mut start = [0; BODY_START_LEN];
         body.load(&mut start);
-        if let (Some(lent), Some(rest)) = (&lent, start.get_mut(body.len()..)) {
+        // Else nobody looks at what is lent: in a pipe it need not come to memory.
+        let is_cut_elsewhere = body.len() < LONG_START_LEN;
+        if let (Some(lent), Some(rest), true) =
+            (&lent, start.get_mut(body.len()..), is_cut_elsewhere)
+        {
             // Of a peer that cuts elsewhere, the frame ends here.
             lent.as_slice().iter().take(1).for_each(|first| first.load(rest));
         }

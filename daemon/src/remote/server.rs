@@ -25,7 +25,7 @@ use std::{
 };
 
 use executor::{Class, Notify, first};
-use uring::{Heap, Listener};
+use uring::{Heap, Listener, Pipes};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
 
 use super::{
@@ -76,6 +76,8 @@ pub(crate) struct Server<S: Storage> {
     /// Of those that are greeting.
     lobby: Room,
     room: Room,
+    /// For what is to be written, and need not come to memory.
+    pipes: Pipes,
 }
 
 impl<S: Storage> Server<S> {
@@ -85,7 +87,8 @@ impl<S: Storage> Server<S> {
         let (greetings, lobby) = (Greetings::default(), Room::new(GREETING_COUNT_MAX));
         let room = Room::in_turns(ROOM, &service.handle);
         let served = Arc::default();
-        Rc::new(Self { service, key, boot, connections, served, greetings, lobby, room })
+        let pipes = Pipes::default();
+        Rc::new(Self { service, key, boot, connections, served, greetings, lobby, room, pipes })
     }
 
     /// Has as many holders as there are connections that are served, and one.
@@ -107,7 +110,7 @@ impl<S: Storage> Server<S> {
                     stream.set_window_min(WINDOW_LEN).ok();
                     stream.set_silence_max(SILENCE_MAX).ok();
                     let (receiver, sender) = line::halves(stream, workers.clone());
-                    self.meet(receiver, sender);
+                    self.meet(receiver.with_pipes(&self.pipes), sender);
                 }
                 Err(error) => unaccepted.pause_after(&error).await,
             }

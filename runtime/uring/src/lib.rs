@@ -41,7 +41,8 @@ pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
     Address, Frame, FrameError, Frames, Grants, Halves, Inlet, InvalidAddress, Listener, Peer,
-    Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process, set_window_min,
+    Piped, Pipes, Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process,
+    set_window_min,
 };
 pub use operation::{Call, FETCH_LEN_MAX, Operation};
 pub use parker::{EpollParker, Events, SystemClock};

@@ -15,6 +15,8 @@ use std::{
     sync::{Arc, atomic::AtomicU8},
 };
 
+use crate::net::Piped;
+
 /// Most buffers of one operation.
 pub const BUFFER_COUNT_MAX: usize = 64;
 
@@ -22,6 +24,12 @@ pub const BUFFER_COUNT_MAX: usize = 64;
 pub trait Memory: Send + Sync + 'static {
     /// All bytes; the same ones at every call.
     fn bytes(&self) -> &[AtomicU8];
+
+    /// Where they are as long as nobody has asked for them.
+    #[doc(hidden)]
+    fn piped(&self) -> Option<&Piped> {
+        None
+    }
 }
 
 /// A part of a [`Memory`], kept alive by this value.
@@ -44,6 +52,16 @@ impl Buffer {
     pub(crate) fn whole(memory: Arc<dyn Memory>) -> Self {
         let len = memory.bytes().len();
         Self { memory, at: 0, len }
+    }
+
+    /// The bytes of a pipe, which stay there.
+    pub(crate) fn of_piped(piped: Arc<Piped>, len: usize) -> Self {
+        Self { memory: piped, at: 0, len }
+    }
+
+    /// Where in a pipe they are, if they are in one.
+    pub(crate) fn piped(&self) -> Option<(&Piped, usize)> {
+        self.memory.piped().map(|piped| (piped, self.at))
     }
 
     /// The bytes.

@@ -23,6 +23,8 @@ pub const PIECE_LEN_MAX: usize = 64 << 10;
 pub const INLINE_LEN_MAX: usize = 8 << 10;
 /// What [`Frame::decode`] looks at of a body at most, bytes.
 pub const BODY_START_LEN: usize = HEAD_LEN_MAX - HEADER_LEN;
+/// What stands before the payload in the body of a frame that may be long, bytes at most.
+pub const LONG_START_LEN: usize = REQUEST_LEN;
 /// Length of the longest frame in bytes.
 pub const FRAME_LEN_MAX: usize = HEADER_LEN + REQUEST_LEN + PIECE_LEN_MAX;
 /// Length of a session's name in bytes.

@@ -8,9 +8,10 @@
 //! What a call brings lands on a *stage*. Small bodies are copied from there, or stay there when
 //! they need no buffer of the pool; a large one is received in its place, and one longer than a
 //! buffer in parts, so that what is done with a part finds it in the cache. An inlet that has the
-//! rest of a large body in memory already [lends](Inlet::lend) it instead. With
-//! [`Stages::in_turns`] what has been taken stays in the cache, too: then who receives takes a
-//! [share](Frames::share) of its turn for every frame, and gives it back when that is served.
+//! rest of a large body in memory already [lends](Inlet::lend) it instead, and one that has pipes
+//! leaves it there, but for [what is looked at](Frames::looked_at_up_to). With [`Stages::in_turns`]
+//! what has been taken stays in the cache, too: then who receives takes a [share](Frames::share) of
+//! its turn for every frame, and gives it back when that is served.
 
 use std::{cell::Cell, error, fmt, future, io, rc::Rc, sync::atomic::AtomicU8};
 
@@ -48,8 +49,14 @@ pub trait Inlet {
         false
     }
 
-    /// Waits for the next `len` bytes, and receives them where they are; `None`: they are not in
-    /// memory that could be had, and nothing was received.
+    /// Whether it lends each part of a body that is longer than a buffer, and never what begins a
+    /// body that somebody has to look at.
+    fn lends_parts(&self) -> bool {
+        false
+    }
+
+    /// Waits for the next `len` bytes, and receives them, or the first of them, where they are;
+    /// `None`: they are not in memory that could be had, and nothing was received.
     fn lend(&mut self, _len: usize) -> impl Future<Output = Option<Buffers>> {
         future::ready(None)
     }
@@ -62,6 +69,8 @@ pub struct Frames<R, const HEAD: usize> {
     pool: Pool,
     /// Bodies up to this long are no matter of the pool.
     own_len_max: usize,
+    /// How much of a body somebody looks at.
+    start_len: usize,
     stages: Stages,
     /// `None` while nothing is staged.
     stage: Option<Buffer>,
@@ -121,8 +130,20 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     pub fn new(inlet: R, pool: Pool, stages: &Stages) -> Self {
         let (stage, stages) = (None, stages.clone());
         let (expected_len, rest, own_len_max) = (0, None, 0);
-        let (start, end, turn) = (0, 0, None);
-        Self { inlet, pool, own_len_max, stages, stage, start, end, expected_len, rest, turn }
+        let (start_len, start, end, turn) = (0, 0, 0, None);
+        Self {
+            inlet,
+            pool,
+            own_len_max,
+            start_len,
+            stages,
+            stage,
+            start,
+            end,
+            expected_len,
+            rest,
+            turn,
+        }
     }
 
     /// The same, with bodies up to `len` bytes where they were received, or in memory of their own:
@@ -130,6 +151,12 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     #[must_use]
     pub fn with_own_up_to(self, len: usize) -> Self {
         Self { own_len_max: len.min(COPIED_LEN_MAX), ..self }
+    }
+
+    /// The same, where the first `len` bytes of a body are looked at, and the rest may be lent.
+    #[must_use]
+    pub fn looked_at_up_to(self, len: usize) -> Self {
+        Self { start_len: len, ..self }
     }
 
     /// Where the frames come from.
@@ -187,14 +214,22 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
             None => return Err(ended()),
         };
         let is_own = len <= self.own_len_max;
-        if at == 0 && !is_own {
-            if let Some((start, rest)) = self.lent(len).await {
-                return Ok(Some(Frame { head, body: start, lent: Some(rest), at, is_last: true }));
-            }
-        }
         let buffer_len = if is_own { len } else { self.pool.buffer_len() };
         let end = len.min(at.saturating_add(buffer_len));
-        let is_last = end == len;
+        let (lends_parts, is_last) = (self.inlet.lends_parts(), end == len);
+        if !is_own && (at == 0 || lends_parts) {
+            if at == 0 && lends_parts && !self.stage_up_to(self.start_len.min(len)).await? {
+                return Err(ended());
+            }
+            let lent_end = if lends_parts { end } else { len };
+            if let Some((start, rest)) = self.lent(lent_end - at).await? {
+                if lent_end < len {
+                    self.rest = Some(Rest { head, at: lent_end, len });
+                }
+                let (lent, is_last) = (Some(rest), lent_end == len);
+                return Ok(Some(Frame { head, body: start, lent, at, is_last }));
+            }
+        }
         let body = match end - at {
             0 => None,
             len if is_own && self.stages.has_room() => Some(self.staged_body(len).await?),
@@ -265,16 +300,25 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     }
 
     /// Receives a whole body of `len` bytes, of which the inlet lends what is not staged.
-    async fn lent(&mut self, len: usize) -> Option<(Option<Buffer>, Buffers)> {
+    async fn lent(&mut self, len: usize) -> Result<Option<(Option<Buffer>, Buffers)>, FrameError> {
         let staged_len = self.end - self.start;
-        let len = len.checked_sub(staged_len).filter(|len| *len > 0)?;
-        let rest = turns::wait(&mut self.turn, self.inlet.lend(len)).await?;
+        let left = len.checked_sub(staged_len).filter(|left| *left > 0);
+        let Some(left) = left else { return Ok(None) };
+        let lent = turns::wait(&mut self.turn, self.inlet.lend(left)).await;
+        let Some(lent) = lent else { return Ok(None) };
         let mut start = vec![0; staged_len];
         self.take_staged(|staged| {
             load(staged, &mut start);
             staged_len
         });
-        Some(((staged_len > 0).then(|| start.into()), rest))
+        let missing = left.saturating_sub(lent.len());
+        let lent = if missing > 0 {
+            let rest = self.body(vec![0; missing].into(), false).await?;
+            Buffers::new([lent.as_slice(), &[rest]].concat()).unwrap_or(lent)
+        } else {
+            lent
+        };
+        Ok(Some(((staged_len > 0).then(|| start.into()), lent)))
     }
 
     /// Receives a part of a body: what is staged of it, then the rest in its place.
@@ -308,7 +352,12 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
     /// How much to receive ahead: when large bodies are expected, no byte that would be copied.
     fn ahead_len(&self) -> usize {
         let is_copied = self.expected_len <= COPIED_LEN_MAX || self.inlet.lends();
-        if is_copied { STAGE_LEN } else { HEAD }
+        match is_copied {
+            true => STAGE_LEN,
+            // All that comes before what is lent, by one call.
+            false if self.inlet.lends_parts() => HEAD + self.start_len,
+            false => HEAD,
+        }
     }
 
     /// Takes as much off the stage as `take` says.

@@ -9,6 +9,7 @@ mod lent;
 mod memory;
 mod neighbours;
 mod parker;
+mod piped;
 mod sockets;
 mod stops;
 mod support;
