@@ -11,6 +11,7 @@ use crate::{
 };
 
 type Connected = Rc<Client<SimNetwork<SimDisk>>>;
+type Opened = Rc<RemoteFile<SimNetwork<SimDisk>>>;
 
 impl World {
     fn connect(&self) -> Connected {
@@ -44,6 +45,14 @@ impl World {
         told.take().expect("answered").map(|(value, _)| value)
     }
 
+    /// A new file that is open.
+    fn make_file(&mut self, client: &Connected, process: Option<u16>) -> Opened {
+        let (client, flags) = (Rc::clone(client), (OFlags::CREATE | OFlags::RDWR).bits());
+        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
+        let opened = async move { RemoteFile::open(&client, process, call).await };
+        self.outcome_of(opened).expect("opened")
+    }
+
     fn pass(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
@@ -68,10 +77,7 @@ fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
         let mut world = World::new(7);
         world.start_server_in(EARLIER);
         let client = world.connect();
-        let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
-        let opened = async move { RemoteFile::open(&client, None, call).await };
-        let file = world.outcome_of(opened).expect("opened");
+        let file = world.make_file(&client, None);
         let changed = Rc::clone(&file);
         let changed = async move {
             match change {
@@ -97,10 +103,7 @@ fn server_that_is_busy_is_waited_for_as_long_as_it_lives() {
         let mut world = World::new(7);
         world.start_server();
         let client = world.connect_for(timeout);
-        let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-        let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
-        let opened = async move { RemoteFile::open(&client, None, call).await };
-        let file = world.outcome_of(opened).expect("opened");
+        let file = world.make_file(&client, None);
         let server = world.network.server().expect("started");
         let session = server.service.sessions.borrow().values().next().map(Rc::clone);
         let session = session.expect("of the client");
@@ -132,10 +135,7 @@ fn files_that_are_slow_to_be_opened_again_are_waited_for() {
     let mut world = World::new(7);
     world.start_server();
     let client = world.connect_for(timeout);
-    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-    let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
-    let opened = async move { RemoteFile::open(&client, None, call).await };
-    let file = world.outcome_of(opened).expect("opened");
+    let file = world.make_file(&client, None);
     world.kill_server();
     world.disk.delay.set(timeout);
     world.start_server();
@@ -303,10 +303,7 @@ fn locks_of_a_session_that_is_gone_for_good_are_waited_for_once() {
     world.kill_server();
     world.start_server();
     let client = world.connect();
-    let flags = (OFlags::CREATE | OFlags::RDWR).bits();
-    let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
-    let opened = async move { RemoteFile::open(&client, Some(1), call).await };
-    let file = world.outcome_of(opened).expect("opened");
+    let file = world.make_file(&client, Some(1));
     let mut call = LockCall::unlock_all(LockOwner::Whole, 1);
     call.terms.kind = LockKind::Exclusive;
     let end = world.clock.now() + Duration::from_secs(40);

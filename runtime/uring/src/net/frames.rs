@@ -49,8 +49,8 @@ pub trait Inlet {
         false
     }
 
-    /// Whether it lends each part of a body that is longer than a buffer, and never what begins a
-    /// body that somebody has to look at.
+    /// Whether it lends a body that is longer than a buffer in parts as long as one, and has to be
+    /// asked for what somebody looks at before: to look at what is lent costs as much as to copy.
     fn lends_parts(&self) -> bool {
         false
     }
@@ -299,7 +299,8 @@ impl<R: Inlet, const HEAD: usize> Frames<R, HEAD> {
         body.ok_or_else(ended)
     }
 
-    /// Receives a whole body of `len` bytes, of which the inlet lends what is not staged.
+    /// Receives `len` bytes of a body, of which the inlet lends what is not staged, or the first of
+    /// that.
     async fn lent(&mut self, len: usize) -> Result<Option<(Option<Buffer>, Buffers)>, FrameError> {
         let staged_len = self.end - self.start;
         let left = len.checked_sub(staged_len).filter(|left| *left > 0);
