@@ -1,4 +1,4 @@
-//! Which cores a daemon that was given none runs on: those of all it serves.
+//! Which cores a rank's daemon that was given none runs on: those of all it serves.
 //!
 //! Launchers bind each rank to cores of its own, and the daemon is started by the first rank: it
 //! would have that one's cores, and compete with it for them.

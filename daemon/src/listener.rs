@@ -77,7 +77,7 @@ pub(crate) struct Listener {
     pub(crate) reactor: Reactor,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
-    /// Whether the daemon has no cores of its own.
+    /// Whether the daemon was started by a rank, and has no cores of its own.
     pub(crate) shares_cores: bool,
 }
 

@@ -113,7 +113,8 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         reactor: first.reactor.clone(),
         attendance: Rc::clone(&attendance),
         newcomers: Arc::clone(&hall.newcomers),
-        shares_cores: hall.config.cores.is_empty(),
+        // Whoever starts one by hand chooses its cores, if only by `taskset`.
+        shares_cores: hall.config.cores.is_empty() && hall.config.launcher.is_some(),
     });
     let handle = first.core.handle.clone();
     handle.spawn(Class::Latency, listener.listen(Rc::clone(&place.listening)));

@@ -14,7 +14,8 @@ use rustix::{
 use serde_json::Value;
 
 use crate::harness::{
-    Folder, SOON, kakehi, kakehi_run, processes_of, program, run, skip, succeed, text, wait_for,
+    Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, succeed, text,
+    variables, wait_for,
 };
 
 /// Ended when dropped.
@@ -53,7 +54,7 @@ fn a_daemon_in_the_background_serves_once_its_starter_has_ended() {
     assert_eq!((started.status.code(), said), (Some(0), (String::new(), String::new())));
     let daemon = Background::of(&folder.join("job"));
     let mut wrapped = Command::new(program("writer"));
-    wrapped.envs(crate::harness::variables(&folder.join("job")));
+    wrapped.envs(variables(&folder.join("job")));
     succeed(wrapped.arg("blocks").arg(folder.join("out")).args(["100", "4096"]), SOON);
     assert_eq!(fs::metadata(folder.join("out")).expect("a file").len(), 409_600);
     let mut status = Command::new(kakehi());
@@ -88,20 +89,14 @@ fn a_daemon_runs_on_the_cores_of_all_its_ranks() {
     first.args(["-c", &one]).arg(kakehi()).args(["run", "--", "sh", "-c", &second]);
     first.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
     first.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut first = crate::harness::Running::start(&mut first);
-    let daemon = || {
-        let all = processes_of(folder.path());
-        all.into_iter().find(|(_, words)| words.contains("serve --for-run")).map(|(pid, _)| pid)
-    };
-    let cores = |thread: &str| {
-        let id = thread.parse().ok().and_then(Pid::from_raw);
-        sched_getaffinity(id).map_or(0, |set| set.count())
-    };
+    let mut first = Running::start(&mut first);
+    let daemon = || daemon_in(&folder);
     let all_have_both = || {
         let threads = daemon().and_then(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
         let mut threads = threads.into_iter().flatten().flatten().peekable();
+        let id = |name: &str| name.parse().expect("a number");
         threads.peek().is_some()
-            && threads.all(|thread| cores(&thread.file_name().to_string_lossy()) == 2)
+            && threads.all(|thread| cores_of(id(&thread.file_name().to_string_lossy())) == 2)
     };
     assert!(wait_for(SOON, all_have_both), "it runs on {:?} alone", daemon());
     drop(first.child.stdin.take());
@@ -115,12 +110,45 @@ fn a_daemon_does_not_run_on_the_cores_of_who_asks_how_it_is() {
         return skip("cores of who asks", "one core");
     };
     let folder = Folder::new();
+    let mut bound = Command::new("taskset");
+    bound.args(["-c", &one]).arg(kakehi()).args(["run", "--socket"]).arg(folder.join("job"));
+    bound.args(["--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bound = Running::start(&mut bound);
+    assert!(wait_for(SOON, || folder.join("job/job").is_symlink()), "no daemon");
+    let mut status = Command::new(kakehi());
+    succeed(status.args(["status", "--socket"]).arg(folder.join("job")), SOON);
+    assert_eq!(daemon_in(&folder).map(cores_of), Some(1));
+    drop(bound.child.stdin.take());
+    assert!(bound.wait(SOON).success());
+}
+
+/// Whoever has I/O off the cores that compute binds the daemon, and not the programs.
+#[test]
+fn a_daemon_that_was_started_by_hand_stays_on_the_cores_it_was_given() {
+    let Some([one, _]) = two_cores() else {
+        return skip("cores of a daemon started by hand", "one core");
+    };
+    let folder = Folder::new();
     let serve = background(&folder);
     let mut bound = Command::new("taskset");
     bound.args(["-c", &one]).arg(serve.get_program()).args(serve.get_args());
     succeed(bound.current_dir(folder.path()), SOON);
     let daemon = Background::of(&folder.join("job"));
-    assert_eq!(sched_getaffinity(Some(daemon.0)).map(|cores| cores.count()), Ok(1));
+    let mut wrapped = Command::new(program("writer"));
+    wrapped.envs(variables(&folder.join("job")));
+    succeed(wrapped.arg("blocks").arg(folder.join("out")).args(["100", "4096"]), SOON);
+    assert_eq!(cores_of(daemon.0.as_raw_pid()), 1);
+}
+
+/// The daemon that a `kakehi run` of this test has started.
+fn daemon_in(folder: &Folder) -> Option<i32> {
+    let all = processes_of(folder.path());
+    all.into_iter().find(|(_, words)| words.contains("serve --for-run")).map(|(pid, _)| pid)
+}
+
+/// How many cores a thread may run on.
+fn cores_of(thread: i32) -> u32 {
+    sched_getaffinity(Pid::from_raw(thread)).map_or(0, |set| set.count())
 }
 
 /// Two of the cores that this process may run on.
