@@ -26,6 +26,7 @@ use crate::{
     fio::Fio,
     machine::{self, Cores, Machine},
     options::{Common, one_of},
+    progress::Progress,
     report::Report,
     spread::Spread,
 };
@@ -38,7 +39,8 @@ const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const IN_MEMORY: (u64, u64) = (2 << 30, 128 << 10);
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
-/// The engines of ours that are compared with fio's io_uring, with their names in the cases.
+/// The engines of ours that are compared with fio's io_uring, with their names in the cases; on a
+/// disk they are the same, and the first stands for both.
 const OURS: [(Engine, &str); 2] = [(Engine::Auto, "auto"), (Engine::Uring, "uring")];
 /// Those of ours and of fio's that stand beside.
 const OTHERS: [(Engine, &str); 2] = [(Engine::Threads, "threads"), (Engine::Psync, "psync")];
@@ -77,10 +79,8 @@ fn depth(text: &str) -> Result<usize, String> {
 #[derive(Clone, Debug)]
 struct Effort {
     rounds: usize,
-    /// Rounds in which engines that only stand beside are measured, and up to which size.
-    others: (usize, usize),
-    /// Engines of [`OURS`]: on a disk they are the same.
-    ours_count: usize,
+    /// Up to which size engines that only stand beside are measured, once.
+    others_size_max: usize,
     /// In KiB, with depths.
     sizes: Vec<(usize, Vec<usize>)>,
     /// Bytes a run moves at most, and calls it makes at most.
@@ -100,15 +100,24 @@ impl Effort {
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
-            let (others, ours_count, place_count) = ((1, 4 * KIB), 1, 1);
-            let rounds = 3;
-            Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }
+            let (rounds, others_size_max, place_count) = (3, 4 * KIB, 1);
+            Self { rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
         } else {
             let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
-            let (others, ours_count, place_count) = ((5, usize::MAX), OURS.len(), 2);
-            let (rounds, end) = (5, None);
-            Self { rounds, others, ours_count, sizes, volume, count_max, span, place_count, end }
+            let (rounds, others_size_max, place_count, end) = (5, usize::MAX, 2, None);
+            Self { rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
         }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Cell> {
+        let calls = self
+            .sizes
+            .iter()
+            .flat_map(|(kib, depths)| depths.iter().map(move |&depth| (kib * KIB, depth)));
+        let patterns = [(true, false), (false, false), (true, true), (false, true)];
+        calls.flat_map(move |(size, depth)| {
+            patterns.map(|(is_write, random)| Cell { is_write, random, size, depth })
+        })
     }
 
     fn is_used_up(&self) -> bool {
@@ -140,19 +149,16 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let (rows, ratios) = (Vec::new(), Vec::new());
     let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir, effort.span)?;
-    for place in places.0.iter().take(effort.place_count) {
-        for (kib, depths) in &effort.sizes {
-            for &depth in depths {
-                let size = kib * KIB;
-                for (is_write, random) in
-                    [(true, false), (false, false), (true, true), (false, true)]
-                {
-                    let cell = Cell { is_write, random, size, depth };
-                    cell.measure(&effort, place, core, &mut report);
-                }
-            }
+    let places: Vec<_> = places.0.iter().take(effort.place_count).collect();
+    let cells: Vec<_> = effort.cells().collect();
+    let mut progress = Progress::of("file", places.len() * cells.len());
+    for place in places {
+        for cell in &cells {
+            cell.measure(&effort, place, core, &mut report);
+            progress.step();
         }
     }
+    drop(progress);
     report.publish(args.common)
 }
 
@@ -171,7 +177,9 @@ type Values = Result<Vec<[f64; 2]>, String>;
 impl Cell {
     /// Measures our engines and fio's in turn.
     fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
-        let compared = OURS.get(..effort.ours_count).unwrap_or(&OURS);
+        let is_compared = |engine| place.is_memory() || engine == Engine::Auto;
+        let compared: Vec<_> =
+            OURS.into_iter().filter(|(engine, _)| is_compared(*engine)).collect();
         let mut ours = vec![Values::Ok(Vec::new()); compared.len()];
         let mut others = OTHERS.map(|_| Values::Ok(Vec::new()));
         let mut fio = Values::Ok(Vec::new());
@@ -190,7 +198,7 @@ impl Cell {
             if !is_fio_first {
                 push(&mut fio, || self.fio(FIO, effort, place, core));
             }
-            if round >= effort.others.0 || self.size > effort.others.1 {
+            if round > 0 || self.size > effort.others_size_max {
                 continue;
             }
             for ((engine, _), values) in OTHERS.into_iter().zip(&mut others) {

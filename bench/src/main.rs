@@ -15,6 +15,7 @@ mod meter;
 mod options;
 mod places;
 mod process;
+mod progress;
 mod report;
 mod rpc;
 mod scratch;

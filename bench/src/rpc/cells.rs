@@ -16,6 +16,7 @@ use crate::{
     fio::Fio,
     machine::Cores,
     meter::Sample,
+    progress::Progress,
     report::Report,
     spread::{Spread, interval},
 };
@@ -47,9 +48,6 @@ struct Cell {
     suffix: String,
     /// Of the packets of a run, one in so many is left to blocking calls.
     psync_part: u64,
-    /// Turns of a round. Of these three the same index is the same turn, of all others the same
-    /// round.
-    turns: usize,
     request: Values<Sample>,
     integrated: Values<Sample>,
     file: Values<Sample>,
@@ -90,6 +88,7 @@ pub(super) fn measure(
     let mut cells: Vec<_> = SIZES.into_iter().flat_map(of_size).collect();
     let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
     let count = cells.len();
+    let mut progress = Progress::of("rpc", effort.rounds * (count + 1));
     let cases = (0..effort.rounds).flat_map(|round| (0..=count).map(move |at| (round, at)));
     for (round, index) in cases {
         if effort.is_used_up() {
@@ -97,9 +96,11 @@ pub(super) fn measure(
         }
         match cells.get_mut(index) {
             Some(cell) => cell.round(round, effort, cores),
-            None => crowds.iter_mut().for_each(|crowds| crowds.round(places, cores)),
+            None => crowds.iter_mut().for_each(|crowds| crowds.round(round, places, cores)),
         }
+        progress.step();
     }
+    drop(progress);
     cells.iter().for_each(|cell| cell.report(report));
     crowds.iter().for_each(|crowds| crowds.report(report));
 }
@@ -127,7 +128,6 @@ impl Cell {
             path: place.file(),
             suffix: place.suffix.clone(),
             psync_part: if place.is_memory() { 1 } else { PSYNC_PART },
-            turns: effort.turns,
             request: Ok(Vec::new()),
             integrated: Ok(Vec::new()),
             file: Ok(Vec::new()),
@@ -144,11 +144,7 @@ impl Cell {
 
     fn round(&mut self, round: usize, effort: &Effort, cores: Option<Cores>) {
         // What a ratio is made of is measured side by side, and nothing always before another.
-        let turn = |index| match [Step::Request, Step::Integrated, Step::File] {
-            there if index % 2 == 0 => there,
-            [request, integrated, file] => [file, integrated, request],
-        };
-        let mut steps: Vec<_> = (0..self.turns).flat_map(turn).collect();
+        let mut steps = vec![Step::Request, Step::Integrated, Step::File];
         steps.push(Step::Network);
         steps.extend((0..self.fio.len()).map(Step::Fio));
         steps.extend((0..PEERS.len()).map(Step::Peer));
@@ -239,15 +235,14 @@ impl Cell {
         let transport = name(self.run.transport);
         let name = |what: &str| format!("{what}/{size}/{transport}{end}");
         let ours = rates(&self.run, &self.integrated);
-        let by_round = by_round(&ours, self.turns);
         report.row(name("integrated"), "MB/s", spread(&ours));
         report.row(name("integrated") + "/cpu", "us", self.cpu(&self.integrated));
         report.row(format!("rss_growth/{size}{end}"), "B", spread(&self.growth));
         report.ratio(name("integrated") + ":limit", by_least(&ours, &self.limits()));
-        report.ratio(name("integrated") + ":bound", by_least(&by_round, &self.bounds()));
+        report.ratio(name("integrated") + ":bound", by_least(&ours, &self.bounds()));
         for ((_, peer), theirs) in PEERS.into_iter().zip(&self.peers) {
             report.row(name(peer), "MB/s", spread(theirs));
-            report.ratio(name("integrated") + ":" + peer, ratio(&by_round, theirs));
+            report.ratio(name("integrated") + ":" + peer, ratio(&ours, theirs));
         }
     }
 
@@ -261,7 +256,7 @@ impl Cell {
 
     /// What others reach with the storage and with the network.
     fn bounds(&self) -> Vec<Values<f64>> {
-        let request = by_round(&rates(&self.run, &self.request), self.turns);
+        let request = rates(&self.run, &self.request);
         let network = (self.run.transport == Transport::Tcp).then(|| self.network.clone());
         [request, self.best_fio().clone()].into_iter().chain(network).collect()
     }
@@ -331,20 +326,13 @@ pub(super) fn combine<T: Copy, U: Copy, V>(
     Ok(one.iter().zip(other).map(|(one, other)| value(*one, *other)).collect())
 }
 
-/// The median of each round's turns.
-fn by_round(values: &Values<f64>, turns: usize) -> Values<f64> {
-    let median = |turns: &[f64]| Spread::of(turns.iter().copied()).map(|spread| spread.median);
-    let rounds = |values: &Vec<f64>| values.chunks(turns).filter_map(median).collect();
-    values.as_ref().map(rounds).map_err(String::clone)
-}
-
 /// The median ratio, between the ends of its confidence interval.
 pub(super) fn ratio(ours: &Values<f64>, other: &Values<f64>) -> Result<Spread, String> {
     interval(combine(ours, other, |ours, other| ours / other)?).ok_or_else(too_late)
 }
 
-/// The ratio by the one of `others` that leaves the largest. The least of each turn would be the
-/// unluckiest, and often less than any of them.
+/// The ratio by the one of `others` that leaves the largest. The least of each round would be
+/// the unluckiest, and often less than any of them.
 fn by_least(ours: &Values<f64>, others: &[Values<f64>]) -> Result<Spread, String> {
     let ratios: Result<Vec<_>, _> = others.iter().map(|other| ratio(ours, other)).collect();
     let largest = ratios?.into_iter().max_by(|one, other| one.median.total_cmp(&other.median));
@@ -374,16 +362,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_is_what_limits_in_most_turns_not_the_unluckiest_of_each() {
+    fn the_least_is_what_limits_in_most_rounds_not_the_unluckiest_of_each() {
         let ours = Ok(vec![3.0; 3]);
         let others = [Ok(vec![4.0, 4.0, 1.0]), Ok(vec![1.0, 6.0, 6.0])];
         assert_eq!(by_least(&ours, &others).map(|spread| spread.median), Ok(0.75));
         assert_eq!(by_least(&ours, &[Ok(vec![4.0]), Err("no disk".to_owned())]).ok(), None);
-    }
-
-    #[test]
-    fn a_round_is_as_its_middle_turn() {
-        let turns = Ok(vec![1.0, 9.0, 2.0, 4.0, 4.0, 5.0]);
-        assert_eq!(by_round(&turns, 3), Ok(vec![2.0, 4.0]));
     }
 }

@@ -15,43 +15,33 @@ const SIZE: usize = 4 << 10;
 const CLIENTS: [u32; 4] = [1, 16, 64, MOST];
 const MOST: u32 = 256;
 const DEPTH: u32 = 1536;
-/// Runs are so many times as long as others, and as much less often: each of many clients has
-/// several turns in one.
-const LONGER: u32 = 4;
+/// Bytes of a run, also of a short bench: each of many clients has several turns in one.
+const VOLUME: u64 = 1 << 30;
 
-/// What was measured of each number of clients: the same index is the same turn.
+/// What was measured of each number of clients: the same index is the same round.
 pub(super) struct Crowds {
     run: Run,
-    /// Turns of a round.
-    turns: usize,
     samples: [Values<Sample>; CLIENTS.len()],
 }
 
 impl Crowds {
     pub(super) fn new(effort: &Effort) -> Self {
-        let count = u64::from(LONGER) * effort.volume / SIZE as u64;
-        let (span, transport) = (effort.span, Transport::Tcp);
+        let (count, span, transport) = (VOLUME / SIZE as u64, effort.span, Transport::Tcp);
         let run =
             Run { size: SIZE, count, depth: DEPTH, clients: 1, span, transport, lends: false };
-        Self {
-            run,
-            turns: effort.turns.div_ceil(LONGER as usize),
-            samples: CLIENTS.map(|_| Ok(Vec::new())),
-        }
+        Self { run, samples: CLIENTS.map(|_| Ok(Vec::new())) }
     }
 
-    pub(super) fn round(&mut self, places: &Places, cores: Option<Cores>) {
+    pub(super) fn round(&mut self, round: usize, places: &Places, cores: Option<Cores>) {
         let Some(place) = places.0.first() else { return };
-        for turn in 0..self.turns {
-            let mut cases: Vec<_> = CLIENTS.into_iter().zip(&mut self.samples).collect();
-            if turn % 2 == 1 {
-                cases.reverse();
-            }
-            for (clients, samples) in cases {
-                let crowd = Run { clients, ..self.run.clone() };
-                let path = place.file();
-                push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &path, cores));
-            }
+        let mut cases: Vec<_> = CLIENTS.into_iter().zip(&mut self.samples).collect();
+        if round % 2 == 1 {
+            cases.reverse();
+        }
+        for (clients, samples) in cases {
+            let crowd = Run { clients, ..self.run.clone() };
+            let path = place.file();
+            push(samples, || run(Program::Kakehi, Part::Integrated, &crowd, &path, cores));
         }
     }
 
