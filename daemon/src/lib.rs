@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod assembly;
 mod bells;
 mod coalesce;
 mod config;
@@ -45,17 +46,19 @@ mod reactor;
 mod readahead;
 mod registration;
 mod registry;
+mod regular;
 mod remote;
 mod requests;
 mod seats;
 mod seldom;
-mod server;
+
 mod session;
 mod settle;
 mod signals;
 #[cfg(test)]
 mod simulation;
 mod socket;
+mod socket_folder;
 mod statistics;
 mod status;
 mod storage;
@@ -64,11 +67,12 @@ mod unaccepted;
 mod verdict;
 
 pub use admission::STAGING_MIN;
+pub use assembly::serve;
 pub use coalesce::Coalesce;
 pub use config::{CORES_MAX, Config, Remote, STAGING, Serving};
 pub use error::{Error, Given};
 pub use executor::Idle;
-pub use remote::{Address, Mount, Spread, published};
-pub use server::serve;
+pub use regular::published;
+pub use remote::{Address, Mount, Spread};
 pub use statistics::Summary;
 pub use uring::Choice;

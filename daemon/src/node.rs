@@ -19,7 +19,7 @@ use crate::{
     registry::Registry,
     remote::StandIns,
     statistics::Totals,
-    status::{Door, RemoteStatus},
+    status::{Listening, RemoteStatus},
 };
 
 /// Shared by all executors.
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
     /// Of a daemon that is a server.
-    pub(crate) door: OnceLock<Door>,
+    pub(crate) listening: OnceLock<Listening>,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) admission: Mutex<Admission>,
     /// Of sessions that have ended, by executor. Only that executor tells of them while it runs:
@@ -133,7 +133,7 @@ impl Node {
             remote: None,
             stand_ins: StandIns::default(),
             multifiles: BTreeMap::new(),
-            door: OnceLock::new(),
+            listening: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),
             ended: (0..core_count).map(|_| Mutex::default()).collect(),

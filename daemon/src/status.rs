@@ -54,7 +54,7 @@ impl From<&Remote> for RemoteStatus {
 
 /// Where a daemon listens for daemons elsewhere, and who is connected.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listening {
     pub(crate) address: String,
     /// Held once by the server, and once for each connection.
     pub(crate) connections: Weak<()>,
@@ -66,10 +66,10 @@ struct ServingStatus<'a> {
     connections: usize,
 }
 
-impl<'a> From<&'a Door> for ServingStatus<'a> {
-    fn from(door: &'a Door) -> Self {
-        let connections = door.connections.strong_count().saturating_sub(1);
-        Self { address: &door.address, connections }
+impl<'a> From<&'a Listening> for ServingStatus<'a> {
+    fn from(listening: &'a Listening) -> Self {
+        let connections = listening.connections.strong_count().saturating_sub(1);
+        Self { address: &listening.address, connections }
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn document(node: &Node, unclosed: BTreeMap<String, String>) ->
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
         remote: node.remote.as_ref(),
-        serving: node.door.get().map(ServingStatus::from),
+        serving: node.listening.get().map(ServingStatus::from),
         multifiles: &node.multifiles,
         summary: Summary { unclosed, ..totals.summary() },
         cores: reports.into_iter().map(|report| report.core).collect(),

@@ -35,11 +35,17 @@ use ucx::{Address, Endpoint, Message, PIECE_LEN};
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Inlet, Memory, Pipes, Sender, Stream};
 use wire::{Envelope, FRAME_LEN_MAX, TAG_LEN, WORKER_LEN_MAX};
 
-use super::{
+pub(super) mod address;
+pub(super) mod channel;
+pub(super) mod handshake;
+pub(super) mod key;
+pub(super) mod workers;
+
+use self::{
     channel::{Receive, Transmit, joined},
-    server::REQUESTS,
-    ucx::{Worker, Workers},
+    workers::{Worker, Workers},
 };
+use crate::remote::server::connections::REQUESTS;
 
 /// More than the frames of all requests or replies that a peer may have on the way.
 const UNTAKEN_LEN_MAX: usize = 2 * REQUESTS as usize * FRAME_LEN_MAX;

@@ -32,15 +32,14 @@ use self::{
     disk::{Disk, SimDisk, SimShelf},
     network::SimNetwork,
 };
-use super::{
-    boot::Boot,
-    client::Client,
-    decode::Job,
-    file::RemoteFile,
-    group::{Group, Member, Spread},
-    key::Key,
-    server::Server,
-    service::Service,
+use crate::remote::{
+    client::{
+        file::RemoteFile,
+        group::{Group, Member, Spread},
+        requests::Client,
+    },
+    line::key::Key,
+    server::{boot::Boot, connections::Server, decode::Job, service::Service},
 };
 use crate::{
     locks::LockCall,

@@ -16,9 +16,9 @@ use crate::{
     Error,
     reactor::Reactor,
     remote::{
-        channel::{BATCH_LEN, Inbox, Outbox, bytes_of},
-        handshake::{challenge, fails_at, greet},
-        key::Key,
+        line::channel::{BATCH_LEN, Inbox, Outbox, bytes_of},
+        line::handshake::{challenge, fails_at, greet},
+        line::key::Key,
     },
 };
 

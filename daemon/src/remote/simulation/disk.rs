@@ -22,7 +22,7 @@ use wire::SESSION_LEN;
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall, Status},
-    remote::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
+    remote::server::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
     storage::Storage,
 };
 

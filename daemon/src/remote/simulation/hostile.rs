@@ -11,12 +11,16 @@ use wire::{Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, 
 
 use super::{SimNetwork, TIME_MAX, World, disk::SimDisk, network::End};
 use crate::remote::{
-    channel::{Inbox, Outbox, Transmit as _},
-    client::Network as _,
-    handshake::greet,
-    key::Key,
-    server::{BUFFERS, GREETING_COUNT_MAX, REQUESTS},
-    service::KEEP,
+    client::requests::Network as _,
+    line::{
+        channel::{Inbox, Outbox, Transmit as _},
+        handshake::greet,
+        key::Key,
+    },
+    server::{
+        connections::{BUFFERS, GREETING_COUNT_MAX, REQUESTS},
+        service::KEEP,
+    },
 };
 
 /// Mutated frames in an ordinary run; `FRAMES=n` sends others.

@@ -15,9 +15,9 @@ use uring::{Buffer, Buffers, Inlet};
 
 use crate::{
     remote::{
-        channel::{Receive, Transmit},
-        client::Network,
-        server::Server,
+        client::requests::Network,
+        line::channel::{Receive, Transmit},
+        server::connections::Server,
     },
     storage::Storage,
 };

@@ -4,9 +4,9 @@ use super::*;
 use crate::{
     names::Attributes,
     remote::{
-        ledger::Shelf as _,
-        server::REQUESTS,
-        service::{Answer, KEEP},
+        server::connections::REQUESTS,
+        server::ledger::Shelf as _,
+        server::service::{Answer, KEEP},
     },
 };
 

@@ -4,7 +4,8 @@ use std::{fs, io, path::Path, path::PathBuf, process};
 
 use uring::Address as Place;
 
-use super::{Address, published};
+use crate::regular::published;
+use crate::remote::Address;
 
 /// A file with an address; removed when dropped.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use wire::BOOT_LEN;
 
-use super::key::from_hex;
+use crate::remote::line::key::from_hex;
 
 /// A boot, as no other machine and no other boot is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 use rustix::fs::OFlags;
 
 use super::{
-    client::{Client, Network},
     file::{self, RemoteFile, together},
     opened::Move,
+    requests::{Client, Network},
 };
 use crate::names::{Answer, NameCall, OpenCall};
 

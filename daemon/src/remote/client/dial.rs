@@ -4,14 +4,12 @@ use std::{fmt, io, time::Duration};
 
 use uring::Sockets;
 
-use super::{
-    client::Network,
-    key::Key,
-    line::{self, Incoming, Outgoing},
-    server::{SILENCE_MAX, WINDOW_LEN},
-    ucx::Workers,
-};
+use super::requests::Network;
 use crate::Address;
+use crate::remote::{
+    line::{self, Incoming, Outgoing, key::Key, workers::Workers},
+    server::connections::{SILENCE_MAX, WINDOW_LEN},
+};
 
 /// One attempt to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);

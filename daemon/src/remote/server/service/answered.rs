@@ -16,8 +16,8 @@ use wire::Request;
 use super::Answer;
 use crate::{
     remote::{
-        decode::{Job, changes},
-        server::REQUESTS,
+        server::connections::REQUESTS,
+        server::decode::{Job, changes},
     },
     verdict::{value, verdict},
 };

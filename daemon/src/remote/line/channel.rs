@@ -17,7 +17,7 @@ use wire::{
     BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, LONG_START_LEN, Request,
 };
 
-use super::line::{Secrets, Speaks};
+use super::{Secrets, Speaks};
 
 /// Most bytes that are given to the stream at a time.
 pub(crate) const BATCH_LEN: usize = 256 << 10;
@@ -213,7 +213,7 @@ pub(crate) fn moved(request: &Request) -> usize {
 }
 
 /// All bytes in one buffer.
-pub(super) fn joined(mut parts: Vec<Buffer>) -> Buffer {
+pub(in crate::remote) fn joined(mut parts: Vec<Buffer>) -> Buffer {
     if parts.len() == 1 {
         return parts.remove(0);
     }

@@ -15,9 +15,9 @@ use crate::{
     locks::LockCall,
     names::Status,
     remote::{
-        channel::{Inbox, Outbox, Receive},
-        held::Owner,
-        opened::Lost,
+        client::held::Owner,
+        client::opened::Lost,
+        line::channel::{Inbox, Outbox, Receive},
     },
     verdict::verdict,
 };

@@ -13,7 +13,8 @@ use std::{
 use rustix::io::Errno;
 use wire::SESSION_LEN;
 
-use super::{held::Range, service::Service};
+use super::service::Service;
+use crate::remote::client::held::Range;
 use crate::{names::Identity, storage::Storage};
 
 /// A process, by its session and its number there.

@@ -21,7 +21,8 @@ use sha2::Sha256;
 use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
 
-use super::{handshake::refused, regular::open_regular};
+use super::handshake::refused;
+use crate::regular::open_regular;
 
 const ROOT: u32 = 0;
 const KEY_LEN: usize = 32;

@@ -9,7 +9,8 @@ use std::{cell::OnceCell, io, rc::Rc};
 
 use uring::Buffers;
 
-use super::{dial::Dial, file::RemoteFile, mounts::Mounts, service::Service};
+use super::{dial::Dial, file::RemoteFile, mounts::Mounts};
+use crate::remote::server::service::Service;
 use crate::{
     coalesce::{Coalesced, Open},
     storage::Storage as _,

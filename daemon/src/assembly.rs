@@ -2,13 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fs, future, io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::{FileTypeExt as _, symlink},
-    },
-    path::{Path, PathBuf},
-    process,
+    future, io,
+    os::fd::OwnedFd,
     rc::Rc,
     sync::{Arc, mpsc},
     thread,
@@ -33,16 +28,16 @@ use crate::{
     listener::{Attendance, Listener, Newcomer},
     mail::Mailbox,
     node::Node,
-    place,
+    place::Place,
     reactor::Reactor,
     remote::{
         Boot, Carrier, Client, Dial, Folder, Group, Key, Listings, Member, Mounts, Own, Published,
-        Server, Service, Workers, mounts,
+        Server, Service, Workers, client::mounts,
     },
     seats::Seats,
     signals::{self, Signals},
-    socket,
-    status::{self, Door, RemoteStatus},
+    socket_folder::SocketFolder,
+    status::{self, Listening, RemoteStatus},
     storage::Machine,
 };
 
@@ -79,7 +74,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         Key::given(remote.key.as_deref(), Key::read).map_err(Error::unusable(given))
     });
     let key = key.transpose()?;
-    let place = Place::occupy(&config.folder, &job_fd)?;
+    let place = SocketFolder::occupy(&config.folder, &job_fd)?;
     let seats = Seats::new(&config);
     let core_count = seats.count();
     let admission = Admission::new(config.staging, config.memory, fds, seats);
@@ -187,7 +182,7 @@ impl Hall {
         handle: &Handle,
         reactor: &Reactor,
         sockets: &Sockets,
-    ) -> Result<Option<Rc<mounts::Server>>, Error> {
+    ) -> Result<Option<Rc<mounts::Servers>>, Error> {
         let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
             return Ok(None);
         };
@@ -205,7 +200,7 @@ impl Hall {
             Ok(Member { name: address.to_string(), client })
         };
         let members = remote.addresses.iter().map(member).collect::<Result<_, Error>>()?;
-        Ok(Some(Rc::new(mounts::Server {
+        Ok(Some(Rc::new(mounts::Servers {
             group: Group::new(members, remote.spread),
             mounts: remote.mounts.clone(),
             folder: self.config.folder.clone(),
@@ -239,7 +234,7 @@ struct Seat {
     reactor: Reactor,
     machine: Machine,
     sockets: Sockets,
-    server: Option<Rc<mounts::Server>>,
+    server: Option<Rc<mounts::Servers>>,
     /// What it serves to daemons elsewhere.
     coalesced: Option<Coalesced>,
 }
@@ -332,7 +327,7 @@ impl Seat {
         let given = Given::ServerKey(serving.key.clone().unwrap_or_default());
         let key = key.map_err(Error::unusable(given))?;
         let root = Given::Root(serving.root.clone());
-        let place = place::Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
+        let place = Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
         let folder = Folder::create(&serving.root).map_err(Error::unusable(root.clone()))?;
         let Address { place: meeting, carrier } = &serving.address;
         let handle = &self.core.handle;
@@ -356,55 +351,13 @@ impl Seat {
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         let server = Server::new(service, key, boot);
-        let door = Door { address: address.to_string(), connections: server.served() };
-        hall.node.door.set(door).ok(); // The first executor's, of which there is one.
+        let listening = Listening { address: address.to_string(), connections: server.served() };
+        hall.node.listening.set(listening).ok(); // The first executor's, of which there is one.
         handle.spawn(Class::Latency, server.listen(listener, workers));
         let folder = &serving.address_folder;
         let given = Given::AddressFolder(folder.clone().unwrap_or_default());
         let published = Published::write(&address, folder.as_deref());
         Ok(Some((address, published.map_err(Error::unusable(given))?)))
-    }
-}
-
-/// The daemon's place in the file system; cleared when dropped.
-struct Place {
-    listening: Rc<OwnedFd>,
-    socket: PathBuf,
-    job: PathBuf,
-}
-
-impl Place {
-    /// Listens in `folder`, and shows the job's segment there to programs that never connect.
-    fn occupy(folder: &Path, job_fd: &OwnedFd) -> Result<Self, Error> {
-        let (socket, job) = (socket::path(folder), folder.join("job"));
-        if socket::connect_to(folder).is_ok() {
-            return Err(Error::Occupied { folder: folder.to_owned() });
-        }
-        // What a daemon left that did not end in order. What the user has by these names stays, and
-        // is in the way.
-        for stale in [&socket, &job] {
-            let found = fs::symlink_metadata(stale).map(|found| found.file_type());
-            if found.is_ok_and(|found| found.is_socket() || found.is_symlink()) {
-                fs::remove_file(stale).map_err(Error::setup("the socket's folder"))?;
-            }
-        }
-        let listening = socket::listen_in(folder).map_err(Error::setup("the socket"))?;
-        let target = format!("/proc/{}/fd/{}", process::id(), job_fd.as_raw_fd());
-        if let Err(why) = symlink(target, &job) {
-            // What is there instead is the user's.
-            fs::remove_file(&socket).ok();
-            return Err(Error::setup("the link to the job segment")(why));
-        }
-        Ok(Self { listening: Rc::new(listening), socket, job })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Without a socket the next daemon starts, and the link is then its own.
-        for path in [&self.job, &self.socket] {
-            fs::remove_file(path).ok(); // Somebody may have cleared the folder already.
-        }
     }
 }
 
@@ -425,45 +378,5 @@ fn raise_limit(resource: Resource) -> u64 {
     match setrlimit(resource, raised) {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX >> 1),
         Err(_) => limit.current.unwrap_or(u64::MAX >> 1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::mem::MaybeUninit;
-
-    use rustix::fs::inotify;
-
-    use super::*;
-
-    /// Whoever finds no socket starts the next daemon, whose link has the same name.
-    #[test]
-    fn the_link_is_gone_before_the_socket() {
-        let folder = tempfile::tempdir().expect("folder");
-        let (_job, job_fd) = shm::Job::create().expect("a segment");
-        let place = Place::occupy(folder.path(), &job_fd).expect("nobody else's");
-        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
-        inotify::add_watch(&watch, folder.path(), inotify::WatchFlags::DELETE).expect("watched");
-        drop(place);
-        let mut buffer = [MaybeUninit::uninit(); 1024];
-        let mut events = inotify::Reader::new(&watch, &mut buffer);
-        for name in [c"job", c"socket"] {
-            assert_eq!(events.next().expect("an event").file_name(), Some(name));
-        }
-    }
-
-    #[test]
-    fn what_the_user_has_in_its_place_stays() {
-        for name in ["job", "socket"] {
-            let folder = tempfile::tempdir().expect("folder");
-            fs::write(folder.path().join(name), "precious").expect("a file");
-            let (_job, job_fd) = shm::Job::create().expect("a segment");
-            assert!(Place::occupy(folder.path(), &job_fd).is_err());
-            let names = fs::read_dir(folder.path()).expect("the folder");
-            let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
-            assert_eq!(names, [name]);
-            let text = fs::read_to_string(folder.path().join(name)).expect("the file");
-            assert_eq!(text, "precious");
-        }
     }
 }

@@ -18,8 +18,8 @@ use crate::{
     names::Status,
     place::{OWN_FOLDER, Place},
     remote::{
-        effects,
-        ledger::{Folder, State},
+        server::effects,
+        server::ledger::{Folder, State},
     },
     storage::Machine,
 };

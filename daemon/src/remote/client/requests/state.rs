@@ -15,7 +15,7 @@ use wire::Request;
 use crate::{
     locks::LockCall,
     names::Status,
-    remote::{held::Held, ledger::RECORDS, opened::Opened},
+    remote::{client::held::Held, client::opened::Opened, server::ledger::RECORDS},
     verdict::verdict,
 };
 

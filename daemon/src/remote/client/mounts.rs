@@ -51,7 +51,7 @@ pub struct Mount {
 #[derive(Clone)]
 pub(crate) struct Mounts {
     machine: Machine,
-    pub(super) server: Option<Rc<Server>>,
+    pub(super) server: Option<Rc<Servers>>,
     /// Number of the process that asks, at this daemon.
     process: Option<u16>,
     /// And in its parallel job.
@@ -59,7 +59,7 @@ pub(crate) struct Mounts {
 }
 
 /// The way to a server, or to several that serve the same folder.
-pub(crate) struct Server {
+pub(crate) struct Servers {
     pub(crate) group: Group<Dial>,
     pub(crate) mounts: Vec<Mount>,
     /// The job's folder.
@@ -90,7 +90,7 @@ impl Located {
 }
 
 impl Mounts {
-    pub(crate) fn new(machine: Machine, server: Option<Rc<Server>>) -> Self {
+    pub(crate) fn new(machine: Machine, server: Option<Rc<Servers>>) -> Self {
         Self { machine, server, process: None, rank: None }
     }
 
@@ -108,13 +108,13 @@ impl Mounts {
     }
 
     /// The server that has a path, and the path from its root.
-    fn find(&self, path: &CString) -> Option<(&Rc<Server>, CString)> {
+    fn find(&self, path: &CString) -> Option<(&Rc<Servers>, CString)> {
         let server = self.server.as_ref()?;
         server.remote_path(local_path(path)).map(|remote| (server, remote))
     }
 
     /// A call on names with its paths from the server's root; `None` when it is about this machine.
-    fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Server>, NameCall)>> {
+    fn moved(&self, call: &NameCall) -> io::Result<Option<(&Rc<Servers>, NameCall)>> {
         let mut call = call.clone();
         let (mut there, mut count) = (None, 0);
         for path in call.paths_mut().into_iter().flatten() {
@@ -132,7 +132,7 @@ impl Mounts {
     }
 }
 
-impl Server {
+impl Servers {
     /// Makes the folder of all mirrors; `AlreadyExists`: the user has something there.
     pub(crate) fn make_mirrors(&self) -> io::Result<()> {
         mirror::prepare(&self.folder)

@@ -29,9 +29,9 @@ use wire::{LockKind, LockOwner};
 
 use super::{
     deadlock::Wanted,
-    held::{Range, Ranges},
     service::{Answer, Service, Session, nothing},
 };
+use crate::remote::client::held::{Range, Ranges};
 use crate::{
     locks::{LockCall, words},
     names::Identity,

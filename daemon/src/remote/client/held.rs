@@ -29,11 +29,11 @@ struct Locked {
 
 /// Locks of one owner in one file, without overlaps.
 #[derive(Default)]
-pub(super) struct Ranges(Vec<Range>);
+pub(in crate::remote) struct Ranges(Vec<Range>);
 
 /// From the first byte to before the last; 2^64-1: as far as files go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(in crate::remote) struct Range {
     start: u64,
     end: u64,
     kind: LockKind,
@@ -94,7 +94,7 @@ impl Held {
 }
 
 impl Range {
-    pub(super) fn of(call: LockCall) -> Self {
+    pub(in crate::remote) fn of(call: LockCall) -> Self {
         let end = if call.len == 0 { u64::MAX } else { call.start.saturating_add(call.len) };
         Self { start: call.start, end, kind: call.terms.kind }
     }
@@ -102,7 +102,7 @@ impl Range {
 
 impl Ranges {
     /// Whether another owner's lock there would have to wait.
-    pub(super) fn conflict_with(&self, other: Range) -> bool {
+    pub(in crate::remote) fn conflict_with(&self, other: Range) -> bool {
         self.0.iter().any(|range| {
             let overlap = range.start < other.end && other.start < range.end;
             overlap && (range.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive)
@@ -110,7 +110,7 @@ impl Ranges {
     }
 
     /// Puts a range in the place of what was there.
-    pub(super) fn set(&mut self, new: Range) {
+    pub(in crate::remote) fn set(&mut self, new: Range) {
         let mut kept = Vec::with_capacity(self.0.len() + 2);
         for old in self.0.drain(..) {
             let before = Range { end: old.end.min(new.start), ..old };

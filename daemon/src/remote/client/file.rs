@@ -10,10 +10,8 @@ use rustix::{
 use uring::{Buffer, Buffers, RecordLock};
 use wire::{PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
-use super::{
-    client::{Client, Network},
-    decode::{has_effect, is_once, shifts},
-};
+use super::requests::{Client, Network};
+use crate::remote::server::decode::{has_effect, is_once, shifts};
 use crate::{
     locks::{LockCall, from_words},
     names::{Answer, Attributes, NameCall, OpenCall, Status},

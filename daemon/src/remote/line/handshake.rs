@@ -7,9 +7,9 @@ use executor::{Handle, Instant, Notify};
 use wire::{Challenge, Frame, Proof, RemoteWelcome, SESSION_LEN, VERSION};
 
 use super::{
+    Secrets, Speaks,
     channel::{Inbox, Outbox, Receive},
     key::{Key, Prover, Transcript, random},
-    line::{Secrets, Speaks},
 };
 
 const UCX_ONLY: &str = "the server is reached by ucx:// only; name it so";

@@ -11,9 +11,9 @@ use super::{Answer, Service, Session, nothing};
 use crate::{
     names::Identity,
     remote::{
-        decode::Job,
-        effects::{self, Effect, Outcome},
-        ledger::{RECORDS, Record, State},
+        server::decode::Job,
+        server::effects::{self, Effect, Outcome},
+        server::ledger::{RECORDS, Record, State},
     },
     storage::Storage,
     verdict::{self, errno},

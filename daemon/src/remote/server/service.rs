@@ -25,7 +25,7 @@ use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use self::answered::Answered;
 use super::{
-    channel::bytes_of,
+    connections::BUFFERS,
     deadlock::Waits,
     decode::{Asked, Job, has_effect, is_once, shifts},
     doubts::Doubts,
@@ -33,8 +33,8 @@ use super::{
     grace::Grace,
     ledger::{Ledger, Record, Shelf},
     locks::{Locks, Unlocks},
-    server::BUFFERS,
 };
+use crate::remote::line::channel::bytes_of;
 use crate::{
     names::{Attributes, Identity, NameCall},
     namespace::times,
@@ -56,12 +56,12 @@ pub(crate) const KEEP: Duration = Duration::from_secs(60);
 /// What a server has, whoever asks.
 pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
-    pub(super) storage: S,
+    pub(in crate::remote) storage: S,
     pub(super) unlocks: Unlocks,
     pub(super) waits: Waits,
     pub(super) grace: Grace,
     pub(super) shelf: Box<dyn Shelf>,
-    pub(super) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
+    pub(in crate::remote) sessions: RefCell<HashMap<[u8; SESSION_LEN], Rc<Session<S>>>>,
     doubts: Doubts,
     /// Descriptors for files that clients have open, and for their locks.
     descriptors: usize,
@@ -241,7 +241,11 @@ impl<S: Storage> Service<S> {
     }
 
     /// The file that a session knows by this number.
-    pub(super) fn file_of(&self, session: &[u8; SESSION_LEN], handle: u32) -> Option<S::File> {
+    pub(in crate::remote) fn file_of(
+        &self,
+        session: &[u8; SESSION_LEN],
+        handle: u32,
+    ) -> Option<S::File> {
         let sessions = self.sessions.borrow();
         sessions.get(session)?.file(handle).ok().map(|open| open.file)
     }

@@ -26,7 +26,7 @@ use wire::SESSION_LEN;
 use super::{Ledger, LocksNoted, RECORD_LEN, RECORDS, Record, Shelf};
 use crate::{
     place::OWN_FOLDER,
-    remote::key::{from_hex, hex},
+    remote::line::key::{from_hex, hex},
 };
 
 /// A byte that tells of locks, and behind it the milliseconds since the epoch at which a server has
@@ -265,7 +265,7 @@ mod tests {
     use std::{fs, os::unix::fs::MetadataExt as _};
 
     use super::*;
-    use crate::remote::ledger::{Before, State};
+    use crate::remote::server::ledger::{Before, State};
 
     const SESSION: [u8; SESSION_LEN] = [5; SESSION_LEN];
 

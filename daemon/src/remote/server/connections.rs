@@ -1,0 +1,346 @@
+//! The server's side of connections: who may come in, what a client may have under way, and what
+//! becomes of a client that does not keep to it.
+//!
+//! # Bounds
+//!
+//! A connection may be greeting for [`GREETING_TIME_MAX`]. There are [`GREETING_COUNT_MAX`] at a
+//! time, and the oldest gives way to one more: who has the key greets at once, so strangers that
+//! say nothing keep nobody out, and they have room of their own. Afterwards a client has at most
+//! the granted requests unanswered, of which at most the granted buffers are larger than
+//! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
+//! the clients' [`Room`], of which all of them have equal parts, and waits while it holds its part;
+//! the buffer is free again when the request is executed, or what was read is sent. What UCX has
+//! received needs none while it stays in buffers of the worker, of which half may. Of the smaller
+//! ones as much is executed at a time as stays in the cache: clients take turns, each with what it
+//! has sent together. Replies that a client does not take are bounded by not reading on. A client
+//! whose machine is silent for [`SILENCE_MAX`] is taken for gone.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    io,
+    rc::Rc,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use executor::{Class, Notify, first};
+use uring::{Heap, Listener, Pipes};
+use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
+
+use super::{
+    boot::Boot,
+    decode::Job,
+    service::{Service, Session},
+};
+use crate::remote::line::{
+    self,
+    channel::{Inbox, Outbox, Receive, Room, Transmit, bytes_of, joined, moved},
+    handshake::{challenge, fails_at, fails_when, refused},
+    key::Key,
+    workers::Workers,
+};
+use crate::{storage::Storage, unaccepted::Unaccepted, verdict::value};
+
+/// Requests that a client may have unanswered.
+pub(crate) const REQUESTS: u32 = 64;
+/// Of these, how many may move more than [`INLINE_LEN_MAX`] bytes. Half of them are executed at a
+/// time, while others are received.
+pub(crate) const BUFFERS: u32 = 48;
+/// What a client, or the replies to it, may have on the way by these bounds, bytes.
+pub(crate) const WINDOW_LEN: usize =
+    REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
+/// Connections at a time that have greeted.
+const CONNECTIONS_MAX: usize = 1024;
+/// Connections at a time that are greeting.
+pub(in crate::remote) const GREETING_COUNT_MAX: usize = 256;
+/// Larger requests that the server has at a time: one of every client, all that a client has been
+/// granted as long as there are few. Memory is taken as it is used.
+const ROOM: usize = CONNECTIONS_MAX;
+/// Between two assurances that the server is there, to a client that waits for it.
+const BEAT: Duration = Duration::from_secs(1);
+const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest time for which the machine at the other end may not answer the kernel's own questions.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of replies that may wait before nothing more is read.
+const UNSENT_LEN_MAX: usize = 1 << 20;
+
+/// A server at one address.
+pub(crate) struct Server<S: Storage> {
+    pub(crate) service: Rc<Service<S>>,
+    pub(crate) key: Key,
+    boot: Boot,
+    /// The right to be served.
+    connections: executor::Credits,
+    /// Held by each connection that is served, for those on other threads who count them.
+    served: Arc<()>,
+    greetings: Greetings,
+    /// Of those that are greeting.
+    lobby: Room,
+    room: Room,
+    /// For what is to be written, and need not come to memory.
+    pipes: Pipes,
+}
+
+impl<S: Storage> Server<S> {
+    /// A server on the machine that `boot` was started on.
+    pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
+        let connections = executor::Credits::new(CONNECTIONS_MAX as u64);
+        let (greetings, lobby) = (Greetings::default(), Room::new(GREETING_COUNT_MAX));
+        let room = Room::in_turns(ROOM, &service.handle);
+        let served = Arc::default();
+        let pipes = Pipes::default();
+        Rc::new(Self { service, key, boot, connections, served, greetings, lobby, room, pipes })
+    }
+
+    /// Has as many holders as there are connections that are served, and one.
+    pub(crate) fn served(&self) -> Weak<()> {
+        Arc::downgrade(&self.served)
+    }
+
+    /// Accepts connections for ever; with `workers` they go on by UCX.
+    pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener, workers: Option<Workers>) {
+        let mut unaccepted = Unaccepted::new(&self.service.handle);
+        loop {
+            match listener.accept().await {
+                Ok(stream) => {
+                    if let Err(why) = self.key.admits(&stream) {
+                        tracing::info!("a remote client is refused: {why}");
+                        continue;
+                    }
+                    // A Unix socket has neither.
+                    stream.set_window_min(WINDOW_LEN).ok();
+                    stream.set_silence_max(SILENCE_MAX).ok();
+                    let (receiver, sender) = line::halves(stream, workers.clone());
+                    self.meet(receiver.with_pipes(&self.pipes), sender);
+                }
+                Err(error) => unaccepted.pause_after(&error).await,
+            }
+        }
+    }
+
+    /// Serves a connection.
+    pub(crate) fn meet(self: &Rc<Self>, receiver: impl Receive, mut sender: impl Transmit) {
+        let server = Rc::clone(self);
+        self.service.handle.spawn(Class::Latency, async move {
+            let (inbox, outbox) = (Inbox::with(receiver, &server.lobby.join()), Outbox::default());
+            let served = server.serve(inbox, &outbox);
+            if let Err(error) = first(served, outbox.pump(&mut sender)).await {
+                tracing::info!("a remote client is gone: {error}");
+            }
+        });
+    }
+
+    async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
+        let name = self.greet(&mut inbox, outbox).await?;
+        let full = || refused("as many are connected as may be");
+        let _place = self.connections.try_take(1).ok_or_else(full)?;
+        let entered = first(self.service.enter(name), self.hold(outbox)).await;
+        let (visit, is_known) = entered?;
+        let room = &self.room.join();
+        inbox.move_to(room);
+        let _served = Arc::clone(&self.served);
+        let Boot(boot) = self.boot;
+        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
+        outbox.push(Frame::Welcome(welcome));
+        let (session, number) = (&visit.session, visit.number);
+        let credits = Rc::new(Credits::default());
+        let connection = Connection { server: self, session, number, outbox, room, credits };
+        let is_replaced = || connection.is_replaced();
+        let replaced = fails_when(&session.changed, is_replaced, io::ErrorKind::ConnectionAborted);
+        let read = first(connection.read(&mut inbox), connection.assure());
+        first(read, replaced).await
+    }
+
+    /// Tells a client that waits for its welcome every now and then that the server is there:
+    /// requests of an earlier connection may hang for as long as a disk does.
+    async fn hold<T>(&self, outbox: &Outbox) -> io::Result<T> {
+        loop {
+            self.service.handle.sleep(BEAT).await;
+            outbox.shrink(0).await;
+            // Before the welcome in any case: what follows that may go another way.
+            outbox.push(Frame::Pong);
+        }
+    }
+
+    /// The session of a client that has the key.
+    async fn greet<R: Receive>(
+        &self,
+        inbox: &mut Inbox<R>,
+        outbox: &Outbox,
+    ) -> io::Result<[u8; SESSION_LEN]> {
+        let (handle, greeting) = (&self.service.handle, self.greetings.begin());
+        let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
+        let (crowded, cut) = (&self.greetings.crowded, io::ErrorKind::ConnectionAborted);
+        let too_many = fails_when(crowded, || greeting.has_given_way(), cut);
+        first(challenge(&self.key, inbox, outbox), first(too_late, too_many)).await
+    }
+}
+
+/// Connections that are greeting.
+#[derive(Default)]
+struct Greetings {
+    /// By number, the oldest first.
+    numbers: RefCell<BTreeSet<u64>>,
+    next: Cell<u64>,
+    /// Signalled when one gives way.
+    crowded: Notify,
+}
+
+impl Greetings {
+    fn begin(&self) -> Greeting<'_> {
+        let number = self.next.replace(self.next.get() + 1);
+        let mut numbers = self.numbers.borrow_mut();
+        if numbers.len() == GREETING_COUNT_MAX {
+            numbers.pop_first();
+            self.crowded.notify_all();
+        }
+        numbers.insert(number);
+        Greeting { greetings: self, number }
+    }
+}
+
+/// One of them, until it is dropped.
+struct Greeting<'a> {
+    greetings: &'a Greetings,
+    number: u64,
+}
+
+impl Greeting<'_> {
+    fn has_given_way(&self) -> bool {
+        !self.greetings.numbers.borrow().contains(&self.number)
+    }
+}
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.greetings.numbers.borrow_mut().remove(&self.number);
+    }
+}
+
+/// What a client has under way.
+#[derive(Default)]
+struct Credits {
+    requests: Cell<u32>,
+    buffers: Cell<u32>,
+    /// Signalled when there is one more of these.
+    more: Notify,
+}
+
+struct Connection<'a, S: Storage> {
+    server: &'a Server<S>,
+    session: &'a Rc<Session<S>>,
+    number: u64,
+    outbox: &'a Outbox,
+    room: &'a Room,
+    credits: Rc<Credits>,
+}
+
+impl<S: Storage> Connection<'_, S> {
+    /// Takes requests until the client says goodbye, breaks the protocol, or is gone.
+    async fn read<R: Receive>(&self, inbox: &mut Inbox<R>) -> io::Result<()> {
+        loop {
+            inbox.wait(self.outbox.shrink(UNSENT_LEN_MAX)).await;
+            inbox.fill().await?;
+            match inbox.frame() {
+                Some(Frame::Request { id, record, request, payload }) => {
+                    let credit = self.credit(&request)?;
+                    let data = inbox.data().unwrap_or_else(|| Heap::buffer(0).into());
+                    let (payload, data) = match request {
+                        Request::Write { .. } => (Rc::default(), data),
+                        Request::Read { len, .. } => {
+                            (Rc::default(), inbox.wait(self.room.buffer(len as usize)).await.into())
+                        }
+                        // Few paths are longer than what is small.
+                        _ if payload.len() < data.len() => (bytes_of(&data).into(), data),
+                        _ => (Rc::from(payload), data),
+                    };
+                    if self.is_replaced() {
+                        // It is sent again; executed late, it could undo what came after that.
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                    let job = Job { id, record, request, payload, data };
+                    self.take(job, (credit, inbox.take_share()));
+                }
+                Some(Frame::Ping) => self.outbox.owe_pong(),
+                Some(Frame::Goodbye) => {
+                    self.server.service.end(self.session);
+                    return Ok(());
+                }
+                _ => return Err(broken("a frame that no client sends")),
+            }
+            inbox.consume();
+        }
+    }
+
+    /// Whether the session is on a later connection.
+    fn is_replaced(&self) -> bool {
+        self.session.connection.get() != self.number
+    }
+
+    /// Tells a client every now and then that the server is there, while it waits for an answer:
+    /// its pings may not be read before a large request is done, and it sends none while it has its
+    /// files opened again.
+    async fn assure(&self) -> io::Result<()> {
+        let credits = &self.credits;
+        loop {
+            credits.more.until(|| credits.requests.get() > 0).await;
+            self.server.service.handle.sleep(BEAT).await;
+            if credits.requests.get() > 0 {
+                self.outbox.owe_pong();
+            }
+        }
+    }
+
+    /// The client's credit for a request, given back when this is dropped.
+    fn credit(&self, request: &Request) -> io::Result<Credit> {
+        let buffers = u32::from(moved(request) > INLINE_LEN_MAX);
+        let credits = &self.credits;
+        credits.requests.set(credits.requests.get() + 1);
+        credits.buffers.set(credits.buffers.get() + buffers);
+        let credit = Credit { credits: Rc::clone(credits), buffers };
+        if credits.requests.get() > REQUESTS || credits.buffers.get() > BUFFERS {
+            return Err(broken("a request without credit"));
+        }
+        credits.more.notify_all();
+        Ok(credit)
+    }
+
+    fn take(&self, job: Job, held: (Credit, Option<executor::Credit>)) {
+        let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
+        let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
+        self.server.service.start(self.session, job, move |id, answer| {
+            drop(held);
+            if session.connection.get() != number {
+                return; // It will be asked again on the connection that came after.
+            }
+            let reply = |value, payload| Frame::Reply { id, value, payload };
+            match (answer, read) {
+                (Ok((value, _)), Some(data)) => {
+                    let len = usize::try_from(value).unwrap_or(usize::MAX);
+                    let data = joined(data.as_slice().to_vec());
+                    outbox.push_data(reply(value, &[]), data.prefix(len));
+                }
+                (Ok((value, payload)), None) => outbox.push(reply(value, &payload)),
+                (Err(error), _) => outbox.push(reply(value(Err(error)), &[])),
+            }
+        });
+    }
+}
+
+/// A request that is not answered.
+struct Credit {
+    credits: Rc<Credits>,
+    buffers: u32,
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.credits.requests.set(self.credits.requests.get() - 1);
+        self.credits.buffers.set(self.credits.buffers.get() - self.buffers);
+    }
+}
+
+fn broken(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

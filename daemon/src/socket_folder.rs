@@ -1,0 +1,96 @@
+//! The daemon's folder: its socket, and the link to the job's segment.
+
+use std::{
+    fs,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::{FileTypeExt as _, symlink},
+    },
+    path::{Path, PathBuf},
+    process,
+    rc::Rc,
+};
+
+use crate::{Error, socket};
+
+/// What the daemon has in its folder; cleared when dropped.
+pub(crate) struct SocketFolder {
+    pub(crate) listening: Rc<OwnedFd>,
+    socket: PathBuf,
+    job: PathBuf,
+}
+
+impl SocketFolder {
+    /// Listens in `folder`, and shows the job's segment there to programs that never connect.
+    pub(crate) fn occupy(folder: &Path, job_fd: &OwnedFd) -> Result<Self, Error> {
+        let (socket, job) = (socket::path(folder), folder.join("job"));
+        if socket::connect_to(folder).is_ok() {
+            return Err(Error::Occupied { folder: folder.to_owned() });
+        }
+        // What a daemon left that did not end in order. What the user has by these names stays, and
+        // is in the way.
+        for stale in [&socket, &job] {
+            let found = fs::symlink_metadata(stale).map(|found| found.file_type());
+            if found.is_ok_and(|found| found.is_socket() || found.is_symlink()) {
+                fs::remove_file(stale).map_err(Error::setup("the socket's folder"))?;
+            }
+        }
+        let listening = socket::listen_in(folder).map_err(Error::setup("the socket"))?;
+        let target = format!("/proc/{}/fd/{}", process::id(), job_fd.as_raw_fd());
+        if let Err(why) = symlink(target, &job) {
+            // What is there instead is the user's.
+            fs::remove_file(&socket).ok();
+            return Err(Error::setup("the link to the job segment")(why));
+        }
+        Ok(Self { listening: Rc::new(listening), socket, job })
+    }
+}
+
+impl Drop for SocketFolder {
+    fn drop(&mut self) {
+        // Without a socket the next daemon starts, and the link is then its own.
+        for path in [&self.job, &self.socket] {
+            fs::remove_file(path).ok(); // Somebody may have cleared the folder already.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use rustix::fs::inotify;
+
+    use super::*;
+
+    /// Whoever finds no socket starts the next daemon, whose link has the same name.
+    #[test]
+    fn the_link_is_gone_before_the_socket() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (_job, job_fd) = shm::Job::create().expect("a segment");
+        let place = SocketFolder::occupy(folder.path(), &job_fd).expect("nobody else's");
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
+        inotify::add_watch(&watch, folder.path(), inotify::WatchFlags::DELETE).expect("watched");
+        drop(place);
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut events = inotify::Reader::new(&watch, &mut buffer);
+        for name in [c"job", c"socket"] {
+            assert_eq!(events.next().expect("an event").file_name(), Some(name));
+        }
+    }
+
+    #[test]
+    fn what_the_user_has_in_its_place_stays() {
+        for name in ["job", "socket"] {
+            let folder = tempfile::tempdir().expect("folder");
+            fs::write(folder.path().join(name), "precious").expect("a file");
+            let (_job, job_fd) = shm::Job::create().expect("a segment");
+            assert!(SocketFolder::occupy(folder.path(), &job_fd).is_err());
+            let names = fs::read_dir(folder.path()).expect("the folder");
+            let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+            assert_eq!(names, [name]);
+            let text = fs::read_to_string(folder.path().join(name)).expect("the file");
+            assert_eq!(text, "precious");
+        }
+    }
+}
