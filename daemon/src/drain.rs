@@ -1,11 +1,10 @@
 //! Writing staged bytes to their file, one bounded unit at a time.
 //!
 //! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. What one call has appended,
-//! if that is no more, is written by one call: others may append to the file, too.
-//! Whoever waits for bytes
-//! drains them itself, in its own latency task ([`drain_to`]); all else is drained by throughput
-//! tasks that take files from a [`Queue`], fair by bytes between sessions. Both hold the file's
-//! turn for the time of a unit, so a waiter waits for at most the one under way.
+//! if that is no more, is written by one call: others may append to the file, too. Whoever waits
+//! for bytes drains them itself, in its own latency task ([`drain_to`]); all else is drained by
+//! throughput tasks that take files from a [`Queue`], fair by bytes between sessions. Both hold the
+//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
 //!
 //! # Errors and order
 //!

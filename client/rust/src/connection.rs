@@ -8,10 +8,10 @@
 //!
 //! A thread looks for as long as its answers have been worth waiting for ([`Patience`]), then rings
 //! if another executor polls for its own, and sleeps on the lane's bell; every [`LOOK`] it looks
-//! whether the daemon still lives. A daemon that does not acknowledge a request
-//! within the fence timeout is given up: it is killed and its exit awaited, so that it writes
-//! nothing any more when this side begins to. One that cannot be killed, as from a container with
-//! processes of its own, is waited for.
+//! whether the daemon still lives. A daemon that does not acknowledge a request within the fence
+//! timeout is given up: it is killed and its exit awaited, so that it writes nothing any more when
+//! this side begins to. One that cannot be killed, as from a container with processes of its own,
+//! is waited for.
 
 use core::{
     mem::MaybeUninit,
