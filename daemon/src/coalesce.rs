@@ -41,7 +41,8 @@ use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
 };
-use uring::{Buffers, RecordLock};
+use uring::Buffers;
+use wire::{FileSystem, FoundLock, Status};
 
 pub(crate) use self::unfit::advice;
 use self::{
@@ -51,7 +52,7 @@ use self::{
 };
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, NameCall, OpenCall},
     storage::{Machine, Storage},
 };
 
@@ -203,7 +204,7 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn file_system(&self, file: &Open) -> io::Result<Answer> {
+    async fn file_system(&self, file: &Open) -> io::Result<FileSystem> {
         match file {
             Open::Plain(file) => self.machine.file_system(file).await,
             Open::Packed(file) => self.machine.file_system(&file.volume().physical()?).await,
@@ -282,7 +283,7 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn find_lock(&self, file: &Open, call: LockCall) -> io::Result<Option<RecordLock>> {
+    async fn find_lock(&self, file: &Open, call: LockCall) -> io::Result<Option<FoundLock>> {
         match file {
             Open::Plain(file) => self.machine.find_lock(file, call).await,
             Open::Packed(file) => self.machine.find_lock(&file.anchor()?, call).await,

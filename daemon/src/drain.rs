@@ -182,7 +182,7 @@ async fn append_part<S: Storage>(
     len: u64,
 ) -> Result<(), Errno> {
     let descriptor = file.descriptor()?;
-    let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size();
+    let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size;
     let pieces = file.staged_pieces(position, len);
     let buffers: Option<Vec<Buffer>> = pieces.map(|piece| file.buffer(piece)).collect();
     let from = buffers.and_then(Buffers::new).ok_or(Errno::FAULT)?;

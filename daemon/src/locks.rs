@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 use uring::RecordLock;
-use wire::{LockKind, LockOwner, LockTerms};
+use wire::{FoundLock, LockKind, LockOwner, LockTerms};
 
 use crate::{
     core::Core,
@@ -74,34 +74,20 @@ impl LockCall {
     }
 
     /// A lock that is in the way of this one, of an open file.
-    pub(crate) fn obstacle(self, file: &uring::File) -> io::Result<Option<RecordLock>> {
-        match self.terms.owner {
-            LockOwner::Process | LockOwner::OpenFile => self.record().obstacle(file),
-            LockOwner::Whole => Err(Errno::INVAL.into()),
-        }
+    pub(crate) fn obstacle(self, file: &uring::File) -> io::Result<Option<FoundLock>> {
+        let found = match self.terms.owner {
+            LockOwner::Process | LockOwner::OpenFile => self.record().obstacle(file)?,
+            LockOwner::Whole => return Err(Errno::INVAL.into()),
+        };
+        Ok(found.map(|RecordLock { kind, start, len }| {
+            let kind = match kind {
+                uring::LockKind::Unlocked => LockKind::Unlocked,
+                uring::LockKind::Shared => LockKind::Shared,
+                uring::LockKind::Exclusive => LockKind::Exclusive,
+            };
+            FoundLock { kind, start, len }
+        }))
     }
-}
-
-/// A lock that was found, as its three words.
-pub(crate) fn words(found: RecordLock) -> Vec<u8> {
-    let kind = match found.kind {
-        uring::LockKind::Unlocked => LockKind::Unlocked,
-        uring::LockKind::Shared => LockKind::Shared,
-        uring::LockKind::Exclusive => LockKind::Exclusive,
-    };
-    [kind as u64, found.start, found.len].into_iter().flat_map(u64::to_le_bytes).collect()
-}
-
-/// A lock from its three words.
-pub(crate) fn from_words(bytes: &[u8]) -> Option<RecordLock> {
-    let mut words = bytes.chunks_exact(size_of::<u64>());
-    let mut next = || words.next()?.first_chunk().map(|word| u64::from_le_bytes(*word));
-    let kind = match next()? {
-        1 => uring::LockKind::Shared,
-        2 => uring::LockKind::Exclusive,
-        _ => return None,
-    };
-    Some(RecordLock { kind, start: next()?, len: next()? })
 }
 
 /// Takes a lock for a client, or gives it up.
@@ -147,7 +133,7 @@ pub(crate) async fn find<S: Storage>(
     }
     match found.map_err(|error| errno(&error))? {
         Some(found) => {
-            crate::namespace::put(ticket, &words(found));
+            crate::namespace::put(ticket, &found.encode());
             Ok(1)
         }
         None => Ok(0),

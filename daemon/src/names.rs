@@ -21,6 +21,7 @@ use rustix::{
     },
     io::Errno,
 };
+use wire::{FileSystem, Status, Times};
 
 use crate::{
     mail::lock,
@@ -30,85 +31,30 @@ use crate::{
 /// Device and inode of a file. Zeros are nobody's.
 pub(crate) type Identity = (u64, u64);
 
-/// Words of a [`Status`].
-pub(crate) const STATUS_WORDS: usize = 16;
-const DEVICE: usize = 0;
-const INODE: usize = 1;
-const MODE: usize = 2;
-const SIZE: usize = 7;
-const CHANGED: usize = 14;
-
-/// What `stat(2)` says, in the daemon's own layout (`docs/protocol.md`, section 5): device, inode,
-/// mode, links, user, group, special device, size, block size, blocks, then seconds and
-/// nanoseconds of access, modification, and change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status(pub(crate) [u64; STATUS_WORDS]);
-
-impl Status {
-    pub(crate) fn identity(&self) -> Identity {
-        (self.word(DEVICE), self.word(INODE))
-    }
-
-    pub(crate) fn mode(&self) -> u64 {
-        self.word(MODE)
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.word(SIZE)
-    }
-
-    /// When anything of it was changed last, in nanoseconds.
-    pub(crate) fn changed_at(&self) -> u64 {
-        self.word(CHANGED).wrapping_mul(1_000_000_000).wrapping_add(self.word(CHANGED + 1))
-    }
-
-    /// The words, little-endian.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    /// A status from its words; `None` when there are too few.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut status = Self::default();
-        for (index, word) in status.0.iter_mut().enumerate() {
-            let bytes = bytes.get(index * size_of::<u64>()..)?;
-            *word = u64::from_le_bytes(*bytes.first_chunk()?);
-        }
-        Some(status)
-    }
-
-    fn word(&self, index: usize) -> u64 {
-        self.0.get(index).copied().unwrap_or_default()
-    }
-}
-
-impl From<&Stat> for Status {
-    #[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
-    #[allow(
-        clippy::unnecessary_cast,
-        clippy::cast_lossless,
-        clippy::allow_attributes,
-        reason = "the widths of these fields differ between platforms"
-    )]
-    fn from(stat: &Stat) -> Self {
-        Self([
-            stat.st_dev as u64,
-            stat.st_ino as u64,
-            stat.st_mode as u64,
-            stat.st_nlink as u64,
-            stat.st_uid as u64,
-            stat.st_gid as u64,
-            stat.st_rdev as u64,
-            stat.st_size as u64,
-            stat.st_blksize as u64,
-            stat.st_blocks as u64,
-            stat.st_atime as u64,
-            stat.st_atime_nsec as u64,
-            stat.st_mtime as u64,
-            stat.st_mtime_nsec as u64,
-            stat.st_ctime as u64,
-            stat.st_ctime_nsec as u64,
-        ])
+/// What the kernel says of a file.
+#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::allow_attributes,
+    reason = "the widths of these fields differ between platforms; nanoseconds are no more"
+)]
+pub(crate) const fn status_of(stat: &Stat) -> Status {
+    Status {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+        mode: stat.st_mode as u32,
+        link_count: stat.st_nlink as u64,
+        user: stat.st_uid as u32,
+        group: stat.st_gid as u32,
+        special_device: stat.st_rdev as u64,
+        size: stat.st_size as u64,
+        block_size: stat.st_blksize as u64,
+        block_count: stat.st_blocks as u64,
+        accessed: (stat.st_atime as i64, stat.st_atime_nsec as u32),
+        modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
     }
 }
 
@@ -182,8 +128,8 @@ pub(crate) enum Attributes {
     Mode(u32),
     /// User and group; 2^32-1 leaves one as it is.
     Owner(u32, u32),
-    /// Seconds and nanoseconds of access, then of modification, as `utimensat(2)` takes them.
-    Times([i64; 4]),
+    /// When it was accessed and modified.
+    Times(Times),
 }
 
 impl Attributes {
@@ -211,6 +157,16 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Of a file.
+    pub(crate) fn status(status: &Status) -> Self {
+        Self { value: 0, bytes: status.encode().to_vec() }
+    }
+
+    /// Of a file system.
+    pub(crate) fn file_system(found: &FileSystem) -> Self {
+        Self::counted(found.encode().to_vec())
+    }
+
     /// Bytes whose number is the value.
     pub(crate) fn counted(bytes: Vec<u8>) -> Self {
         Self { value: bytes.len() as u64, bytes }
@@ -269,8 +225,7 @@ fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Stat> {
 pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            let bytes = Status::from(&status(place, path, *follow)?).bytes();
-            return Ok(Answer { value: 0, bytes });
+            return Ok(Answer::status(&status_of(&status(place, path, *follow)?)));
         }
         NameCall::ReadDir { path, from, room } => {
             return listing::read_dir(place, path, *from, *room);
@@ -280,7 +235,9 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
             let text = readlinkat(at.folder(), &at.name, Vec::new())?;
             return Ok(Answer::counted(text.into_bytes()));
         }
-        NameCall::FileSystem { path } => return file_system(&place.find(path)?),
+        NameCall::FileSystem { path } => {
+            return Ok(Answer::file_system(&file_system(&place.find(path)?)?));
+        }
         NameCall::Truncate { path, len } => {
             rustix::fs::ftruncate(open_to_cut(place, path)?, *len)?;
         }
@@ -368,10 +325,11 @@ fn owners(user: u32, group: u32) -> (Option<Uid>, Option<Gid>) {
     (Some(user).filter(is_set).map(Uid::from_raw), Some(group).filter(is_set).map(Gid::from_raw))
 }
 
-const fn timestamps([accessed, accessed_nsec, modified, modified_nsec]: [i64; 4]) -> Timestamps {
+const fn timestamps(times: Times) -> Timestamps {
+    let (accessed, modified) = (times.accessed, times.modified);
     Timestamps {
-        last_access: Timespec { tv_sec: accessed, tv_nsec: accessed_nsec },
-        last_modification: Timespec { tv_sec: modified, tv_nsec: modified_nsec },
+        last_access: Timespec { tv_sec: accessed.0, tv_nsec: accessed.1 },
+        last_modification: Timespec { tv_sec: modified.0, tv_nsec: modified.1 },
     }
 }
 
@@ -382,19 +340,18 @@ const fn timestamps([accessed, accessed_nsec, modified, modified_nsec]: [i64; 4]
     clippy::allow_attributes,
     reason = "the widths of these fields differ between platforms"
 )]
-pub(crate) fn file_system(fd: &OwnedFd) -> io::Result<Answer> {
+pub(crate) fn file_system(fd: &OwnedFd) -> io::Result<FileSystem> {
     let found = fstatfs(fd)?;
-    let words = [
-        found.f_bsize as u64,
-        found.f_blocks as u64,
-        found.f_bfree as u64,
-        found.f_bavail as u64,
-        found.f_files as u64,
-        found.f_ffree as u64,
-        found.f_namelen as u64,
-        found.f_type as u64,
-    ];
-    Ok(Answer::counted(words.iter().flat_map(|word| word.to_le_bytes()).collect()))
+    Ok(FileSystem {
+        block_size: found.f_bsize as u64,
+        block_count: found.f_blocks as u64,
+        free: found.f_bfree as u64,
+        available: found.f_bavail as u64,
+        inode_count: found.f_files as u64,
+        inodes_free: found.f_ffree as u64,
+        name_len_max: found.f_namelen as u64,
+        magic: found.f_type as u64,
+    })
 }
 
 /// Where an engine thread leaves what does not fit a completion.

@@ -6,21 +6,18 @@ use std::{ffi::CString, rc::Rc};
 
 use rustix::{fs::OFlags, io::Errno};
 use shm::{LANE_BUFFER_LEN, copy};
-use wire::{FileFlags, PathPair, Request};
+use wire::{FileFlags, PathPair, Request, Status, Times};
 
 use crate::{
     core::Core,
     file::{Log, Origin},
-    names::{Attributes, Identity, NameCall, OpenCall, Status},
+    names::{Attributes, Identity, NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
     settle,
     storage::Storage,
     verdict::{Verdict, errno},
 };
-
-/// Seconds and nanoseconds of two times.
-const TIMES_LEN: u32 = 4 * 8;
 
 /// A checked request.
 pub(crate) enum Call {
@@ -43,10 +40,11 @@ pub(crate) fn check<S: Storage>(
     lane: usize,
     request: &Request,
 ) -> Result<Call, Errno> {
-    let path = |len: u32| absolute(copy_of(session, lane, 0, len)?);
+    let path = |len: u32| absolute(copy_of(session, lane, 0, len as usize)?);
     let pair = |paths: PathPair| -> Result<(Vec<u8>, Vec<u8>), Errno> {
-        let from = copy_of(session, lane, 0, paths.from_len)?;
-        Ok((from, copy_of(session, lane, paths.from_len, paths.to_len)?))
+        let (from_len, to_len) = (paths.from_len as usize, paths.to_len as usize);
+        let from = copy_of(session, lane, 0, from_len)?;
+        Ok((from, copy_of(session, lane, from_len, to_len)?))
     };
     Ok(Call::Name(match *request {
         Request::Adopt { file, device, inode } => {
@@ -139,15 +137,8 @@ pub(crate) fn times_of<S: Storage>(
     lane: usize,
     at: u32,
 ) -> Result<Attributes, Errno> {
-    let bytes = copy_of(session, lane, at, TIMES_LEN)?;
-    times(&bytes).ok_or(Errno::FAULT)
-}
-
-/// Four words as times.
-pub(crate) fn times(bytes: &[u8]) -> Option<Attributes> {
-    let mut words = bytes.chunks_exact(size_of::<i64>());
-    let mut next = || words.next()?.first_chunk().map(|word| i64::from_le_bytes(*word));
-    Some(Attributes::Times([next()?, next()?, next()?, next()?]))
+    let bytes = copy_of(session, lane, at as usize, Times::LEN)?;
+    Times::decode(&bytes).map(Attributes::Times).ok_or(Errno::FAULT)
 }
 
 /// Puts an answer into the lane's buffer.
@@ -179,7 +170,7 @@ async fn fill<S: Storage>(
     file: S::File,
 ) -> Verdict {
     let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
-    put(ticket, &status.bytes());
+    put(ticket, &status.encode());
     let (session, identity) = (ticket.session.id, status.identity());
     core.node.shared().inodes.add(identity.0, identity.1);
     let origin = Origin { session, slot, flags, identity, is_ours: true };
@@ -202,7 +193,7 @@ async fn settle_path<S: Storage>(core: &Rc<Core<S>>, path: &CString, demote: boo
     let Ok(answer) = core.storage.name(call).await else {
         return; // The call itself will say why.
     };
-    match Status::from_bytes(&answer.bytes).as_ref().map(Status::identity) {
+    match Status::decode(&answer.bytes).as_ref().map(Status::identity) {
         Some(identity) if demote => settle::settle(core, identity).await,
         Some(identity) => settle::drain_inode(core, identity).await,
         None => {}
@@ -222,10 +213,9 @@ fn file_flags(flags: OFlags) -> FileFlags {
 fn copy_of<S: Storage>(
     session: &Session<S>,
     lane: usize,
-    at: u32,
-    len: u32,
+    at: usize,
+    len: usize,
 ) -> Result<Vec<u8>, Errno> {
-    let (at, len) = (at as usize, len as usize);
     let end = at.checked_add(len).ok_or(Errno::NAMETOOLONG)?;
     let shared = session.segment.lane_buffer(lane).get(at..end).ok_or(Errno::NAMETOOLONG)?;
     let mut bytes = vec![0; len];

@@ -11,7 +11,9 @@ use std::rc::Rc;
 use executor::{Class, Credit, Handle};
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::lane::Words;
-use wire::{Entry, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
+use wire::{
+    Entry, FileSystem, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN,
+};
 
 use crate::{
     core::{Core, Departure},
@@ -273,14 +275,14 @@ async fn on_file<S: Storage>(
             let descriptor = file.descriptor()?;
             let status =
                 core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
-            namespace::put(ticket, &status.bytes());
+            namespace::put(ticket, &status.encode());
         }
         Request::FileSystem { .. } => {
             let descriptor = file.descriptor()?;
             let found = core.storage.file_system(&descriptor.file).await;
             let found = found.map_err(|error| errno(&error))?;
-            namespace::put(ticket, &found.bytes);
-            return Ok(found.value);
+            namespace::put(ticket, &found.encode());
+            return Ok(FileSystem::LEN as u64);
         }
         Request::Allocate { mode, at, len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
@@ -387,7 +389,7 @@ async fn set_position<S: Storage>(
         SEEK_END => {
             let status =
                 core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
-            return status.size().checked_add_signed(offset).ok_or(Errno::INVAL);
+            return status.size.checked_add_signed(offset).ok_or(Errno::INVAL);
         }
         SEEK_CUR => SeekFrom::Current(0),
         SEEK_DATA => SeekFrom::Data(unsigned?),

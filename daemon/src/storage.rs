@@ -7,11 +7,12 @@ use rustix::{
     fs::{FallocateFlags, FileType, SeekFrom, fallocate, fstat, ftruncate, seek},
     io::Errno,
 };
-use uring::{Buffers, Engines, RecordLock};
+use uring::{Buffers, Engines};
+use wire::{FileSystem, FoundLock, Status};
 
 use crate::{
     locks::LockCall,
-    names::{self, Answer, Attributes, Identity, NameCall, OpenCall, Status},
+    names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
     place::Place,
 };
 
@@ -32,8 +33,8 @@ pub(crate) trait Storage: Clone + 'static {
     /// Sets attributes of an open file.
     async fn set(&self, file: &Self::File, what: Attributes) -> io::Result<()>;
 
-    /// What file system an open file is in: see [`NameCall::FileSystem`].
-    async fn file_system(&self, _: &Self::File) -> io::Result<Answer> {
+    /// What file system an open file is in.
+    async fn file_system(&self, _: &Self::File) -> io::Result<FileSystem> {
         Err(Errno::NOSYS.into())
     }
 
@@ -97,7 +98,7 @@ pub(crate) trait Storage: Clone + 'static {
         &self,
         _file: &Self::File,
         _call: LockCall,
-    ) -> io::Result<Option<RecordLock>> {
+    ) -> io::Result<Option<FoundLock>> {
         Err(Errno::NOSYS.into())
     }
 
@@ -190,21 +191,21 @@ impl Storage for Machine {
     type File = uring::File;
 
     fn identify(&self, file: &uring::File) -> io::Result<Status> {
-        Ok(Status::from(&fstat(file)?))
+        Ok(names::status_of(&fstat(file)?))
     }
 
     async fn status(&self, file: &uring::File) -> io::Result<Status> {
         if file.is_local() {
             return self.identify(file);
         }
-        self.call_on(file, |file| Ok(Status::from(&fstat(file)?))).await
+        self.call_on(file, |file| Ok(names::status_of(&fstat(file)?))).await
     }
 
     async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {
         self.call_on(file, move |file| what.apply(file.fd())).await
     }
 
-    async fn file_system(&self, file: &uring::File) -> io::Result<Answer> {
+    async fn file_system(&self, file: &uring::File) -> io::Result<FileSystem> {
         self.call_on(file, |file| names::file_system(file.fd())).await
     }
 
@@ -245,11 +246,7 @@ impl Storage for Machine {
         self.call_on(file, move |file| call.set(file)).await
     }
 
-    async fn find_lock(
-        &self,
-        file: &uring::File,
-        call: LockCall,
-    ) -> io::Result<Option<RecordLock>> {
+    async fn find_lock(&self, file: &uring::File, call: LockCall) -> io::Result<Option<FoundLock>> {
         self.call_on(file, move |file| call.obstacle(file)).await
     }
 
@@ -278,6 +275,5 @@ impl Storage for Machine {
 
 /// Whether a file's mode is that of a regular file.
 pub(crate) fn is_regular(status: &Status) -> bool {
-    let mode = u32::try_from(status.mode()).unwrap_or_default();
-    FileType::from_raw_mode(mode) == FileType::RegularFile
+    FileType::from_raw_mode(status.mode) == FileType::RegularFile
 }

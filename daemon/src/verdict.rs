@@ -3,27 +3,19 @@
 use std::io;
 
 use rustix::io::Errno;
+use wire::Value;
 
 /// What a request comes to: its value, or the error the program sees.
 pub(crate) type Verdict = Result<u64, Errno>;
 
-/// The value word of a completion: the value, or the negated error number.
+/// The value word of a completion.
 pub(crate) fn value(verdict: Verdict) -> u64 {
-    match verdict {
-        Ok(value) => value,
-        Err(errno) => {
-            let negative = i64::from(errno.raw_os_error()).wrapping_neg();
-            u64::from_le_bytes(negative.to_le_bytes())
-        }
-    }
+    Value(verdict.map_err(Errno::raw_os_error)).encode()
 }
 
 /// What a value word says.
 pub(crate) fn verdict(value: u64) -> Verdict {
-    match i32::try_from(value.wrapping_neg()) {
-        Ok(errno @ 1..4096) => Err(Errno::from_raw_os_error(errno)),
-        _ => Ok(value),
-    }
+    Value::decode(value).0.map_err(Errno::from_raw_os_error)
 }
 
 /// The error number of an I/O error; `EIO` when it has none.
@@ -36,9 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_negative_values() {
-        assert_eq!(value(Ok(7)), 7);
-        assert_eq!(value(Err(Errno::NOSPC)), u64::MAX - 27);
+    fn errors_keep_their_numbers() {
         for said in [Ok(0), Ok(u64::MAX >> 1), Err(Errno::NOSPC), Err(Errno::PERM)] {
             assert_eq!(verdict(value(said)), said);
         }

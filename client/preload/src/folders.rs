@@ -5,7 +5,7 @@
 
 use core::{ffi::CStr, mem::MaybeUninit};
 
-use client::{Errno, Path};
+use client::{Errno, FileSystem, Path};
 use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
@@ -159,14 +159,14 @@ interpose! {
     fn statfs|statfs64(path: *const c_char, out: *mut libc::statfs) -> c_int {
         match file_system(path) {
             None => answer(kernel!(SYS_statfs, path, out)),
-            Some(found) => answer(found.map(|words| out.write(plain(words)))),
+            Some(found) => answer(found.map(|found| out.write(plain(found)))),
         }
     }
 
     fn fstatfs|fstatfs64(fd: c_int, out: *mut libc::statfs) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
             None => answer(kernel!(SYS_fstatfs, fd, out)),
-            Some(found) => answer(found.map(|words| out.write(plain(words)))),
+            Some(found) => answer(found.map(|found| out.write(plain(found)))),
         }
     }
 
@@ -174,7 +174,7 @@ interpose! {
         match file_system(path) {
             None => next!(pathconf(path => *const c_char, what => c_int) -> c_long),
             Some(Err(errno)) => answer(Err::<isize, _>(errno)),
-            Some(Ok([.., name_len, _])) if what == libc::_PC_NAME_MAX => word(name_len),
+            Some(Ok(found)) if what == libc::_PC_NAME_MAX => word(found.name_len_max),
             // The rest is what every file system of Linux has.
             Some(Ok(_)) => next!(pathconf(c"/".as_ptr() => *const c_char, what => c_int) -> c_long),
         }
@@ -183,14 +183,14 @@ interpose! {
     fn statvfs|statvfs64(path: *const c_char, out: *mut libc::statvfs) -> c_int {
         match file_system(path) {
             None => next!(statvfs(path => *const c_char, out => *mut libc::statvfs) -> c_int),
-            Some(found) => answer(found.map(|words| out.write(virtual_plain(words)))),
+            Some(found) => answer(found.map(|found| out.write(virtual_plain(found)))),
         }
     }
 
     fn fstatvfs|fstatvfs64(fd: c_int, out: *mut libc::statvfs) -> c_int {
         match client().and_then(|client| client.file_system_of(fd)) {
             None => next!(fstatvfs(fd => c_int, out => *mut libc::statvfs) -> c_int),
-            Some(found) => answer(found.map(|words| out.write(virtual_plain(words)))),
+            Some(found) => answer(found.map(|found| out.write(virtual_plain(found)))),
         }
     }
 }
@@ -356,34 +356,31 @@ unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
 /// # Safety
 ///
 /// `path` is null or a C string.
-unsafe fn file_system(path: *const c_char) -> Option<Outcome<[u64; 8]>> {
+unsafe fn file_system(path: *const c_char) -> Option<Outcome<FileSystem>> {
     // SAFETY: as the caller promises.
     let (client, name) = unsafe { remote(AT_FDCWD, path) }?;
     client.file_system(AT_FDCWD, name)
 }
 
-fn plain(
-    [block_size, blocks, free, available, files, files_free, name_len, kind]: [u64; 8],
-) -> libc::statfs {
+fn plain(found: FileSystem) -> libc::statfs {
     // SAFETY: integers all through.
     let mut out: libc::statfs = unsafe { MaybeUninit::zeroed().assume_init() };
-    out.f_bsize = word(block_size);
-    out.f_frsize = word(block_size);
-    (out.f_blocks, out.f_bfree, out.f_bavail) = (blocks, free, available);
-    (out.f_files, out.f_ffree) = (files, files_free);
-    (out.f_namelen, out.f_type) = (word(name_len), word(kind));
+    out.f_bsize = word(found.block_size);
+    out.f_frsize = word(found.block_size);
+    (out.f_blocks, out.f_bfree, out.f_bavail) = (found.block_count, found.free, found.available);
+    (out.f_files, out.f_ffree) = (found.inode_count, found.inodes_free);
+    (out.f_namelen, out.f_type) = (word(found.name_len_max), word(found.magic));
     out
 }
 
-fn virtual_plain(
-    [block_size, blocks, free, available, files, files_free, name_len, _]: [u64; 8],
-) -> libc::statvfs {
+fn virtual_plain(found: FileSystem) -> libc::statvfs {
     // SAFETY: integers all through.
     let mut out: libc::statvfs = unsafe { MaybeUninit::zeroed().assume_init() };
-    (out.f_bsize, out.f_frsize) = (block_size, block_size);
-    (out.f_blocks, out.f_bfree, out.f_bavail) = (blocks, free, available);
-    (out.f_files, out.f_ffree, out.f_favail) = (files, files_free, files_free);
-    out.f_namemax = name_len;
+    (out.f_bsize, out.f_frsize) = (found.block_size, found.block_size);
+    (out.f_blocks, out.f_bfree, out.f_bavail) = (found.block_count, found.free, found.available);
+    (out.f_files, out.f_ffree) = (found.inode_count, found.inodes_free);
+    out.f_favail = found.inodes_free;
+    out.f_namemax = found.name_len_max;
     out
 }
 

@@ -139,16 +139,19 @@ fn find(
     range: LockRange,
     lock: &mut libc::flock,
 ) -> Option<Outcome<()>> {
-    Some(client.find_remote_lock(fd, owner, kind, range)?.map(|found| {
+    Some(client.find_remote_lock(fd, owner, kind, range)?.and_then(|found| {
         let Some(found) = found else {
             lock.l_type = short(libc::F_UNLCK);
-            return;
+            return Ok(());
         };
+        let place = |byte: u64| off_t::try_from(byte).map_err(|_| Errno::OVERFLOW);
+        let (start, len) = (place(found.start)?, place(found.len)?);
         let is_shared = found.kind == LockKind::Shared;
         lock.l_type = short(if is_shared { libc::F_RDLCK } else { libc::F_WRLCK });
-        (lock.l_whence, lock.l_start, lock.l_len) = (short(libc::SEEK_SET), found.start, found.len);
+        (lock.l_whence, lock.l_start, lock.l_len) = (short(libc::SEEK_SET), start, len);
         // Whose it is the server cannot say: as of locks that belong to no process.
         lock.l_pid = -1;
+        Ok(())
     }))
 }
 

@@ -4,7 +4,7 @@
 //! What is staged for a file is drained before its mode, owner, or times change: drained later, it
 //! would change them once more (a write takes set-user-id away, and sets the time).
 
-use client::{Client, Errno};
+use client::{Client, Errno, Times};
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, gid_t, mode_t, size_t,
     ssize_t, timespec, timeval, uid_t,
@@ -310,11 +310,11 @@ pub(crate) unsafe fn set_times_at(
     let call = |path: *const c_char| -> Outcome {
         if let Some(client) = client_for(flags, OF_NAMES) {
             // SAFETY: as the caller promises.
-            let words = unsafe { words(times) };
+            let given = unsafe { given(times) };
             // SAFETY: as the caller promises.
             let done = match unsafe { text(path) } {
-                None => client.set_times_of(dir, words),
-                Some(name) => client.set_times(dir, name, words, flags & AT_SYMLINK_NOFOLLOW == 0),
+                None => client.set_times_of(dir, given),
+                Some(name) => client.set_times(dir, name, given, flags & AT_SYMLINK_NOFOLLOW == 0),
             };
             if let Some(done) = done {
                 return done.map(|()| 0);
@@ -358,11 +358,12 @@ unsafe fn set_times_of(
 /// # Safety
 ///
 /// `times` is null or points to two times.
-pub(crate) unsafe fn words(times: *const timespec) -> [i64; 4] {
+unsafe fn given(times: *const timespec) -> Times {
     if times.is_null() {
-        return [0, libc::UTIME_NOW, 0, libc::UTIME_NOW];
+        return Times { accessed: (0, libc::UTIME_NOW), modified: (0, libc::UTIME_NOW) };
     }
     // SAFETY: as the caller promises.
-    let [accessed, modified] = unsafe { times.cast::<[timespec; 2]>().read() };
-    [accessed.tv_sec, accessed.tv_nsec, modified.tv_sec, modified.tv_nsec]
+    let both = unsafe { times.cast::<[timespec; 2]>().read() };
+    let [accessed, modified] = both.map(|time| (time.tv_sec, time.tv_nsec));
+    Times { accessed, modified }
 }

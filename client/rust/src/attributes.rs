@@ -6,16 +6,13 @@ use core::ffi::CStr;
 
 use rustix::{fd::RawFd, io};
 use shm::copy::copy_out;
-use wire::Request;
+use wire::{FileSystem, Request, Times};
 
 use crate::{
     client::Client,
     connection::Lane,
     rules::{CURRENT_FOLDER, PATH_MAX},
 };
-
-/// Words that describe a file system.
-pub(crate) const FILE_SYSTEM_WORDS: usize = 8;
 
 impl Client {
     /// As `readlinkat(2)`.
@@ -57,17 +54,16 @@ impl Client {
         Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
     }
 
-    /// As `utimensat(2)`: seconds and nanoseconds of access, then of modification.
+    /// As `utimensat(2)`.
     pub fn set_times(
         &'static self,
         dir: RawFd,
         path: &CStr,
-        times: [i64; 4],
+        times: Times,
         follow: bool,
     ) -> Option<io::Result<()>> {
         let request = |path_len| Request::SetTimes { file: 0, path_len, follow };
-        let times = times.map(i64::to_le_bytes);
-        Some(self.0.about_remote(dir, path, times.as_flattened(), request)?.map(drop))
+        Some(self.0.about_remote(dir, path, &times.encode(), request)?.map(drop))
     }
 
     /// As `fchmod(2)`.
@@ -96,10 +92,9 @@ impl Client {
     }
 
     /// As `futimens(2)`.
-    pub fn set_times_of(&'static self, fd: RawFd, times: [i64; 4]) -> Option<io::Result<()>> {
-        let bytes = times.map(i64::to_le_bytes);
+    pub fn set_times_of(&'static self, fd: RawFd, times: Times) -> Option<io::Result<()>> {
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
-        let done = self.0.about_remote_file(fd, bytes.as_flattened(), request);
+        let done = self.0.about_remote_file(fd, &times.encode(), request);
         done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
             let path = self.0.path_of_mirror(fd, &mut path)?;
@@ -107,38 +102,27 @@ impl Client {
         })
     }
 
-    /// As `statfs(2)`: block size, blocks, free blocks, blocks free to anybody, inodes, free
-    /// inodes, longest name, type.
-    pub fn file_system(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+    /// As `statfs(2)`.
+    pub fn file_system(&'static self, dir: RawFd, path: &CStr) -> Option<io::Result<FileSystem>> {
         let request = |path_len| Request::FileSystem { file: 0, path_len };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(|(_, lane)| words(&lane)))
+        let found = self.0.about_remote(dir, path, &[], request)?;
+        Some(found.and_then(|(_, lane)| file_system_in(&lane)))
     }
 
     /// As `fstatfs(2)`, also of an open folder that is a mirror.
-    pub fn file_system_of(
-        &'static self,
-        fd: RawFd,
-    ) -> Option<io::Result<[u64; FILE_SYSTEM_WORDS]>> {
+    pub fn file_system_of(&'static self, fd: RawFd) -> Option<io::Result<FileSystem>> {
         let request = |file| Request::FileSystem { file, path_len: 0 };
         let found = self.0.about_remote_file(fd, &[], request);
-        found.map(|found| found.map(|lane| words(&lane))).or_else(|| {
+        found.map(|found| found.and_then(|lane| file_system_in(&lane))).or_else(|| {
             let mut path = [0; PATH_MAX];
             self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
         })
     }
 }
 
-/// The words of an answer that are in a lane.
-fn words(lane: &Lane<'_>) -> [u64; FILE_SYSTEM_WORDS] {
-    let mut bytes = [0; FILE_SYSTEM_WORDS * size_of::<u64>()];
+/// What an answer has put into a lane's buffer.
+fn file_system_in(lane: &Lane<'_>) -> io::Result<FileSystem> {
+    let mut bytes = [0; FileSystem::LEN];
     copy_out(&mut bytes, lane.buffer());
-    let mut words = bytes.chunks_exact(size_of::<u64>());
-    core::array::from_fn(|_| {
-        let word = words.next().and_then(<[u8]>::first_chunk);
-        word.map_or(0, |word| u64::from_le_bytes(*word))
-    })
+    FileSystem::decode(&bytes).ok_or(io::Errno::IO)
 }

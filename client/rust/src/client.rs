@@ -50,24 +50,7 @@ pub trait Host: Sync {
     fn notice(&self, _text: &str) {}
 }
 
-/// What a file is, in the words of `stat(2)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields of `struct stat`; times in seconds and nanoseconds")]
-pub struct Status {
-    pub device: u64,
-    pub inode: u64,
-    pub mode: u32,
-    pub link_count: u64,
-    pub user: u32,
-    pub group: u32,
-    pub special_device: u64,
-    pub size: u64,
-    pub block_size: u64,
-    pub block_count: u64,
-    pub accessed: (i64, u32),
-    pub modified: (i64, u32),
-    pub changed: (i64, u32),
-}
+pub use wire::Status;
 
 /// The process's connection to its daemon, and what it knows of its open files.
 pub struct Client(pub(crate) Process);

@@ -33,7 +33,7 @@ use rustix::{
 use shm::{Guard, Job, LANES, Lock, Session, lane::Requester, thread};
 use wire::{
     Greeting, MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Role,
-    Welcome,
+    Value, Welcome,
 };
 
 use crate::{
@@ -419,17 +419,8 @@ impl Lane<'_> {
             }
             (silent, is_asked) = (Duration::ZERO, true);
         }
-        let value = self.requester.take(lane, seq);
-        Ok(result(value))
-    }
-}
-
-/// The value of a completion: a count, or a negated errno.
-fn result(value: u64) -> io::Result<u64> {
-    let negated = value.wrapping_neg();
-    match i32::try_from(negated) {
-        Ok(errno @ 1..4096) => Err(Errno::from_raw_os_error(errno)),
-        _ => Ok(value),
+        let value = Value::decode(self.requester.take(lane, seq));
+        Ok(value.0.map_err(Errno::from_raw_os_error))
     }
 }
 

@@ -31,8 +31,6 @@ use crate::{
 const WINDOW: u64 = 1 << 20;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
-/// Bytes of a file's status in a lane buffer.
-pub(crate) const STATUS_LEN: usize = 16 * size_of::<u64>();
 
 impl Process {
     /// Opens a file at the daemon; `None`: open it without.
@@ -309,11 +307,7 @@ impl Process {
         copy_in(lane.buffer().get(..path.len())?, path);
         match lane.call(request(u32::try_from(path.len()).ok()?)).ok()? {
             Err(errno) => Some(Err(errno)),
-            Ok(_) => {
-                let mut bytes = [0; STATUS_LEN];
-                copy_out(&mut bytes, lane.buffer());
-                Some(Ok(decode_status(&bytes)))
-            }
+            Ok(_) => Some(status_in(&lane)),
         }
     }
 }
@@ -446,33 +440,9 @@ fn with_path(
     lane.call(request(len))
 }
 
-/// The words of a status: see `docs/protocol.md`, section 5.
-pub(crate) fn decode_status(bytes: &[u8]) -> Status {
-    let mut words = bytes.chunks_exact(size_of::<u64>()).map(|chunk| {
-        let mut word = [0; size_of::<u64>()];
-        word.copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    });
-    let mut next = || words.next().unwrap_or(0);
-    let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
-    Status {
-        device: next(),
-        inode: next(),
-        mode: narrow(next()),
-        link_count: next(),
-        user: narrow(next()),
-        group: narrow(next()),
-        special_device: next(),
-        size: next(),
-        block_size: next(),
-        block_count: next(),
-        accessed: (seconds(next()), narrow(next())),
-        modified: (seconds(next()), narrow(next())),
-        changed: (seconds(next()), narrow(next())),
-    }
-}
-
-#[expect(clippy::cast_possible_wrap, reason = "the same bits; times before 1970 are negative")]
-const fn seconds(word: u64) -> i64 {
-    word as i64
+/// The status that an answer has put into a lane's buffer.
+pub(crate) fn status_in(lane: &Lane<'_>) -> io::Result<Status> {
+    let mut bytes = [0; Status::LEN];
+    copy_out(&mut bytes, lane.buffer());
+    Status::decode(&bytes).ok_or(Errno::IO)
 }

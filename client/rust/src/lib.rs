@@ -48,8 +48,8 @@ mod write;
 
 pub use client::{Client, Host, Peer, Status};
 pub use config::{Config, Launcher, Setting, SettingError};
-pub use lock::{FoundLock, LockRange};
+pub use lock::LockRange;
 pub use queue::{Queue, Transfer};
 pub use remote::Path;
 pub use rustix::{io::Errno, process::Pid};
-pub use wire::{LockKind, LockOwner, Reason};
+pub use wire::{FileSystem, FoundLock, LockKind, LockOwner, Reason, Times};

@@ -15,7 +15,7 @@ use rustix::{
     io::{self, Errno},
 };
 use shm::copy::copy_out;
-use wire::{LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_END, SEEK_SET};
+use wire::{FoundLock, LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_END, SEEK_SET};
 
 use crate::{
     client::Client,
@@ -34,17 +34,6 @@ pub struct LockRange {
     /// The first byte.
     pub start: i64,
     /// How many; negative: so many before `start`; zero: all from there on.
-    pub len: i64,
-}
-
-/// A lock that somebody has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundLock {
-    /// What for.
-    pub kind: LockKind,
-    /// First byte.
-    pub start: i64,
-    /// Bytes; zero: all from `start` on.
     pub len: i64,
 }
 
@@ -117,9 +106,9 @@ impl Client {
             if lane.call(request).map_err(|_| Errno::IO)?? == 0 {
                 return Ok(None);
             }
-            let mut bytes = [0; 3 * size_of::<u64>()];
+            let mut bytes = [0; FoundLock::LEN];
             copy_out(&mut bytes, lane.buffer());
-            Ok(Some(decode(&bytes)))
+            FoundLock::decode(&bytes).map(Some).ok_or(Errno::IO)
         }))
     }
 
@@ -377,15 +366,6 @@ fn resolve(base: i64, range: LockRange) -> io::Result<(u64, u64)> {
     let last = start.checked_add(len.saturating_sub(1)).ok_or(Errno::OVERFLOW)?;
     i64::try_from(last).map_err(|_| Errno::OVERFLOW)?;
     Ok((start, len))
-}
-
-/// A lock from its three words.
-fn decode(bytes: &[u8]) -> FoundLock {
-    let mut words = bytes.chunks_exact(size_of::<u64>());
-    let mut next =
-        || words.next().and_then(<[u8]>::first_chunk).map_or(0, |word| i64::from_le_bytes(*word));
-    let kind = if next() == 1 { LockKind::Shared } else { LockKind::Exclusive };
-    FoundLock { kind, start: next(), len: next() }
 }
 
 #[cfg(test)]

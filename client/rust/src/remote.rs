@@ -11,13 +11,13 @@ use rustix::{
     fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
     io::{self, DupFlags, Errno, FdFlags},
 };
-use shm::copy::{copy_in, copy_out};
+use shm::copy::copy_in;
 use wire::{Counter, Request};
 
 use crate::{
-    client::{Client, Status},
+    client::Client,
     connection::Lane,
-    delegate::{STATUS_LEN, decode_status},
+    delegate::status_in,
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     process::Process,
@@ -99,7 +99,7 @@ impl Process {
         let request =
             Request::Open { file: slot, flags: flags.bits(), mode: mode.bits(), path_len };
         lane.call(request).map_err(|_| Errno::IO)??;
-        let status = status_in(&lane);
+        let status = status_in(&lane)?;
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);
         let link = Link { connection, slot, shared, is_counted: false };
@@ -276,10 +276,4 @@ fn terminated<'a>(path: &AbsolutePath, space: &'a mut Path) -> io::Result<&'a CS
     space.get_mut(..bytes.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(bytes);
     *space.get_mut(bytes.len()).ok_or(Errno::NAMETOOLONG)? = 0;
     CStr::from_bytes_until_nul(space).map_err(|_| Errno::INVAL)
-}
-
-fn status_in(lane: &Lane<'_>) -> Status {
-    let mut bytes = [0; STATUS_LEN];
-    copy_out(&mut bytes, lane.buffer());
-    decode_status(&bytes)
 }

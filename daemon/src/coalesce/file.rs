@@ -11,6 +11,7 @@ use rustix::{
     io::Errno,
 };
 use uring::Buffers;
+use wire::Status;
 
 use super::{
     inodes::Live,
@@ -19,7 +20,7 @@ use super::{
     tree::{PERMISSIONS, REGULAR, Wish},
     volume::Volume,
 };
-use crate::names::{Attributes, OpenCall, Status, reopen};
+use crate::names::{Attributes, OpenCall, reopen};
 
 /// An open file.
 pub(crate) struct Packed {

@@ -8,6 +8,7 @@ use std::{
 
 use multifile::catalogue::{Change, Node, ROOT, Time};
 use rustix::io::Errno;
+use wire::{ListingWriter, NameKind, Status};
 
 use super::{
     file::{set, truncate},
@@ -16,7 +17,7 @@ use super::{
     volume::Volume,
 };
 use crate::{
-    names::{Answer, NameCall, Status},
+    names::{Answer, NameCall},
     storage::Storage as _,
 };
 
@@ -30,7 +31,7 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
     match call {
         NameCall::Stat { path, follow } => {
             let inode = volume.tree.borrow().find(&path, follow)?.inode()?;
-            return Ok(Answer { value: 0, bytes: status(volume, inode)?.bytes() });
+            return Ok(Answer::status(&status(volume, inode)?));
         }
         NameCall::ReadDir { path, from, room } => {
             let tree = volume.tree.borrow();
@@ -46,7 +47,7 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
         NameCall::FileSystem { path } => {
             volume.tree.borrow().find(&path, true)?.inode()?;
             let physical = volume.physical()?;
-            return volume.machine().file_system(&physical).await;
+            return Ok(Answer::file_system(&volume.machine().file_system(&physical).await?));
         }
         NameCall::Access { path, mode } => {
             let (tree, wish) = (volume.tree.borrow(), Wish::of_access(mode));
@@ -129,52 +130,42 @@ fn status(volume: &Volume, inode: u64) -> io::Result<Status> {
 pub(super) fn status_of(volume: &Volume, (inode, node): (u64, &Node), links: u64) -> Status {
     // Of a folder that of a small one, as file systems say it.
     let size = if node.is_folder() { READ_LEN } else { volume.size(node) };
-    let mut status = Status([0; 16]);
-    let times = node.times.iter().flat_map(|(seconds, nanoseconds)| {
-        [u64::from_le_bytes(seconds.to_le_bytes()), u64::from(*nanoseconds)]
-    });
-    let words = [
-        volume.tree.borrow().number(),
+    let [accessed, modified, changed] = node.times;
+    Status {
+        device: volume.tree.borrow().number(),
         inode,
-        u64::from(node.mode),
-        links,
-        u64::from(node.user),
-        u64::from(node.group),
-        0,
+        mode: node.mode,
+        link_count: links,
+        user: node.user,
+        group: node.group,
+        special_device: 0,
         size,
-        READ_LEN,
-        size.div_ceil(BLOCK_LEN),
-    ];
-    for (word, value) in status.0.iter_mut().zip(words.into_iter().chain(times)) {
-        *word = value;
+        block_size: READ_LEN,
+        block_count: size.div_ceil(BLOCK_LEN),
+        accessed,
+        modified,
+        changed,
     }
-    status
 }
 
-/// Names as a request for names gives them (see `docs/protocol.md`, section 3). They come in the
-/// order of a hash, which is also where the next request goes on: so no name is missed or comes
-/// twice, whatever others make and remove meanwhile.
-fn listing(names: Vec<(u8, &[u8])>, from: u64, room: usize) -> Vec<u8> {
+/// As many names as fit into `room` bytes. They come in the order of a hash, which is also where
+/// the next request goes on: so no name is missed or comes twice, whatever others make and remove
+/// meanwhile.
+fn listing(names: Vec<(NameKind, &[u8])>, from: u64, room: usize) -> Vec<u8> {
     let mut names: Vec<_> =
         names.into_iter().map(|(kind, name)| (hash(name), kind, name)).collect();
     names.retain(|(hash, ..)| *hash > from);
     names.sort_unstable();
-    let mut bytes = Vec::new();
+    let mut bytes = vec![0; room];
+    let mut listing = ListingWriter::new(&mut bytes);
     for same in names.chunk_by(|(a, ..), (b, ..)| a == b) {
-        let len: usize = same.iter().map(|(_, _, name)| 2 + name.len()).sum();
-        if !bytes.is_empty() && bytes.len() + len > room {
+        let Some((next, ..)) = same.first() else { continue };
+        if !listing.push(*next, same.iter().map(|(_, kind, name)| (*kind, *name))) {
             break;
         }
-        bytes.resize(bytes.len().max(size_of::<u64>()), 0);
-        for (hash, kind, name) in same {
-            if let Some(next) = bytes.first_chunk_mut() {
-                *next = hash.to_le_bytes();
-            }
-            bytes.push(*kind);
-            bytes.extend_from_slice(name);
-            bytes.push(0);
-        }
     }
+    let len = listing.written();
+    bytes.truncate(len);
     bytes
 }
 

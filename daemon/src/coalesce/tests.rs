@@ -13,6 +13,7 @@ use multifile::{
 use rustix::{fs::OFlags, io::Errno};
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
+use wire::Status;
 
 use super::{
     Coalesced, Open,
@@ -20,7 +21,7 @@ use super::{
     volume::Volume,
 };
 use crate::{
-    names::{NameCall, OpenCall, Status},
+    names::{NameCall, OpenCall},
     storage::{Machine, Storage as _},
     verdict::errno,
 };
@@ -217,7 +218,7 @@ fn a_file_that_has_no_name_is_there_for_who_has_it_open_and_then_makes_room() {
     assert_eq!(world.read(&open), b"still here!");
     assert_eq!(world.read(&other), b"other");
     let status = world.files.identify(&open).expect("open");
-    assert_eq!((status.0[3], status.size()), (0, 11));
+    assert_eq!((status.link_count, status.size), (0, 11));
     drop(open);
     // Three tasks for files, of which one is free again: another physical file is not needed.
     for file in ["b", "c"] {
@@ -332,7 +333,7 @@ fn times_and_modes_outlive_the_daemon() {
     drop(open);
     world.restart(true);
     let bytes = world.name(NameCall::Stat { path: name("a"), follow: true }).expect("there");
-    assert_eq!(Status::from_bytes(&bytes), Some(written));
+    assert_eq!(Status::decode(&bytes), Some(written));
 }
 
 // ---- names alone

@@ -11,6 +11,8 @@ use rustix::{
     io::Errno,
 };
 
+use wire::{NameKind, Times};
+
 use crate::names::Attributes;
 
 /// Links that a name may lead through, as in the kernel.
@@ -250,17 +252,16 @@ impl Tree {
         Ok(found)
     }
 
-    /// The names in a folder with a letter for what each is (`f` file, `d` folder, `l` link), and
-    /// the inode.
-    pub(super) fn names(&self, folder: u64) -> Result<Vec<(u8, &[u8])>, Errno> {
+    /// The names in a folder, and what each stands for.
+    pub(super) fn names(&self, folder: u64) -> Result<Vec<(NameKind, &[u8])>, Errno> {
         let names = self.catalogue.names(folder).ok_or(Errno::NOTDIR)?;
         self.may(folder, Wish::READ)?;
-        let letter = |inode: &u64| match self.node(*inode) {
-            Some(node) if node.is_folder() => b'd',
-            Some(node) if node.is_link() => b'l',
-            _ => b'f',
+        let kind = |inode: &u64| match self.node(*inode) {
+            Some(node) if node.is_folder() => NameKind::Folder,
+            Some(node) if node.is_link() => NameKind::Link,
+            _ => NameKind::File,
         };
-        Ok(names.iter().map(|(name, inode)| (letter(inode), &name[..])).collect())
+        Ok(names.iter().map(|(name, inode)| (kind(inode), &name[..])).collect())
     }
 
     // ---- what calls change
@@ -419,8 +420,8 @@ impl Tree {
                     node.group = group;
                 }
             }
-            Attributes::Times([accessed, accessed_nsec, modified, modified_nsec]) if is_mine => {
-                let given = [(accessed, accessed_nsec), (modified, modified_nsec)];
+            Attributes::Times(Times { accessed, modified }) if is_mine => {
+                let given = [accessed, modified];
                 for (time, (seconds, nanoseconds)) in node.times.iter_mut().zip(given) {
                     *time = match nanoseconds {
                         UTIME_OMIT => continue,

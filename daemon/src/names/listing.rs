@@ -7,14 +7,14 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use wire::{ListingWriter, NameKind};
 
 use super::Answer;
 use crate::place::{OWN_FOLDER, Place};
 
-/// The names of a folder, as many as fit into `room` bytes: a letter for the type (`f` file, `d`
-/// folder, `l` link, `o` other), the name, and a NUL each. Before them stands where it goes on,
-/// which is given back as `from`: the folder's own word for the place, since others may have
-/// removed names by then, so that their number says nothing. Nothing at all after the last name.
+/// The names of a folder, as many as fit into `room` bytes. Where it goes on, which is given back
+/// as `from`, is the folder's own word for the place, since others may have removed names by then,
+/// so that their number says nothing.
 pub(super) fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io::Result<Answer> {
     let fd = place.open(path, OFlags::DIRECTORY, Mode::empty())?;
     let hides = place.is_root(fd.as_fd());
@@ -22,28 +22,29 @@ pub(super) fn read_dir(place: &Place, path: &CStr, from: u64, room: usize) -> io
     if from > 0 {
         dir.seek(i64::from_le_bytes(from.to_le_bytes()))?;
     }
-    let mut bytes = Vec::new();
+    let mut bytes = vec![0; room];
+    let mut listing = ListingWriter::new(&mut bytes);
     while let Some(entry) = dir.read() {
         let entry = entry?;
         let name = entry.file_name();
-        bytes.resize(bytes.len().max(size_of::<u64>()), 0);
-        if bytes.len() + 1 + name.to_bytes_with_nul().len() > room {
+        let next = u64::from_le_bytes(entry.offset().to_le_bytes());
+        let is_written = if hides && name.to_bytes() == OWN_FOLDER.as_bytes() {
+            listing.push(next, [])
+        } else {
+            let kind = kind_of(entry.file_type(), dir.fd()?, name);
+            listing.push(next, [(kind, name.to_bytes())])
+        };
+        if !is_written {
             break;
         }
-        if let Some(next) = bytes.first_chunk_mut() {
-            *next = entry.offset().to_le_bytes();
-        }
-        if hides && name.to_bytes() == OWN_FOLDER.as_bytes() {
-            continue;
-        }
-        bytes.push(letter(entry.file_type(), dir.fd()?, name));
-        bytes.extend_from_slice(name.to_bytes_with_nul());
     }
+    let len = listing.written();
+    bytes.truncate(len);
     Ok(Answer::counted(bytes))
 }
 
-/// The letter for the type of a name in a folder. Not every file system lists types.
-fn letter(listed: FileType, folder: BorrowedFd<'_>, name: &CStr) -> u8 {
+/// What a name in a folder stands for. Not every file system lists types.
+fn kind_of(listed: FileType, folder: BorrowedFd<'_>, name: &CStr) -> NameKind {
     let found = match listed {
         // It may be gone by now.
         FileType::Unknown => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -51,10 +52,10 @@ fn letter(listed: FileType, folder: BorrowedFd<'_>, name: &CStr) -> u8 {
         listed => listed,
     };
     match found {
-        FileType::RegularFile => b'f',
-        FileType::Directory => b'd',
-        FileType::Symlink => b'l',
-        _ => b'o',
+        FileType::RegularFile => NameKind::File,
+        FileType::Directory => NameKind::Folder,
+        FileType::Symlink => NameKind::Link,
+        _ => NameKind::Other,
     }
 }
 
@@ -66,6 +67,8 @@ mod tests {
         fs,
         os::unix::{ffi::OsStrExt as _, fs::symlink, net::UnixListener},
     };
+
+    use wire::{Listing, names};
 
     use super::*;
 
@@ -80,10 +83,10 @@ mod tests {
         let (mut found, mut from) = (BTreeSet::new(), 0);
         loop {
             let part = read_dir(&Place::Machine, &path, from, 200).expect("a folder").bytes;
-            let Some((next, names)) = part.split_first_chunk() else { break };
-            from = u64::from_le_bytes(*next);
-            let names = std::str::from_utf8(names).expect("ASCII");
-            for name in names.split_terminator('\0').filter_map(|name| name.strip_prefix('f')) {
+            let Some(part) = Listing::decode(&part) else { break };
+            from = part.next;
+            for (_, name) in names(part.names).filter(|(kind, _)| *kind == NameKind::File) {
+                let name = std::str::from_utf8(name).expect("ASCII");
                 fs::remove_file(folder.path().join(name)).expect("once");
                 found.insert(name.to_owned());
             }
@@ -99,8 +102,9 @@ mod tests {
         symlink("folder", folder.path().join("link")).expect("link");
         let _socket = UnixListener::bind(folder.path().join("socket")).expect("socket");
         let fd = fs::File::open(folder.path()).expect("folder");
-        let letter = |name| char::from(letter(FileType::Unknown, fd.as_fd(), name));
-        let found = [c"file", c"folder", c"link", c"socket", c"gone"].map(letter);
-        assert_eq!(found, ['f', 'd', 'l', 'o', 'o']);
+        let kind_of = |name| kind_of(FileType::Unknown, fd.as_fd(), name);
+        let found = [c"file", c"folder", c"link", c"socket", c"gone"].map(kind_of);
+        let (other, link) = (NameKind::Other, NameKind::Link);
+        assert_eq!(found, [NameKind::File, NameKind::Folder, link, other, other]);
     }
 }

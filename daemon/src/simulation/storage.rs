@@ -13,17 +13,18 @@ use fastrand::Rng;
 use rustix::{fs::SeekFrom, io::Errno};
 use shm::copy;
 use uring::Buffers;
+use wire::Status;
 
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, NameCall, OpenCall},
     storage::Storage,
 };
 
 /// Longest time an operation takes before, and after, it has its effect.
 const LATENCY_MAX_US: u64 = 60;
 pub(super) const DEVICE: u64 = 7;
-const REGULAR: u64 = 0o100_644;
+const REGULAR: u32 = 0o100_644;
 
 /// The storage of one simulated machine, seen from one executor.
 #[derive(Clone)]
@@ -111,9 +112,8 @@ impl Storage for SimStorage {
     fn identify(&self, file: &Rc<Open>) -> io::Result<Status> {
         let files = self.disk.files.borrow();
         let size = files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64);
-        let mut words = [0; crate::names::STATUS_WORDS];
-        (words[0], words[1], words[2], words[7]) = (DEVICE, file.inode, REGULAR, size);
-        Ok(Status(words))
+        let inode = file.inode;
+        Ok(Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() })
     }
 
     async fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
@@ -171,7 +171,7 @@ impl Storage for SimStorage {
 
     async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
         self.pause().await;
-        let size = self.identify(file)?.size();
+        let size = self.identify(file)?.size;
         let left = usize::try_from(size.saturating_sub(at)).unwrap();
         Ok(left.min(len))
     }

@@ -13,6 +13,8 @@ use crate::{
     VERSION,
     entry::{ENTRY_WORDS, Entry, Invalid},
     request::Request,
+    times::Times,
+    words::{Reader, WORD_LEN, narrow},
 };
 
 /// Length of a frame's header in bytes.
@@ -39,7 +41,6 @@ pub const TAG_LEN: usize = 32;
 pub const WORKER_LEN_MAX: usize = 16 << 10;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x02");
-const WORD_LEN: usize = 8;
 /// Record slot and entry, before the payload.
 const REQUEST_LEN: usize = WORD_LEN + ENTRY_WORDS * WORD_LEN;
 const HELLO_LEN: usize = 2 * WORD_LEN + SESSION_LEN + NONCE_LEN;
@@ -47,8 +48,6 @@ const CHALLENGE_LEN: usize = 2 * WORD_LEN + NONCE_LEN + TAG_LEN;
 const WELCOME_LEN: usize = 2 * WORD_LEN + BOOT_LEN;
 const HEAD_LEN_MAX: usize = HEADER_LEN + CHALLENGE_LEN;
 const _: () = assert!(CHALLENGE_LEN >= REQUEST_LEN && CHALLENGE_LEN >= HELLO_LEN);
-/// What lies behind the path of a request for times.
-const TIMES_LEN: usize = 4 * WORD_LEN;
 
 /// The first message of a connection, from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,7 +379,7 @@ fn payload_len(request: &Request) -> Option<u64> {
         | Request::SetOwner { path_len, .. }
         | Request::Access { path_len, .. }
         | Request::FileSystem { path_len, .. } => one(path_len),
-        Request::SetTimes { path_len, .. } => Some(u64::from(path_len) + TIMES_LEN as u64),
+        Request::SetTimes { path_len, .. } => Some(u64::from(path_len) + Times::LEN as u64),
         Request::Rename { paths, .. } | Request::Link { paths } | Request::Symlink { paths } => {
             Some(u64::from(paths.from_len) + u64::from(paths.to_len))
         }
@@ -397,10 +396,6 @@ fn payload_len(request: &Request) -> Option<u64> {
         | Request::Nothing => Some(0),
         _ => None,
     }
-}
-
-fn narrow(word: u64) -> u32 {
-    u32::try_from(word).unwrap_or(u32::MAX)
 }
 
 impl Head {
@@ -424,25 +419,6 @@ impl Head {
         let body_at = core::mem::replace(&mut self.len, 0);
         self.words(&[u64::from(len) | u64::from(kind) << 32, id]);
         self.len = body_at;
-    }
-}
-
-/// Takes bytes off the front.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*array)
-    }
-
-    fn half(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn word(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
     }
 }
 

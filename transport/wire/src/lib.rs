@@ -1,25 +1,31 @@
 //! What client and daemon say to each other, without the saying: no I/O, no clock, no `unsafe`.
 //!
 //! Layouts are described in `docs/protocol.md`; this crate is the only code that knows where a
-//! field lies inside an entry or a message. Everything decoded here is a copy that the peer can no
-//! longer change, and decoding is total: any bytes give a value or an [`Invalid`].
+//! field lies inside an entry, an answer, or a message. Everything decoded here is a copy that the
+//! peer can no longer change, and decoding is total: any bytes give a value, or an [`Invalid`] or
+//! `None`.
 #![forbid(unsafe_code)]
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+mod answer;
 mod counter;
 mod entry;
 mod envelope;
 mod frame;
 mod greeting;
 mod kind;
+mod listing;
 mod lock;
 mod phase;
 mod request;
+mod times;
 mod whence;
+mod words;
 
+pub use answer::{FileSystem, FoundLock, Status, Value};
 pub use counter::{COUNTER_COUNT, Counter, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
@@ -32,9 +38,11 @@ pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
 };
 pub use kind::Kind;
+pub use listing::{Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
 pub use phase::{Phase, Reply};
 pub use request::{PathPair, Request};
+pub use times::Times;
 pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every

@@ -3,6 +3,7 @@
 use crate::{
     entry::{Entry, Invalid},
     kind::Kind,
+    words::{signed, unsigned},
 };
 
 /// Two paths one after the other in the lane's buffer, lengths in bytes.
@@ -462,16 +463,6 @@ impl Request {
             Kind::Mirror => Self::Mirror { path_len: len },
         })
     }
-}
-
-#[expect(clippy::cast_sign_loss, reason = "the same bits, as they lie in an entry")]
-const fn unsigned(offset: i64) -> u64 {
-    offset as u64
-}
-
-#[expect(clippy::cast_possible_wrap, reason = "the same bits, as they came from `unsigned`")]
-const fn signed(word: u64) -> i64 {
-    word as i64
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
         world.executor.run_until(beside(calls, 0));
         let status = world.files.identify(&open).expect("open");
         let mode = if is_unlinked { 0o644 } else { 0o600 };
-        assert_eq!((status.size(), status.0[2] & 0o777), (100, mode), "{round}");
+        assert_eq!((status.size, status.mode & 0o777), (100, mode), "{round}");
         world.name(NameCall::Unlink { path: name("a") }).ok(); // It may be gone.
     }
 }
@@ -120,7 +120,7 @@ fn what_a_write_left_that_a_daemon_died_in_is_not_seen_when_a_file_grows() {
         world.restart(false);
         let call = NameCall::Stat { path: name("a"), follow: true };
         let status = world.name(call).expect("there");
-        let len = Status::from_bytes(&status).expect("a status").size();
+        let len = Status::decode(&status).expect("a status").size;
         world.name(NameCall::Truncate { path: name("a"), len: 4000 }).expect("there");
         let open = world.open("a", OFlags::RDONLY).expect("there");
         let found = world.read(&open);
@@ -396,7 +396,7 @@ fn names_of_files_that_come_and_go_take_no_more_space_whoever_dies() {
     assert!(rewritten.len() > 5 && longest < 40_000, "{rewritten:?} {longest}");
     world.restart(true);
     let status = world.name(NameCall::Stat { path: name("a"), follow: true }).expect("there");
-    assert_eq!(Status::from_bytes(&status).expect("a status").size(), 4);
+    assert_eq!(Status::decode(&status).expect("a status").size, 4);
 
     // Just before the first time, which is behind the old names, and the second, which is before.
     for round in &rewritten[..2] {

@@ -7,14 +7,17 @@ use rustix::{
     fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use uring::{Buffer, Buffers, RecordLock};
-use wire::{PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
+use uring::{Buffer, Buffers};
+use wire::{
+    FileSystem, FoundLock, PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN,
+    Status,
+};
 
 use super::requests::{Client, Network};
 use crate::remote::server::decode::{has_effect, is_once, shifts};
 use crate::{
-    locks::{LockCall, from_words},
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    locks::LockCall,
+    names::{Answer, Attributes, NameCall, OpenCall},
     verdict::errno,
 };
 
@@ -56,7 +59,7 @@ impl<N: Network> RemoteFile<N> {
             path_len: len_of(path)?,
         };
         let answered = client.call(request, path.to_vec(), is_once(&call)).await?;
-        Status::from_bytes(&answered.1).ok_or(Errno::IO)?;
+        Status::decode(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
@@ -116,11 +119,11 @@ impl<N: Network> RemoteFile<N> {
     }
 
     /// Looks for a lock that is in the way.
-    pub(crate) async fn find_lock(&self, call: LockCall) -> io::Result<Option<RecordLock>> {
+    pub(crate) async fn find_lock(&self, call: LockCall) -> io::Result<Option<FoundLock>> {
         let LockCall { terms, start, len } = call;
         let request = Request::FindLock { file: self.handle, terms: terms.encode(), start, len };
         let (found, bytes) = self.call(request, Vec::new()).await?;
-        if found == 0 { Ok(None) } else { Ok(Some(from_words(&bytes).ok_or(Errno::IO)?)) }
+        if found == 0 { Ok(None) } else { Ok(Some(FoundLock::decode(&bytes).ok_or(Errno::IO)?)) }
     }
 
     /// Reads until `into` is full or the file ends, in pieces that are under way together.
@@ -178,13 +181,13 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn status(&self) -> io::Result<Status> {
         let (_, bytes) = self.call(Request::FileStat { file: self.handle }, Vec::new()).await?;
-        Ok(marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?))
+        Ok(marked(Status::decode(&bytes).ok_or(Errno::IO)?))
     }
 
-    pub(crate) async fn file_system(&self) -> io::Result<Answer> {
+    pub(crate) async fn file_system(&self) -> io::Result<FileSystem> {
         let request = Request::FileSystem { file: self.handle, path_len: 0 };
-        let (value, bytes) = self.call(request, Vec::new()).await?;
-        Ok(Answer { value, bytes })
+        let (_, bytes) = self.call(request, Vec::new()).await?;
+        Ok(FileSystem::decode(&bytes).ok_or(Errno::IO)?)
     }
 
     pub(crate) async fn sync(&self, data_only: bool) -> io::Result<()> {
@@ -239,11 +242,11 @@ impl<N: Network> RemoteFile<N> {
 /// Executes a call on names; paths start at the server's root.
 pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::Result<Answer> {
     let (request, payload) = encode(&call)?;
-    let (value, mut bytes) = client.call(request, payload, has_effect(&call)).await?;
-    if let NameCall::Stat { .. } = call {
-        bytes = marked(Status::from_bytes(&bytes).ok_or(Errno::IO)?).bytes();
-    }
-    Ok(Answer { value, bytes })
+    let (value, bytes) = client.call(request, payload, has_effect(&call)).await?;
+    Ok(match call {
+        NameCall::Stat { .. } => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
+        _ => Answer { value, bytes },
+    })
 }
 
 fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
@@ -321,17 +324,15 @@ fn set_request(
         Attributes::Mode(mode) => Request::SetMode { file, path_len, mode },
         Attributes::Owner(user, group) => Request::SetOwner { file, path_len, user, group, follow },
         Attributes::Times(times) => {
-            payload.extend(times.iter().flat_map(|word| word.to_le_bytes()));
+            payload.extend(times.encode());
             Request::SetTimes { file, path_len, follow }
         }
     };
     Ok((request, payload))
 }
 
-fn marked(mut status: Status) -> Status {
-    let (device, _) = status.identity();
-    status.0[0] = device | DEVICE_MARK;
-    status
+fn marked(status: Status) -> Status {
+    Status { device: status.device | DEVICE_MARK, ..status }
 }
 
 fn len_of(bytes: &[u8]) -> io::Result<u32> {

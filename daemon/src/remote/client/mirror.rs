@@ -21,6 +21,7 @@ use std::{
 };
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use wire::NameKind;
 
 use crate::{
     folder::{MADE, is_made},
@@ -92,7 +93,7 @@ impl Listings {
         numbers.last
     }
 
-    /// Makes `mirror` have the names in `listing`, as a request for names gives them, unless it has
+    /// Makes `mirror` have the names in `listing`, as [`wire::names`] takes them, unless it has
     /// those of a newer one.
     ///
     /// # Errors
@@ -191,16 +192,15 @@ fn strays(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
-    let entries = listing.split(|byte| *byte == 0).filter_map(|entry| entry.split_first());
-    let kind = |letter: &u8| match letter {
-        b'd' => Kind::Folder,
-        b'l' => Kind::Link,
-        _ => Kind::File,
+    let kind = |kind| match kind {
+        NameKind::Folder => Kind::Folder,
+        NameKind::Link => Kind::Link,
+        NameKind::File | NameKind::Other => Kind::File,
     };
     // A name with a slash is none: no server may write outside the mirror.
-    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
-    let entries = entries.filter(|(_, name)| is_name(name));
-    entries.map(|(letter, name)| (name, kind(letter))).collect()
+    let is_name = |name: &[u8]| !matches!(name, b"." | b"..") && !name.contains(&b'/');
+    let names = wire::names(listing).filter(|(_, name)| is_name(name));
+    names.map(|(stands_for, name)| (name, kind(stands_for))).collect()
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {

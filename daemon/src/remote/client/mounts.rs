@@ -17,8 +17,10 @@ use rustix::{
     fs::{Mode, SeekFrom},
     io::Errno,
 };
-use uring::{Buffers, RecordLock};
-use wire::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use uring::Buffers;
+use wire::{
+    FileSystem, FoundLock, Listing, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, Status,
+};
 
 use super::{
     copy,
@@ -33,7 +35,7 @@ use super::{
 };
 use crate::{
     locks::{LockCall, process_of},
-    names::{Answer, Attributes, Identity, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall},
     reactor::Reactor,
     storage::{Machine, Storage},
 };
@@ -221,7 +223,7 @@ impl Servers {
         let at = match whence {
             SEEK_SET => from(0)?,
             SEEK_CUR if pipe.position() != u64::MAX => from(pipe.position())?,
-            SEEK_CUR | SEEK_END => from(file.status().await?.size())?,
+            SEEK_CUR | SEEK_END => from(file.status().await?.size)?,
             SEEK_DATA => file.seek(SeekFrom::Data(unsigned?)).await?,
             SEEK_HOLE => file.seek(SeekFrom::Hole(unsigned?)).await?,
             _ => return Err(Errno::INVAL.into()),
@@ -245,9 +247,9 @@ impl Servers {
         loop {
             let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
             let part = self.group.name(rank, call).await?.bytes;
-            let Some((next, names)) = part.split_first_chunk() else { break };
-            from = u64::from_le_bytes(*next);
-            listing.extend(names);
+            let Some(part) = Listing::decode(&part) else { break };
+            from = part.next;
+            listing.extend(part.names);
         }
         let local = self.real_path(machine, rank, local_path(local)).await?;
         let mirror = mirror::path(&self.folder, local.as_os_str().as_bytes());
@@ -372,7 +374,7 @@ impl Storage for Mounts {
         }
     }
 
-    async fn file_system(&self, file: &Located) -> io::Result<Answer> {
+    async fn file_system(&self, file: &Located) -> io::Result<FileSystem> {
         match file {
             Located::Here(file) => self.machine.file_system(file).await,
             Located::There(file) => file.file_system().await,
@@ -420,7 +422,7 @@ impl Storage for Mounts {
         }
     }
 
-    async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<RecordLock>> {
+    async fn find_lock(&self, file: &Located, call: LockCall) -> io::Result<Option<FoundLock>> {
         match file {
             Located::Here(_) => Err(Errno::NOSYS.into()),
             Located::There(file) => self.settled(file).await.find_lock(call).await,

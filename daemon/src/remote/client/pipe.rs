@@ -28,7 +28,7 @@ use uring::Heap;
 use super::{dial::Dial, file::RemoteFile};
 use crate::{
     mail::lock,
-    names::{Identity, Status},
+    names::{Identity, status_of},
     place::link_to,
     reactor::{Reactor, Watch},
 };
@@ -97,7 +97,7 @@ impl Pipe {
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
-        let identity = Status::from(&fstat(&reading)?).identity();
+        let identity = status_of(&fstat(&reading)?).identity();
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
             identity,

@@ -7,12 +7,11 @@ use rustix::{
     io::Errno,
 };
 use uring::Buffers;
-use wire::{PIECE_LEN_MAX, PathPair, Request};
+use wire::{PIECE_LEN_MAX, PathPair, Request, Times};
 
 use crate::{
     locks::LockCall,
     names::{Attributes, NameCall, OpenCall},
-    namespace::times,
 };
 
 /// A request as it came.
@@ -104,7 +103,7 @@ impl Job {
             Request::SetTimes { path_len, follow, .. } => {
                 let (name, rest) =
                     payload.split_at_checked(path_len as usize).ok_or(Errno::INVAL)?;
-                let what = times(rest).ok_or(Errno::INVAL)?;
+                let what = Attributes::Times(Times::decode(rest).ok_or(Errno::INVAL)?);
                 NameCall::Set { path: path(name)?, follow, what }
             }
             Request::Access { mode, .. } => NameCall::Access { path: one()?, mode },

@@ -20,10 +20,11 @@ use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 use rustix::{fs::FallocateFlags, io::Errno};
 use shm::copy::copy_out;
 use uring::Heap;
+use wire::Status;
 
 use super::{decode::is_exclusive, ledger::Before};
 use crate::{
-    names::{Identity, NameCall, OpenCall, Status},
+    names::{Identity, NameCall, OpenCall},
     storage::Storage,
 };
 
@@ -95,7 +96,7 @@ pub(crate) async fn observe<S: Storage>(
 ) -> io::Result<Before> {
     let Some(status) = look(storage, effect).await? else { return Ok(Before::default()) };
     let mark = match effect {
-        Effect::Append { .. } | Effect::Shift { .. } => status.size(),
+        Effect::Append { .. } | Effect::Shift { .. } => status.size,
         _ => status.changed_at(),
     };
     let is_append = matches!(effect, Effect::Append { .. });
@@ -111,7 +112,7 @@ pub(crate) async fn resolve<S: Storage>(
     seen: Option<u64>,
 ) -> io::Result<Outcome> {
     let now = look(storage, effect).await?;
-    let size = now.as_ref().map_or(0, Status::size);
+    let size = now.as_ref().map_or(0, |status| status.size);
     let call = match effect {
         Effect::Append { file, data, .. } => {
             let end = seen.unwrap_or(size);
@@ -177,7 +178,7 @@ async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<O
 /// What a name stands for, if it is there.
 async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Result<Option<Status>> {
     match storage.name(NameCall::Stat { path: path.clone(), follow }).await {
-        Ok(answer) => Ok(Status::from_bytes(&answer.bytes)),
+        Ok(answer) => Ok(Status::decode(&answer.bytes)),
         Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
         Err(error) => Err(error),
     }
@@ -205,7 +206,7 @@ fn cut(before: Before, now: Option<&Status>, len: u64) -> Outcome {
     let is_same =
         |now: &Status| (now.identity(), now.changed_at()) == (before.identity, before.mark);
     match now {
-        Some(now) if now.size() > len && !is_same(now) => Outcome::Unknown,
+        Some(now) if now.size > len && !is_same(now) => Outcome::Unknown,
         _ => Outcome::NotDone,
     }
 }

@@ -24,7 +24,6 @@ use std::{
 
 use executor::{Notify, first};
 use rustix::io::Errno;
-use uring::RecordLock;
 use wire::{LockKind, LockOwner};
 
 use super::{
@@ -32,12 +31,7 @@ use super::{
     service::{Answer, Service, Session, nothing},
 };
 use crate::remote::client::held::{Range, Ranges};
-use crate::{
-    locks::{LockCall, words},
-    names::Identity,
-    storage::Storage,
-    verdict::errno,
-};
+use crate::{locks::LockCall, names::Identity, storage::Storage, verdict::errno};
 
 /// Longest that a request waits for a lock before it says that it is taken.
 const WAIT_MAX: Duration = Duration::from_millis(50);
@@ -210,8 +204,8 @@ impl<S: Storage> Service<S> {
     ) -> Answer {
         let holder = self.holder(session, handle, call).await?;
         let found = self.storage.find_lock(&holder, call).await;
-        let found: Option<RecordLock> = found.map_err(|error| errno(&error))?;
-        Ok(found.map_or((0, Vec::new()), |found| (1, words(found))))
+        let found = found.map_err(|error| errno(&error))?;
+        Ok(found.map_or((0, Vec::new()), |found| (1, found.encode().to_vec())))
     }
 
     /// A handle is closed: its locks are gone on return.

@@ -21,7 +21,7 @@ use std::{
 use executor::{Class, Handle, Instant, Notify};
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, Halves};
-use wire::{Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
+use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN, Times};
 
 use self::answered::Answered;
 use super::{
@@ -37,7 +37,6 @@ use super::{
 use crate::remote::line::channel::bytes_of;
 use crate::{
     names::{Attributes, Identity, NameCall},
-    namespace::times,
     requests::SHORT_LEN,
     storage::Storage,
     verdict::errno,
@@ -377,10 +376,12 @@ impl<S: Storage> Service<S> {
                 };
                 return Ok((storage.seek(file, to).await?, Vec::new()));
             }
-            Request::FileStat { .. } => return Ok((0, storage.status(file).await?.bytes())),
+            Request::FileStat { .. } => {
+                return Ok((0, storage.status(file).await?.encode().to_vec()));
+            }
             Request::FileSystem { .. } => {
-                let found = storage.file_system(file).await?;
-                return Ok((found.value, found.bytes));
+                let found = storage.file_system(file).await?.encode();
+                return Ok((FileSystem::LEN as u64, found.to_vec()));
             }
             Request::Allocate { mode, at, len, .. } => {
                 storage.allocate(file, mode, at, len).await?
@@ -390,7 +391,8 @@ impl<S: Storage> Service<S> {
                 storage.set(file, Attributes::Owner(user, group)).await?;
             }
             Request::SetTimes { .. } => {
-                storage.set(file, times(&job.payload).ok_or(Errno::INVAL)?).await?;
+                let times = Times::decode(&job.payload).ok_or(Errno::INVAL)?;
+                storage.set(file, Attributes::Times(times)).await?;
             }
             _ => return Err(Errno::NOSYS.into()),
         }

@@ -17,18 +17,18 @@ use rustix::{
 };
 use shm::copy::{copy_in, copy_out};
 use uring::Buffers;
-use wire::SESSION_LEN;
+use wire::{SESSION_LEN, Status};
 
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall, Status},
+    names::{Answer, Attributes, NameCall, OpenCall},
     remote::server::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
     storage::Storage,
 };
 
 const LATENCY_MAX_US: u64 = 60;
 const SIZE_MAX: usize = 1 << 20;
-const REGULAR: u64 = 0o100_644;
+const REGULAR: u32 = 0o100_644;
 
 /// What a server's node has.
 #[derive(Default)]
@@ -95,16 +95,13 @@ impl Disk {
 
     fn status(&self, inode: u64) -> Status {
         let size = self.content.borrow().get(&inode).map_or(0, |bytes| bytes.len() as u64);
-        let mut status = Status::default();
-        (status.0[0], status.0[1], status.0[2], status.0[7]) = (7, inode, REGULAR, size);
-        status
+        Status { device: 7, inode, mode: REGULAR, size, ..Status::default() }
     }
 
     fn execute(&self, call: &NameCall) -> Result<Answer, Errno> {
         match call {
             NameCall::Stat { path, .. } => {
-                let bytes = self.status(self.find(path).ok_or(Errno::NOENT)?).bytes();
-                return Ok(Answer { value: 0, bytes });
+                return Ok(Answer::status(&self.status(self.find(path).ok_or(Errno::NOENT)?)));
             }
             NameCall::Unlink { path } => {
                 self.names.borrow_mut().remove(path.to_bytes()).ok_or(Errno::NOENT)?;
@@ -210,7 +207,7 @@ impl Storage for SimDisk {
         self.pause().await;
         let mut bytes = vec![0; from.len()];
         copy_out(&mut bytes, from.as_slice()[0].bytes());
-        let size = usize::try_from(self.disk.status(file.inode).size()).unwrap();
+        let size = usize::try_from(self.disk.status(file.inode).size).unwrap();
         let at = if file.appends { size } else { usize::try_from(at).unwrap() };
         if at > SIZE_MAX {
             return Err(Errno::FBIG.into());

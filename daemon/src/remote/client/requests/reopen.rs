@@ -8,12 +8,11 @@
 use std::io;
 
 use rustix::{fs::OFlags, io::Errno};
-use wire::{Frame, LockOwner, Request};
+use wire::{Frame, LockOwner, Request, Status};
 
 use super::{Client, Network};
 use crate::{
     locks::LockCall,
-    names::Status,
     remote::{
         client::held::Owner,
         client::opened::Lost,
@@ -87,7 +86,7 @@ impl<N: Network> Client<N> {
             let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
             let open = Request::Open { file, flags, mode: 0, path_len };
             let found = self.ask_now((inbox, outbox), open, path).await?;
-            let status = found.ok().and_then(|bytes| Status::from_bytes(&bytes));
+            let status = found.ok().and_then(|bytes| Status::decode(&bytes));
             if status.is_some_and(|status| status.identity() == lost.identity) {
                 return Ok(true);
             }

@@ -10,11 +10,10 @@ use std::{
 use executor::Notify;
 use rustix::io::Errno;
 use uring::Buffer;
-use wire::Request;
+use wire::{Request, Status};
 
 use crate::{
     locks::LockCall,
-    names::Status,
     remote::{client::held::Held, client::opened::Opened, server::ledger::RECORDS},
     verdict::verdict,
 };
@@ -89,7 +88,7 @@ impl State {
         }
         match pending.request {
             Request::Open { file, flags, .. } => {
-                if let Some(status) = Status::from_bytes(payload) {
+                if let Some(status) = Status::decode(payload) {
                     self.opened.insert(file, pending.payload.clone(), flags, status.identity());
                 }
             }

@@ -97,7 +97,7 @@ impl<S: Storage> Service<S> {
         if doubts.is_empty() {
             return Ok(());
         }
-        let size = self.storage.status(file).await?.size();
+        let size = self.storage.status(file).await?.size;
         for doubt in doubts {
             let session = self.sessions.borrow().get(&doubt.session).cloned();
             match session {

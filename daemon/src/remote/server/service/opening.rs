@@ -27,7 +27,8 @@ impl<S: Storage> Service<S> {
         let known = session.files.borrow().get(&handle).cloned();
         if let Some(open) = known {
             // Replayed: it was opened before the answer was lost.
-            return Ok((0, self.storage.status(&open.file).await.map_err(io)?.bytes()));
+            let status = self.storage.status(&open.file).await.map_err(io)?;
+            return Ok((0, status.encode().to_vec()));
         }
         if session.files.borrow().len() >= FILES_MAX {
             return Err(Errno::MFILE);
@@ -39,7 +40,7 @@ impl<S: Storage> Service<S> {
         let appends = flags.contains(OFlags::APPEND);
         let open = Open { file, appends, identity: status.identity() };
         session.files.borrow_mut().insert(handle, open);
-        Ok((0, status.bytes()))
+        Ok((0, status.encode().to_vec()))
     }
 
     /// Opens a file; one to append to so that it can be seen what was appended.

@@ -11,11 +11,10 @@ use executor::{Config, Executor};
 use rustix::fs::{FallocateFlags, OFlags};
 use tempfile::TempDir;
 use uring::{Choice, Engines, Events, Heap, SystemClock};
-use wire::PathPair;
+use wire::{PathPair, Status};
 
 use super::*;
 use crate::{
-    names::Status,
     place::{OWN_FOLDER, Place},
     remote::{
         server::effects,
@@ -372,7 +371,7 @@ fn open_file_is_opened_again() {
         });
         let identity = |answer: Answer| {
             let (_, bytes) = answer.unwrap_or_else(|error| panic!("{more:?}: {error}"));
-            Status::from_bytes(&bytes).expect("a status").identity()
+            Status::decode(&bytes).expect("a status").identity()
         };
         assert_eq!(identity(first), identity(again), "{more:?}");
     }
