@@ -4,10 +4,11 @@
 //! These block, so they run on engine threads. Nothing here follows a client's memory: paths are
 //! copies, answers are copied back by the session.
 
+mod call;
 mod listing;
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex},
@@ -23,6 +24,7 @@ use rustix::{
 };
 use wire::{FileSystem, Status, Times};
 
+pub(crate) use self::call::{Attributes, NameCall, OpenCall};
 use crate::{
     mail::lock,
     place::{Place, link_to},
@@ -56,80 +58,6 @@ pub(crate) const fn status_of(stat: &Stat) -> Status {
         modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
         changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
     }
-}
-
-/// Opening a file by name.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenCall {
-    pub(crate) path: CString,
-    /// `O_*` bits.
-    pub(crate) flags: u32,
-    /// Permission bits of a created file.
-    pub(crate) mode: u32,
-}
-
-/// Any other call on names.
-#[derive(Clone, Debug)]
-pub(crate) enum NameCall {
-    Stat { path: CString, follow: bool },
-    Truncate { path: CString, len: u64 },
-    Unlink { path: CString },
-    Rename { from: CString, to: CString, flags: u32 },
-    MakeDir { path: CString, mode: u32 },
-    RemoveDir { path: CString },
-    ReadDir { path: CString, from: u64, room: usize },
-    Link { from: CString, to: CString },
-    Symlink { text: CString, name: CString },
-    ReadLink { path: CString },
-    Set { path: CString, follow: bool, what: Attributes },
-    Access { path: CString, mode: u32 },
-    FileSystem { path: CString },
-    Mirror { path: CString },
-}
-
-impl NameCall {
-    /// The paths of the call, the one it is about first. The text of a link is none.
-    pub(crate) fn paths_mut(&mut self) -> [Option<&mut CString>; 2] {
-        match self {
-            Self::Stat { path, .. }
-            | Self::Truncate { path, .. }
-            | Self::Unlink { path }
-            | Self::MakeDir { path, .. }
-            | Self::RemoveDir { path }
-            | Self::ReadDir { path, .. }
-            | Self::ReadLink { path }
-            | Self::Set { path, .. }
-            | Self::Access { path, .. }
-            | Self::FileSystem { path }
-            | Self::Mirror { path }
-            | Self::Symlink { name: path, .. } => [Some(path), None],
-            Self::Rename { from, to, .. } | Self::Link { from, to } => [Some(from), Some(to)],
-        }
-    }
-
-    /// Whether it is about what a path leads to where its last part is a link.
-    pub(crate) fn follows(&self) -> bool {
-        match self {
-            Self::Stat { follow, .. } | Self::Set { follow, .. } => *follow,
-            Self::Truncate { .. }
-            | Self::ReadDir { .. }
-            | Self::Access { .. }
-            | Self::FileSystem { .. }
-            | Self::Mirror { .. } => true,
-            _ => false,
-        }
-    }
-}
-
-/// Attributes to set, of a name or of an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attributes {
-    /// Permission bits.
-    Mode(u32),
-    /// User and group; 2^32-1 leaves one as it is.
-    Owner(u32, u32),
-    /// When it was accessed and modified.
-    Times(Times),
 }
 
 impl Attributes {
@@ -383,7 +311,7 @@ impl<T> Shared<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::ffi::OsStrExt as _};
+    use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _};
 
     use rustix::fs::mknodat;
 

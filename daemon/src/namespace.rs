@@ -6,12 +6,12 @@ use std::{ffi::CString, rc::Rc};
 
 use rustix::{fs::OFlags, io::Errno};
 use shm::{LANE_BUFFER_LEN, copy};
-use wire::{FileFlags, PathPair, Request, Status, Times};
+use wire::{FileFlags, Request, Status};
 
 use crate::{
     core::Core,
     file::{Log, Origin},
-    names::{Attributes, Identity, NameCall, OpenCall},
+    names::{Identity, NameCall, OpenCall},
     registration,
     session::{Session, Ticket},
     settle,
@@ -34,67 +34,42 @@ pub(crate) enum Call {
     Name(NameCall),
 }
 
-/// Copies and checks the paths of a request that came on `lane`.
+/// Copies what came with a request on `lane`, and checks it.
 pub(crate) fn check<S: Storage>(
     session: &Session<S>,
     lane: usize,
     request: &Request,
 ) -> Result<Call, Errno> {
-    let path = |len: u32| absolute(copy_of(session, lane, 0, len as usize)?);
-    let pair = |paths: PathPair| -> Result<(Vec<u8>, Vec<u8>), Errno> {
-        let (from_len, to_len) = (paths.from_len as usize, paths.to_len as usize);
-        let from = copy_of(session, lane, 0, from_len)?;
-        Ok((from, copy_of(session, lane, from_len, to_len)?))
-    };
-    Ok(Call::Name(match *request {
+    match *request {
         Request::Adopt { file, device, inode } => {
             may_fill(session, file)?;
-            return Ok(Call::Adopt { slot: file, stand_in: (device, inode) });
+            Ok(Call::Adopt { slot: file, stand_in: (device, inode) })
         }
-        Request::Open { file, flags, mode, path_len } => {
+        Request::Open { file, .. } => {
             may_fill(session, file)?;
-            let path = path(path_len)?;
-            return Ok(Call::Open { slot: file, open: OpenCall { path, flags, mode } });
+            let open = OpenCall::decode(request, &payload(session, lane, request)?)?;
+            Ok(Call::Open { slot: file, open })
         }
-        Request::Stat { path_len, follow } => NameCall::Stat { path: path(path_len)?, follow },
-        Request::Truncate { path_len, len, .. } => {
-            i64::try_from(len).map_err(|_| Errno::INVAL)?;
-            NameCall::Truncate { path: path(path_len)?, len }
+        _ => {
+            let payload = payload(session, lane, request)?;
+            NameCall::decode(request, &payload, LANE_BUFFER_LEN).map(Call::Name)
         }
-        Request::Unlink { path_len } => NameCall::Unlink { path: path(path_len)? },
-        Request::Rename { paths, flags } => {
-            let (from, to) = pair(paths)?;
-            NameCall::Rename { from: absolute(from)?, to: absolute(to)?, flags }
-        }
-        Request::MakeDir { path_len, mode } => NameCall::MakeDir { path: path(path_len)?, mode },
-        Request::RemoveDir { path_len } => NameCall::RemoveDir { path: path(path_len)? },
-        Request::ReadDir { path_len, from } => {
-            NameCall::ReadDir { path: path(path_len)?, from, room: LANE_BUFFER_LEN }
-        }
-        Request::Link { paths } => {
-            let (from, to) = pair(paths)?;
-            NameCall::Link { from: absolute(from)?, to: absolute(to)? }
-        }
-        Request::Symlink { paths } => {
-            let (text, name) = pair(paths)?;
-            NameCall::Symlink { text: terminated(text)?, name: absolute(name)? }
-        }
-        Request::ReadLink { path_len } => NameCall::ReadLink { path: path(path_len)? },
-        Request::SetMode { path_len, mode, .. } => {
-            NameCall::Set { path: path(path_len)?, follow: true, what: Attributes::Mode(mode) }
-        }
-        Request::SetOwner { path_len, user, group, follow, .. } => {
-            NameCall::Set { path: path(path_len)?, follow, what: Attributes::Owner(user, group) }
-        }
-        Request::SetTimes { path_len, follow, .. } => {
-            let what = times_of(session, lane, path_len)?;
-            NameCall::Set { path: path(path_len)?, follow, what }
-        }
-        Request::Access { path_len, mode } => NameCall::Access { path: path(path_len)?, mode },
-        Request::FileSystem { path_len, .. } => NameCall::FileSystem { path: path(path_len)? },
-        Request::Mirror { path_len } => NameCall::Mirror { path: path(path_len)? },
-        _ => return Err(Errno::NOSYS),
-    }))
+    }
+}
+
+/// A copy of what came with a request on `lane`: the client may change what lies in the lane's
+/// buffer at any time.
+pub(crate) fn payload<S: Storage>(
+    session: &Session<S>,
+    lane: usize,
+    request: &Request,
+) -> Result<Vec<u8>, Errno> {
+    let len = request.names_len().ok_or(Errno::NOSYS)?;
+    let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
+    let shared = session.segment.lane_buffer(lane).get(..len).ok_or(Errno::NAMETOOLONG)?;
+    let mut bytes = vec![0; len];
+    copy::copy_out(&mut bytes, shared);
+    Ok(bytes)
 }
 
 fn may_fill<S: Storage>(session: &Session<S>, slot: u32) -> Result<(), Errno> {
@@ -129,16 +104,6 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
             Ok(answer.value)
         }
     }
-}
-
-/// The times that lie `at` bytes into the lane's buffer.
-pub(crate) fn times_of<S: Storage>(
-    session: &Session<S>,
-    lane: usize,
-    at: u32,
-) -> Result<Attributes, Errno> {
-    let bytes = copy_of(session, lane, at as usize, Times::LEN)?;
-    Times::decode(&bytes).map(Attributes::Times).ok_or(Errno::FAULT)
 }
 
 /// Puts an answer into the lane's buffer.
@@ -207,33 +172,4 @@ fn file_flags(flags: OFlags) -> FileFlags {
         _ => FileFlags::READABLE,
     };
     if flags.contains(OFlags::APPEND) { access.with(FileFlags::APPEND) } else { access }
-}
-
-/// Copies `len` bytes at `at` of the lane's buffer.
-fn copy_of<S: Storage>(
-    session: &Session<S>,
-    lane: usize,
-    at: usize,
-    len: usize,
-) -> Result<Vec<u8>, Errno> {
-    let end = at.checked_add(len).ok_or(Errno::NAMETOOLONG)?;
-    let shared = session.segment.lane_buffer(lane).get(at..end).ok_or(Errno::NAMETOOLONG)?;
-    let mut bytes = vec![0; len];
-    copy::copy_out(&mut bytes, shared);
-    Ok(bytes)
-}
-
-fn absolute(path: Vec<u8>) -> Result<CString, Errno> {
-    match path.first() {
-        None => Err(Errno::NOENT),
-        Some(b'/') => terminated(path),
-        Some(_) => Err(Errno::INVAL),
-    }
-}
-
-fn terminated(bytes: Vec<u8>) -> Result<CString, Errno> {
-    if bytes.is_empty() {
-        return Err(Errno::NOENT);
-    }
-    CString::new(bytes).map_err(|_| Errno::INVAL)
 }

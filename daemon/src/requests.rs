@@ -263,12 +263,9 @@ async fn on_file<S: Storage>(
         Request::FindLock { terms, start, len, .. } => {
             return locks::find(core, ticket, file, LockCall::new(terms, start, len)?).await;
         }
-        Request::SetMode { mode, .. } => set(core, file, Attributes::Mode(mode)).await?,
-        Request::SetOwner { user, group, .. } => {
-            set(core, file, Attributes::Owner(user, group)).await?;
-        }
-        Request::SetTimes { .. } => {
-            set(core, file, namespace::times_of(&ticket.session, ticket.lane, 0)?).await?;
+        Request::SetMode { .. } | Request::SetOwner { .. } | Request::SetTimes { .. } => {
+            let times = namespace::payload(&ticket.session, ticket.lane, &request)?;
+            set(core, file, Attributes::decode(&request, &times)?).await?;
         }
         Request::FileStat { .. } => {
             let _turn = drain::drain_and_turn(core, file).await;

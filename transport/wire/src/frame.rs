@@ -13,7 +13,6 @@ use crate::{
     VERSION,
     entry::{ENTRY_WORDS, Entry, Invalid},
     request::Request,
-    times::Times,
     words::{Reader, WORD_LEN, narrow},
 };
 
@@ -346,7 +345,7 @@ fn request(
         Ok(request) => request,
         Err(invalid) => return Some(Err(invalid)),
     };
-    let Some(payload_len) = payload_len(&request) else {
+    let Some(payload_len) = request.payload_len() else {
         return Some(Err(Invalid::Kind(entry.kind())));
     };
     if payload_len != found_len as u64 {
@@ -361,41 +360,6 @@ fn words_of(header: &[u8; HEADER_LEN]) -> (usize, u32, u64) {
     let mut header = Reader(header);
     let (len, kind) = (header.half().unwrap_or(0), header.half().unwrap_or(0));
     (usize::try_from(len).unwrap_or(usize::MAX), kind, header.word().unwrap_or(0))
-}
-
-/// Length of the payload that a request comes with; `None` when it never leaves its node.
-fn payload_len(request: &Request) -> Option<u64> {
-    let one = |len: u32| Some(u64::from(len));
-    match *request {
-        Request::Open { path_len, .. }
-        | Request::Stat { path_len, .. }
-        | Request::Truncate { path_len, .. }
-        | Request::Unlink { path_len }
-        | Request::MakeDir { path_len, .. }
-        | Request::RemoveDir { path_len }
-        | Request::ReadDir { path_len, .. }
-        | Request::ReadLink { path_len }
-        | Request::SetMode { path_len, .. }
-        | Request::SetOwner { path_len, .. }
-        | Request::Access { path_len, .. }
-        | Request::FileSystem { path_len, .. } => one(path_len),
-        Request::SetTimes { path_len, .. } => Some(u64::from(path_len) + Times::LEN as u64),
-        Request::Rename { paths, .. } | Request::Link { paths } | Request::Symlink { paths } => {
-            Some(u64::from(paths.from_len) + u64::from(paths.to_len))
-        }
-        Request::Write { len, .. } => one(len),
-        Request::Read { len, .. } if len as usize <= PIECE_LEN_MAX => Some(0),
-        Request::Close { .. }
-        | Request::Sync { .. }
-        | Request::Datasync { .. }
-        | Request::SetPosition { .. }
-        | Request::FileStat { .. }
-        | Request::Lock { .. }
-        | Request::FindLock { .. }
-        | Request::Allocate { .. }
-        | Request::Nothing => Some(0),
-        _ => None,
-    }
 }
 
 impl Head {

@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod again;
 mod answer;
 mod counter;
 mod entry;
@@ -19,6 +20,7 @@ mod greeting;
 mod kind;
 mod listing;
 mod lock;
+mod payload;
 mod phase;
 mod request;
 mod times;

@@ -1,6 +1,6 @@
 //! The calls of a daemon on remote names and remote open files.
 
-use std::{cell::Cell, ffi::CString, io, pin::Pin, rc::Rc, task::Poll};
+use std::{cell::Cell, io, pin::Pin, rc::Rc, task::Poll};
 
 use executor::Credits;
 use rustix::{
@@ -9,12 +9,10 @@ use rustix::{
 };
 use uring::{Buffer, Buffers};
 use wire::{
-    FileSystem, FoundLock, PIECE_LEN_MAX, PathPair, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN,
-    Status,
+    FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN, Status,
 };
 
 use super::requests::{Client, Network};
-use crate::remote::server::decode::{has_effect, is_once, shifts};
 use crate::{
     locks::LockCall,
     names::{Answer, Attributes, NameCall, OpenCall},
@@ -51,14 +49,9 @@ impl<N: Network> RemoteFile<N> {
         process: Option<u16>,
         call: OpenCall,
     ) -> io::Result<Rc<Self>> {
-        let (handle, path) = (client.new_handle(), call.path.to_bytes());
-        let request = Request::Open {
-            file: handle,
-            flags: call.flags,
-            mode: call.mode,
-            path_len: len_of(path)?,
-        };
-        let answered = client.call(request, path.to_vec(), is_once(&call)).await?;
+        let handle = client.new_handle();
+        let (request, path) = call.encode(handle)?;
+        let answered = client.call(request, path, call.is_once()).await?;
         Status::decode(&answered.1).ok_or(Errno::IO)?;
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
@@ -203,7 +196,7 @@ impl<N: Network> RemoteFile<N> {
 
     pub(crate) async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
         let request = Request::Allocate { file: self.handle, mode, at, len };
-        self.change(request, shifts(mode)).await
+        self.change(request, request.shifts()).await
     }
 
     pub(crate) async fn seek(&self, to: SeekFrom) -> io::Result<u64> {
@@ -218,7 +211,7 @@ impl<N: Network> RemoteFile<N> {
     }
 
     pub(crate) async fn set(&self, what: Attributes) -> io::Result<()> {
-        let (request, payload) = set_request(self.handle, &[], true, what)?;
+        let (request, payload) = what.encode((self.handle, c""), true)?;
         self.call(request, payload).await.map(drop)
     }
 
@@ -241,102 +234,19 @@ impl<N: Network> RemoteFile<N> {
 
 /// Executes a call on names; paths start at the server's root.
 pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::Result<Answer> {
-    let (request, payload) = encode(&call)?;
-    let (value, bytes) = client.call(request, payload, has_effect(&call)).await?;
+    if let NameCall::Mirror { .. } = call {
+        return Err(Errno::NOSYS.into()); // It never leaves its node.
+    }
+    let (request, payload) = call.encode()?;
+    let (value, bytes) = client.call(request, payload, call.is_once()).await?;
     Ok(match call {
         NameCall::Stat { .. } => Answer::status(&marked(Status::decode(&bytes).ok_or(Errno::IO)?)),
         _ => Answer { value, bytes },
     })
 }
 
-fn encode(call: &NameCall) -> io::Result<(Request, Vec<u8>)> {
-    let one =
-        |path: &CString| Ok::<_, io::Error>((len_of(path.to_bytes())?, path.to_bytes().to_vec()));
-    let two = |from: &CString, to: &CString| {
-        let paths = PathPair { from_len: len_of(from.to_bytes())?, to_len: len_of(to.to_bytes())? };
-        Ok::<_, io::Error>((paths, [from.to_bytes(), to.to_bytes()].concat()))
-    };
-    Ok(match call {
-        NameCall::Stat { path, follow } => {
-            let (path_len, payload) = one(path)?;
-            (Request::Stat { path_len, follow: *follow }, payload)
-        }
-        NameCall::Truncate { path, len } => {
-            let (path_len, payload) = one(path)?;
-            (Request::Truncate { file: 0, path_len, len: *len }, payload)
-        }
-        NameCall::Unlink { path } => {
-            let (path_len, payload) = one(path)?;
-            (Request::Unlink { path_len }, payload)
-        }
-        NameCall::MakeDir { path, mode } => {
-            let (path_len, payload) = one(path)?;
-            (Request::MakeDir { path_len, mode: *mode }, payload)
-        }
-        NameCall::RemoveDir { path } => {
-            let (path_len, payload) = one(path)?;
-            (Request::RemoveDir { path_len }, payload)
-        }
-        NameCall::ReadDir { path, from, .. } => {
-            let (path_len, payload) = one(path)?;
-            (Request::ReadDir { path_len, from: *from }, payload)
-        }
-        NameCall::ReadLink { path } => {
-            let (path_len, payload) = one(path)?;
-            (Request::ReadLink { path_len }, payload)
-        }
-        NameCall::Access { path, mode } => {
-            let (path_len, payload) = one(path)?;
-            (Request::Access { path_len, mode: *mode }, payload)
-        }
-        NameCall::FileSystem { path } => {
-            let (path_len, payload) = one(path)?;
-            (Request::FileSystem { file: 0, path_len }, payload)
-        }
-        NameCall::Rename { from, to, flags } => {
-            let (paths, payload) = two(from, to)?;
-            (Request::Rename { paths, flags: *flags }, payload)
-        }
-        NameCall::Link { from, to } => {
-            let (paths, payload) = two(from, to)?;
-            (Request::Link { paths }, payload)
-        }
-        NameCall::Symlink { text, name } => {
-            let (paths, payload) = two(text, name)?;
-            (Request::Symlink { paths }, payload)
-        }
-        NameCall::Set { path, follow, what } => set_request(0, path.to_bytes(), *follow, *what)?,
-        NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
-    })
-}
-
-/// The request that sets attributes: of a path, or of a handle when there is none.
-fn set_request(
-    file: u32,
-    path: &[u8],
-    follow: bool,
-    what: Attributes,
-) -> io::Result<(Request, Vec<u8>)> {
-    let (path_len, mut payload) = (len_of(path)?, path.to_vec());
-    let request = match what {
-        // There is no mode of a link to set.
-        Attributes::Mode(_) if !follow => return Err(Errno::NOTSUP.into()),
-        Attributes::Mode(mode) => Request::SetMode { file, path_len, mode },
-        Attributes::Owner(user, group) => Request::SetOwner { file, path_len, user, group, follow },
-        Attributes::Times(times) => {
-            payload.extend(times.encode());
-            Request::SetTimes { file, path_len, follow }
-        }
-    };
-    Ok((request, payload))
-}
-
 fn marked(status: Status) -> Status {
     Status { device: status.device | DEVICE_MARK, ..status }
-}
-
-fn len_of(bytes: &[u8]) -> io::Result<u32> {
-    u32::try_from(bytes.len()).map_err(|_| Errno::NAMETOOLONG.into())
 }
 
 /// The only piece of a short transfer.

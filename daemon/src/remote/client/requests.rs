@@ -33,7 +33,6 @@ use crate::remote::{
     },
     server::{
         connections::{BUFFERS, REQUESTS},
-        decode::changes,
         ledger::RECORDS,
     },
 };
@@ -204,7 +203,7 @@ impl<N: Network> Client<N> {
         if state.dead.is_some() {
             return Err(Errno::IO.into());
         }
-        let is_change = is_once || changes(&request);
+        let is_change = is_once || request.changes();
         self.has_changed.set(self.has_changed.get() || is_change);
         // There is one for every credit.
         let record = if is_once { state.free_records.pop_first() } else { None };

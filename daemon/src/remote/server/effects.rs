@@ -22,7 +22,7 @@ use shm::copy::copy_out;
 use uring::Heap;
 use wire::Status;
 
-use super::{decode::is_exclusive, ledger::Before};
+use super::ledger::Before;
 use crate::{
     names::{Identity, NameCall, OpenCall},
     storage::Storage,
@@ -126,7 +126,7 @@ pub(crate) async fn resolve<S: Storage>(
         Effect::Truncate { len, .. } | Effect::Name(NameCall::Truncate { len, .. }) => {
             return Ok(cut(before, now.as_ref(), *len));
         }
-        Effect::Open(_, call) if !is_exclusive(call) => return Ok(cut(before, now.as_ref(), 0)),
+        Effect::Open(_, call) if !call.is_exclusive() => return Ok(cut(before, now.as_ref(), 0)),
         Effect::Open(..) => None,
         Effect::Name(call) => Some(call),
     };
@@ -160,7 +160,7 @@ async fn look<S: Storage>(storage: &S, effect: &Effect<S::File>) -> io::Result<O
         Effect::Append { file, .. }
         | Effect::Shift { file, .. }
         | Effect::Truncate { file, .. } => return storage.status(file).await.map(Some),
-        Effect::Open(_, call) => (&call.path, !is_exclusive(call)),
+        Effect::Open(_, call) => (&call.path, !call.is_exclusive()),
         Effect::Name(call) => match call {
             NameCall::Truncate { path, .. } => (path, true),
             NameCall::Unlink { path }

@@ -21,13 +21,13 @@ use std::{
 use executor::{Class, Handle, Instant, Notify};
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, Halves};
-use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN, Times};
+use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
 
 use self::answered::Answered;
 use super::{
     connections::BUFFERS,
     deadlock::Waits,
-    decode::{Asked, Job, has_effect, is_once, shifts},
+    decode::{Asked, Job},
     doubts::Doubts,
     effects::Effect,
     grace::Grace,
@@ -128,7 +128,7 @@ impl<S: Storage> Open<S> {
                 let data = bytes_of(&job.data).into();
                 Some(Effect::Append { file: file(), identity: self.identity, data })
             }
-            Request::Allocate { mode, at, len, .. } if shifts(mode) => {
+            Request::Allocate { mode, at, len, .. } if job.request.shifts() => {
                 Some(Effect::Shift { file: file(), mode, at, len })
             }
             Request::Truncate { len, .. } => Some(Effect::Truncate { file: file(), len }),
@@ -334,14 +334,14 @@ impl<S: Storage> Service<S> {
                     None => self.on_file(&open, &job).await.map_err(|error| errno(&error)),
                 }
             }
-            Asked::Open(handle, call) if is_once(&call) => {
+            Asked::Open(handle, call) if call.is_once() => {
                 self.once(session, &job, Effect::Open(handle, call)).await
             }
             Asked::Open(handle, call) => self.open(session, handle, call).await,
             Asked::Close(handle) => self.close(session, handle).await,
             Asked::Lock(handle, call) => self.lock(session, handle, call).await,
             Asked::FindLock(handle, call) => self.find_lock(session, handle, call).await,
-            Asked::Name(call) if has_effect(&call) => {
+            Asked::Name(call) if call.is_once() => {
                 self.once(session, &job, Effect::Name(call)).await
             }
             Asked::Name(call) => self.name(call).await,
@@ -386,13 +386,8 @@ impl<S: Storage> Service<S> {
             Request::Allocate { mode, at, len, .. } => {
                 storage.allocate(file, mode, at, len).await?
             }
-            Request::SetMode { mode, .. } => storage.set(file, Attributes::Mode(mode)).await?,
-            Request::SetOwner { user, group, .. } => {
-                storage.set(file, Attributes::Owner(user, group)).await?;
-            }
-            Request::SetTimes { .. } => {
-                let times = Times::decode(&job.payload).ok_or(Errno::INVAL)?;
-                storage.set(file, Attributes::Times(times)).await?;
+            Request::SetMode { .. } | Request::SetOwner { .. } | Request::SetTimes { .. } => {
+                storage.set(file, Attributes::decode(&job.request, &job.payload)?).await?;
             }
             _ => return Err(Errno::NOSYS.into()),
         }

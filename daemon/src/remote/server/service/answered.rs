@@ -15,10 +15,7 @@ use wire::Request;
 
 use super::Answer;
 use crate::{
-    remote::{
-        server::connections::REQUESTS,
-        server::decode::{Job, changes},
-    },
+    remote::{server::connections::REQUESTS, server::decode::Job},
     verdict::{value, verdict},
 };
 
@@ -36,7 +33,7 @@ impl Answered {
                 | Request::Lock { .. }
                 | Request::Close { .. }
         );
-        let is_kept = is_kept || changes(&job.request);
+        let is_kept = is_kept || job.request.changes();
         // What is asked before all others has no number of its own.
         Some(job.id).filter(|id| is_kept && *id > 0 && job.record.is_none())
     }

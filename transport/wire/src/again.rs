@@ -1,0 +1,42 @@
+//! What it means that a request is sent again (`docs/protocol.md`, rules 11 and 16).
+
+use crate::request::Request;
+
+/// Bits of `fallocate(2)`: bytes are taken out, or put in.
+const COLLAPSE_RANGE: u32 = 0x08;
+const INSERT_RANGE: u32 = 0x20;
+
+impl Request {
+    /// Whether it changes a file, though it may be executed twice.
+    #[must_use]
+    pub const fn changes(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. }
+                | Self::Allocate { .. }
+                | Self::SetMode { .. }
+                | Self::SetOwner { .. }
+                | Self::SetTimes { .. }
+        )
+    }
+
+    /// Whether it moves bytes of a file, which it would do twice.
+    #[must_use]
+    pub const fn shifts(&self) -> bool {
+        matches!(self, Self::Allocate { mode, .. } if *mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_takes_bytes_out_or_puts_them_in_moves_bytes() {
+        let shifts = |mode| Request::Allocate { file: 0, mode, at: 0, len: 1 }.shifts();
+        // KEEP_SIZE, PUNCH_HOLE with it, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE, UNSHARE_RANGE.
+        let found = [0, 0x01, 0x03, 0x08, 0x10, 0x20, 0x40].map(shifts);
+        assert_eq!(found, [false, false, false, true, false, true, false]);
+        assert!(!Request::MakeDir { path_len: 1, mode: 0x28 }.shifts());
+    }
+}
