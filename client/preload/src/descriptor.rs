@@ -150,7 +150,7 @@ pub(crate) fn let_go(fd: c_int) {
 /// Before a number gets a duplicate, or is to stay open in another program.
 pub(crate) fn borrow(fd: c_int) {
     if let Some(client) = client() {
-        client.borrow_file(fd);
+        ignore(client.borrow_file(fd));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     descriptor::control,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking},
+    kernel::{Outcome, blocking, ignore},
     position,
     start::client,
 };
@@ -79,7 +79,7 @@ fn unread(client: &'static Client, fd: c_int) -> Option<Outcome<c_int>> {
 fn before(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
     if request == libc::FIONCLEX {
-        return client.borrow_file(fd);
+        return ignore(client.borrow_file(fd));
     }
     // What programs ask of every file, to know a terminal.
     if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {

@@ -190,7 +190,7 @@ pub(crate) fn before(client: &'static Client, fd: c_int) {
 /// After there is a lock, or a name that may be one.
 pub(crate) fn after() {
     if let Some(client) = client() {
-        client.locked();
+        client.forget_read_ahead();
     }
 }
 

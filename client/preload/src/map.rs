@@ -54,7 +54,7 @@ fn copy_of(fd: c_int, protection: c_int, flags: c_int) -> Result<Option<OwnedFd>
     if writes && client.is_remote_file(fd) {
         return Err(Errno::NODEV);
     }
-    client.copy_to_map(fd).transpose()
+    client.copy_of(fd).transpose()
 }
 
 /// A mapping shows what is in the file, at every moment: a file that the program can still write is

@@ -23,7 +23,7 @@ impl Client {
         text: &mut [u8],
     ) -> Option<io::Result<usize>> {
         let answer =
-            self.0.about_remote(dir, path, &[], |path_len| Request::ReadLink { path_len })?;
+            self.about_remote(dir, path, &[], |path_len| Request::ReadLink { path_len })?;
         Some(answer.map(|(len, lane)| {
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(text.len());
             copy_out(text.get_mut(..len).unwrap_or_default(), lane.buffer())
@@ -33,13 +33,13 @@ impl Client {
     /// As `faccessat(2)`.
     pub fn access(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
         let request = |path_len| Request::Access { path_len, mode };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+        Some(self.about_remote(dir, path, &[], request)?.map(drop))
     }
 
     /// As `fchmodat(2)` without flags.
     pub fn set_mode(&'static self, dir: RawFd, path: &CStr, mode: u32) -> Option<io::Result<()>> {
         let request = |path_len| Request::SetMode { file: 0, path_len, mode };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+        Some(self.about_remote(dir, path, &[], request)?.map(drop))
     }
 
     /// As `fchownat(2)`; 2^32-1 leaves an id as it is.
@@ -51,7 +51,7 @@ impl Client {
         follow: bool,
     ) -> Option<io::Result<()>> {
         let request = |path_len| Request::SetOwner { file: 0, path_len, user, group, follow };
-        Some(self.0.about_remote(dir, path, &[], request)?.map(drop))
+        Some(self.about_remote(dir, path, &[], request)?.map(drop))
     }
 
     /// As `utimensat(2)`.
@@ -63,16 +63,16 @@ impl Client {
         follow: bool,
     ) -> Option<io::Result<()>> {
         let request = |path_len| Request::SetTimes { file: 0, path_len, follow };
-        Some(self.0.about_remote(dir, path, &times.encode(), request)?.map(drop))
+        Some(self.about_remote(dir, path, &times.encode(), request)?.map(drop))
     }
 
     /// As `fchmod(2)`.
     pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
         let request = |file| Request::SetMode { file, path_len: 0, mode };
-        let done = self.0.about_remote_file(fd, &[], request);
+        let done = self.about_remote_file(fd, &[], request);
         done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
-            self.set_mode(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?, mode)
+            self.set_mode(CURRENT_FOLDER, self.path_of_mirror(fd, &mut path)?, mode)
         })
     }
 
@@ -83,10 +83,10 @@ impl Client {
         (user, group): (u32, u32),
     ) -> Option<io::Result<()>> {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
-        let done = self.0.about_remote_file(fd, &[], request);
+        let done = self.about_remote_file(fd, &[], request);
         done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
-            let path = self.0.path_of_mirror(fd, &mut path)?;
+            let path = self.path_of_mirror(fd, &mut path)?;
             self.set_owner(CURRENT_FOLDER, path, (user, group), true)
         })
     }
@@ -94,10 +94,10 @@ impl Client {
     /// As `futimens(2)`.
     pub fn set_times_of(&'static self, fd: RawFd, times: Times) -> Option<io::Result<()>> {
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
-        let done = self.0.about_remote_file(fd, &times.encode(), request);
+        let done = self.about_remote_file(fd, &times.encode(), request);
         done.map(|done| done.map(drop)).or_else(|| {
             let mut path = [0; PATH_MAX];
-            let path = self.0.path_of_mirror(fd, &mut path)?;
+            let path = self.path_of_mirror(fd, &mut path)?;
             self.set_times(CURRENT_FOLDER, path, times, true)
         })
     }
@@ -105,17 +105,17 @@ impl Client {
     /// As `statfs(2)`.
     pub fn file_system(&'static self, dir: RawFd, path: &CStr) -> Option<io::Result<FileSystem>> {
         let request = |path_len| Request::FileSystem { file: 0, path_len };
-        let found = self.0.about_remote(dir, path, &[], request)?;
+        let found = self.about_remote(dir, path, &[], request)?;
         Some(found.and_then(|(_, lane)| file_system_in(&lane)))
     }
 
     /// As `fstatfs(2)`, also of an open folder that is a mirror.
     pub fn file_system_of(&'static self, fd: RawFd) -> Option<io::Result<FileSystem>> {
         let request = |file| Request::FileSystem { file, path_len: 0 };
-        let found = self.0.about_remote_file(fd, &[], request);
+        let found = self.about_remote_file(fd, &[], request);
         found.map(|found| found.and_then(|lane| file_system_in(&lane))).or_else(|| {
             let mut path = [0; PATH_MAX];
-            self.file_system(CURRENT_FOLDER, self.0.path_of_mirror(fd, &mut path)?)
+            self.file_system(CURRENT_FOLDER, self.path_of_mirror(fd, &mut path)?)
         })
     }
 }

@@ -16,12 +16,12 @@ use shm::copy::{copy_in, copy_out};
 use wire::{Counter, PathPair, Request};
 
 use crate::{
+    client::Client,
     client::Status,
     clock::coarse_now,
     connection::{Connection, Lane, Lost, Sent},
     file::{self, FileEntry, Link, OpenFile, Window},
     names::Ending,
-    process::Process,
     rules::{AbsolutePath, Policy, policy_of},
     staging,
     table::Entry,
@@ -32,7 +32,7 @@ const WINDOW: u64 = 1 << 20;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
 
-impl Process {
+impl Client {
     /// Opens a file at the daemon; `None`: open it without.
     pub(crate) fn open_delegated(
         &'static self,
@@ -79,7 +79,7 @@ impl Process {
         };
         let real = staging::reopen(number, &file);
         drop(file);
-        self.close(number)?;
+        self.let_go(number)?;
         drop(fd);
         let real = real?.into_raw_fd();
         self.table.take(real);
@@ -103,7 +103,7 @@ impl Process {
             Ok(number) => number,
             Err(errno) => return Some(Err(errno)),
         };
-        let absolute = self.absolute(dir, path)?;
+        let absolute = self.absolute_path(dir, path)?;
         let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
             file: slot,
             flags: flags.bits(),
@@ -225,9 +225,10 @@ impl Process {
         }
     }
 
-    /// What was read ahead counts no more, of any file. None is looked for: a thread that reads has
-    /// its file for as long as that takes.
-    pub(crate) fn forget_read_ahead(&'static self) {
+    /// There is a lock, or a name that may be one, or a file has changed: what was read ahead of
+    /// any file does not count. None is looked for: a thread that reads has its file for as long as
+    /// that takes.
+    pub fn forget_read_ahead(&'static self) {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -282,8 +283,8 @@ impl Process {
     ) -> Option<(AbsolutePath, bool)> {
         let config = self.active().filter(|config| !config.rules().is_empty())?;
         match policy_of(config, self.host, dir, path) {
-            Policy::Delegate => Some((self.absolute(dir, path)?, false)),
-            Policy::Remote => Some((self.absolute(dir, path)?, true)),
+            Policy::Delegate => Some((self.absolute_path(dir, path)?, false)),
+            Policy::Remote => Some((self.absolute_path(dir, path)?, true)),
             Policy::Pass | Policy::Kernels | Policy::Hybrid => None,
         }
     }
@@ -294,7 +295,7 @@ impl Process {
         self.active().is_some_and(|config| config.has_remote()) && is_remote(from) != is_remote(to)
     }
 
-    pub(crate) fn absolute(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+    pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
         AbsolutePath::new(self.active()?, self.host, dir, path)
     }
 

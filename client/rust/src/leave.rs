@@ -12,16 +12,23 @@ use rustix::{
 use wire::{Counter, Reason};
 
 use crate::{
+    client::Client,
     file::{FileEntry, Link, OpenFile},
-    process::Process,
     staging,
     table::Entry,
 };
 
-impl Process {
-    pub(crate) fn drain(&'static self, fd: RawFd) {
+impl Client {
+    /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the
+    /// number. For calls that then go to the kernel: `fallocate`, `sync_file_range`,
+    /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
+    pub fn drain(&'static self, fd: RawFd) {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        if file.placeholder && !file.is_remote {
+            self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+        }
         self.drain_file(fd, entry, &mut file);
+        self.settle_others(&mut file);
     }
 
     pub(crate) fn drain_file(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
@@ -31,8 +38,12 @@ impl Process {
         }
     }
 
-    /// Drains a file, and reports what could not be.
-    pub(crate) fn flush(&'static self, fd: RawFd) -> io::Result<()> {
+    /// Has everything that was accepted for `fd` in the file when it returns.
+    ///
+    /// # Errors
+    ///
+    /// What a write behind owes.
+    pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(()) };
         self.drain_file(fd, entry, &mut file);
         let owed = file.owed.take().or_else(|| file.link.and_then(staging::take_error));
@@ -46,7 +57,8 @@ impl Process {
         }
     }
 
-    pub(crate) fn drain_all(&'static self) {
+    /// Has everything staged for any file of this process in the files when it returns.
+    pub fn drain_all(&'static self) {
         self.each_linked(|fd, entry, file| self.drain_file(fd, entry, file));
     }
 
@@ -59,7 +71,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn lock(&'static self, fd: RawFd) {
+    /// The program takes a lock, or gives it up: drains everything, and makes every later write to
+    /// this file wait until it is drained.
+    pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
         let Some((_, file)) = self.locked_fd(fd) else { return };
         if file.is_remote {
@@ -87,13 +101,29 @@ impl Process {
         });
     }
 
-    pub(crate) fn leave(&'static self, fd: RawFd, reason: Reason) {
+    /// Drains, gives the kernel the file position, and leaves the file to it from now on.
+    pub fn leave(&'static self, fd: RawFd, reason: Reason) {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return };
         self.leave_file(fd, entry, &mut file, reason);
     }
 
-    /// Leaves what this process has open of this node, and what it will open.
-    pub(crate) fn leave_all(&'static self) {
+    /// The program maps the file: no descriptor of it begins to stage from now on.
+    pub fn mapping(&'static self, fd: RawFd) {
+        if let Some((_, file)) = self.locked_fd(fd) {
+            self.mapped.add(file.device, file.inode);
+        }
+    }
+
+    /// Counts bytes that a system call wrote to `fd` past the client.
+    pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
+        if self.locked_fd(fd).is_some_and(|(_, file)| !file.is_remote) {
+            self.count_written(reason, bytes);
+        }
+    }
+
+    /// Leaves every file of this node that the program has open, or will open: anything may be done
+    /// with any of them that nobody sees.
+    pub fn leave_all(&'static self) {
         self.leaves_all.store(true, Ordering::Release);
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some((entry, mut file)) = self.locked(id) else { continue };
@@ -128,7 +158,7 @@ impl Process {
             // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
             entry.is_staged.store(false, Ordering::Release);
         } else {
-            self.unlink(entry, file, fd);
+            self.end_link(entry, file, fd);
         }
         self.fall_back(file, reason);
     }
@@ -142,7 +172,7 @@ impl Process {
     }
 
     /// Ends a file's link, if it has one.
-    pub(crate) fn unlink(&'static self, entry: &FileEntry, file: &mut OpenFile, fd: RawFd) {
+    pub(crate) fn end_link(&'static self, entry: &FileEntry, file: &mut OpenFile, fd: RawFd) {
         if let Some(log) = &file.log {
             if file.link.is_some_and(|link| link.connection.is_lost()) {
                 self.count(Counter::BytesTakenOver, log.producer.waiting());
@@ -176,7 +206,9 @@ impl Process {
 
     // ---- the process
 
-    pub(crate) fn before_fork(&'static self) {
+    /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
+    /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
+    pub fn before_fork(&'static self) {
         if self.active().is_none() {
             return;
         }
@@ -192,7 +224,8 @@ impl Process {
         }
     }
 
-    pub(crate) fn after_fork_in_child(&'static self) {
+    /// After `fork`, in the child: it starts without a session.
+    pub fn after_fork_in_child(&'static self) {
         self.forget_connection();
         for entry in self.files.all() {
             entry.lock.break_open();
@@ -210,7 +243,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn before_exec(&'static self, replaces: bool) {
+    /// Before another program takes over: `exec` when `replaces` (this process is that program),
+    /// else `posix_spawn` and its like. Files it will inherit are left to the kernel.
+    pub fn before_exec(&'static self, replaces: bool) {
         if self.active().is_none() {
             return;
         }
@@ -230,7 +265,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn exiting(&'static self) {
+    /// The last destructor has run: drains everything. What is opened or first written later is the
+    /// kernel's if it is on this node; each write to a file of a server waits until it is done.
+    pub fn exiting(&'static self) {
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
             return;
         }
@@ -241,7 +278,7 @@ impl Process {
                 self.unlock_at_exit(file);
                 self.leave_file(fd, entry, file, Reason::Exiting);
             } else {
-                self.unlink(entry, file, fd);
+                self.end_link(entry, file, fd);
             }
             if file.owed.take().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);

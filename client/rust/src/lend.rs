@@ -21,11 +21,11 @@ use rustix::{
 use wire::{Loan, MESSAGE_LEN, Message, Reason, Request, SEEK_CUR};
 
 use crate::{
+    client::Client,
     file::{FileEntry, OpenFile},
-    process::Process,
 };
 
-impl Process {
+impl Client {
     /// Before a number gets a duplicate, or stays open in another program: if its file is a
     /// parent's, it is replaced by what stands for that. Also when the kernel has refused a call on
     /// the placeholder. Returns whether it was a parent's.
@@ -33,7 +33,7 @@ impl Process {
     /// # Errors
     ///
     /// `EIO`: it is remote, and its daemon is lost.
-    pub(crate) fn borrow_file(&'static self, fd: RawFd) -> io::Result<bool> {
+    pub fn borrow_file(&'static self, fd: RawFd) -> io::Result<bool> {
         let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(false) };
         if file.is_gone() {
             return Err(Errno::IO);

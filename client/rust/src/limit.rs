@@ -12,13 +12,14 @@ use rustix::{
 use wire::{Reason, SEEK_END};
 
 use crate::{
+    client::Client,
     file::{FileEntry, OpenFile},
-    process::Process,
 };
 
-impl Process {
-    /// The limit may have changed: if there is one, what the daemon has of this node goes back.
-    pub(crate) fn leave_limited(&'static self) {
+impl Client {
+    /// The process may have changed its limit of file sizes: if there is one, what the daemon has
+    /// of this node goes back.
+    pub fn limited(&'static self) {
         let is_limited = size_limit().is_some();
         self.is_limited.store(is_limited, Ordering::Relaxed);
         if !is_limited || self.active().is_none() {

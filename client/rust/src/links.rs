@@ -11,11 +11,11 @@ use rustix::{
     io::{self, Errno, FdFlags},
 };
 
-use crate::{process::Process, table::Entry};
+use crate::{client::Client, table::Entry};
 
 const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
 
-impl Process {
+impl Client {
     /// The number of the remote file that such a name stands for.
     pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
         let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;

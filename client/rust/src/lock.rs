@@ -21,7 +21,6 @@ use crate::{
     client::Client,
     connection::Connection,
     file::{Link, OpenFile},
-    process::Process,
     rules::link_of,
     table::Entry,
 };
@@ -63,25 +62,19 @@ impl Client {
         range: LockRange,
         waits: bool,
     ) -> Option<io::Result<()>> {
-        let place = match self.0.place(fd, owner, kind, range)? {
+        let place = match self.place(fd, owner, kind, range)? {
             Ok(place) => place,
             Err(errno) => return Some(Err(errno)),
         };
-        self.0.before_lock(fd);
+        self.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
         let Place { start, len, .. } = place;
         let request = Request::Lock { file: place.slot.number, terms, start, len };
         let done = place.slot.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
-            self.locked();
+            self.forget_read_ahead();
         }
         Some(done)
-    }
-
-    /// There is a lock, or a name that may be one: what was read ahead of any file may have been
-    /// changed by who had it before.
-    pub fn locked(&'static self) {
-        self.0.forget_read_ahead();
     }
 
     /// Looks for a lock that is in the way of one on bytes of a remote file. `None`: the file is
@@ -97,7 +90,7 @@ impl Client {
         kind: LockKind,
         range: LockRange,
     ) -> Option<io::Result<Option<FoundLock>>> {
-        let place = self.0.place(fd, owner, LockKind::Unlocked, range)?;
+        let place = self.place(fd, owner, LockKind::Unlocked, range)?;
         Some(place.and_then(|Place { slot, start, len, .. }| {
             let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
             let terms = terms.encode();
@@ -116,11 +109,9 @@ impl Client {
     /// the descriptor, which this process has inherited, stands for one.
     #[must_use]
     pub fn is_locked_elsewhere(&'static self, fd: RawFd) -> bool {
-        self.is_remote_file(fd) || !matches!(self.0.stand_in_of(fd), StandIn::None)
+        self.is_remote_file(fd) || !matches!(self.stand_in_of(fd), StandIn::None)
     }
-}
 
-impl Process {
     /// The file that a number stands for, if it is remote, and the bytes of it that are meant.
     fn place(
         &'static self,

@@ -21,8 +21,7 @@ impl Client {
     /// more.
     #[must_use]
     pub fn allocate_shared(&'static self, len: usize) -> Option<&'static [AtomicU8]> {
-        let process = self.process();
-        let connection = process.connection().filter(|_| !process.is_exiting())?;
+        let connection = self.connection().filter(|_| !self.is_exiting())?;
         let mut arena = connection.arena.lock().ok()?;
         let lent = arena.lend(u64::try_from(len).ok()?)?;
         let untouched = arena.untouched(lent.start, lent.end - lent.start);
@@ -38,10 +37,9 @@ impl Client {
     /// Takes back what [`allocate_shared`](Self::allocate_shared) gave, by its address. Returns
     /// whether this was such memory; a parent's, of which a child has nothing, counts as such.
     pub fn free_shared(&'static self, address: usize) -> bool {
-        let process = self.process();
-        let found = process.all_connections().find_map(|c| Some((c, c.place_of(address, 1)?)));
+        let found = self.all_connections().find_map(|c| Some((c, c.place_of(address, 1)?)));
         let Some((connection, at)) = found else { return false };
-        let is_ours = process.connected().is_some_and(|ours| ptr::eq(ours, connection));
+        let is_ours = self.connected().is_some_and(|ours| ptr::eq(ours, connection));
         if let Some(mut arena) = connection.arena.lock().ok().filter(|_| is_ours) {
             if let Some(lent) = arena.regain(at).and_then(within) {
                 // Before somebody else is given it: a log is inherited.

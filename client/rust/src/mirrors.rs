@@ -15,7 +15,6 @@ use wire::Request;
 
 use crate::{
     client::{Client, Status},
-    process::Process,
     remote::{Path, put},
     rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
     table::Entry,
@@ -28,22 +27,22 @@ impl Client {
         path: &CStr,
         mirror: &'a mut Path,
     ) -> Option<io::Result<&'a CStr>> {
-        let path = self.0.remote_path(CURRENT_FOLDER, path)?;
-        Some(self.0.mirror(&path, mirror))
+        let path = self.remote_path(CURRENT_FOLDER, path)?;
+        Some(self.mirror_of(&path, mirror))
     }
 
     /// The path that the program knows for what the kernel calls `path`: that of a remote folder
     /// for its mirror's.
     #[must_use]
     pub fn known_path<'a>(&'static self, path: &'a [u8]) -> &'a [u8] {
-        let folder = self.0.active().map_or(&[][..], |config| config.folder());
+        let folder = self.active().map_or(&[][..], |config| config.folder());
         without_mirror(folder, path)
     }
 
     /// Before an open folder is listed: its mirror gets the names that are there by now.
     pub fn refresh_folder(&'static self, fd: RawFd) {
         let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
-        if let Some(path) = self.0.path_of_mirror(fd, &mut path) {
+        if let Some(path) = self.path_of_mirror(fd, &mut path) {
             match self.mirror(path, &mut mirror) {
                 // What cannot be asked for any more stays as it was.
                 Some(_) | None => {}
@@ -54,12 +53,10 @@ impl Client {
     /// As `fstat(2)` of an open folder that is a mirror.
     pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         let mut path = [0; PATH_MAX];
-        let path = self.0.path_of_mirror(fd, &mut path)?;
+        let path = self.path_of_mirror(fd, &mut path)?;
         self.stat_path(CURRENT_FOLDER, path, true)
     }
-}
 
-impl Process {
     /// Opens the mirror of a remote folder.
     pub(crate) fn open_folder(
         &'static self,
@@ -70,7 +67,7 @@ impl Process {
             return Err(Errno::ISDIR);
         }
         let mut mirror = [0; PATH_MAX];
-        let mirror = self.mirror(path, &mut mirror)?;
+        let mirror = self.mirror_of(path, &mut mirror)?;
         let fd = fs::openat(CWD, mirror, flags - OFlags::NOFOLLOW, Mode::empty())?.into_raw_fd();
         self.table.take(fd);
         self.table.set(fd, Entry::Foreign);
@@ -78,7 +75,7 @@ impl Process {
     }
 
     /// Has the daemon make the mirror of a remote folder, and returns its path.
-    pub(crate) fn mirror<'a>(
+    pub(crate) fn mirror_of<'a>(
         &'static self,
         path: &AbsolutePath,
         mirror: &'a mut Path,

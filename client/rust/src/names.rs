@@ -15,8 +15,9 @@ use wire::Request;
 use crate::{
     client::{Client, Status},
     connection::Connection,
-    process::Process,
-    rules::AbsolutePath,
+    file::Link,
+    limit::{exceeded, size_limit},
+    rules::{AbsolutePath, CURRENT_FOLDER},
 };
 
 /// A name as the program gives it: relative to an open folder.
@@ -59,14 +60,53 @@ impl Client {
         path: &CStr,
         follow: bool,
     ) -> Option<io::Result<Status>> {
-        if let Some(fd) = self.0.remote_number(path).filter(|_| follow) {
+        if let Some(fd) = self.remote_number(path).filter(|_| follow) {
             return self.stat(fd);
         }
         let is_plain = Ending::of(path) == Ending::Plain;
-        let status = self.0.look((dir, path), follow || !is_plain)?;
+        let status = self.look((dir, path), follow || !is_plain)?;
         Some(status.and_then(|status| {
             if is_plain || is_folder(&status) { Ok(status) } else { Err(Errno::NOTDIR) }
         }))
+    }
+
+    /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
+    pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        let (entry, mut file) = self.locked_fd(fd)?;
+        let kept = file.link.filter(|_| file.placeholder).map(Link::keep);
+        let is_remote = file.is_remote;
+        let Some(kept) = kept else {
+            self.drain_file(fd, entry, &mut file);
+            return None;
+        };
+        drop(file);
+        let answer = self.status(|_| Request::FileStat { file: kept.number() }, &[]);
+        // Another thread has left it meanwhile.
+        let answer = answer.filter(|answer| is_remote || *answer != Err(Errno::BADF));
+        answer.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    /// As `truncate(2)`.
+    pub fn truncate_path(&'static self, path: &CStr, len: u64) -> Option<io::Result<()>> {
+        if let Err(errno) = self.check_folder((CURRENT_FOLDER, path)) {
+            return Some(Err(errno));
+        }
+        if size_limit().is_some_and(|limit| len > limit) {
+            if !self.is_remote(CURRENT_FOLDER, path) {
+                return None;
+            }
+            let status = self.stat_path(CURRENT_FOLDER, path, true);
+            if status.and_then(Result::ok).is_some_and(|status| len > status.size) {
+                return Some(Err(exceeded()));
+            }
+        }
+        let request = |path_len| Request::Truncate { file: 0, path_len, len };
+        let done = self.about_path(CURRENT_FOLDER, path, request);
+        if done.is_some() {
+            // Which of the open files it is only the daemon knows.
+            self.forget_read_ahead();
+        }
+        done
     }
 
     /// As `unlinkat(2)`, for a folder when `folder`.
@@ -80,11 +120,11 @@ impl Client {
             return Some(Err(errno));
         }
         let name = (dir, path);
-        let before = self.0.inode(name);
-        let done = self.0.about_path(dir, path, |path_len| {
+        let before = self.inode(name);
+        let done = self.about_path(dir, path, |path_len| {
             if folder { Request::RemoveDir { path_len } } else { Request::Unlink { path_len } }
         });
-        self.0.unless_done(done, || before.is_some() && self.0.inode(name) != before)
+        self.unless_done(done, || before.is_some() && self.inode(name) != before)
     }
 
     /// As `mkdirat(2)`.
@@ -94,8 +134,8 @@ impl Client {
                 return Some(Err(errno));
             }
         }
-        self.0.about_path(dir, path, |path_len| {
-            let mode = mode & !self.0.umask().bits();
+        self.about_path(dir, path, |path_len| {
+            let mode = mode & !self.umask().bits();
             Request::MakeDir { path_len, mode }
         })
     }
@@ -113,16 +153,16 @@ impl Client {
         if !known.contains(how) || how.contains(exchange) && how != exchange {
             return None;
         }
-        let target = match self.target(from, to, || self.0.may_rename(from, to, how))? {
+        let target = match self.target(from, to, || self.may_rename(from, to, how))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
         };
-        let before = self.0.inode(from);
-        let path = self.0.absolute(from.0, from.1)?;
+        let before = self.inode(from);
+        let path = self.absolute_path(from.0, from.1)?;
         let request = |paths| Request::Rename { paths, flags };
-        let done = self.0.about_paths(path.bytes(), &target, request);
-        self.0.unless_done(done, || {
-            let (from, to) = (self.0.inode(from), self.0.inode(to));
+        let done = self.about_paths(path.bytes(), &target, request);
+        self.unless_done(done, || {
+            let (from, to) = (self.inode(from), self.inode(to));
             before.is_some() && from != before && to == before
         })
     }
@@ -134,12 +174,12 @@ impl Client {
         to: Name<'_>,
         follow: bool,
     ) -> Option<io::Result<()>> {
-        let target = match self.target(from, to, || self.0.may_link(from, to, follow))? {
+        let target = match self.target(from, to, || self.may_link(from, to, follow))? {
             Ok(target) => target,
             Err(errno) => return Some(Err(errno)),
         };
         if follow {
-            match self.0.look(from, false) {
+            match self.look(from, false) {
                 Some(Err(errno)) => return Some(Err(errno)),
                 Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
                 // Where it leads to is not known by name; the kernel follows a local one, and one
@@ -147,22 +187,22 @@ impl Client {
                 _ => return target.1.then_some(Err(Errno::XDEV)),
             }
         }
-        let before = self.0.inode(to);
-        let path = self.0.absolute(from.0, from.1)?;
-        let done = self.0.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
-        self.0.unless_done(done, || {
-            let now = self.0.inode(to);
-            before.is_none() && now.is_some() && now == self.0.inode(from)
+        let before = self.inode(to);
+        let path = self.absolute_path(from.0, from.1)?;
+        let done = self.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
+        self.unless_done(done, || {
+            let now = self.inode(to);
+            before.is_none() && now.is_some() && now == self.inode(from)
         })
     }
 
     /// As `symlinkat(2)`.
     pub fn symlink(&'static self, text: &CStr, to: Name<'_>) -> Option<io::Result<()>> {
-        let target = self.0.delegated_path(to.0, to.1)?;
+        let target = self.delegated_path(to.0, to.1)?;
         if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
             return Some(Err(errno));
         }
-        self.0.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+        self.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
     }
 
     /// Where a call leads that gives what is at `from` another name, if the kernel `would` make it;
@@ -176,7 +216,7 @@ impl Client {
         if is_empty(from) || is_empty(to) {
             return None;
         }
-        let (crosses, target) = (self.0.crosses(from, to), self.0.delegated_path(to.0, to.1));
+        let (crosses, target) = (self.crosses(from, to), self.delegated_path(to.0, to.1));
         let are_plain = [from, to].iter().all(|(_, name)| Ending::of(name) == Ending::Plain);
         if crosses || !are_plain {
             let is_remote = target.as_ref().is_some_and(|(_, is_remote)| *is_remote);
@@ -204,7 +244,7 @@ impl Client {
             Ending::Slash => true,
             Ending::Dot | Ending::DotDot => false,
         };
-        match self.0.look(name, !is_slash || on_slash.is_some())? {
+        match self.look(name, !is_slash || on_slash.is_some())? {
             Err(errno) => Some(errno),
             // Nothing can be made there, whatever it is.
             Ok(_) if is_slash && on_slash == Some(Errno::EXIST) => on_slash,
@@ -215,7 +255,7 @@ impl Client {
     }
 }
 
-impl Process {
+impl Client {
     /// What the daemon said, or, when it was killed before it said anything, whether it had done
     /// what it was asked for: to make the call again would fail then.
     fn unless_done(

@@ -11,8 +11,8 @@ use shm::Linked;
 use wire::{Counter, Reason, Request};
 
 use crate::{
+    client::Client,
     file::{self, FileEntry, OpenFile, identity},
-    process::Process,
     rules::{Policy, policy_of},
     table::{Entry, FileId},
 };
@@ -20,8 +20,13 @@ use crate::{
 /// Numbers of the standard streams: libc reads and writes them by itself, past every wrapper.
 const STREAMS_MAX: RawFd = 2;
 
-impl Process {
-    pub(crate) fn open(
+impl Client {
+    /// Opens `path` relative to `dir` (`AT_FDCWD` for the current folder).
+    ///
+    /// # Errors
+    ///
+    /// As `openat(2)`.
+    pub fn open(
         &'static self,
         dir: RawFd,
         path: &CStr,
@@ -58,6 +63,69 @@ impl Process {
             self.sweep();
         }
         Ok(fd)
+    }
+
+    /// Whether calls on `fd` are delegated, or may become so.
+    #[must_use]
+    pub fn is_delegated(&'static self, fd: RawFd) -> bool {
+        self.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
+    }
+
+    /// Whether the client has the position of `fd`, or may come to have it: calls on it are
+    /// delegated, and it can be written, or only the daemon has it open.
+    #[must_use]
+    pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
+        self.locked_fd(fd).is_some_and(|(_, file)| {
+            file.left.is_none() && (file.access.writable || file.placeholder)
+        })
+    }
+
+    /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
+    #[must_use]
+    pub fn is_served(&'static self, fd: RawFd) -> bool {
+        self.is_delegated(fd) && self.connection().is_some_and(|c| !c.is_lost())
+    }
+
+    /// Whether `fd` is nothing that could be delegated: no regular file. Costs a table look-up, and
+    /// a system call at a number's first time.
+    #[must_use]
+    pub fn is_foreign(&'static self, fd: RawFd) -> bool {
+        matches!(self.look_up(fd), Entry::Foreign | Entry::Unknown)
+    }
+
+    /// Whether `fd` is known as a regular file. Costs a table look-up.
+    #[must_use]
+    pub fn is_file(&'static self, fd: RawFd) -> bool {
+        matches!(self.table.get(fd), Entry::File(_))
+    }
+
+    /// Whether the kernel knows nothing of the file that `fd` is: it has a placeholder. Takes no
+    /// lock, and asks the kernel of files alone.
+    #[must_use]
+    pub fn is_placeholder(&'static self, fd: RawFd) -> bool {
+        let flags = self.is_file(fd).then(|| fs::fcntl_getfl(self.borrow(fd)));
+        matches!(flags, Some(Ok(flags)) if flags.contains(OFlags::PATH))
+    }
+
+    /// The numbers below `end` that are known as regular files.
+    pub fn files_below(&'static self, end: u32) -> impl Iterator<Item = RawFd> {
+        let last = end.checked_sub(1);
+        last.into_iter().flat_map(|last| self.table.files(0, last)).map(|(fd, _)| fd)
+    }
+
+    /// Lets go of a number that the caller is about to close (or to reuse by `dup2`), whatever this
+    /// returns. With the file's last number, everything staged is in the file afterwards and the
+    /// daemon holds it no longer. With a number that may have had a lock, everything staged is in
+    /// all files.
+    ///
+    /// # Errors
+    ///
+    /// What a write behind still owes.
+    pub fn close(&'static self, fd: RawFd) -> io::Result<()> {
+        self.before_unlock(Some(fd));
+        let closed = self.let_go(fd);
+        self.sweep();
+        closed
     }
 
     fn leaves_all(&self) -> bool {
@@ -122,7 +190,8 @@ impl Process {
         }
     }
 
-    pub(crate) fn close(&'static self, fd: RawFd) -> io::Result<()> {
+    /// Lets go of a number as [`close`](Self::close), and looks after no other file.
+    pub(crate) fn let_go(&'static self, fd: RawFd) -> io::Result<()> {
         let Some((id, (entry, mut file))) = self.locked_id(fd) else {
             self.table.take(fd);
             return Ok(());
@@ -135,7 +204,7 @@ impl Process {
         }
         self.release_window(&mut file);
         self.count_reads(entry);
-        self.unlink(entry, &mut file, fd);
+        self.end_link(entry, &mut file, fd);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
         file.number_count = 0;
@@ -143,7 +212,22 @@ impl Process {
         file.owed.take().map_or(Ok(()), Err)
     }
 
-    pub(crate) fn duplicated(&'static self, old: RawFd, new: RawFd) {
+    /// Lets go of every number in `first..=last`, which the caller is about to close. Returns the
+    /// number the client keeps for itself in that range, which must stay open.
+    pub fn close_range(&'static self, first: u32, last: u32) -> Option<RawFd> {
+        self.before_unlock(None);
+        for (fd, _) in self.table.files(first, last) {
+            // `close_range` reports no error of the files it closes.
+            match self.let_go(fd) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let own = self.connected()?.socket_number();
+        (first..=last).contains(&u32::try_from(own).ok()?).then_some(own)
+    }
+
+    /// The program made `new` a duplicate of `old`.
+    pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
         let entry = self.table.get(old);
         if let Entry::File(id) = entry {
             let Some((_, mut file)) = self.locked(id) else { return };
@@ -162,6 +246,17 @@ impl Process {
         } else {
             self.table.set(new, entry);
         }
+    }
+
+    /// The number now refers to something that is no file of ours.
+    pub fn forget(&'static self, fd: RawFd) {
+        self.table.take(fd);
+    }
+
+    /// The number now refers to what may be a file of ours, opened past the client.
+    pub fn appeared(&'static self, fd: RawFd) {
+        self.table.take(fd);
+        self.look_up(fd);
     }
 
     /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
@@ -192,9 +287,9 @@ impl Process {
         (self.table.get(fd) == Entry::File(id)).then_some((id, locked))
     }
 
-    /// Before somebody looks at an inode: what this process staged for it is drained; what others
-    /// did is drained and stays so. Returns whether there was something.
-    pub(crate) fn settle(&'static self, device: u64, inode: u64) -> bool {
+    /// Has what anybody staged for this inode in the file when it returns, and asks others that it
+    /// stays so. Returns whether there was something, so that an earlier `stat` is out of date.
+    pub fn settle(&'static self, device: u64, inode: u64) -> bool {
         let linked = self.linked(device, inode);
         if linked.count() == 0 {
             return false;

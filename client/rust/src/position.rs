@@ -10,10 +10,10 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
+    client::Client,
     connection::Lost,
     file::{AT_END, FileEntry, OpenFile},
     limit::exceeded,
-    process::Process,
     staging::take_error,
     table::Entry,
 };
@@ -21,8 +21,13 @@ use crate::{
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
-impl Process {
-    pub(crate) fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
+impl Client {
+    /// Moves the file position. As `lseek(2)`, `whence` being `SEEK_*`.
+    ///
+    /// # Errors
+    ///
+    /// As `lseek(2)`.
+    pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let Some((entry, mut file)) = self.locked_fd(fd) else {
             return self.kernel_seek(fd, offset, whence);
         };
@@ -122,7 +127,12 @@ impl Process {
         fs::seek(self.borrow(fd), to)
     }
 
-    pub(crate) fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
+    /// Makes everything written durable. As `fsync(2)`, or `fdatasync(2)` when `data_only`.
+    ///
+    /// # Errors
+    ///
+    /// As `fsync(2)`, and what a write behind owes.
+    pub fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
         let Entry::File(id) = self.look_up(fd) else { return self.kernel_sync(fd, data_only) };
         let Some((_, mut file)) = self.locked(id) else { return self.kernel_sync(fd, data_only) };
         if let Some(errno) = file.owed.take() {
@@ -168,8 +178,9 @@ impl Process {
         if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
     }
 
-    /// As `fallocate(2)` of a file that only the daemon has open.
-    pub(crate) fn allocate(
+    /// Changes which of `len` bytes at `at` have space. As `fallocate(2)`, for a file that only the
+    /// daemon has open; `None` for others, which are the kernel's.
+    pub fn allocate(
         &'static self,
         fd: RawFd,
         mode: u32,
@@ -205,7 +216,12 @@ impl Process {
         is_remote.then_some(Err(Errno::IO))
     }
 
-    pub(crate) fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
+    /// Sets the file's size. As `ftruncate(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `ftruncate(2)`.
+    pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some((entry, mut file)) = self.locked_fd(fd) {
             self.release_window(&mut file);
             self.leave_if_limited(fd, entry, &mut file);

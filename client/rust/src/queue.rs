@@ -31,7 +31,6 @@ use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
     delegate::partial,
-    process::Process,
     staging,
     table::{Entry, FileId},
 };
@@ -63,7 +62,7 @@ pub struct Transfer {
 
 /// Transfers in flight, started and finished in order. Belongs to one thread at a time.
 pub struct Queue {
-    process: &'static Process,
+    client: &'static Client,
     lanes: [Option<Held>; LANES],
     /// A ring: the oldest is at `finished`.
     flights: [Option<Flight>; DEPTH_MAX],
@@ -100,7 +99,7 @@ impl Client {
     #[must_use]
     pub fn queue(&'static self) -> Queue {
         Queue {
-            process: self.process(),
+            client: self,
             lanes: [const { None }; LANES],
             flights: [None; DEPTH_MAX],
             started: 0,
@@ -114,13 +113,13 @@ impl Queue {
     /// the daemon, and nothing was done: memory that is not shared, a file that is the kernel's or
     /// takes appends, no daemon, 64 in flight.
     pub fn start(&mut self, transfer: &Transfer) -> bool {
-        let Some(connection) = self.process.connected().filter(|c| !c.is_lost()) else {
+        let Some(connection) = self.client.connected().filter(|c| !c.is_lost()) else {
             return false;
         };
         let is_full = self.started.wrapping_sub(self.finished) >= DEPTH_MAX;
         let place = connection.place_of(transfer.address, transfer.len);
         let (Some(arena_at), false) = (place, is_full || transfer.len == 0) else { return false };
-        let Some(file) = self.process.hold_file(connection, transfer) else { return false };
+        let Some(file) = self.client.hold_file(connection, transfer) else { return false };
         let Some((lane, sent)) = self.submit(connection, transfer, (file, arena_at)) else {
             connection.release(file.slot);
             self.give_back();
@@ -153,14 +152,14 @@ impl Queue {
         self.give_back();
         if flight.transfer.is_write && flight.file.is_placeholder {
             // What was read ahead while this was in flight may be older.
-            self.process.forget_read_ahead();
+            self.client.forget_read_ahead();
         }
         Some(match (answer, connection) {
             // The daemon has no such file, or is no more.
             (Ok(Err(Errno::BADF)) | Err(Lost), Some(connection)) => {
-                self.process.transfer(connection, &flight)
+                self.client.transfer(connection, &flight)
             }
-            (Ok(Ok(len)), _) => Ok(self.process.count_transfer(&flight, len)),
+            (Ok(Ok(len)), _) => Ok(self.client.count_transfer(&flight, len)),
             (Ok(Err(errno)), _) => Err(errno),
             (Err(Lost), None) => Err(Errno::IO),
         })
@@ -264,7 +263,7 @@ impl Connection {
     }
 }
 
-impl Process {
+impl Client {
     /// Keeps the slot of a file that the daemon is to do this transfer for; `None` where it cannot.
     fn hold_file(
         &'static self,
@@ -324,9 +323,9 @@ impl Process {
             let to = Some(at + done as u64);
             let moved = if is_write {
                 copy_out(block, part);
-                self.write(fd, &[block], to)
+                self.write_vectored(fd, &[block], to)
             } else {
-                self.read(fd, &mut [&mut *block], to)
+                self.read_vectored(fd, &mut [&mut *block], to)
             };
             let moved = match moved {
                 Ok(moved) => moved,

@@ -10,9 +10,9 @@ use rustix::{
 use wire::{Counter, Request};
 
 use crate::{
+    client::Client,
     delegate::partial,
     file::{AT_END, FileEntry},
-    process::Process,
     staging,
     table::{Entry, FileId},
 };
@@ -29,17 +29,40 @@ const AT_POSITION: u64 = u64::MAX;
 /// Pieces of a vectored read that one system call takes.
 const BATCH: usize = 64;
 
-impl Process {
-    /// Reads a fresh file whose last reads were all found cached; `None` for every other, which
-    /// [`read`](Self::read) serves. What comes before the system call counts here: a read of 4 KiB
-    /// takes half a microsecond.
+impl Client {
+    /// Reads at the file position. As `read(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    pub fn read(&'static self, fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(fd, &mut [buffer], None)
+    }
+
+    /// Reads at `at` bytes from the start. As `pread(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `pread(2)`.
+    pub fn read_at(&'static self, fd: RawFd, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.read_vectored(fd, &mut [buffer], Some(at))
+    }
+
+    /// Reads at the file position, or `at` bytes from the start, when nothing is known to be in the
+    /// way: the short way of most reads. `None` when [`read`](Self::read) has to be asked.
+    ///
+    /// # Errors
+    ///
+    /// As `pread(2)`.
     #[inline]
-    pub(crate) fn read_warm(
+    pub fn read_warm(
         &'static self,
         fd: RawFd,
         buffer: &mut [u8],
         at: Option<u64>,
     ) -> Option<io::Result<usize>> {
+        // A fresh file whose last reads were all found cached. What comes before the system call
+        // counts here: a read of 4 KiB takes half a microsecond.
         let Entry::File(id) = self.table.get(fd) else { return None };
         let entry = self.files.get(id)?;
         let streak = entry.streak.load(Ordering::Relaxed);
@@ -58,7 +81,12 @@ impl Process {
         Some(read)
     }
 
-    pub(crate) fn read(
+    /// Reads into several buffers, at the file position when `at` is `None`. As `preadv(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `preadv(2)`.
+    pub fn read_vectored(
         &'static self,
         fd: RawFd,
         buffers: &mut [&mut [u8]],

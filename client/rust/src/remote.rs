@@ -20,7 +20,6 @@ use crate::{
     delegate::status_in,
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
-    process::Process,
     rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
     table::Entry,
 };
@@ -28,7 +27,7 @@ use crate::{
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
 
-impl Process {
+impl Client {
     /// The absolute form of a path that is remote.
     pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
         let config = self.active().filter(|config| config.has_remote())?;
@@ -175,17 +174,6 @@ impl Process {
         link.connection.materialize(link.slot, at, is_copy).map_err(|_| Errno::IO)?
     }
 
-    /// A copy of what is in a remote file now.
-    pub(crate) fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        let (entry, file) = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote)?;
-        drop(file);
-        self.drain(fd);
-        Some(self.stand_in(entry, link, true))
-    }
-}
-
-impl Client {
     /// The path to tell the kernel when a relative one leads out of a remote folder: the kernel
     /// would start at the mirror. `None`: the path as it is.
     pub fn outside<'a>(
@@ -194,7 +182,7 @@ impl Client {
         path: &CStr,
         space: &'a mut Path,
     ) -> Option<&'a CStr> {
-        let absolute = self.0.absolute(dir, path)?;
+        let absolute = self.absolute_path(dir, path)?;
         if !absolute.is_mirrored() || self.is_remote(dir, path) {
             return None;
         }
@@ -221,30 +209,34 @@ impl Client {
         path: &CStr,
         space: &'a mut Path,
     ) -> io::Result<&'a CStr> {
-        terminated(&self.0.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
+        terminated(&self.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
     }
 
     /// Whether any folder is remote.
     #[must_use]
     pub fn has_remote(&'static self) -> bool {
-        self.0.active().is_some_and(|config| config.has_remote())
+        self.active().is_some_and(|config| config.has_remote())
     }
 
     /// Whether a path is remote.
     #[must_use]
     pub fn is_remote(&'static self, dir: RawFd, path: &CStr) -> bool {
-        self.0.remote_path(dir, path).is_some()
+        self.remote_path(dir, path).is_some()
     }
 
     /// Whether an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.has_remote() && self.0.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
+        self.has_remote() && self.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
     }
 
-    /// A descriptor to map a remote file with: a copy of what is in it now.
-    pub fn copy_to_map(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        self.0.copy_of(fd)
+    /// A copy of what is in a remote file now, to map it with.
+    pub fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
+        let (entry, mut file) = self.locked_fd(fd)?;
+        let link = file.link.filter(|_| file.is_remote)?;
+        self.drain_file(fd, entry, &mut file);
+        drop(file);
+        Some(self.stand_in(entry, link, true))
     }
 }
 

@@ -13,8 +13,8 @@ use rustix::{
 use wire::Request;
 
 use crate::{
+    client::Client,
     names::{Ending, Name, kind},
-    process::Process,
     rules::{AbsolutePath, CURRENT_FOLDER, PATH_MAX},
 };
 
@@ -31,7 +31,7 @@ impl Named {
     }
 }
 
-impl Process {
+impl Client {
     /// As `renameat2(2)` does, but for what the daemon finds out.
     pub(crate) fn may_rename(
         &'static self,
@@ -96,7 +96,7 @@ impl Process {
     fn named(&'static self, (dir, path): Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
         let is_remote = self.remote_path(dir, path).is_some();
-        let path = self.absolute(dir, path).ok_or(Errno::NAMETOOLONG)?;
+        let path = self.absolute_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
         Ok(Named { path, ending, is_remote })
     }
 

@@ -12,7 +12,7 @@ use rustix::{
 };
 use shm::Lock;
 
-use crate::process::Process;
+use crate::client::Client;
 
 /// What stands before it in a thread's status, on a line of its own.
 const FIELD: &[u8] = b"Umask:";
@@ -21,7 +21,7 @@ const HEAD_LEN: usize = 256;
 /// Nothing but for the owner.
 const STRICT: Mode = Mode::RWXG.union(Mode::RWXO);
 
-impl Process {
+impl Client {
     /// The umask of the calling thread.
     pub(crate) fn umask(&'static self) -> Mode {
         read().unwrap_or_else(|| by_setting(&self.setting_umask))

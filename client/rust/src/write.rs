@@ -4,7 +4,7 @@ use core::{slice::from_ref, sync::atomic::Ordering};
 
 use rustix::{
     fd::{AsFd, BorrowedFd, RawFd},
-    fs::{self, Mode, OFlags, SeekFrom},
+    fs::{self, Mode, OFlags},
     io::{self, Errno, IoSlice},
 };
 use shm::staging::APPEND;
@@ -12,32 +12,14 @@ use wire::{Counter, Reason};
 
 use crate::{
     append,
+    client::Client,
     clock::coarse_now,
-    file::{AT_END, FileEntry, Link, OpenFile},
-    limit::{exceeded, fitting, size_limit},
-    process::Process,
+    file::{AT_END, FileEntry, OpenFile},
+    limit::{exceeded, fitting},
     rules::link_of,
-    staging::{self, LOG_MIN},
+    staging,
     table::{Entry, FileId},
 };
-
-/// File systems whose content the kernel makes up: their writes are commands.
-const PSEUDO: [i64; 14] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x27_e0eb,   // cgroup
-    0x6367_7270, // cgroup2
-    0xcafe_4a11, // bpf
-    0x6265_6570, // configfs
-    0x7363_6673, // securityfs
-    0x1cd1,      // devpts
-    0x1980_0202, // mqueue
-    0x6165_676c, // pstore
-    0xde5e_81e4, // efivarfs
-    0xf97c_ff8c, // selinuxfs
-];
 
 /// Writes of this part of what is large are so, too, while the daemon does not keep pace.
 const LARGE_IF_BEHIND: u64 = 8;
@@ -45,8 +27,31 @@ const LARGE_IF_BEHIND: u64 = 8;
 /// Pieces of a vectored write that one system call takes.
 const BATCH: usize = 64;
 
-impl Process {
-    pub(crate) fn write(
+impl Client {
+    /// Writes at the file position. As `write(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `write(2)`, and what an earlier write behind owes.
+    pub fn write(&'static self, fd: RawFd, data: &[u8]) -> io::Result<usize> {
+        self.write_vectored(fd, &[data], None)
+    }
+
+    /// Writes at `at` bytes from the start. As `pwrite(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `pwrite(2)`, and what an earlier write behind owes.
+    pub fn write_at(&'static self, fd: RawFd, data: &[u8], at: u64) -> io::Result<usize> {
+        self.write_vectored(fd, &[data], Some(at))
+    }
+
+    /// Writes several buffers, at the file position when `at` is `None`. As `pwritev(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `pwritev(2)`, and what an earlier write behind owes.
+    pub fn write_vectored(
         &'static self,
         fd: RawFd,
         data: &[&[u8]],
@@ -79,7 +84,7 @@ impl Process {
         if file.generation != id.generation || file.number_count == 0 {
             // Closed since it was looked up; the number may be another file's by now.
             drop(file);
-            return self.write(fd, data, at);
+            return self.write_vectored(fd, data, at);
         }
         if !file.access.writable {
             return self.kernel_write(fd, data, at);
@@ -241,87 +246,6 @@ impl Process {
             return Ok(wrote);
         }
         Ok(len)
-    }
-
-    /// Makes the file ready to be staged to.
-    ///
-    /// # Errors
-    ///
-    /// Why the kernel must take this write; it has the file position then.
-    fn ready(
-        &'static self,
-        fd: RawFd,
-        entry: &'static FileEntry,
-        file: &mut OpenFile,
-    ) -> Result<(), Reason> {
-        if let Some(reason) = file.left {
-            return Err(reason);
-        }
-        if file.link.is_some_and(|link| link.connection.is_lost()) {
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
-            return Err(Reason::DaemonLost);
-        }
-        if file.log.is_none() {
-            self.begin_staging(fd, entry, file)?;
-        }
-        // Whoever else has it open may append, too, between the parts in which a log is drained.
-        // And whoever takes over an append closes a number of the file, and so loses its locks.
-        let is_shared = |link: Link| file.is_synchronous || link.shared.is_synchronous();
-        if file.access.append && !file.placeholder && file.link.is_some_and(is_shared) {
-            self.leave_file(fd, entry, file, Reason::Unsupported);
-            return Err(Reason::Unsupported);
-        }
-        Ok(())
-    }
-
-    /// Gives a file a log, and takes its position from the kernel.
-    fn begin_staging(
-        &'static self,
-        fd: RawFd,
-        entry: &'static FileEntry,
-        file: &mut OpenFile,
-    ) -> Result<(), Reason> {
-        if let Some(reason) = self.unfit(fd, file).filter(|_| !file.is_remote) {
-            self.fall_back(file, reason);
-            return Err(reason);
-        }
-        let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
-        let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
-        // Its other descriptors would not see what is staged, and at the end nobody drains it.
-        file.is_synchronous |= self.is_exiting() || self.open_count(file.device, file.inode) > 1;
-        match file.link {
-            Some(link) => staging::attach(file, link, log_len)?,
-            None => staging::link(connection, file, self.borrow(fd), log_len)?,
-        }
-        while !entry.is_staged.load(Ordering::Acquire) {
-            // Only now: until here a signal handler's write moved the kernel's. One that comes in
-            // between moves both.
-            let before = entry.position.load(Ordering::Relaxed);
-            let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
-            let unmoved = entry.position.compare_exchange(
-                before,
-                position,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            entry.is_staged.store(unmoved.is_ok(), Ordering::Release);
-        }
-        Ok(())
-    }
-
-    /// Why a file can never be staged to.
-    pub(crate) fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
-        if self.is_exiting() {
-            return Some(Reason::Exiting);
-        }
-        if self.mapped.has(file.device, file.inode) {
-            return Some(Reason::Mapped);
-        }
-        if size_limit().is_some() {
-            return Some(Reason::Unsupported);
-        }
-        let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);
-        kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
     }
 
     /// A signal handler writes to the file that the code beneath it is using.
