@@ -23,6 +23,7 @@ use crate::{
     file::{self, FileEntry, Link, OpenFile, Window},
     names::Ending,
     rules::{AbsolutePath, Policy, policy_of},
+    slots::Slot,
     staging,
     table::Entry,
 };
@@ -60,14 +61,8 @@ impl Client {
             Err(_) => return None,
         }
         let connection = self.connection()?;
-        let slot = connection.slots.lock().ok()?.take()?;
-        match self.open_in_slot(connection, slot, (dir, path), flags, mode) {
-            Some(Ok(fd)) => Some(self.real_if_locked(fd, flags)),
-            opened => {
-                connection.slots.lock().ok()?.give(slot);
-                opened.map(|opened| opened.map(IntoRawFd::into_raw_fd))
-            }
-        }
+        let opened = self.open_in_slot(Slot::take(connection)?, (dir, path), flags, mode)?;
+        Some(opened.and_then(|fd| self.real_if_locked(fd, flags)))
     }
 
     /// A real number for a file that somebody has asked for a lock on while it was opened: to make
@@ -89,14 +84,12 @@ impl Client {
 
     fn open_in_slot(
         &'static self,
-        connection: &'static Connection,
-        slot: u32,
+        slot: Slot,
         (dir, path): (RawFd, &CStr),
         flags: OFlags,
         mode: Mode,
     ) -> Option<io::Result<OwnedFd>> {
-        let shared = connection.session.shared().file(slot as usize)?;
-        shared.reset();
+        let connection = slot.connection();
         let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // As in the kernel: where no number is free nothing is created or truncated.
         let number = match io::fcntl_dupfd_cloexec(connection.socket(), 0) {
@@ -105,7 +98,7 @@ impl Client {
         };
         let absolute = self.absolute_path(dir, path)?;
         let answer = with_path(connection, absolute.bytes(), |path_len| Request::Open {
-            file: slot,
+            file: slot.number(),
             flags: flags.bits(),
             mode: mode.bits(),
             path_len,
@@ -115,7 +108,7 @@ impl Client {
             Err(Errno::NOTSUP) => return None,
             Err(errno) => return Some(Err(errno)),
         }
-        let link = Link { connection, slot, shared, is_counted: false };
+        let link = slot.into_link(false);
         drop(number);
         let placeholder = OFlags::PATH | flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
         let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
@@ -139,7 +132,8 @@ impl Client {
             }
             Err(errno) => {
                 // Somebody took the name away at once, or a table is full: as if never opened.
-                let closed = connection.call(Request::Close { file: slot });
+                let closed = connection.call(Request::Close { file: link.slot });
+                link.end();
                 Some(Err(if closed.is_ok() { errno } else { Errno::IO }))
             }
         }

@@ -92,36 +92,6 @@ pub(crate) struct Link {
     pub(crate) is_counted: bool,
 }
 
-/// A slot that no other file gets, for requests that are made while its own is not locked: if
-/// another thread ends the link meanwhile they are refused with `EBADF`.
-pub(crate) struct KeptSlot(Link);
-
-impl Link {
-    /// Keeps the slot, of a file that is locked.
-    pub(crate) fn keep(self) -> KeptSlot {
-        // A handler that has interrupted the one who has the slots would keep it for nobody: no
-        // slot changes hands before it returns.
-        if let Ok(mut slots) = self.connection.slots.lock() {
-            slots.hold(self.slot);
-        }
-        KeptSlot(self)
-    }
-}
-
-impl KeptSlot {
-    pub(crate) fn number(&self) -> u32 {
-        self.0.slot
-    }
-}
-
-impl Drop for KeptSlot {
-    fn drop(&mut self) {
-        if let Ok(mut slots) = self.0.connection.slots.lock() {
-            slots.give(self.0.slot);
-        }
-    }
-}
-
 /// A file's staging log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {

@@ -19,9 +19,10 @@ use wire::{FoundLock, LockKind, LockOwner, LockTerms, Request, SEEK_CUR, SEEK_EN
 
 use crate::{
     client::Client,
-    connection::Connection,
+    connection::Lost,
     file::{Link, OpenFile},
     rules::link_of,
+    slots::Slot,
     table::Entry,
 };
 
@@ -39,6 +40,8 @@ pub struct LockRange {
 /// A file, and the bytes of it that are meant.
 struct Place {
     slot: Slot,
+    /// It is closed when this is dropped.
+    is_adopted: bool,
     start: u64,
     len: u64,
 }
@@ -68,9 +71,9 @@ impl Client {
         };
         self.before_lock(fd);
         let terms = LockTerms { kind, owner, waits, reclaims: false, process: 0 }.encode();
-        let Place { start, len, .. } = place;
-        let request = Request::Lock { file: place.slot.number, terms, start, len };
-        let done = place.slot.connection.call(request).unwrap_or(Err(Errno::IO)).map(drop);
+        let Place { ref slot, start, len, .. } = place;
+        let request = Request::Lock { file: slot.number(), terms, start, len };
+        let done = slot.connection().call(request).unwrap_or(Err(Errno::IO)).map(drop);
         if done.is_ok() && kind != LockKind::Unlocked {
             self.forget_read_ahead();
         }
@@ -91,11 +94,12 @@ impl Client {
         range: LockRange,
     ) -> Option<io::Result<Option<FoundLock>>> {
         let place = self.place(fd, owner, LockKind::Unlocked, range)?;
-        Some(place.and_then(|Place { slot, start, len, .. }| {
+        Some(place.and_then(|place| {
+            let Place { ref slot, start, len, .. } = place;
             let terms = LockTerms { kind, owner, waits: false, reclaims: false, process: 0 };
             let terms = terms.encode();
-            let mut lane = slot.connection.lane().map_err(|_| Errno::IO)?;
-            let request = Request::FindLock { file: slot.number, terms, start, len };
+            let mut lane = slot.connection().lane().map_err(|_| Errno::IO)?;
+            let request = Request::FindLock { file: slot.number(), terms, start, len };
             if lane.call(request).map_err(|_| Errno::IO)?? == 0 {
                 return Ok(None);
             }
@@ -125,16 +129,13 @@ impl Client {
         let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
             return self.inherited(fd, owner, range);
         };
-        let refusal = refusal(&file, owner, kind);
-        drop(file);
-        if let Some(errno) = refusal {
+        if let Some(errno) = refusal(&file, owner, kind) {
             return Some(Err(errno));
         }
+        let slot = link.keep();
+        drop(file);
         let bytes = self.bytes(fd, link, range);
-        Some(bytes.map(|(start, len)| {
-            let slot = Slot { connection: link.connection, number: link.slot, is_adopted: false };
-            Place { slot, start, len }
-        }))
+        Some(bytes.map(|(start, len)| Place { slot, is_adopted: false, start, len }))
     }
 
     /// As [`place`](Self::place), for a descriptor that stands for a remote file of another
@@ -150,44 +151,31 @@ impl Client {
             StandIn::Pipe(device, inode) => (device, inode),
             StandIn::Copy => return Some(Err(Errno::NOLCK)),
         };
-        let slot = match self.adopt(device, inode) {
+        let place = match self.adopt(device, inode) {
             Err(Errno::NOENT) => return None, // A pipe like any other.
-            slot => slot,
+            place => place,
         };
-        Some(slot.and_then(|slot| {
+        Some(place.and_then(|mut place| {
             // What belongs to a process goes with its descriptors, which nobody follows here.
             if owner == LockOwner::Process {
                 return Err(Errno::NOLCK);
             }
             // It has no position, and no end.
-            let (start, len) = match range.whence {
+            (place.start, place.len) = match range.whence {
                 SEEK_SET => resolve(0, range)?,
                 _ => return Err(Errno::NOLCK),
             };
-            Ok(Place { slot, start, len })
+            Ok(place)
         }))
     }
 
     /// Has the daemon put what a pipe stands for into a slot of this process.
-    fn adopt(&'static self, device: u64, inode: u64) -> io::Result<Slot> {
+    fn adopt(&'static self, device: u64, inode: u64) -> io::Result<Place> {
         let connection = self.connection().ok_or(Errno::NOLCK)?;
-        let number = connection.slots.lock().ok().and_then(|mut slots| slots.take());
-        let number = number.ok_or(Errno::NOLCK)?;
-        let mut slot = Slot { connection, number, is_adopted: false };
-        if let Some(shared) = connection.session.shared().file(number as usize) {
-            shared.reset();
-        }
-        let request = Request::Adopt { file: number, device, inode };
-        match connection.call(request).unwrap_or(Err(Errno::IO)) {
-            Ok(_) => {
-                slot.is_adopted = true;
-                Ok(slot)
-            }
-            Err(errno) => {
-                slot.give();
-                Err(errno)
-            }
-        }
+        let slot = Slot::take(connection).ok_or(Errno::NOLCK)?;
+        let request = Request::Adopt { file: slot.number(), device, inode };
+        connection.call(request).unwrap_or(Err(Errno::IO))?;
+        Ok(Place { slot, is_adopted: true, start: 0, len: 0 })
     }
 
     /// What a descriptor stands for that is not one of this process's own files.
@@ -304,26 +292,13 @@ enum StandIn {
     Copy,
 }
 
-/// A file's slot at the daemon; one that was adopted is given back when this is dropped.
-struct Slot {
-    connection: &'static Connection,
-    number: u32,
-    is_adopted: bool,
-}
-
-impl Slot {
-    fn give(&self) {
-        if let Ok(mut slots) = self.connection.slots.lock() {
-            slots.give(self.number);
-        }
-    }
-}
-
-impl Drop for Slot {
+impl Drop for Place {
     fn drop(&mut self) {
-        // A daemon that is lost has no slots.
-        if self.is_adopted && self.connection.call(Request::Close { file: self.number }).is_ok() {
-            self.give();
+        if self.is_adopted {
+            // A daemon that is lost has no slots.
+            match self.slot.connection().call(Request::Close { file: self.slot.number() }) {
+                Ok(_) | Err(Lost) => {}
+            }
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
     delegate::partial,
+    slots::Slot,
     staging,
     table::{Entry, FileId},
 };
@@ -71,10 +72,12 @@ pub struct Queue {
 }
 
 /// A transfer that the daemon was asked for.
-#[derive(Clone, Copy)]
 struct Flight {
     transfer: Transfer,
-    file: Target,
+    id: FileId,
+    /// The file's, kept until the answer.
+    slot: Slot,
+    is_placeholder: bool,
     /// Where the bytes are in the arena.
     arena_at: u64,
     /// Which of the queue's lanes, and the request there.
@@ -82,11 +85,10 @@ struct Flight {
     sent: Sent,
 }
 
-/// A file whose slot is kept.
-#[derive(Clone, Copy)]
+/// What a transfer is to be asked for.
 struct Target {
     id: FileId,
-    slot: u32,
+    slot: Slot,
     is_placeholder: bool,
     is_remote: bool,
 }
@@ -101,7 +103,7 @@ impl Client {
         Queue {
             client: self,
             lanes: [const { None }; LANES],
-            flights: [None; DEPTH_MAX],
+            flights: [const { None }; DEPTH_MAX],
             started: 0,
             finished: 0,
         }
@@ -119,13 +121,14 @@ impl Queue {
         let is_full = self.started.wrapping_sub(self.finished) >= DEPTH_MAX;
         let place = connection.place_of(transfer.address, transfer.len);
         let (Some(arena_at), false) = (place, is_full || transfer.len == 0) else { return false };
-        let Some(file) = self.client.hold_file(connection, transfer) else { return false };
-        let Some((lane, sent)) = self.submit(connection, transfer, (file, arena_at)) else {
-            connection.release(file.slot);
+        let Some(target) = self.client.hold_file(connection, transfer) else { return false };
+        let Some((lane, sent)) = self.submit(transfer, &target, arena_at) else {
             self.give_back();
             return false;
         };
-        let flight = Flight { transfer: *transfer, file, arena_at, lane, sent };
+        let Target { id, slot, is_placeholder, .. } = target;
+        let transfer = *transfer;
+        let flight = Flight { transfer, id, slot, is_placeholder, arena_at, lane, sent };
         if let Some(place) = self.flights.get_mut(self.started % DEPTH_MAX) {
             *place = Some(flight);
         }
@@ -141,27 +144,25 @@ impl Queue {
     /// Those of `pread(2)` and `pwrite(2)`; `BADF` also when the file was closed meanwhile, and
     /// `IO` when it was a server's that nobody reaches any more.
     pub fn finish(&mut self) -> Option<io::Result<usize>> {
-        let flight = self.oldest()?;
-        let held = self.lanes.get_mut(flight.lane).and_then(Option::as_mut);
-        let answer = held.map_or(Err(Lost), |held| held.wait(flight.sent));
-        let connection = self.lanes.get(flight.lane).and_then(Option::as_ref).map(|held| held.1);
-        if let Some(connection) = connection {
-            connection.release(flight.file.slot);
-        }
+        let oldest = self.flights.get_mut(self.finished % DEPTH_MAX)?.take()?;
+        let Flight { transfer, id, slot, is_placeholder, arena_at, lane, sent } = oldest;
+        let connection = slot.connection();
+        let held = self.lanes.get_mut(lane).and_then(Option::as_mut);
+        let answer = held.map_or(Err(Lost), |held| held.wait(sent));
+        drop(slot);
         self.finished = self.finished.wrapping_add(1);
         self.give_back();
-        if flight.transfer.is_write && flight.file.is_placeholder {
+        if transfer.is_write && is_placeholder {
             // What was read ahead while this was in flight may be older.
             self.client.forget_read_ahead();
         }
-        Some(match (answer, connection) {
+        Some(match answer {
             // The daemon has no such file, or is no more.
-            (Ok(Err(Errno::BADF)) | Err(Lost), Some(connection)) => {
-                self.client.transfer(connection, &flight)
+            Ok(Err(Errno::BADF)) | Err(Lost) => {
+                self.client.transfer(connection, id, &transfer, arena_at)
             }
-            (Ok(Ok(len)), _) => Ok(self.client.count_transfer(&flight, len)),
-            (Ok(Err(errno)), _) => Err(errno),
-            (Err(Lost), None) => Err(Errno::IO),
+            Ok(Ok(len)) => Ok(self.client.count_transfer(id, &transfer, len)),
+            Ok(Err(errno)) => Err(errno),
         })
     }
 
@@ -174,25 +175,24 @@ impl Queue {
         })
     }
 
-    fn oldest(&self) -> Option<Flight> {
-        let is_empty = self.started == self.finished;
-        self.flights.get(self.finished % DEPTH_MAX).copied().flatten().filter(|_| !is_empty)
+    fn oldest(&self) -> Option<&Flight> {
+        self.flights.get(self.finished % DEPTH_MAX)?.as_ref()
     }
 
     /// Publishes a request in the first lane that has room; returns which, and the request.
     fn submit(
         &mut self,
-        connection: &'static Connection,
         transfer: &Transfer,
-        (file, arena_at): (Target, u64),
+        target: &Target,
+        arena_at: u64,
     ) -> Option<(usize, Sent)> {
         let Transfer { at, len, .. } = *transfer;
-        let (slot, moved_len) = (file.slot, len as u64);
-        let len = u32::try_from(len).ok()?;
+        let (connection, file) = (target.slot.connection(), target.slot.number());
+        let (moved_len, len) = (len as u64, u32::try_from(len).ok()?);
         let request = if transfer.is_write {
-            Request::Write { file: slot, at, len, arena_at }
+            Request::Write { file, at, len, arena_at }
         } else {
-            Request::Read { file: slot, at, len, arena_at }
+            Request::Read { file, at, len, arena_at }
         };
         self.lanes.iter_mut().enumerate().find_map(|(index, lane)| {
             if lane.is_none() {
@@ -200,7 +200,7 @@ impl Queue {
             }
             let held = lane.as_mut().filter(|held| ptr::eq(held.1, connection))?;
             let sent = held.0.submit(request)?;
-            Some((index, if file.is_remote { sent } else { sent.moving(moved_len) }))
+            Some((index, if target.is_remote { sent } else { sent.moving(moved_len) }))
         })
     }
 
@@ -254,15 +254,6 @@ impl Drop for Held {
     }
 }
 
-impl Connection {
-    /// A request that kept a slot is answered.
-    fn release(&self, slot: u32) {
-        if let Ok(mut slots) = self.slots.lock() {
-            slots.give(slot);
-        }
-    }
-}
-
 impl Client {
     /// Keeps the slot of a file that the daemon is to do this transfer for; `None` where it cannot.
     fn hold_file(
@@ -298,24 +289,26 @@ impl Client {
         if let Some(window) = file.window.as_mut().filter(|_| is_write) {
             window.filled = 0;
         }
-        connection.slots.lock().ok()?.hold(link.slot);
+        let slot = Some(link.keep()).filter(Slot::is_held)?;
         let (is_placeholder, is_remote) = (file.placeholder, file.is_remote);
-        Some(Target { id, slot: link.slot, is_placeholder, is_remote })
+        Some(Target { id, slot, is_placeholder, is_remote })
     }
 
     /// Does a transfer that the daemon has not done, and never will.
     fn transfer(
         &'static self,
         connection: &'static Connection,
-        flight: &Flight,
+        id: FileId,
+        transfer: &Transfer,
+        arena_at: u64,
     ) -> io::Result<usize> {
-        let Transfer { fd, is_write, len, at, .. } = flight.transfer;
+        let Transfer { fd, is_write, len, at, .. } = *transfer;
         self.sweep();
-        let is_same = self.table.get(fd) == Entry::File(flight.file.id);
-        if !is_same || self.locked(flight.file.id).is_none() {
+        let is_same = self.table.get(fd) == Entry::File(id);
+        if !is_same || self.locked(id).is_none() {
             return Err(Errno::BADF);
         }
-        let start = usize::try_from(flight.arena_at).map_err(|_| Errno::FAULT)?;
+        let start = usize::try_from(arena_at).map_err(|_| Errno::FAULT)?;
         let memory = connection.session.arena().get(start..start + len).ok_or(Errno::FAULT)?;
         let (mut block, mut done) = ([0; BLOCK], 0);
         for part in memory.chunks(BLOCK) {
@@ -343,13 +336,13 @@ impl Client {
     }
 
     /// Counts what the daemon has moved.
-    fn count_transfer(&'static self, flight: &Flight, len: u64) -> usize {
-        if flight.transfer.is_write {
+    fn count_transfer(&'static self, id: FileId, transfer: &Transfer, len: u64) -> usize {
+        if transfer.is_write {
             self.count(Counter::BytesWritten, len);
-        } else if let Some(entry) = self.files.get(flight.file.id) {
+        } else if let Some(entry) = self.files.get(id) {
             entry.read_len.fetch_add(len, Ordering::Relaxed);
         }
-        usize::try_from(len).unwrap_or(usize::MAX).min(flight.transfer.len)
+        usize::try_from(len).unwrap_or(usize::MAX).min(transfer.len)
     }
 }
 

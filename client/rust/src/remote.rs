@@ -21,6 +21,7 @@ use crate::{
     file::{self, FileEntry, Link, OpenFile},
     names::Ending,
     rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
+    slots::Slot,
     table::Entry,
 };
 
@@ -60,15 +61,8 @@ impl Client {
             return self.open_folder(&path, flags).map_err(|_| Errno::NOTSUP);
         }
         let connection = self.connection().ok_or(Errno::IO)?;
-        let slot = connection.slots.lock().ok().and_then(|mut slots| slots.take());
-        let slot = slot.ok_or(Errno::MFILE)?;
-        let opened = self.open_file(slot, &path, flags - OFlags::DIRECT, mode);
-        if opened.is_err() {
-            if let Ok(mut slots) = connection.slots.lock() {
-                slots.give(slot);
-            }
-        }
-        match opened {
+        let slot = Slot::take(connection).ok_or(Errno::MFILE)?;
+        match self.open_file(slot, &path, flags - OFlags::DIRECT, mode) {
             // Not a regular file: a folder can be opened to be read.
             Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
                 self.open_folder(&path, flags).map_err(|errno| match errno {
@@ -82,29 +76,28 @@ impl Client {
 
     fn open_file(
         &'static self,
-        slot: u32,
+        slot: Slot,
         path: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
-        let connection = self.connection().ok_or(Errno::IO)?;
-        let shared = connection.session.shared().file(slot as usize).ok_or(Errno::MFILE)?;
+        let connection = slot.connection();
         let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = placeholder(flags)?;
-        shared.reset();
         let mut lane = connection.lane().map_err(|_| Errno::IO)?;
         let path_len = put(&lane, path.bytes(), &[])?;
         let request =
-            Request::Open { file: slot, flags: flags.bits(), mode: mode.bits(), path_len };
+            Request::Open { file: slot.number(), flags: flags.bits(), mode: mode.bits(), path_len };
         lane.call(request).map_err(|_| Errno::IO)??;
         let status = status_in(&lane)?;
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);
-        let link = Link { connection, slot, shared, is_counted: false };
+        let link = slot.into_link(false);
         (file.placeholder, file.is_remote, file.link) = (true, true, Some(link));
         let Some(id) = self.files.add(file) else {
-            let closed = connection.call(Request::Close { file: slot });
+            let closed = connection.call(Request::Close { file: link.slot });
+            link.end();
             return Err(if closed.is_ok() { Errno::MFILE } else { Errno::IO });
         };
         let fd = fd.into_raw_fd();

@@ -3,7 +3,79 @@
 //! A slot is its file's, and each request's of a queue that names it: it gets no other file before
 //! the daemon has answered all of those.
 
-use shm::FILES;
+use shm::{FILES, staging::FileSlot};
+
+use crate::{connection::Connection, file::Link};
+
+/// A slot that no other file gets until this is dropped.
+pub(crate) struct Slot {
+    connection: &'static Connection,
+    number: u32,
+    shared: &'static FileSlot,
+    /// Whether this is one of its users.
+    is_held: bool,
+}
+
+impl Slot {
+    /// Takes a slot, for a file of which nothing is staged.
+    pub(crate) fn take(connection: &'static Connection) -> Option<Self> {
+        let number = connection.slots.lock().ok()?.take()?;
+        let shared = connection.session.shared().file(number as usize)?;
+        shared.reset();
+        Some(Self { connection, number, shared, is_held: true })
+    }
+
+    pub(crate) fn connection(&self) -> &'static Connection {
+        self.connection
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether it stays taken. Else this thread's code was interrupted while it had the slots, and
+    /// none changes hands before that goes on.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Makes it an open file's, until the link is [ended](Link::end).
+    pub(crate) fn into_link(mut self, is_counted: bool) -> Link {
+        self.is_held = false;
+        let Self { connection, number, shared, .. } = self;
+        Link { connection, slot: number, shared, is_counted }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.is_held {
+            if let Ok(mut slots) = self.connection.slots.lock() {
+                slots.give(self.number);
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Keeps the slot for a request that is made while its file, which is locked now, is not: if
+    /// another thread ends the link meanwhile the request is refused with `EBADF`.
+    pub(crate) fn keep(self) -> Slot {
+        let slots = self.connection.slots.lock();
+        let is_held = slots.map(|mut slots| slots.hold(self.slot)).is_ok();
+        self.slot(is_held)
+    }
+
+    /// The daemon has let go of the file: its slot may be another one's.
+    pub(crate) fn end(self) {
+        drop(self.slot(true));
+    }
+
+    fn slot(self, is_held: bool) -> Slot {
+        let Self { connection, slot, shared, .. } = self;
+        Slot { connection, number: slot, shared, is_held }
+    }
+}
 
 /// The free file slots, up to the session's credit.
 #[derive(Debug)]
@@ -19,21 +91,21 @@ impl Slots {
     }
 
     /// Takes the lowest free slot; `None` when the credit is used up.
-    pub(crate) fn take(&mut self) -> Option<u32> {
+    fn take(&mut self) -> Option<u32> {
         let (slot, used) = (0..self.credit).zip(&mut self.used).find(|(_, used)| **used == 0)?;
         *used = 1;
         Some(slot)
     }
 
     /// Keeps a slot that is taken for one more user.
-    pub(crate) fn hold(&mut self, slot: u32) {
+    fn hold(&mut self, slot: u32) {
         if let Some(used) = self.used.get_mut(slot as usize) {
             *used += 1;
         }
     }
 
     /// Gives a slot back; it is free once all its users have.
-    pub(crate) fn give(&mut self, slot: u32) {
+    fn give(&mut self, slot: u32) {
         if let Some(used) = self.used.get_mut(slot as usize) {
             *used = used.saturating_sub(1);
         }

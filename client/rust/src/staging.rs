@@ -25,6 +25,7 @@ use crate::{
     connection::{Connection, Lost},
     file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
     rules::link_of,
+    slots::Slot,
 };
 
 /// First log of a process's first file, bytes; later files start with what the last one needed.
@@ -64,15 +65,12 @@ pub(crate) fn link(
     }
     let log =
         if log_len > 0 { Some(new_log(connection, log_len).ok_or(Reason::Credit)?) } else { None };
-    let slot = connection.slots.lock().ok().and_then(|mut slots| slots.take());
-    let shared = slot.and_then(|slot| connection.session.shared().file(slot as usize));
-    let (Some(slot), Some(shared)) = (slot, shared) else {
+    let Some(slot) = Slot::take(connection) else {
         log.inspect(|log| give_log(connection, log));
         return Err(Reason::Credit);
     };
-    shared.reset();
     let registration = Registration {
-        file: slot,
+        file: slot.number(),
         flags: flags(file.access),
         log_at: log.map_or(0, |log| log.at),
         log_len: log.map_or(0, |log| log.producer.capacity()),
@@ -82,12 +80,9 @@ pub(crate) fn link(
     if let Err(reason) = connection.register(registration, fd) {
         inodes.remove(file.device, file.inode);
         log.inspect(|log| give_log(connection, log));
-        if let Ok(mut slots) = connection.slots.lock() {
-            slots.give(slot);
-        }
         return Err(reason);
     }
-    file.link = Some(Link { connection, slot, shared, is_counted: true });
+    file.link = Some(slot.into_link(true));
     file.log = log;
     if inodes.tell(file.device, file.inode).count() > 1 {
         // Somebody else has staged, or is about to, to this inode or to one with its hash. Each of
@@ -285,9 +280,7 @@ pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>)
                 give_log(link.connection, log);
             }
             file.owed = file.owed.or(take_error(link));
-            if let Ok(mut slots) = link.connection.slots.lock() {
-                slots.give(link.slot);
-            }
+            link.end();
         }
         Err(Lost) => {
             let real = if file.placeholder { reopen(fd.as_raw_fd(), file).ok() } else { None };
