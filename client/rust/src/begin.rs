@@ -2,16 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
-use rustix::{
-    fd::RawFd,
-    fs::{self, SeekFrom},
-};
+use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
 use crate::{
-    client::Client,
-    file::{FileEntry, Link, OpenFile},
+    file::Link,
     limit::size_limit,
+    locked::Locked,
     staging::{self, LOG_MIN},
 };
 
@@ -33,62 +30,54 @@ const PSEUDO: [i64; 14] = [
     0xf97c_ff8c, // selinuxfs
 ];
 
-impl Client {
+impl Locked {
     /// Makes the file ready to be staged to.
     ///
     /// # Errors
     ///
     /// Why the kernel must take this write; it has the file position then.
-    pub(crate) fn ready(
-        &'static self,
-        fd: RawFd,
-        entry: &'static FileEntry,
-        file: &mut OpenFile,
-    ) -> Result<(), Reason> {
-        if let Some(reason) = file.left {
+    pub(crate) fn ready(&mut self) -> Result<(), Reason> {
+        if let Some(reason) = self.left {
             return Err(reason);
         }
-        if file.link.is_some_and(|link| link.connection.is_lost()) {
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
+        if self.link.is_some_and(|link| link.connection.is_lost()) {
+            self.leave(Reason::DaemonLost);
             return Err(Reason::DaemonLost);
         }
-        if file.log.is_none() {
-            self.begin_staging(fd, entry, file)?;
+        if self.log.is_none() {
+            self.begin_staging()?;
         }
         // Whoever else has it open may append, too, between the parts in which a log is drained.
         // And whoever takes over an append closes a number of the file, and so loses its locks.
-        let is_shared = |link: Link| file.is_synchronous || link.shared.is_synchronous();
-        if file.access.append && !file.placeholder && file.link.is_some_and(is_shared) {
-            self.leave_file(fd, entry, file, Reason::Unsupported);
+        let is_shared = |link: Link| self.is_synchronous || link.shared.is_synchronous();
+        if self.access.append && !self.placeholder && self.link.is_some_and(is_shared) {
+            self.leave(Reason::Unsupported);
             return Err(Reason::Unsupported);
         }
         Ok(())
     }
 
     /// Gives a file a log, and takes its position from the kernel.
-    fn begin_staging(
-        &'static self,
-        fd: RawFd,
-        entry: &'static FileEntry,
-        file: &mut OpenFile,
-    ) -> Result<(), Reason> {
-        if let Some(reason) = self.unfit(fd, file).filter(|_| !file.is_remote) {
-            self.fall_back(file, reason);
+    fn begin_staging(&mut self) -> Result<(), Reason> {
+        if let Some(reason) = self.unfit().filter(|_| !self.is_remote) {
+            self.fall_back(reason);
             return Err(reason);
         }
-        let connection = self.connection().ok_or_else(|| self.why_unconnected())?;
-        let log_len = self.log_len.load(Ordering::Relaxed).max(LOG_MIN);
+        let (client, entry, fd) = (self.client, self.entry, self.borrow());
+        let connection = client.connection().ok_or_else(|| client.why_unconnected())?;
+        let log_len = client.log_len.load(Ordering::Relaxed).max(LOG_MIN);
         // Its other descriptors would not see what is staged, and at the end nobody drains it.
-        file.is_synchronous |= self.is_exiting() || self.open_count(file.device, file.inode) > 1;
-        match file.link {
-            Some(link) => staging::attach(file, link, log_len)?,
-            None => staging::link(connection, file, self.borrow(fd), log_len)?,
+        self.is_synchronous |=
+            client.is_exiting() || client.open_count(self.device, self.inode) > 1;
+        match self.link {
+            Some(link) => staging::attach(self, link, log_len)?,
+            None => staging::link(connection, self, fd, log_len)?,
         }
         while !entry.is_staged.load(Ordering::Acquire) {
             // Only now: until here a signal handler's write moved the kernel's. One that comes in
             // between moves both.
             let before = entry.position.load(Ordering::Relaxed);
-            let position = fs::seek(self.borrow(fd), SeekFrom::Current(0)).unwrap_or(0);
+            let position = fs::seek(fd, SeekFrom::Current(0)).unwrap_or(0);
             let unmoved = entry.position.compare_exchange(
                 before,
                 position,
@@ -101,17 +90,17 @@ impl Client {
     }
 
     /// Why a file can never be staged to.
-    pub(crate) fn unfit(&self, fd: RawFd, file: &OpenFile) -> Option<Reason> {
-        if self.is_exiting() {
+    pub(crate) fn unfit(&self) -> Option<Reason> {
+        if self.client.is_exiting() {
             return Some(Reason::Exiting);
         }
-        if self.mapped.has(file.device, file.inode) {
+        if self.client.mapped.has(self.device, self.inode) {
             return Some(Reason::Mapped);
         }
         if size_limit().is_some() {
             return Some(Reason::Unsupported);
         }
-        let kind = fs::fstatfs(self.borrow(fd)).map(|stat| stat.f_type);
+        let kind = fs::fstatfs(self.borrow()).map(|stat| stat.f_type);
         kind.is_ok_and(|kind| PSEUDO.contains(&kind)).then_some(Reason::Pseudo)
     }
 }

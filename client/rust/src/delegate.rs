@@ -13,14 +13,15 @@ use rustix::{
     io::{self, Errno},
 };
 use shm::copy::{copy_in, copy_out};
-use wire::{Counter, PathPair, Request};
+use wire::{Counter, PathPair, Reason, Request};
 
 use crate::{
     client::Client,
     client::Status,
     clock::coarse_now,
     connection::{Connection, Lane, Lost, Sent},
-    file::{self, FileEntry, Link, OpenFile, Window},
+    file::{self, Link, OpenFile, Window},
+    locked::Locked,
     names::Ending,
     rules::{AbsolutePath, Policy, policy_of},
     slots::Slot,
@@ -69,7 +70,7 @@ impl Client {
     /// the placeholder real later would give that lock up.
     fn real_if_locked(&'static self, fd: OwnedFd, flags: OFlags) -> io::Result<RawFd> {
         let number = fd.as_raw_fd();
-        let Some((_, file)) = self.locked_fd(number).filter(|(_, file)| !file.placeholder) else {
+        let Some(file) = self.locked_fd(number).filter(|file| !file.placeholder) else {
             return Ok(fd.into_raw_fd());
         };
         let real = staging::reopen(number, &file);
@@ -120,9 +121,9 @@ impl Client {
         });
         match added {
             Ok((fd, id)) => {
-                let (entry, mut file) = self.locked(id)?;
-                entry.position.store(0, Ordering::Relaxed);
-                entry.is_staged.store(true, Ordering::Release);
+                let mut file = self.locked(fd.as_raw_fd(), id)?;
+                file.entry.position.store(0, Ordering::Relaxed);
+                file.entry.is_staged.store(true, Ordering::Release);
                 self.table.set(fd.as_raw_fd(), Entry::File(id));
                 // A thread that locks it meanwhile finds this placeholder, or is found here.
                 fence(Ordering::SeqCst);
@@ -137,78 +138,6 @@ impl Client {
                 Some(Err(if closed.is_ok() { errno } else { Errno::IO }))
             }
         }
-    }
-
-    /// Reads through the daemon. The file is locked and holds what was staged.
-    pub(crate) fn read_delegated(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        buffers: &mut [&mut [u8]],
-        from: u64,
-    ) -> io::Result<usize> {
-        if !file.access.readable {
-            return Err(Errno::BADF);
-        }
-        let mut done = 0;
-        for buffer in buffers {
-            let wanted = buffer.len();
-            match self.read_through(file, buffer, from + done as u64) {
-                Ok(Ok(len)) => {
-                    done += len;
-                    if len < wanted {
-                        break;
-                    }
-                }
-                Ok(Err(errno)) => return partial(done, errno),
-                Err(Lost) => {
-                    self.leave_file(fd, entry, file, wire::Reason::DaemonLost);
-                    let rest = &mut [&mut buffer[..]];
-                    let read = self.kernel_read(fd, rest, Some(from + done as u64));
-                    return read.map(|len| done + len).or_else(|errno| partial(done, errno));
-                }
-            }
-        }
-        Ok(done)
-    }
-
-    fn read_through(
-        &'static self,
-        file: &mut OpenFile,
-        buffer: &mut [u8],
-        from: u64,
-    ) -> Result<io::Result<usize>, Lost> {
-        let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
-        let is_mapped = self.mapped.has(file.device, file.inode) && !file.is_remote;
-        let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
-        // A child writes past everybody.
-        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
-        let forgotten = self.forgotten.load(Ordering::Acquire);
-        let counts = is_private && window.forgotten == forgotten;
-        let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
-        let rest = buffer.get_mut(done..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(Ok(done));
-        }
-        let at = from + done as u64;
-        if rest.len() as u64 > window.len / 2 {
-            let read = pipelined(link, window, rest, at)?;
-            return Ok(read.map(|len| done + len).or_else(|errno| partial(done, errno)));
-        }
-        let follows = at == window.from + window.filled;
-        let len = if is_private && follows { window.len } else { rest.len() as u64 };
-        (window.from, window.filled, window.forgotten) = (at, 0, forgotten);
-        let mut lane = link.connection.lane()?;
-        let sent = window.ask(link, &mut lane, (at, len), window.at)?;
-        window.filled = match lane.wait(sent)? {
-            Ok(len) => len.min(window.len),
-            Err(errno) => return Ok(partial(done, errno)),
-        };
-        window.filled_at = coarse_now();
-        self.count(Counter::BytesFetched, window.filled);
-        done += window.serve(link, rest, at);
-        Ok(Ok(done))
     }
 
     pub(crate) fn release_window(&self, file: &mut OpenFile) {
@@ -304,6 +233,73 @@ impl Client {
             Err(errno) => Some(Err(errno)),
             Ok(_) => Some(status_in(&lane)),
         }
+    }
+}
+
+impl Locked {
+    /// Reads through the daemon. The file is locked and holds what was staged.
+    pub(crate) fn read_delegated(
+        &mut self,
+        buffers: &mut [&mut [u8]],
+        from: u64,
+    ) -> io::Result<usize> {
+        if !self.access.readable {
+            return Err(Errno::BADF);
+        }
+        let mut done = 0;
+        for buffer in buffers {
+            let wanted = buffer.len();
+            match self.read_through(buffer, from + done as u64) {
+                Ok(Ok(len)) => {
+                    done += len;
+                    if len < wanted {
+                        break;
+                    }
+                }
+                Ok(Err(errno)) => return partial(done, errno),
+                Err(Lost) => {
+                    self.leave(Reason::DaemonLost);
+                    let rest = &mut [&mut buffer[..]];
+                    let read = self.client.kernel_read(self.fd, rest, Some(from + done as u64));
+                    return read.map(|len| done + len).or_else(|errno| partial(done, errno));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
+        let (client, file) = (self.client, &mut *self.file);
+        let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
+        let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote;
+        let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
+        // A child writes past everybody.
+        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
+        let forgotten = client.forgotten.load(Ordering::Acquire);
+        let counts = is_private && window.forgotten == forgotten;
+        let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
+        let rest = buffer.get_mut(done..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Ok(done));
+        }
+        let at = from + done as u64;
+        if rest.len() as u64 > window.len / 2 {
+            let read = pipelined(link, window, rest, at)?;
+            return Ok(read.map(|len| done + len).or_else(|errno| partial(done, errno)));
+        }
+        let follows = at == window.from + window.filled;
+        let len = if is_private && follows { window.len } else { rest.len() as u64 };
+        (window.from, window.filled, window.forgotten) = (at, 0, forgotten);
+        let mut lane = link.connection.lane()?;
+        let sent = window.ask(link, &mut lane, (at, len), window.at)?;
+        window.filled = match lane.wait(sent)? {
+            Ok(len) => len.min(window.len),
+            Err(errno) => return Ok(partial(done, errno)),
+        };
+        window.filled_at = coarse_now();
+        client.count(Counter::BytesFetched, window.filled);
+        done += window.serve(link, rest, at);
+        Ok(Ok(done))
     }
 }
 

@@ -144,6 +144,12 @@ impl OpenFile {
         self.is_remote && self.left == Some(Reason::DaemonLost)
     }
 
+    /// Whether something staged for `from..to` may not be in the file yet.
+    pub(crate) fn is_dirty(&mut self, from: u64, to: u64) -> bool {
+        let staged = self.link.zip(self.log.as_mut());
+        staged.is_some_and(|(link, log)| log.is_dirty(link.shared, from, to))
+    }
+
     /// Where the last append ends, if it is drained: others may have appended since.
     pub(crate) fn appended_to(&self) -> Option<u64> {
         let (link, log) = self.link.zip(self.log.as_ref())?;

@@ -8,7 +8,7 @@ impl Client {
     /// `F_GETFL` of a file whose descriptor is a placeholder.
     #[must_use]
     pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
-        let (_, file) = self.locked_fd(fd)?;
+        let file = self.locked_fd(fd)?;
         let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
         file.placeholder.then_some(file.flags & !once.bits())
     }
@@ -17,7 +17,7 @@ impl Client {
     /// file. Returns whether `fd` is one.
     pub fn set_flags(&'static self, fd: RawFd, flags: u32) -> bool {
         const NOTED: u32 = fs::OFlags::NONBLOCK.bits();
-        let Some((_, mut file)) = self.locked_fd(fd).filter(|(_, file)| file.placeholder) else {
+        let Some(mut file) = self.locked_fd(fd).filter(|file| file.placeholder) else {
             return false;
         };
         file.flags = file.flags & !NOTED | flags & NOTED;

@@ -11,31 +11,19 @@ use rustix::{
 };
 use wire::{Counter, Reason};
 
-use crate::{
-    client::Client,
-    file::{FileEntry, Link, OpenFile},
-    staging,
-    table::Entry,
-};
+use crate::{client::Client, file::Link, locked::Locked, staging, table::Entry};
 
 impl Client {
     /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the
     /// number. For calls that then go to the kernel: `fallocate`, `sync_file_range`,
     /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
     pub fn drain(&'static self, fd: RawFd) {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
+        let Some(mut file) = self.locked_fd(fd) else { return };
         if file.placeholder && !file.is_remote {
-            self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+            file.leave(Reason::Unsupported);
         }
-        self.drain_file(fd, entry, &mut file);
+        file.drain();
         self.settle_others(&mut file);
-    }
-
-    pub(crate) fn drain_file(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
-        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return };
-        if staging::flush(link, log, log.producer.head()).is_err() {
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
-        }
     }
 
     /// Has everything that was accepted for `fd` in the file when it returns.
@@ -44,8 +32,8 @@ impl Client {
     ///
     /// What a write behind owes.
     pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(()) };
-        self.drain_file(fd, entry, &mut file);
+        let Some(mut file) = self.locked_fd(fd) else { return Ok(()) };
+        file.drain();
         let owed = file.owed.take().or_else(|| file.link.and_then(staging::take_error));
         let is_gone = file.is_gone();
         drop(file);
@@ -59,14 +47,14 @@ impl Client {
 
     /// Has everything staged for any file of this process in the files when it returns.
     pub fn drain_all(&'static self) {
-        self.each_linked(|fd, entry, file| self.drain_file(fd, entry, file));
+        self.each_linked(Locked::drain);
     }
 
     /// Once the daemon is found to be lost: takes over every file, not just the one in use.
     pub(crate) fn sweep(&'static self) {
         if self.is_newly_lost() {
-            self.each_linked(|fd, entry, file| {
-                self.leave_file(fd, entry, file, Reason::DaemonLost);
+            self.each_linked(|file| {
+                file.leave(Reason::DaemonLost);
             });
         }
     }
@@ -75,7 +63,7 @@ impl Client {
     /// this file wait until it is drained.
     pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
-        let Some((_, file)) = self.locked_fd(fd) else { return };
+        let Some(file) = self.locked_fd(fd) else { return };
         if file.is_remote {
             return; // There is nothing here to lock: the kernel says so.
         }
@@ -84,8 +72,8 @@ impl Client {
         // A thread that opens it meanwhile sees `has_locks`, or is found here.
         fence(Ordering::SeqCst);
         self.leave_placeholders(device, inode);
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
-        self.drain_file(fd, entry, &mut file);
+        let Some(mut file) = self.locked_fd(fd) else { return };
+        file.drain();
         file.is_synchronous = true;
     }
 
@@ -93,30 +81,30 @@ impl Client {
     /// and behind all others of the file: to make a placeholder real a number has to be closed, and
     /// the kernel would take the record locks with it.
     fn leave_placeholders(&'static self, device: u64, inode: u64) {
-        self.each_linked(|fd, entry, file| {
+        self.each_linked(|file| {
             let is_same = (file.device, file.inode) == (device, inode);
             if is_same && file.placeholder && !file.is_remote {
-                self.leave_file(fd, entry, file, Reason::Unsupported);
+                file.leave(Reason::Unsupported);
             }
         });
     }
 
     /// Drains, gives the kernel the file position, and leaves the file to it from now on.
     pub fn leave(&'static self, fd: RawFd, reason: Reason) {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return };
-        self.leave_file(fd, entry, &mut file, reason);
+        let Some(mut file) = self.locked_fd(fd) else { return };
+        file.leave(reason);
     }
 
     /// The program maps the file: no descriptor of it begins to stage from now on.
     pub fn mapping(&'static self, fd: RawFd) {
-        if let Some((_, file)) = self.locked_fd(fd) {
+        if let Some(file) = self.locked_fd(fd) {
             self.mapped.add(file.device, file.inode);
         }
     }
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if self.locked_fd(fd).is_some_and(|(_, file)| !file.is_remote) {
+        if self.locked_fd(fd).is_some_and(|file| !file.is_remote) {
             self.count_written(reason, bytes);
         }
     }
@@ -126,67 +114,11 @@ impl Client {
     pub fn leave_all(&'static self) {
         self.leaves_all.store(true, Ordering::Release);
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some((entry, mut file)) = self.locked(id) else { continue };
+            let Some(mut file) = self.locked(fd, id) else { continue };
             if !file.is_remote {
-                self.leave_file(fd, entry, &mut file, Reason::Unsupported);
+                file.leave(Reason::Unsupported);
             }
         }
-    }
-
-    pub(crate) fn leave_file(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        reason: Reason,
-    ) {
-        self.release_window(file);
-        if let Some(link) = file.link.filter(|_| file.placeholder) {
-            // Either way the daemon drains it first.
-            let real = if file.is_remote {
-                self.stand_in(entry, link, !file.access.writable)
-            } else {
-                self.materialize(fd, file, link)
-            };
-            match real {
-                Ok(real) => self.replace_numbers(fd, &real),
-                Err(errno) => file.owed = Some(errno),
-            }
-            file.placeholder = false;
-        }
-        if file.is_remote && file.link.is_some_and(|link| !link.connection.is_lost()) {
-            // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
-            entry.is_staged.store(false, Ordering::Release);
-        } else {
-            self.end_link(entry, file, fd);
-        }
-        self.fall_back(file, reason);
-    }
-
-    /// Remembers why the kernel serves a file from now on; of a remote one, a pipe to the daemon.
-    pub(crate) fn fall_back(&'static self, file: &mut OpenFile, reason: Reason) {
-        if file.left.is_none() && file.access.writable && !file.is_remote {
-            self.count(Counter::Fallbacks(reason), 1);
-        }
-        file.left = file.left.or(Some(reason));
-    }
-
-    /// Ends a file's link, if it has one.
-    pub(crate) fn end_link(&'static self, entry: &FileEntry, file: &mut OpenFile, fd: RawFd) {
-        if let Some(log) = &file.log {
-            if file.link.is_some_and(|link| link.connection.is_lost()) {
-                self.count(Counter::BytesTakenOver, log.producer.waiting());
-            }
-        }
-        staging::unlink(entry, file, self.borrow(fd));
-    }
-
-    /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
-    fn materialize(&'static self, fd: RawFd, file: &OpenFile, link: Link) -> io::Result<OwnedFd> {
-        if let Ok(Ok(real)) = link.connection.materialize(link.slot, 0, false) {
-            return Ok(real);
-        }
-        staging::reopen(fd, file)
     }
 
     /// Makes every number of the file that `fd` stands for refer to `real`.
@@ -213,13 +145,13 @@ impl Client {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some((entry, mut file)) = self.locked(id) else { continue };
-            self.take_back(fd, entry, &mut file);
+            let Some(mut file) = self.locked(fd, id) else { continue };
+            file.take_back();
             // The position is shared from now on, so the kernel has to keep it.
-            if self.stays_over_fork(fd, &file) {
-                self.drain_file(fd, entry, &mut file);
+            if file.stays_over_fork() {
+                file.drain();
             } else if file.access.writable || file.link.is_some() {
-                self.leave_file(fd, entry, &mut file, Reason::Forked);
+                file.leave(Reason::Forked);
             }
         }
     }
@@ -250,14 +182,14 @@ impl Client {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some((entry, mut file)) = self.locked(id) else { continue };
+            let Some(mut file) = self.locked(fd, id) else { continue };
             let flags = io::fcntl_getfd(self.borrow(fd));
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
                 if file.access.writable || file.link.is_some() {
-                    self.leave_file(fd, entry, &mut file, Reason::PassedOn);
+                    file.leave(Reason::PassedOn);
                 }
             } else if replaces {
-                self.drain_file(fd, entry, &mut file);
+                file.drain();
             }
         }
         if replaces {
@@ -272,13 +204,13 @@ impl Client {
             return;
         }
         self.before_unlock(None);
-        self.each_linked(|fd, entry, file| {
+        self.each_linked(|file| {
             self.release_window(file);
             if file.placeholder && (file.access.writable || !file.is_remote) {
                 self.unlock_at_exit(file);
-                self.leave_file(fd, entry, file, Reason::Exiting);
+                file.leave(Reason::Exiting);
             } else {
-                self.end_link(entry, file, fd);
+                file.end_link();
             }
             if file.owed.take().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);
@@ -291,20 +223,67 @@ impl Client {
     pub(crate) fn is_exiting(&self) -> bool {
         self.exiting.load(Ordering::Acquire)
     }
+}
 
-    pub(crate) fn each_linked(
-        &'static self,
-        mut each: impl FnMut(RawFd, &FileEntry, &mut OpenFile),
-    ) {
-        if self.connected().is_none() {
-            return;
+impl Locked {
+    /// Has everything staged for it in the file, whatever else is staged to its inode.
+    pub(crate) fn drain(&mut self) {
+        let file = &mut *self.file;
+        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return };
+        if staging::flush(link, log, log.producer.head()).is_err() {
+            self.leave(Reason::DaemonLost);
         }
-        for (fd, id) in self.table.files(0, u32::MAX) {
-            if let Some((entry, mut file)) = self.locked(id) {
-                if file.link.is_some() {
-                    each(fd, entry, &mut file);
-                }
+    }
+
+    /// Leaves it to the kernel, drained and with its position; a remote one to what stands for it.
+    pub(crate) fn leave(&mut self, reason: Reason) {
+        let client = self.client;
+        client.release_window(self);
+        if let Some(link) = self.link.filter(|_| self.placeholder) {
+            // Either way the daemon drains it first.
+            let real = if self.is_remote {
+                client.stand_in(self.entry, link, !self.access.writable)
+            } else {
+                self.materialize(link)
+            };
+            match real {
+                Ok(real) => client.replace_numbers(self.fd, &real),
+                Err(errno) => self.owed = Some(errno),
+            }
+            self.placeholder = false;
+        }
+        if self.is_remote && self.link.is_some_and(|link| !link.connection.is_lost()) {
+            // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
+            self.entry.is_staged.store(false, Ordering::Release);
+        } else {
+            self.end_link();
+        }
+        self.fall_back(reason);
+    }
+
+    /// Remembers why the kernel serves a file from now on; of a remote one, a pipe to the daemon.
+    pub(crate) fn fall_back(&mut self, reason: Reason) {
+        if self.left.is_none() && self.access.writable && !self.is_remote {
+            self.client.count(Counter::Fallbacks(reason), 1);
+        }
+        self.left = self.left.or(Some(reason));
+    }
+
+    /// Ends a file's link, if it has one.
+    pub(crate) fn end_link(&mut self) {
+        if let Some(log) = &self.log {
+            if self.link.is_some_and(|link| link.connection.is_lost()) {
+                self.client.count(Counter::BytesTakenOver, log.producer.waiting());
             }
         }
+        staging::unlink(self);
+    }
+
+    /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.
+    fn materialize(&self, link: Link) -> io::Result<OwnedFd> {
+        if let Ok(Ok(real)) = link.connection.materialize(link.slot, 0, false) {
+            return Ok(real);
+        }
+        staging::reopen(self.fd, self)
     }
 }

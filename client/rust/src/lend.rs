@@ -20,10 +20,7 @@ use rustix::{
 };
 use wire::{Loan, MESSAGE_LEN, Message, Reason, Request, SEEK_CUR};
 
-use crate::{
-    client::Client,
-    file::{FileEntry, OpenFile},
-};
+use crate::{client::Client, locked::Locked};
 
 impl Client {
     /// Before a number gets a duplicate, or stays open in another program: if its file is a
@@ -34,12 +31,12 @@ impl Client {
     ///
     /// `EIO`: it is remote, and its daemon is lost.
     pub fn borrow_file(&'static self, fd: RawFd) -> io::Result<bool> {
-        let Some((entry, mut file)) = self.locked_fd(fd) else { return Ok(false) };
+        let Some(mut file) = self.locked_fd(fd) else { return Ok(false) };
         if file.is_gone() {
             return Err(Errno::IO);
         }
         let Some(lender) = file.lender.take() else { return Ok(false) };
-        let at = entry.position.load(Ordering::Relaxed);
+        let at = file.entry.position.load(Ordering::Relaxed);
         let loan = Loan { file: lender.slot, at, is_copy: !file.access.writable };
         match ask(lender.connection.socket(), loan) {
             Ok(real) => self.replace_numbers(fd, &real),
@@ -47,17 +44,19 @@ impl Client {
         }
         Ok(true)
     }
+}
 
+impl Locked {
     /// The parent goes on with a file that it has lent.
-    pub(crate) fn take_back(&'static self, fd: RawFd, entry: &FileEntry, file: &mut OpenFile) {
-        let Some(link) = file.link.filter(|_| file.take_lent()) else { return };
-        if let Some(window) = file.window.as_mut() {
+    pub(crate) fn take_back(&mut self) {
+        let Some(link) = self.link.filter(|_| self.take_lent()) else { return };
+        if let Some(window) = self.window.as_mut() {
             window.filled = 0;
         }
         let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_CUR };
         match link.connection.call(request) {
-            Ok(Ok(at)) => entry.position.store(at, Ordering::Relaxed),
-            Ok(Err(Errno::BUSY)) => self.leave_file(fd, entry, file, Reason::PassedOn),
+            Ok(Ok(at)) => self.entry.position.store(at, Ordering::Relaxed),
+            Ok(Err(Errno::BUSY)) => self.leave(Reason::PassedOn),
             // An end is an end: nobody has written. A lost daemon is found by what comes next.
             Ok(Err(_)) | Err(_) => {}
         }

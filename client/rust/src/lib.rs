@@ -28,6 +28,7 @@ mod lend;
 mod limit;
 mod links;
 mod lock;
+mod locked;
 mod marks;
 mod memory;
 mod mirrors;

@@ -5,16 +5,12 @@
 use core::sync::atomic::Ordering;
 
 use rustix::{
-    fd::RawFd,
     io::{self, Errno},
     process::{Resource, Signal, getpid, getrlimit, kill_process},
 };
 use wire::{Reason, SEEK_END};
 
-use crate::{
-    client::Client,
-    file::{FileEntry, OpenFile},
-};
+use crate::{client::Client, locked::Locked};
 
 impl Client {
     /// The process may have changed its limit of file sizes: if there is one, what the daemon has
@@ -25,56 +21,42 @@ impl Client {
         if !is_limited || self.active().is_none() {
             return;
         }
-        self.each_linked(|fd, entry, file| {
+        self.each_linked(|file| {
             if !file.is_remote {
-                self.leave_file(fd, entry, file, Reason::Unsupported);
+                file.leave(Reason::Unsupported);
             }
         });
     }
+}
 
+impl Locked {
     /// What the daemon would do to a file's size the kernel does, if that is limited.
-    pub(crate) fn leave_if_limited(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-    ) {
-        if file.placeholder && !file.is_remote && size_limit().is_some() {
-            self.leave_file(fd, entry, file, Reason::Unsupported);
+    pub(crate) fn leave_if_limited(&mut self) {
+        if self.placeholder && !self.is_remote && size_limit().is_some() {
+            self.leave(Reason::Unsupported);
         }
     }
 
     /// How much may be written of what a program wants to write to a remote file, at the position
     /// when `at` is `None`; `None`: all of it.
-    pub(crate) fn limited_room(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        (at, len): (Option<u64>, usize),
-    ) -> io::Result<Option<u64>> {
-        if !file.is_remote || !file.placeholder || !self.is_limited.load(Ordering::Relaxed) {
+    pub(crate) fn limited_room(&mut self, at: Option<u64>, len: usize) -> io::Result<Option<u64>> {
+        let is_limited = self.client.is_limited.load(Ordering::Relaxed);
+        if !self.is_remote || !self.placeholder || !is_limited {
             return Ok(None);
         }
         let Some(limit) = size_limit() else { return Ok(None) };
         let from = match at {
-            _ if file.access.append => self.seek_in_file(fd, entry, file, 0, SEEK_END)?,
+            _ if self.access.append => self.seek_in_file(0, SEEK_END)?,
             Some(at) => at,
-            None => entry.position.load(Ordering::Relaxed),
+            None => self.entry.position.load(Ordering::Relaxed),
         };
         Ok(Some(limit.saturating_sub(from)).filter(|room| *room < len as u64))
     }
 
     /// Whether a remote file would become longer than it may be.
-    pub(crate) fn is_beyond_limit(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        len: u64,
-    ) -> io::Result<bool> {
-        let exceeds = file.is_remote && size_limit().is_some_and(|limit| len > limit);
-        Ok(exceeds && len > self.seek_in_file(fd, entry, file, 0, SEEK_END)?)
+    pub(crate) fn is_beyond_limit(&mut self, len: u64) -> io::Result<bool> {
+        let exceeds = self.is_remote && size_limit().is_some_and(|limit| len > limit);
+        Ok(exceeds && len > self.seek_in_file(0, SEEK_END)?)
     }
 }
 

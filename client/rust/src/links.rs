@@ -19,7 +19,7 @@ impl Client {
     /// The number of the remote file that such a name stands for.
     pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
         let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
-        let (_, file) = self.locked_fd(number)?;
+        let file = self.locked_fd(number)?;
         (file.is_remote && file.placeholder).then_some(number)
     }
 

@@ -125,7 +125,7 @@ impl Client {
         range: LockRange,
     ) -> Option<io::Result<Place>> {
         self.active().filter(|config| config.has_remote())?;
-        let file = self.locked_fd(fd).map(|(_, file)| file).filter(|file| file.is_remote);
+        let file = self.locked_fd(fd).filter(|file| file.is_remote);
         let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
             return self.inherited(fd, owner, range);
         };
@@ -212,7 +212,7 @@ impl Client {
     /// Before a lock is asked for, which may be less than there is already.
     pub(crate) fn before_lock(&'static self, fd: RawFd) {
         match self.locked_fd(fd) {
-            Some((_, file)) => self.locked.add(file.device, file.inode),
+            Some(file) => self.locked.add(file.device, file.inode),
             None => self.has_other_locks.store(true, Ordering::Release),
         }
         self.has_locks.store(true, Ordering::Release);
@@ -226,9 +226,9 @@ impl Client {
         if !has_locks || closing.is_some_and(|fd| !self.may_unlock(fd)) {
             return;
         }
-        self.each_linked(|fd, entry, file| {
-            if Some(fd) != closing || file.number_count > 1 {
-                self.drain_file(fd, entry, file);
+        self.each_linked(|file| {
+            if Some(file.fd) != closing || file.number_count > 1 {
+                file.drain();
             }
         });
     }
@@ -237,7 +237,7 @@ impl Client {
     fn may_unlock(&'static self, fd: RawFd) -> bool {
         match self.table.get(fd) {
             Entry::File(id) => {
-                self.locked(id).is_none_or(|(_, file)| self.locked.has(file.device, file.inode))
+                self.locked(fd, id).is_none_or(|file| self.locked.has(file.device, file.inode))
             }
             Entry::Foreign | Entry::Unknown => self.has_other_locks.load(Ordering::Acquire),
         }

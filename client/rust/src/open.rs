@@ -68,16 +68,15 @@ impl Client {
     /// Whether calls on `fd` are delegated, or may become so.
     #[must_use]
     pub fn is_delegated(&'static self, fd: RawFd) -> bool {
-        self.locked_fd(fd).is_some_and(|(_, file)| file.left.is_none())
+        self.locked_fd(fd).is_some_and(|file| file.left.is_none())
     }
 
     /// Whether the client has the position of `fd`, or may come to have it: calls on it are
     /// delegated, and it can be written, or only the daemon has it open.
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
-        self.locked_fd(fd).is_some_and(|(_, file)| {
-            file.left.is_none() && (file.access.writable || file.placeholder)
-        })
+        self.locked_fd(fd)
+            .is_some_and(|file| file.left.is_none() && (file.access.writable || file.placeholder))
     }
 
     /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
@@ -177,14 +176,14 @@ impl Client {
         let id = is_file.then(|| self.keep(&stat, flags, Some(Reason::Inherited))).flatten();
         let learned = self.table.learn(fd, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id.filter(|id| learned != Entry::File(*id)) {
-            self.forget_file(id);
+            self.forget_file(fd, id);
         }
         learned
     }
 
     /// Frees the place of a file that no number stands for.
-    fn forget_file(&'static self, id: FileId) {
-        if let Some((_, mut file)) = self.locked(id) {
+    fn forget_file(&'static self, fd: RawFd, id: FileId) {
+        if let Some(mut file) = self.locked(fd, id) {
             file.number_count = 0;
             self.files.freed(id);
         }
@@ -192,7 +191,7 @@ impl Client {
 
     /// Lets go of a number as [`close`](Self::close), and looks after no other file.
     pub(crate) fn let_go(&'static self, fd: RawFd) -> io::Result<()> {
-        let Some((id, (entry, mut file))) = self.locked_id(fd) else {
+        let Some(mut file) = self.known(fd) else {
             self.table.take(fd);
             return Ok(());
         };
@@ -203,12 +202,12 @@ impl Client {
             return Ok(());
         }
         self.release_window(&mut file);
-        self.count_reads(entry);
-        self.end_link(entry, &mut file, fd);
+        self.count_reads(file.entry);
+        file.end_link();
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
         file.number_count = 0;
-        self.files.freed(id);
+        self.files.freed(file.id);
         file.owed.take().map_or(Ok(()), Err)
     }
 
@@ -230,7 +229,7 @@ impl Client {
     pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
         let entry = self.table.get(old);
         if let Entry::File(id) = entry {
-            let Some((_, mut file)) = self.locked(id) else { return };
+            let Some(mut file) = self.locked(old, id) else { return };
             file.number_count += 1;
             if new <= STREAMS_MAX && self.table.set(new, entry) {
                 drop(file);
@@ -259,34 +258,6 @@ impl Client {
         self.look_up(fd);
     }
 
-    /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
-    pub(crate) fn locked(
-        &'static self,
-        id: FileId,
-    ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
-        let entry = self.files.get(id)?;
-        let file = entry.lock.lock().ok()?;
-        (file.generation == id.generation && file.number_count > 0).then_some((entry, file))
-    }
-
-    pub(crate) fn locked_fd(
-        &'static self,
-        fd: RawFd,
-    ) -> Option<(&'static FileEntry, shm::Guard<'static, OpenFile>)> {
-        self.look_up(fd);
-        self.locked_id(fd).map(|(_, locked)| locked)
-    }
-
-    /// Locks the file that a number stands for, once it is locked.
-    fn locked_id(
-        &'static self,
-        fd: RawFd,
-    ) -> Option<(FileId, (&'static FileEntry, shm::Guard<'static, OpenFile>))> {
-        let Entry::File(id) = self.table.get(fd) else { return None };
-        let locked = self.locked(id)?;
-        (self.table.get(fd) == Entry::File(id)).then_some((id, locked))
-    }
-
     /// Has what anybody staged for this inode in the file when it returns, and asks others that it
     /// stays so. Returns whether there was something, so that an earlier `stat` is out of date.
     pub fn settle(&'static self, device: u64, inode: u64) -> bool {
@@ -295,10 +266,10 @@ impl Client {
             return false;
         }
         let mut own = 0;
-        self.each_linked(|fd, entry, file| {
+        self.each_linked(|file| {
             if (file.device, file.inode) == (device, inode) {
                 own += 1;
-                self.drain_file(fd, entry, file);
+                file.drain();
             }
         });
         // All were this process's, unless another has come in the place of one.

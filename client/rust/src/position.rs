@@ -10,12 +10,8 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
-    client::Client,
-    connection::Lost,
-    file::{AT_END, FileEntry, OpenFile},
-    limit::exceeded,
-    staging::take_error,
-    table::Entry,
+    client::Client, connection::Lost, file::AT_END, limit::exceeded, locked::Locked,
+    staging::take_error, table::Entry,
 };
 
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -28,16 +24,16 @@ impl Client {
     ///
     /// As `lseek(2)`.
     pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
-        let Some((entry, mut file)) = self.locked_fd(fd) else {
+        let Some(mut file) = self.locked_fd(fd) else {
             return self.kernel_seek(fd, offset, whence);
         };
-        self.take_back(fd, entry, &mut file);
+        file.take_back();
         if let Some(link) = file.link.filter(|_| file.is_piped()) {
             let whence = whence.saturating_add(STAND_IN);
             let request = Request::SetPosition { file: link.slot, offset, whence };
             return link.connection.call(request).unwrap_or(Err(Errno::IO));
         }
-        if !entry.is_staged.load(Ordering::Acquire) {
+        if !file.entry.is_staged.load(Ordering::Acquire) {
             drop(file);
             return match self.kernel_seek(fd, offset, whence) {
                 Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_seek(fd, offset, whence),
@@ -47,71 +43,18 @@ impl Client {
         let position = match whence {
             SEEK_SET => u64::try_from(offset).map_err(|_| Errno::INVAL)?,
             SEEK_CUR => {
-                let from = self.position(fd, entry, &mut file)?;
+                let from = file.position()?;
                 from.checked_add_signed(offset).ok_or(Errno::INVAL)?
             }
-            SEEK_END | SEEK_DATA | SEEK_HOLE => {
-                self.seek_in_file(fd, entry, &mut file, offset, whence)?
-            }
+            SEEK_END | SEEK_DATA | SEEK_HOLE => file.seek_in_file(offset, whence)?,
             // The daemon knows bits that no program may set.
             _ => return Err(Errno::INVAL),
         };
         if i64::try_from(position).is_err() {
             return Err(Errno::INVAL);
         }
-        self.put_position(fd, entry, position)?;
+        file.put_position(position)?;
         Ok(position)
-    }
-
-    /// The position the client keeps. After an append the daemon has to say where that went.
-    pub(crate) fn position(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-    ) -> io::Result<u64> {
-        let position = entry.position.load(Ordering::Relaxed);
-        if position != AT_END {
-            return Ok(position);
-        }
-        let end = self.seek_in_file(fd, entry, file, 0, SEEK_END)?;
-        // The file may have been cut since: that moves nobody's position.
-        let position = file.appended_to().unwrap_or(end);
-        entry.position.store(position, Ordering::Relaxed);
-        Ok(position)
-    }
-
-    /// A position that depends on the file's size or content.
-    pub(crate) fn seek_in_file(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        offset: i64,
-        whence: u32,
-    ) -> io::Result<u64> {
-        if let Some(link) = file.link.filter(|_| file.placeholder || file.is_piped()) {
-            let request = Request::SetPosition { file: link.slot, offset, whence };
-            if let Ok(answer) = link.connection.call(request) {
-                return answer;
-            }
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
-        }
-        if file.is_gone() {
-            return Err(Errno::IO);
-        }
-        self.drain_file(fd, entry, file);
-        self.kernel_seek(fd, offset, whence)
-    }
-
-    /// Sets the file position, whoever keeps it by now.
-    pub(crate) fn put_position(&self, fd: RawFd, entry: &FileEntry, to: u64) -> io::Result<()> {
-        if entry.is_staged.load(Ordering::Acquire) {
-            entry.position.store(to, Ordering::Relaxed);
-            return Ok(());
-        }
-        // The daemon was lost on the way and the kernel got the position.
-        fs::seek(self.borrow(fd), SeekFrom::Start(to)).map(drop)
     }
 
     pub(crate) fn kernel_seek(&self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
@@ -134,7 +77,7 @@ impl Client {
     /// As `fsync(2)`, and what a write behind owes.
     pub fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
         let Entry::File(id) = self.look_up(fd) else { return self.kernel_sync(fd, data_only) };
-        let Some((_, mut file)) = self.locked(id) else { return self.kernel_sync(fd, data_only) };
+        let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
         if let Some(errno) = file.owed.take() {
             return Err(errno);
         }
@@ -154,12 +97,12 @@ impl Client {
         // Not under the lock: others may use the file while the device works.
         drop(file);
         let answer = link.connection.call(request);
-        let Some((entry, mut file)) = self.locked(id) else {
+        let Some(mut file) = self.locked(fd, id) else {
             // Another thread has closed it meanwhile, and was told what the drain owed.
             return answer.unwrap_or(Err(Errno::BADF)).map(drop);
         };
         if answer.is_err() {
-            self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
+            file.leave(Reason::DaemonLost);
         }
         // Whoever has ended the link meanwhile has taken what the drain owed.
         let owed = file.owed.take().or_else(|| take_error(link));
@@ -186,12 +129,12 @@ impl Client {
         mode: u32,
         (at, len): (u64, u64),
     ) -> Option<io::Result<()>> {
-        let (entry, mut file) = self.locked_fd(fd)?;
-        self.leave_if_limited(fd, entry, &mut file);
+        let mut file = self.locked_fd(fd)?;
+        file.leave_if_limited();
         let link = file.link.filter(|_| file.placeholder)?;
         let is_remote = file.is_remote;
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
-        match self.is_beyond_limit(fd, entry, &mut file, end) {
+        match file.is_beyond_limit(end) {
             Ok(false) => {}
             Ok(true) => {
                 drop(file);
@@ -222,10 +165,10 @@ impl Client {
     ///
     /// As `ftruncate(2)`.
     pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
-        if let Some((entry, mut file)) = self.locked_fd(fd) {
+        if let Some(mut file) = self.locked_fd(fd) {
             self.release_window(&mut file);
-            self.leave_if_limited(fd, entry, &mut file);
-            if self.is_beyond_limit(fd, entry, &mut file, len)? {
+            file.leave_if_limited();
+            if file.is_beyond_limit(len)? {
                 drop(file);
                 return Err(exceeded());
             }
@@ -234,15 +177,56 @@ impl Client {
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
                 }
-                self.leave_file(fd, entry, &mut file, Reason::DaemonLost);
+                file.leave(Reason::DaemonLost);
             }
             if file.is_gone() {
                 return Err(Errno::IO);
             }
-            self.drain_file(fd, entry, &mut file);
+            file.drain();
             self.settle_others(&mut file);
             return fs::ftruncate(self.borrow(fd), len);
         }
         fs::ftruncate(self.borrow(fd), len)
+    }
+}
+
+impl Locked {
+    /// The position the client keeps. After an append the daemon has to say where that went.
+    pub(crate) fn position(&mut self) -> io::Result<u64> {
+        let position = self.entry.position.load(Ordering::Relaxed);
+        if position != AT_END {
+            return Ok(position);
+        }
+        let end = self.seek_in_file(0, SEEK_END)?;
+        // The file may have been cut since: that moves nobody's position.
+        let position = self.appended_to().unwrap_or(end);
+        self.entry.position.store(position, Ordering::Relaxed);
+        Ok(position)
+    }
+
+    /// A position that depends on the file's size or content.
+    pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
+        if let Some(link) = self.link.filter(|_| self.placeholder || self.is_piped()) {
+            let request = Request::SetPosition { file: link.slot, offset, whence };
+            if let Ok(answer) = link.connection.call(request) {
+                return answer;
+            }
+            self.leave(Reason::DaemonLost);
+        }
+        if self.is_gone() {
+            return Err(Errno::IO);
+        }
+        self.drain();
+        self.client.kernel_seek(self.fd, offset, whence)
+    }
+
+    /// Sets the file position, whoever keeps it by now.
+    pub(crate) fn put_position(&self, to: u64) -> io::Result<()> {
+        if self.entry.is_staged.load(Ordering::Acquire) {
+            self.entry.position.store(to, Ordering::Relaxed);
+            return Ok(());
+        }
+        // The daemon was lost on the way and the kernel got the position.
+        fs::seek(self.borrow(), SeekFrom::Start(to)).map(drop)
     }
 }

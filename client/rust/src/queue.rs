@@ -263,7 +263,7 @@ impl Client {
     ) -> Option<Target> {
         let Transfer { fd, is_write, len, at, .. } = *transfer;
         let Entry::File(id) = self.look_up(fd) else { return None };
-        let (_, mut file) = self.locked(id)?;
+        let mut file = self.locked(fd, id)?;
         let access = file.access;
         let is_allowed = if is_write {
             let is_limited = self.is_limited.load(Ordering::Relaxed);
@@ -277,7 +277,7 @@ impl Client {
             return None;
         }
         if file.link.is_none() {
-            if self.unfit(fd, &file).is_some() {
+            if file.unfit().is_some() {
                 return None;
             }
             staging::link(connection, &mut file, self.borrow(fd), 0).ok()?;
@@ -305,7 +305,7 @@ impl Client {
         let Transfer { fd, is_write, len, at, .. } = *transfer;
         self.sweep();
         let is_same = self.table.get(fd) == Entry::File(id);
-        if !is_same || self.locked(id).is_none() {
+        if !is_same || self.locked(fd, id).is_none() {
             return Err(Errno::BADF);
         }
         let start = usize::try_from(arena_at).map_err(|_| Errno::FAULT)?;

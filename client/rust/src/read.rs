@@ -13,6 +13,7 @@ use crate::{
     client::Client,
     delegate::partial,
     file::{AT_END, FileEntry},
+    locked::Locked,
     staging,
     table::{Entry, FileId},
 };
@@ -95,7 +96,7 @@ impl Client {
         let Entry::File(id) = self.table.get(fd) else { return self.kernel_read(fd, buffers, at) };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let len = if entry.is_staged.load(Ordering::Acquire) {
-            self.read_staged(fd, id, entry, buffers, at)?
+            self.read_staged(fd, id, buffers, at)?
         } else {
             match self.read_cached(fd, entry, buffers, at) {
                 Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_read(fd, buffers, at)?,
@@ -111,17 +112,18 @@ impl Client {
         &'static self,
         fd: RawFd,
         id: FileId,
-        entry: &FileEntry,
         buffers: &mut [&mut [u8]],
         at: Option<u64>,
     ) -> io::Result<usize> {
-        let Ok(mut file) = entry.lock.lock() else {
+        let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
+        let Ok(file) = entry.lock.lock() else {
             let position = entry.position.load(Ordering::Relaxed);
             let position = Some(position).filter(|position| *position != AT_END);
             return self.kernel_read(fd, buffers, at.or(position));
         };
+        let mut file = Locked { client: self, fd, id, entry, file };
         if at.is_none() {
-            self.take_back(fd, entry, &mut file);
+            file.take_back();
         }
         if file.generation != id.generation || !entry.is_staged.load(Ordering::Acquire) {
             return self.kernel_read(fd, buffers, at);
@@ -129,31 +131,27 @@ impl Client {
         let wanted = total(buffers);
         let from = match at {
             Some(at) => at,
-            None => self.position(fd, entry, &mut file)?,
+            None => file.position()?,
         };
         if file.placeholder {
-            let len = self.read_delegated(fd, entry, &mut file, buffers, from)?;
+            let len = file.read_delegated(buffers, from)?;
             if at.is_none() {
                 entry.position.store(from + len as u64, Ordering::Relaxed);
             }
             return Ok(len);
         }
-        let to = from.saturating_add(wanted as u64);
-        let (link, log) = (file.link, file.log.as_mut());
-        if let (Some(link), Some(log)) = (link, log) {
-            if log.is_dirty(link.shared, from, to) {
-                self.drain_file(fd, entry, &mut file);
-            }
+        if file.is_dirty(from, from.saturating_add(wanted as u64)) {
+            file.drain();
         }
         let mut len = self.kernel_read(fd, buffers, Some(from))?;
         let waiting = file.log.as_ref().is_some_and(|log| log.producer.waiting() > 0);
         if len < wanted && waiting {
             // What is staged beyond the end makes the file longer than the kernel knows.
-            self.drain_file(fd, entry, &mut file);
+            file.drain();
             len = self.kernel_read(fd, buffers, Some(from))?;
         }
         if at.is_none() {
-            self.put_position(fd, entry, from + len as u64)?;
+            file.put_position(from + len as u64)?;
         }
         Ok(len)
     }
@@ -219,7 +217,7 @@ impl Client {
         let Some(at) = at.or_else(|| fs::seek(self.borrow(fd), SeekFrom::Current(0)).ok()) else {
             return;
         };
-        let Some((_, mut file)) = self.locked_fd(fd) else { return };
+        let Some(mut file) = self.locked_fd(fd) else { return };
         if file.left.is_some() {
             return;
         }

@@ -18,7 +18,8 @@ use crate::{
     client::Client,
     connection::Lane,
     delegate::status_in,
-    file::{self, FileEntry, Link, OpenFile},
+    file::{self, FileEntry, Link},
+    locked::Locked,
     names::Ending,
     rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
     slots::Slot,
@@ -139,7 +140,7 @@ impl Client {
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Lane<'static>>> {
-        let (_, file) = self.locked_fd(fd)?;
+        let file = self.locked_fd(fd)?;
         let slot = file.link.filter(|_| file.is_remote)?.slot;
         drop(file);
         Some(self.remote_lane().and_then(|mut lane| {
@@ -147,13 +148,6 @@ impl Client {
             lane.call(request(slot)).map_err(|_| Errno::IO)??;
             Ok(lane)
         }))
-    }
-
-    /// Before a fork: whether an open file can stay as it is. The parent goes on with it; a child
-    /// that does more than execute another program finds that it cannot use it.
-    pub(crate) fn stays_over_fork(&self, fd: RawFd, file: &OpenFile) -> bool {
-        let flags = io::fcntl_getfd(self.borrow(fd));
-        file.is_remote && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
     }
 
     /// A descriptor that stands for a remote file: see [`Request::Materialize`].
@@ -220,16 +214,26 @@ impl Client {
     /// Whether an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.has_remote() && self.locked_fd(fd).is_some_and(|(_, file)| file.is_remote)
+        self.has_remote() && self.locked_fd(fd).is_some_and(|file| file.is_remote)
     }
 
     /// A copy of what is in a remote file now, to map it with.
     pub fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
-        let (entry, mut file) = self.locked_fd(fd)?;
+        let mut file = self.locked_fd(fd)?;
         let link = file.link.filter(|_| file.is_remote)?;
-        self.drain_file(fd, entry, &mut file);
+        file.drain();
+        let entry = file.entry;
         drop(file);
         Some(self.stand_in(entry, link, true))
+    }
+}
+
+impl Locked {
+    /// Before a fork: whether an open file can stay as it is. The parent goes on with it; a child
+    /// that does more than execute another program finds that it cannot use it.
+    pub(crate) fn stays_over_fork(&self) -> bool {
+        let flags = io::fcntl_getfd(self.borrow());
+        self.is_remote && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
     }
 }
 

@@ -23,7 +23,8 @@ use crate::{
     append,
     clock::{coarse_now, now},
     connection::{Connection, Lost},
-    file::{AT_END, Access, FileEntry, Link, Log, OpenFile},
+    file::{AT_END, Access, Link, Log, OpenFile},
+    locked::Locked,
     rules::link_of,
     slots::Slot,
 };
@@ -265,7 +266,8 @@ pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
 
 /// Ends a file's delegation: everything staged is in the file, the daemon has let go of it, and the
 /// kernel has the position. What the drain owes is kept in the file.
-pub(crate) fn unlink(entry: &FileEntry, file: &mut OpenFile, fd: BorrowedFd<'_>) {
+pub(crate) fn unlink(locked: &mut Locked) {
+    let (fd, entry, file) = (locked.borrow(), locked.entry, &mut *locked.file);
     let Some(link) = file.link else { return };
     match link.connection.call(Request::Close { file: link.slot }) {
         Ok(_) => {

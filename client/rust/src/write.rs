@@ -14,8 +14,9 @@ use crate::{
     append,
     client::Client,
     clock::coarse_now,
-    file::{AT_END, FileEntry, OpenFile},
+    file::{AT_END, FileEntry},
     limit::{exceeded, fitting},
+    locked::Locked,
     rules::link_of,
     staging,
     table::{Entry, FileId},
@@ -78,10 +79,11 @@ impl Client {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let Some(entry) = self.files.get(id) else { return self.kernel_write(fd, data, at) };
-        let Ok(mut file) = entry.lock.lock() else {
+        let Ok(file) = entry.lock.lock() else {
             return self.write_nested(fd, entry, data, at);
         };
-        if file.generation != id.generation || file.number_count == 0 {
+        let mut file = Locked { client: self, fd, id, entry, file };
+        if !file.is_open() {
             // Closed since it was looked up; the number may be another file's by now.
             drop(file);
             return self.write_vectored(fd, data, at);
@@ -91,41 +93,23 @@ impl Client {
         }
         file.owed.take().map_or(Ok(()), Err)?;
         if at.is_none() {
-            self.take_back(fd, entry, &mut file);
+            file.take_back();
         }
         let len = total(data);
-        if let (Some(reason), None) = (file.left, file.link) {
+        if file.goes_directly(at, len) {
             self.settle_others(&mut file);
-            let is_remote = file.is_remote;
-            drop(file);
-            let len = self.kernel_write(fd, data, at)?;
-            if !is_remote {
-                self.count_written(reason, len);
-            }
-            return Ok(len);
+            return file.write_directly(data, at);
         }
-        if self.goes_directly(entry, &mut file, at, len) {
-            self.settle_others(&mut file);
-            return self.write_directly(fd, entry, data, at);
-        }
-        if let Some(room) = self.limited_room(fd, entry, &mut file, (at, len))? {
+        if let Some(room) = file.limited_room(at, len)? {
             drop(file);
             return self.write_fitting(fd, id, data, at, room);
         }
-        if let Err(reason) = self.ready(fd, entry, &mut file) {
-            if file.placeholder {
-                self.leave_file(fd, entry, &mut file, reason);
-            }
-            self.settle_others(&mut file);
-            let len = self.kernel_write(fd, data, at)?;
-            if !file.is_remote {
-                self.count_written(reason, len);
-            }
-            return Ok(len);
+        if let Err(reason) = file.ready() {
+            return file.write_past(reason, data, at);
         }
         if at.is_some() && file.access.append {
             // Linux appends this too, and leaves the position where the last write put it.
-            self.position(fd, entry, &mut file)?;
+            file.position()?;
         }
         if len == 0 {
             return Ok(0);
@@ -134,10 +118,10 @@ impl Client {
         if let Some(window) = file.window.as_mut() {
             window.filled = 0;
         }
-        let staged = self.stage(fd, entry, &mut file, data, start);
+        let staged = file.stage(data, start);
         let moved = staged.unwrap_or(0);
         if moved < len && at.is_none() && !file.access.append {
-            self.put_position(fd, entry, start + moved as u64)?;
+            file.put_position(start + moved as u64)?;
         }
         staged
     }
@@ -156,96 +140,6 @@ impl Client {
         }
         let (whole, part) = fitting(data, room);
         self.write_file(fd, id, if whole.is_empty() { from_ref(&part) } else { whole }, at)
-    }
-
-    /// Whether a write is so large that it costs the program no less to copy it than to write it,
-    /// and may overtake what is staged. Where the program stages more than the daemon drains it
-    /// would wait for that besides, so shorter ones are large then.
-    fn goes_directly(
-        &'static self,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        at: Option<u64>,
-        len: usize,
-    ) -> bool {
-        let direct = self.config.get().map_or(u64::MAX, |config| config.direct);
-        let is_large = len as u64 >= direct;
-        let may_be_large = len as u64 >= direct / LARGE_IF_BEHIND;
-        if !may_be_large || file.placeholder || file.left.is_some() {
-            return false;
-        }
-        let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return is_large };
-        if !is_large && coarse_now() >= log.bypassed_until {
-            return false;
-        }
-        let from = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
-        !file.access.append && !log.is_dirty(link.shared, from, from.saturating_add(len as u64))
-    }
-
-    fn write_directly(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        data: &[&[u8]],
-        at: Option<u64>,
-    ) -> io::Result<usize> {
-        let asked = total(data) as u64;
-        // Reserved before: a signal handler writes behind this.
-        let reserved = (at.is_none() && entry.is_staged.load(Ordering::Acquire))
-            .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
-        let wrote = self.kernel_write(fd, data, at.or(reserved));
-        if let Some(from) = reserved {
-            let (end, to) = (from + asked, from + wrote.unwrap_or(0) as u64);
-            // A handler that has moved it on has written behind what was reserved.
-            entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
-        }
-        let len = wrote?;
-        self.count_written(Reason::Large, len);
-        Ok(len)
-    }
-
-    /// Stages all of `data`, or hands what could not be staged to the kernel.
-    fn stage(
-        &'static self,
-        fd: RawFd,
-        entry: &FileEntry,
-        file: &mut OpenFile,
-        data: &[&[u8]],
-        start: u64,
-    ) -> io::Result<usize> {
-        let (len, whole_max) = (total(data), append::whole_max(file));
-        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
-        if let Some(errno) = staging::take_error(link) {
-            return Err(errno);
-        }
-        let mut staged = staging::accept(link, log, data, start, whole_max);
-        if self.log_len.load(Ordering::Relaxed) != log.limit {
-            self.log_len.store(log.limit, Ordering::Relaxed);
-        }
-        let waits = file.is_synchronous
-            || link.shared.is_synchronous()
-            || self.config.get().is_some_and(|config| config.synchronous);
-        if staged.is_ok() && waits {
-            staged = staging::flush(link, log, log.producer.head()).map_err(|_| len);
-        }
-        let accepted = staged.err().unwrap_or(len);
-        self.count(Counter::BytesStaged, accepted as u64);
-        self.count(Counter::BytesWritten, accepted as u64);
-        if waits {
-            if let Some(errno) = staging::take_error(link) {
-                return Err(errno);
-            }
-        }
-        if staged.is_ok() && link.connection.is_lost() {
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
-        }
-        if staged.is_err() {
-            self.leave_file(fd, entry, file, Reason::DaemonLost);
-            let wrote = write_rest(self.borrow(fd), data, start, accepted)?;
-            self.count_written(Reason::DaemonLost, wrote - accepted);
-            return Ok(wrote);
-        }
-        Ok(len)
     }
 
     /// A signal handler writes to the file that the code beneath it is using.
@@ -310,6 +204,98 @@ impl Client {
     pub(crate) fn count_written(&'static self, reason: Reason, len: usize) {
         self.count(Counter::BytesWritten, len as u64);
         self.count(Counter::BytesUndelegated(reason), len as u64);
+    }
+}
+
+impl Locked {
+    /// Whether a write is so large that it costs the program no less to copy it than to write it,
+    /// and may overtake what is staged. Where the program stages more than the daemon drains it
+    /// would wait for that besides, so shorter ones are large then.
+    fn goes_directly(&mut self, at: Option<u64>, len: usize) -> bool {
+        let direct = self.client.config.get().map_or(u64::MAX, |config| config.direct);
+        let is_large = len as u64 >= direct;
+        let may_be_large = len as u64 >= direct / LARGE_IF_BEHIND;
+        if !may_be_large || self.placeholder || self.left.is_some() {
+            return false;
+        }
+        let Some((_, log)) = self.link.zip(self.log.as_ref()) else { return is_large };
+        if !is_large && coarse_now() >= log.bypassed_until {
+            return false;
+        }
+        let from = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
+        !self.access.append && !self.is_dirty(from, from.saturating_add(len as u64))
+    }
+
+    fn write_directly(self, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+        let Self { client, fd, entry, .. } = self;
+        let asked = total(data) as u64;
+        // Reserved before: a signal handler writes behind this.
+        let reserved = (at.is_none() && entry.is_staged.load(Ordering::Acquire))
+            .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
+        let wrote = client.kernel_write(fd, data, at.or(reserved));
+        if let Some(from) = reserved {
+            let (end, to) = (from + asked, from + wrote.unwrap_or(0) as u64);
+            // A handler that has moved it on has written behind what was reserved.
+            entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
+        }
+        let len = wrote?;
+        client.count_written(Reason::Large, len);
+        Ok(len)
+    }
+
+    /// Has the kernel write what cannot be staged.
+    fn write_past(mut self, reason: Reason, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+        if self.placeholder {
+            self.leave(reason);
+        }
+        let (client, fd, is_remote) = (self.client, self.fd, self.is_remote);
+        client.settle_others(&mut self);
+        // The kernel has the position of a file that is left for good. That of another one is about
+        // to move, and nobody may take it before it has.
+        let _kept = Some(self).filter(|file| file.left.is_none() || file.link.is_some());
+        let len = client.kernel_write(fd, data, at)?;
+        if !is_remote {
+            client.count_written(reason, len);
+        }
+        Ok(len)
+    }
+
+    /// Stages all of `data`, or hands what could not be staged to the kernel.
+    fn stage(&mut self, data: &[&[u8]], start: u64) -> io::Result<usize> {
+        let (client, file) = (self.client, &mut *self.file);
+        let (len, whole_max) = (total(data), append::whole_max(file));
+        let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
+        if let Some(errno) = staging::take_error(link) {
+            return Err(errno);
+        }
+        let mut staged = staging::accept(link, log, data, start, whole_max);
+        if client.log_len.load(Ordering::Relaxed) != log.limit {
+            client.log_len.store(log.limit, Ordering::Relaxed);
+        }
+        let waits = file.is_synchronous
+            || link.shared.is_synchronous()
+            || client.config.get().is_some_and(|config| config.synchronous);
+        if staged.is_ok() && waits {
+            staged = staging::flush(link, log, log.producer.head()).map_err(|_| len);
+        }
+        let accepted = staged.err().unwrap_or(len);
+        client.count(Counter::BytesStaged, accepted as u64);
+        client.count(Counter::BytesWritten, accepted as u64);
+        if waits {
+            if let Some(errno) = staging::take_error(link) {
+                return Err(errno);
+            }
+        }
+        if staged.is_ok() && link.connection.is_lost() {
+            self.leave(Reason::DaemonLost);
+        }
+        if staged.is_err() {
+            self.leave(Reason::DaemonLost);
+            let wrote = write_rest(self.borrow(), data, start, accepted)?;
+            client.count_written(Reason::DaemonLost, wrote - accepted);
+            return Ok(wrote);
+        }
+        Ok(len)
     }
 }
 

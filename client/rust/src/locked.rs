@@ -1,0 +1,80 @@
+//! An open file in this thread's hands.
+
+use core::ops::{Deref, DerefMut};
+
+use rustix::fd::{BorrowedFd, RawFd};
+use shm::Guard;
+
+use crate::{
+    client::Client,
+    file::{FileEntry, OpenFile},
+    table::{Entry, FileId},
+};
+
+/// An open file that this thread has locked, by one of its numbers.
+pub(crate) struct Locked {
+    pub(crate) client: &'static Client,
+    pub(crate) fd: RawFd,
+    pub(crate) id: FileId,
+    /// What is outside of the lock.
+    pub(crate) entry: &'static FileEntry,
+    pub(crate) file: Guard<'static, OpenFile>,
+}
+
+impl Locked {
+    /// The number, for system calls.
+    pub(crate) fn borrow(&self) -> BorrowedFd<'static> {
+        self.client.borrow(self.fd)
+    }
+
+    /// Whether the file has not been closed since it was looked up.
+    pub(crate) fn is_open(&self) -> bool {
+        self.generation == self.id.generation && self.number_count > 0
+    }
+}
+
+impl Deref for Locked {
+    type Target = OpenFile;
+
+    fn deref(&self) -> &OpenFile {
+        &self.file
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut OpenFile {
+        &mut self.file
+    }
+}
+
+impl Client {
+    /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
+    pub(crate) fn locked(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        let entry = self.files.get(id)?;
+        let file = entry.lock.lock().ok()?;
+        Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
+    }
+
+    /// Locks the file that a number stands for.
+    pub(crate) fn locked_fd(&'static self, fd: RawFd) -> Option<Locked> {
+        self.look_up(fd);
+        self.known(fd)
+    }
+
+    /// Locks the file that a number is known to stand for, once it is locked.
+    pub(crate) fn known(&'static self, fd: RawFd) -> Option<Locked> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        self.locked(fd, id).filter(|_| self.table.get(fd) == Entry::File(id))
+    }
+
+    pub(crate) fn each_linked(&'static self, mut each: impl FnMut(&mut Locked)) {
+        if self.connected().is_none() {
+            return;
+        }
+        for (fd, id) in self.table.files(0, u32::MAX) {
+            if let Some(mut file) = self.locked(fd, id).filter(|file| file.link.is_some()) {
+                each(&mut file);
+            }
+        }
+    }
+}
