@@ -24,7 +24,7 @@ const WHOLE_MAX: u64 = 256 << 10;
 
 /// Most bytes appended by one call that stay together.
 pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
-    if file.is_remote { PIECE_LEN_MAX as u64 } else { WHOLE_MAX }
+    if file.is_remote() { PIECE_LEN_MAX as u64 } else { WHOLE_MAX }
 }
 
 /// Accepts all of `data`, to be appended, at once. Returns whether it did: else it has more than

@@ -50,7 +50,7 @@ impl Locked {
         // Whoever else has it open may append, too, between the parts in which a log is drained.
         // And whoever takes over an append closes a number of the file, and so loses its locks.
         let is_shared = |link: Link| self.is_synchronous || link.shared.is_synchronous();
-        if self.access.append && !self.placeholder && self.link.is_some_and(is_shared) {
+        if self.access.append && !self.is_placeholder() && self.link.is_some_and(is_shared) {
             self.leave(Reason::Unsupported);
             return Err(Reason::Unsupported);
         }
@@ -59,7 +59,7 @@ impl Locked {
 
     /// Gives a file a log, and takes its position from the kernel.
     fn begin_staging(&mut self) -> Result<(), Reason> {
-        if let Some(reason) = self.unfit().filter(|_| !self.is_remote) {
+        if let Some(reason) = self.unfit().filter(|_| !self.is_remote()) {
             self.fall_back(reason);
             return Err(reason);
         }

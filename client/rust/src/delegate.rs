@@ -20,7 +20,7 @@ use crate::{
     client::Status,
     clock::coarse_now,
     connection::{Connection, Lane, Lost, Sent},
-    file::{self, Link, OpenFile, Window},
+    file::{self, Descriptor, Link, OpenFile, Window},
     locked::Locked,
     names::Ending,
     rules::{AbsolutePath, Policy, policy_of},
@@ -70,7 +70,7 @@ impl Client {
     /// the placeholder real later would give that lock up.
     fn real_if_locked(&'static self, fd: OwnedFd, flags: OFlags) -> io::Result<RawFd> {
         let number = fd.as_raw_fd();
-        let Some(file) = self.locked_fd(number).filter(|file| !file.placeholder) else {
+        let Some(file) = self.locked_fd(number).filter(|file| !file.is_placeholder()) else {
             return Ok(fd.into_raw_fd());
         };
         let real = staging::reopen(number, &file);
@@ -115,7 +115,7 @@ impl Client {
         let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
             let stat = fs::fstat(&fd)?;
             let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
-            (file.placeholder, file.link) = (true, Some(link));
+            (file.descriptor, file.link) = (Descriptor::Placeholder, Some(link));
             let id = self.files.add(file).ok_or(Errno::MFILE)?;
             Ok((fd, id))
         });
@@ -127,7 +127,9 @@ impl Client {
                 self.table.set(fd.as_raw_fd(), Entry::File(id));
                 // A thread that locks it meanwhile finds this placeholder, or is found here.
                 fence(Ordering::SeqCst);
-                file.placeholder = !self.may_have_locked(file.device, file.inode, 1);
+                if self.may_have_locked(file.device, file.inode, 1) {
+                    file.descriptor = Descriptor::Real;
+                }
                 self.count(Counter::Files, 1);
                 Some(Ok(fd))
             }
@@ -271,7 +273,7 @@ impl Locked {
     fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
         let (client, file) = (self.client, &mut *self.file);
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
-        let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote;
+        let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
         let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
         // A child writes past everybody.
         let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
@@ -337,7 +339,7 @@ fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
         let mut arena = link.connection.arena.lock().ok()?;
         let len = WINDOW.min(arena.len() / 8).max(64 << 10);
         let at = arena.take(len)?;
-        let is_remote = file.is_remote;
+        let is_remote = file.is_remote();
         let (from, filled, filled_at, forgotten) = (0, 0, Duration::ZERO, 0);
         file.window = Some(Window { at, len, from, filled, filled_at, forgotten, is_remote });
     }

@@ -63,15 +63,36 @@ pub(crate) struct OpenFile {
     /// file.
     pub(crate) lender: Option<Link>,
     pub(crate) log: Option<Log>,
-    /// The descriptor is an `O_PATH` placeholder: policy `delegate`.
-    pub(crate) placeholder: bool,
-    /// There is no such file on this node: policy `remote`.
-    pub(crate) is_remote: bool,
+    pub(crate) descriptor: Descriptor,
     /// `O_*` bits the program opened it with.
     pub(crate) flags: u32,
     pub(crate) window: Option<Window>,
     /// An error of a staged write that outlived its link, for the next write or close to report.
     pub(crate) owed: Option<Errno>,
+}
+
+/// What the program's numbers of a file refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    /// The file.
+    Real,
+    /// A placeholder for a file of this node: policy `delegate`.
+    Placeholder,
+    /// A placeholder for a file of a server: policy `remote`.
+    Remote,
+    /// The pipe or the copy that stands for a file of a server; in a child that has not asked its
+    /// parent's daemon for that yet, still the placeholder.
+    StandIn,
+}
+
+impl Descriptor {
+    /// What they refer to once they are to be used without the client.
+    pub(crate) const fn replaced(self) -> Self {
+        match self {
+            Self::Real | Self::Placeholder => Self::Real,
+            Self::Remote | Self::StandIn => Self::StandIn,
+        }
+    }
 }
 
 /// How a file was opened.
@@ -129,19 +150,29 @@ pub(crate) struct Window {
 }
 
 impl OpenFile {
+    /// Whether the kernel knows nothing of it, on this node at least.
+    pub(crate) const fn is_placeholder(&self) -> bool {
+        matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
+    }
+
+    /// Whether it is a server's.
+    pub(crate) const fn is_remote(&self) -> bool {
+        matches!(self.descriptor, Descriptor::Remote | Descriptor::StandIn)
+    }
+
     /// Whether a child has got the remote file, and with it the position, since last asked.
     pub(crate) fn take_lent(&self) -> bool {
-        self.is_remote && self.link.is_some_and(|link| link.shared.take_lent())
+        self.is_remote() && self.link.is_some_and(|link| link.shared.take_lent())
     }
 
     /// Whether a pipe stands for the file, which is a server's.
     pub(crate) fn is_piped(&self) -> bool {
-        self.is_remote && !self.placeholder && self.access.writable
+        self.descriptor == Descriptor::StandIn && self.access.writable
     }
 
     /// Whether it is a server's, and nobody knows the way there any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.is_remote && self.left == Some(Reason::DaemonLost)
+        self.is_remote() && self.left == Some(Reason::DaemonLost)
     }
 
     /// Whether something staged for `from..to` may not be in the file yet.
@@ -169,8 +200,7 @@ impl OpenFile {
         link: None,
         lender: None,
         log: None,
-        placeholder: false,
-        is_remote: false,
+        descriptor: Descriptor::Real,
         flags: 0,
         window: None,
         owed: None,

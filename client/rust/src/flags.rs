@@ -10,14 +10,14 @@ impl Client {
     pub fn flags(&'static self, fd: RawFd) -> Option<u32> {
         let file = self.locked_fd(fd)?;
         let once = fs::OFlags::CREATE | fs::OFlags::EXCL | fs::OFlags::TRUNC | fs::OFlags::CLOEXEC;
-        file.placeholder.then_some(file.flags & !once.bits())
+        file.is_placeholder().then_some(file.flags & !once.bits())
     }
 
     /// Notes whether a placeholder is not to be waited for, which changes nothing else of a regular
     /// file. Returns whether `fd` is one.
     pub fn set_flags(&'static self, fd: RawFd, flags: u32) -> bool {
         const NOTED: u32 = fs::OFlags::NONBLOCK.bits();
-        let Some(mut file) = self.locked_fd(fd).filter(|file| file.placeholder) else {
+        let Some(mut file) = self.locked_fd(fd).filter(|file| file.is_placeholder()) else {
             return false;
         };
         file.flags = file.flags & !NOTED | flags & NOTED;

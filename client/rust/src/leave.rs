@@ -11,7 +11,13 @@ use rustix::{
 };
 use wire::{Counter, Reason};
 
-use crate::{client::Client, file::Link, locked::Locked, staging, table::Entry};
+use crate::{
+    client::Client,
+    file::{Descriptor, Link},
+    locked::Locked,
+    staging,
+    table::Entry,
+};
 
 impl Client {
     /// Has everything staged for `fd` in the file when it returns, and a real descriptor behind the
@@ -19,7 +25,7 @@ impl Client {
     /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
     pub fn drain(&'static self, fd: RawFd) {
         let Some(mut file) = self.locked_fd(fd) else { return };
-        if file.placeholder && !file.is_remote {
+        if file.descriptor == Descriptor::Placeholder {
             file.leave(Reason::Unsupported);
         }
         file.drain();
@@ -64,7 +70,7 @@ impl Client {
     pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
         let Some(file) = self.locked_fd(fd) else { return };
-        if file.is_remote {
+        if file.is_remote() {
             return; // There is nothing here to lock: the kernel says so.
         }
         let (device, inode) = (file.device, file.inode);
@@ -83,7 +89,7 @@ impl Client {
     fn leave_placeholders(&'static self, device: u64, inode: u64) {
         self.each_linked(|file| {
             let is_same = (file.device, file.inode) == (device, inode);
-            if is_same && file.placeholder && !file.is_remote {
+            if is_same && file.descriptor == Descriptor::Placeholder {
                 file.leave(Reason::Unsupported);
             }
         });
@@ -104,7 +110,7 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if self.locked_fd(fd).is_some_and(|file| !file.is_remote) {
+        if self.locked_fd(fd).is_some_and(|file| !file.is_remote()) {
             self.count_written(reason, bytes);
         }
     }
@@ -115,7 +121,7 @@ impl Client {
         self.leaves_all.store(true, Ordering::Release);
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
-            if !file.is_remote {
+            if !file.is_remote() {
                 file.leave(Reason::Unsupported);
             }
         }
@@ -163,13 +169,13 @@ impl Client {
             entry.lock.break_open();
             entry.is_staged.store(false, Ordering::Release);
             if let Ok(mut file) = entry.lock.lock() {
-                file.lender =
-                    file.link.filter(|_| file.placeholder && file.is_remote).or(file.lender);
+                let lender = file.link.filter(|_| file.descriptor == Descriptor::Remote);
+                file.lender = lender.or(file.lender);
                 // What the parent's other threads linked meanwhile is theirs.
                 file.link = None;
                 file.log = None;
                 file.window = None;
-                file.placeholder = false;
+                file.descriptor = file.descriptor.replaced();
                 file.left = file.left.or(file.access.writable.then_some(Reason::Forked));
             }
         }
@@ -206,7 +212,7 @@ impl Client {
         self.before_unlock(None);
         self.each_linked(|file| {
             self.release_window(file);
-            if file.placeholder && (file.access.writable || !file.is_remote) {
+            if file.is_placeholder() && (file.access.writable || !file.is_remote()) {
                 self.unlock_at_exit(file);
                 file.leave(Reason::Exiting);
             } else {
@@ -239,9 +245,9 @@ impl Locked {
     pub(crate) fn leave(&mut self, reason: Reason) {
         let client = self.client;
         client.release_window(self);
-        if let Some(link) = self.link.filter(|_| self.placeholder) {
+        if let Some(link) = self.link.filter(|_| self.is_placeholder()) {
             // Either way the daemon drains it first.
-            let real = if self.is_remote {
+            let real = if self.is_remote() {
                 client.stand_in(self.entry, link, !self.access.writable)
             } else {
                 self.materialize(link)
@@ -250,9 +256,9 @@ impl Locked {
                 Ok(real) => client.replace_numbers(self.fd, &real),
                 Err(errno) => self.owed = Some(errno),
             }
-            self.placeholder = false;
+            self.descriptor = self.descriptor.replaced();
         }
-        if self.is_remote && self.link.is_some_and(|link| !link.connection.is_lost()) {
+        if self.is_remote() && self.link.is_some_and(|link| !link.connection.is_lost()) {
             // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
             self.entry.is_staged.store(false, Ordering::Release);
         } else {
@@ -263,7 +269,7 @@ impl Locked {
 
     /// Remembers why the kernel serves a file from now on; of a remote one, a pipe to the daemon.
     pub(crate) fn fall_back(&mut self, reason: Reason) {
-        if self.left.is_none() && self.access.writable && !self.is_remote {
+        if self.left.is_none() && self.access.writable && !self.is_remote() {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
         self.left = self.left.or(Some(reason));

@@ -11,7 +11,7 @@ use rustix::{
     io::{self, Errno, FdFlags},
 };
 
-use crate::{client::Client, table::Entry};
+use crate::{client::Client, file::Descriptor, table::Entry};
 
 const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
 
@@ -20,7 +20,7 @@ impl Client {
     pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
         let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
         let file = self.locked_fd(number)?;
-        (file.is_remote && file.placeholder).then_some(number)
+        (file.descriptor == Descriptor::Remote).then_some(number)
     }
 
     /// Opens a remote file by such a name: a copy, to read.

@@ -125,7 +125,7 @@ impl Client {
         range: LockRange,
     ) -> Option<io::Result<Place>> {
         self.active().filter(|config| config.has_remote())?;
-        let file = self.locked_fd(fd).filter(|file| file.is_remote);
+        let file = self.locked_fd(fd).filter(|file| file.is_remote());
         let Some((file, link)) = file.and_then(|file| file.link.map(|link| (file, link))) else {
             return self.inherited(fd, owner, range);
         };
@@ -269,7 +269,7 @@ impl Client {
     }
 
     fn unlock(&self, file: &OpenFile, owner: LockOwner) {
-        if !file.is_remote || !self.has_locks.load(Ordering::Acquire) {
+        if !file.is_remote() || !self.has_locks.load(Ordering::Acquire) {
             return;
         }
         let Some(link) = file.link else { return };

@@ -75,8 +75,9 @@ impl Client {
     /// delegated, and it can be written, or only the daemon has it open.
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
-        self.locked_fd(fd)
-            .is_some_and(|file| file.left.is_none() && (file.access.writable || file.placeholder))
+        self.locked_fd(fd).is_some_and(|file| {
+            file.left.is_none() && (file.access.writable || file.is_placeholder())
+        })
     }
 
     /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.

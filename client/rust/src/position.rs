@@ -10,8 +10,13 @@ use rustix::{
 use wire::{Reason, Request, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 use crate::{
-    client::Client, connection::Lost, file::AT_END, limit::exceeded, locked::Locked,
-    staging::take_error, table::Entry,
+    client::Client,
+    connection::Lost,
+    file::{AT_END, Descriptor},
+    limit::exceeded,
+    locked::Locked,
+    staging::take_error,
+    table::Entry,
 };
 
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -85,7 +90,7 @@ impl Client {
             return Err(Errno::IO);
         }
         // A remote file is the daemon's also when a pipe stands for it.
-        let is_daemons = file.log.is_some() || file.placeholder || file.is_remote;
+        let is_daemons = file.log.is_some() || file.descriptor != Descriptor::Real;
         let Some(link) = file.link.filter(|_| is_daemons) else {
             drop(file);
             return self.kernel_sync(fd, data_only);
@@ -131,8 +136,8 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let mut file = self.locked_fd(fd)?;
         file.leave_if_limited();
-        let link = file.link.filter(|_| file.placeholder)?;
-        let is_remote = file.is_remote;
+        let link = file.link.filter(|_| file.is_placeholder())?;
+        let is_remote = file.is_remote();
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
         match file.is_beyond_limit(end) {
             Ok(false) => {}
@@ -172,7 +177,7 @@ impl Client {
                 drop(file);
                 return Err(exceeded());
             }
-            if let Some(link) = file.link.filter(|_| file.placeholder || file.is_piped()) {
+            if let Some(link) = file.link.filter(|_| file.is_placeholder() || file.is_piped()) {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
@@ -206,7 +211,7 @@ impl Locked {
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
-        if let Some(link) = self.link.filter(|_| self.placeholder || self.is_piped()) {
+        if let Some(link) = self.link.filter(|_| self.is_placeholder() || self.is_piped()) {
             let request = Request::SetPosition { file: link.slot, offset, whence };
             if let Ok(answer) = link.connection.call(request) {
                 return answer;

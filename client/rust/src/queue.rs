@@ -283,14 +283,14 @@ impl Client {
             staging::link(connection, &mut file, self.borrow(fd), 0).ok()?;
         }
         let link = file.link.filter(|link| ptr::eq(link.connection, connection))?;
-        if is_write && !file.placeholder {
+        if is_write && !file.is_placeholder() {
             self.settle_others(&mut file);
         }
         if let Some(window) = file.window.as_mut().filter(|_| is_write) {
             window.filled = 0;
         }
         let slot = Some(link.keep()).filter(Slot::is_held)?;
-        let (is_placeholder, is_remote) = (file.placeholder, file.is_remote);
+        let (is_placeholder, is_remote) = (file.is_placeholder(), file.is_remote());
         Some(Target { id, slot, is_placeholder, is_remote })
     }
 

@@ -133,7 +133,7 @@ impl Client {
             Some(at) => at,
             None => file.position()?,
         };
-        if file.placeholder {
+        if file.is_placeholder() {
             let len = file.read_delegated(buffers, from)?;
             if at.is_none() {
                 entry.position.store(from + len as u64, Ordering::Relaxed);

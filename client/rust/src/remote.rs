@@ -18,7 +18,7 @@ use crate::{
     client::Client,
     connection::Lane,
     delegate::status_in,
-    file::{self, FileEntry, Link},
+    file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::Ending,
     rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
@@ -95,7 +95,7 @@ impl Client {
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);
         let link = slot.into_link(false);
-        (file.placeholder, file.is_remote, file.link) = (true, true, Some(link));
+        (file.descriptor, file.link) = (Descriptor::Remote, Some(link));
         let Some(id) = self.files.add(file) else {
             let closed = connection.call(Request::Close { file: link.slot });
             link.end();
@@ -141,7 +141,7 @@ impl Client {
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Lane<'static>>> {
         let file = self.locked_fd(fd)?;
-        let slot = file.link.filter(|_| file.is_remote)?.slot;
+        let slot = file.link.filter(|_| file.is_remote())?.slot;
         drop(file);
         Some(self.remote_lane().and_then(|mut lane| {
             put(&lane, &[], extra)?;
@@ -214,13 +214,13 @@ impl Client {
     /// Whether an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
-        self.has_remote() && self.locked_fd(fd).is_some_and(|file| file.is_remote)
+        self.has_remote() && self.locked_fd(fd).is_some_and(|file| file.is_remote())
     }
 
     /// A copy of what is in a remote file now, to map it with.
     pub fn copy_of(&'static self, fd: RawFd) -> Option<io::Result<OwnedFd>> {
         let mut file = self.locked_fd(fd)?;
-        let link = file.link.filter(|_| file.is_remote)?;
+        let link = file.link.filter(|_| file.is_remote())?;
         file.drain();
         let entry = file.entry;
         drop(file);
@@ -233,7 +233,7 @@ impl Locked {
     /// that does more than execute another program finds that it cannot use it.
     pub(crate) fn stays_over_fork(&self) -> bool {
         let flags = io::fcntl_getfd(self.borrow());
-        self.is_remote && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+        self.is_remote() && flags.is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
     }
 }
 

@@ -285,7 +285,7 @@ pub(crate) fn unlink(locked: &mut Locked) {
             link.end();
         }
         Err(Lost) => {
-            let real = if file.placeholder { reopen(fd.as_raw_fd(), file).ok() } else { None };
+            let real = if file.is_placeholder() { reopen(fd.as_raw_fd(), file).ok() } else { None };
             if let Some(log) = file.log {
                 take_over(link, &log, real.as_ref().map_or(fd, AsFd::as_fd));
             }

@@ -215,7 +215,7 @@ impl Locked {
         let direct = self.client.config.get().map_or(u64::MAX, |config| config.direct);
         let is_large = len as u64 >= direct;
         let may_be_large = len as u64 >= direct / LARGE_IF_BEHIND;
-        if !may_be_large || self.placeholder || self.left.is_some() {
+        if !may_be_large || self.is_placeholder() || self.left.is_some() {
             return false;
         }
         let Some((_, log)) = self.link.zip(self.log.as_ref()) else { return is_large };
@@ -245,10 +245,10 @@ impl Locked {
 
     /// Has the kernel write what cannot be staged.
     fn write_past(mut self, reason: Reason, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
-        if self.placeholder {
+        if self.is_placeholder() {
             self.leave(reason);
         }
-        let (client, fd, is_remote) = (self.client, self.fd, self.is_remote);
+        let (client, fd, is_remote) = (self.client, self.fd, self.is_remote());
         client.settle_others(&mut self);
         // The kernel has the position of a file that is left for good. That of another one is about
         // to move, and nobody may take it before it has.
