@@ -36,8 +36,6 @@ const PREFIX: &str = "KAKEHI_";
 /// What module systems call the folder and the release of what they load: no settings of ours.
 const OF_MODULES: [&str; 6] = ["ROOT", "HOME", "DIR", "PREFIX", "BASE", "VERSION"];
 const DIRECT: Size = Size(256 << 10);
-/// Settings of the daemon that no flag of `serve` names.
-const NO_FLAG: [&str; 5] = ["quiet", "staging", "memory", "log", "remote_timeout"];
 const QUIET: Span = Span(Duration::from_secs(1));
 const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
 const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
@@ -185,11 +183,17 @@ impl Config {
         for file in files::find(environment)? {
             layers.add_file(&file)?;
         }
-        layers.add_variables(environment)?;
-        for (name, flag, text) in flags.given() {
-            layers.add(name, text, Origin::Flag(flag));
-        }
-        Self::check(layers, environment)
+        Self::finish(layers, environment, flags)
+    }
+
+    /// What another process has loaded and told this one, by [`variables`](Self::variables): what
+    /// is not among them it has not, whatever stands in files.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub(crate) fn told(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
+        Self::finish(Layers::default(), environment, flags)
     }
 
     /// All folders that are a server's, also those that are only coalesced.
@@ -203,33 +207,27 @@ impl Config {
         self.remote.as_ref().map(ToString::to_string).or(own)
     }
 
-    /// What `serve` has to be told so that it sees these settings, whatever stands in files.
-    pub(crate) fn daemon_flags(&self) -> Vec<(&'static str, String)> {
-        let mut flags =
-            vec![("--idle", self.idle.to_string()), ("--engine", self.engine.to_string())];
-        flags.extend(self.cores.as_ref().map(|cores| ("--cores", cores.to_string())));
-        if let Some(remote) = &self.remote {
-            flags.push(("--remote", remote.to_string()));
-            flags.push(("--spread", self.spread.to_string()));
-            flags.extend(self.key.as_ref().map(|key| ("--key", key.display().to_string())));
-            flags.push(("--map", self.maps.to_string()));
-        }
-        if !self.coalesced.0.is_empty() {
-            flags.push(("--coalesce", self.coalesced.to_string()));
-        }
-        flags
-    }
-
-    /// The settings that have no flag, as variables.
-    pub(crate) fn daemon_variables(&self) -> Vec<(String, String)> {
-        let rows = self.rows.iter().filter(|row| NO_FLAG.contains(&row.name));
-        rows.filter_map(|row| Some((row.variable(), row.value.clone()?))).collect()
+    /// Every setting that has a value, as a variable. These outrank all files.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, &str)> {
+        self.rows.iter().filter_map(|row| Some((row.variable(), row.value.as_deref()?)))
     }
 
     /// Cores of the daemon's executors; none: they run anywhere.
     pub(crate) fn daemon_cores(&self) -> Vec<usize> {
         let cores = self.cores.iter().flat_map(|Cores(cores)| cores);
         cores.filter_map(|core| usize::try_from(*core).ok()).collect()
+    }
+
+    fn finish(
+        mut layers: Layers,
+        environment: &Environment,
+        flags: &Flags,
+    ) -> Result<Self, Failure> {
+        layers.add_variables(environment)?;
+        for (name, flag, text) in flags.given() {
+            layers.add(name, text, Origin::Flag(flag));
+        }
+        Self::check(layers, environment)
     }
 
     fn check(layers: Layers, environment: &Environment) -> Result<Self, Failure> {

@@ -4,6 +4,7 @@ use std::{
     env,
     io::{BufRead as _, BufReader, Read as _},
     os::unix::process::CommandExt as _,
+    path::Path,
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -67,24 +68,24 @@ fn check(job: &Job, config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// The daemon, which is told every setting as it stands here: it reads no files, and to it a
+/// relative name would be another one's.
+fn command(program: &Path, job: &Job, config: &Config) -> Command {
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--for-run").arg("--socket").arg(&job.folder);
+    command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
+    // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
+    command.process_group(0);
+    command
+}
+
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::new(Code::Failure, "the daemon did not start", why, INSTEAD)
     };
     let program = env::current_exe().map_err(|why| failed(&why))?;
-    let mut command = Command::new(program);
-    command.arg("serve").arg("--for-run").arg("--socket").arg(&job.folder);
-    for (flag, value) in config.daemon_flags() {
-        command.arg(flag).arg(value);
-    }
-    // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    // What the configuration says it is told; a relative name would be another file's there.
-    command
-        .env_remove("LD_PRELOAD")
-        .env_remove("KAKEHI_CONFIG")
-        .envs(config.daemon_variables())
-        .current_dir("/");
+    let mut command = command(&program, job, config);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|why| failed(&why))?;
     let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
     let mut output = BufReader::new(output);
@@ -131,5 +132,66 @@ fn clear(job: &Job) {
     let Ok(lock) = job.lock() else { return };
     if let Err(Error::Unreachable { .. }) = control::attach(&job.folder) {
         job.clear(&lock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use crate::config::{Environment, Flags, Origin};
+
+    use super::*;
+
+    #[test]
+    fn every_setting_reaches_the_daemon() {
+        // No default, and relative wherever that can be.
+        let mut here = Environment::of(&[
+            ("KAKEHI_SOCKET", "socket"),
+            ("KAKEHI_JOB", "mine"),
+            ("KAKEHI_IDLE", "park"),
+            ("KAKEHI_QUIET", "2s"),
+            ("KAKEHI_ENGINE", "threads"),
+            ("KAKEHI_CORES", "0"),
+            ("KAKEHI_RULES", "logs/**=pass"),
+            ("KAKEHI_REMOTE", "servers"),
+            ("KAKEHI_SPREAD", "rank"),
+            ("KAKEHI_KEY", "key"),
+            ("KAKEHI_MAP", "out=run1"),
+            ("KAKEHI_COALESCE", "ckpt=ckpt.sion"),
+            ("KAKEHI_REMOTE_TIMEOUT", "5s"),
+            ("KAKEHI_STAGING", "1MiB"),
+            ("KAKEHI_MEMORY", "2MiB"),
+            ("KAKEHI_SYNC", "1"),
+            ("KAKEHI_DISABLE", "1"),
+            ("KAKEHI_FENCE_TIMEOUT", "6s"),
+            ("KAKEHI_DIRECT", "1MiB"),
+            ("KAKEHI_PRELOAD", "preload.so"),
+            ("KAKEHI_LOG", "error"),
+        ]);
+        here.folder = Some("/no-such/here".into());
+        let Ok(config) = Config::load(&here, &Flags::default()) else { panic!("usable") };
+        assert!(config.rows.iter().all(|row| row.origin != Origin::Default), "one is missing");
+        let folder = config.socket.clone().expect("given");
+        let job = Job { name: "mine".to_owned(), folder };
+
+        let command = command(Path::new("kakehi"), &job, &config);
+
+        let words: Vec<_> = command.get_args().collect();
+        assert_eq!(words, ["serve", "--for-run", "--socket", "/no-such/here/socket"]);
+        let text = |text: &OsStr| text.to_str().expect("UTF-8").to_owned();
+        let variables: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((text(name), text(value?))))
+            .collect();
+        let variables: Vec<_> = variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let mut there = Environment::of(&variables);
+        there.folder = command.get_current_dir().map(Path::to_owned);
+        let socket = Flags::socket(words.last().map(|word| text(word)));
+        let Ok(told) = Config::told(&there, &socket) else { panic!("usable there") };
+        let values = |config: &Config| -> Vec<_> {
+            config.rows.iter().map(|row| (row.name, row.value.clone())).collect()
+        };
+        assert_eq!(values(&told), values(&config));
     }
 }

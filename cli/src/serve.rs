@@ -89,7 +89,8 @@ fn serve_to_end(
     environment: &Environment,
     starter: &Starter,
 ) -> Result<Summary, Failure> {
-    let config = Config::load(environment, &args.flags)?;
+    let load = if args.for_run { Config::told } else { Config::load };
+    let config = load(environment, &args.flags)?;
     log::start(config.log, args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
