@@ -35,10 +35,7 @@ const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
 /// What module systems call the folder and the release of what they load: no settings of ours.
 const OF_MODULES: [&str; 6] = ["ROOT", "HOME", "DIR", "PREFIX", "BASE", "VERSION"];
-const DIRECT: Size = Size(256 << 10);
-const QUIET: Span = Span(Duration::from_secs(1));
 const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
-const FENCE_TIMEOUT: Span = Span(Duration::from_secs(30));
 /// The share of the memory this job may use that staging may use.
 const MEMORY_SHARE: u64 = 4;
 /// The default is a multiple of it, so that it reads well.
@@ -237,13 +234,13 @@ impl Config {
         let (maps, coalesced) = (rows.take_maps(environment)?, rows.take_coalesced(environment)?);
         rows.take_rules(environment, &maps.clone().and(coalesced.maps()))?;
         rows.take("sync", Switch(false))?;
-        rows.take("fence_timeout", FENCE_TIMEOUT)?;
-        rows.take("direct", DIRECT)?;
+        rows.take("fence_timeout", Span(client::FENCE_TIMEOUT))?;
+        rows.take("direct", Size(client::DIRECT))?;
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
             job: rows.take_optional("job", Ok)?,
             idle: rows.take("idle", Idle::Poll)?,
-            quiet: rows.take("quiet", QUIET)?,
+            quiet: rows.take("quiet", Span(daemon::QUIET))?,
             engine: rows.take("engine", Engine::Auto)?,
             cores: rows.take_optional("cores", Ok)?,
             staging: rows.take_staging("staging", Size(daemon::STAGING))?,

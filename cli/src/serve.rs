@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     slice,
-    time::Duration,
 };
 
 use daemon::{Error, Given, Summary};
@@ -22,9 +21,6 @@ use crate::{
     report,
     starter::{self, Starter},
 };
-
-/// How long a daemon that is to end waits for programs that outlive their `kakehi run`.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// Serves the programs of this job until it is terminated; with --listen, daemons elsewhere too
 ///
@@ -106,7 +102,7 @@ fn serve_to_end(
         staging: config.staging.0,
         memory: config.memory.0,
         launcher: starter.launcher(),
-        linger: LINGER,
+        linger: daemon::LINGER,
         ucx_variables: environment.ucx_variables(),
         remote: match own_remote {
             None if args.listen.is_none() => remote::server(&config)?,

@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
-use executor::Idle;
+use executor::{Idle, QUIET};
 use uring::Choice;
 
 use crate::{
@@ -12,6 +12,8 @@ use crate::{
 
 /// Staging memory of one session, bytes, unless somebody decides otherwise.
 pub const STAGING: u64 = 32 << 20;
+/// How long a daemon that is to end waits for clients, unless somebody decides otherwise.
+pub const LINGER: Duration = Duration::from_secs(2);
 /// Cores that a daemon serves on at most.
 pub const CORES_MAX: usize = shm::EXECUTORS_MAX;
 
@@ -92,13 +94,13 @@ impl Config {
         Self {
             folder,
             idle: Idle::PollIdle,
-            quiet: Duration::from_secs(1),
+            quiet: QUIET,
             engine: Choice::default(),
             cores: Vec::new(),
             staging: STAGING,
             memory: 1 << 30,
             launcher: None,
-            linger: Duration::from_secs(2),
+            linger: LINGER,
             ucx_variables: Vec::new(),
             remote: None,
             serving: None,

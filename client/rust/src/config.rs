@@ -5,6 +5,10 @@ use core::{error, fmt, time::Duration};
 /// Longest job folder path: a socket address has room for 107 bytes, `/socket` included.
 const FOLDER_MAX: usize = 100;
 const RULES_MAX: usize = 4096;
+/// How long a silent daemon is waited for, unless somebody decides otherwise.
+pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
+pub const DIRECT: u64 = 256 << 10;
 
 /// A client's settings.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +112,8 @@ impl Config {
             has_remote: false,
             synchronous: false,
             disabled: false,
-            fence_timeout: Duration::from_secs(30),
-            direct: 256 << 10,
+            fence_timeout: FENCE_TIMEOUT,
+            direct: DIRECT,
             rank: None,
         }
     }
@@ -272,7 +276,7 @@ mod tests {
         for setting in Setting::ALL {
             assert_eq!(config.set(setting, b""), Ok(()), "{}", setting.name());
         }
-        assert_eq!((config.direct, config.fence_timeout), (1 << 20, Duration::from_secs(30)));
+        assert_eq!((config.direct, config.fence_timeout), (1 << 20, FENCE_TIMEOUT));
         assert!(!config.delegates());
     }
 

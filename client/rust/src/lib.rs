@@ -48,7 +48,7 @@ mod umask;
 mod write;
 
 pub use client::{Client, Host, Peer, Status};
-pub use config::{Config, Launcher, Setting, SettingError};
+pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, Setting, SettingError};
 pub use lock::LockRange;
 pub use queue::{Queue, Transfer};
 pub use remote::Path;

@@ -22,6 +22,10 @@ use crate::{
     wakes::{Ready, Wakes},
 };
 
+/// How long nothing must have happened before the last executor blocks, unless somebody decides
+/// otherwise.
+pub const QUIET: Duration = Duration::from_secs(1);
+
 /// Bounds of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -41,7 +45,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             idle: Idle::default(),
-            quiet: Duration::from_secs(1),
+            quiet: QUIET,
             slice_polls: 64,
             slice: Duration::from_micros(50),
             source_budget: 16,

@@ -30,7 +30,7 @@ mod vacancies;
 mod wakes;
 
 pub use credit::{Credit, Credits, Take};
-pub use executor::{Config, Counters, Executor};
+pub use executor::{Config, Counters, Executor, QUIET};
 pub use first::first;
 pub use handle::{Handle, YieldNow, yield_now};
 pub use idle::Idle;
