@@ -19,7 +19,7 @@ const SLAB_LEN: usize = 1 << 16;
 
 /// Used bytes of every block of every task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     /// Where each task's blocks begin in `lens`, and at the end the length of `lens`.
     first: Vec<usize>,
     lens: Vec<u64>,
@@ -46,7 +46,7 @@ impl Table {
     /// # Errors
     ///
     /// [`Error::Unclosed`] when they are zero; [`Part::Blocks`].
-    pub fn find<F: File>(file: &F, number: u32, header: &Header, size: u64) -> Result<Self> {
+    pub(crate) fn find<F: File>(file: &F, number: u32, header: &Header, size: u64) -> Result<Self> {
         if header.commit_at() + COMMIT_LEN > size {
             return Err(Error::Unclosed { file: number });
         }
@@ -93,7 +93,7 @@ impl Table {
     /// # Errors
     ///
     /// [`Part::Blocks`], [`Part::Truncated`], and what the storage reports.
-    pub fn load_task<F: File>(&self, file: &F, number: u32, task: u32) -> Result<Vec<u64>> {
+    pub(crate) fn load_task<F: File>(&self, file: &F, number: u32, task: u32) -> Result<Vec<u64>> {
         let slot = |at| {
             let mut bytes = [0; 8];
             read_exactly(file, number, &mut bytes, at).map(|()| self.order.u64(bytes))
@@ -112,7 +112,7 @@ impl Table {
     ///
     /// [`Part::Blocks`] when a count is larger than the table has blocks, or than what is stored
     /// vouches for; [`Part::Truncated`], and what the storage reports.
-    pub fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
+    pub(crate) fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
         let damaged = Error::Damaged { part: Part::Blocks, file: number };
         let mut first = vec![0];
         let mut total = 0usize;
@@ -160,14 +160,14 @@ impl Table {
 impl Blocks {
     /// Used bytes of the blocks of task `task`.
     #[must_use]
-    pub fn of(&self, task: usize) -> &[u64] {
+    pub(crate) fn of(&self, task: usize) -> &[u64] {
         let range = self.first.get(task).zip(self.first.get(task + 1));
         range.and_then(|(from, to)| self.lens.get(*from..*to)).unwrap_or_default()
     }
 
     /// Largest number of blocks of any task.
     #[must_use]
-    pub const fn block_count(&self) -> u32 {
+    pub(crate) const fn block_count(&self) -> u32 {
         self.block_count
     }
 }

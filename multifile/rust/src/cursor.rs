@@ -27,7 +27,7 @@ impl Cursor {
     ///
     /// [`Part::Blocks`] of physical file `file` when a block holds more than its chunk or lies
     /// beyond the largest offset.
-    pub fn new(place: Place, lens: Vec<u64>, file: u32) -> Result<Self> {
+    pub(crate) fn new(place: Place, lens: Vec<u64>, file: u32) -> Result<Self> {
         let damaged = Error::Damaged { part: Part::Blocks, file };
         if lens.iter().any(|len| *len > place.chunk_len) {
             return Err(damaged);
@@ -44,7 +44,7 @@ impl Cursor {
     }
 
     /// Moves to the start of the next block; false at the last one.
-    pub fn next_block(&mut self) -> bool {
+    pub(crate) fn next_block(&mut self) -> bool {
         if self.block + 1 >= self.lens.len() {
             return false;
         }
@@ -59,7 +59,7 @@ impl Cursor {
     /// # Errors
     ///
     /// [`Argument::Position`], and the position stays.
-    pub fn seek_block(&mut self, block: usize, at: u64) -> Result<()> {
+    pub(crate) fn seek_block(&mut self, block: usize, at: u64) -> Result<()> {
         let len = self.lens.get(block).copied().ok_or(Argument::Position)?;
         if at > len {
             return Err(Argument::Position.into());
@@ -76,7 +76,7 @@ impl Cursor {
     /// # Errors
     ///
     /// [`Argument::Position`] beyond the end, and the position stays.
-    pub fn seek(&mut self, at: u64) -> Result<()> {
+    pub(crate) fn seek(&mut self, at: u64) -> Result<()> {
         if at > self.total {
             return Err(Argument::Position.into());
         }
@@ -152,7 +152,7 @@ impl Cursor {
 
     /// Where the task's chunks lie.
     #[must_use]
-    pub const fn place(&self) -> Place {
+    pub(crate) const fn place(&self) -> Place {
         self.place
     }
 
@@ -174,13 +174,13 @@ pub struct Fill {
 impl Fill {
     /// Starts an empty stream.
     #[must_use]
-    pub const fn new(place: Place) -> Self {
+    pub(crate) const fn new(place: Place) -> Self {
         Self { place, done: Vec::new(), used: 0 }
     }
 
     /// Continues a stream behind its last byte.
     #[must_use]
-    pub fn resume(place: Place, mut lens: Vec<u64>) -> Self {
+    pub(crate) fn resume(place: Place, mut lens: Vec<u64>) -> Self {
         let used = lens.pop().unwrap_or(0);
         Self { place, done: lens, used }
     }
@@ -191,7 +191,7 @@ impl Fill {
     /// # Errors
     ///
     /// [`Argument::ChunkSmall`] when no block can hold them.
-    pub fn ensure(&mut self, len: u64) -> Result<bool> {
+    pub(crate) fn ensure(&mut self, len: u64) -> Result<bool> {
         if len > self.place.chunk_len {
             return Err(Argument::ChunkSmall.into());
         }
@@ -213,7 +213,7 @@ impl Fill {
     ///
     /// [`Error::TooLarge`] when the next block would lie beyond the largest offset or there are
     /// more blocks than the format counts.
-    pub fn next_block(&mut self) -> Result<()> {
+    pub(crate) fn next_block(&mut self) -> Result<()> {
         let next = self.done.len() + 1;
         if wide(next) >= u64::from(i32::MAX.unsigned_abs()) {
             return Err(Error::TooLarge);
@@ -282,7 +282,7 @@ impl Fill {
 
     /// Used bytes of block `block`, `None` for one not reached yet.
     #[must_use]
-    pub fn block_len(&self, block: usize) -> Option<u64> {
+    pub(crate) fn block_len(&self, block: usize) -> Option<u64> {
         if block == self.done.len() { Some(self.used) } else { self.done.get(block).copied() }
     }
 

@@ -29,7 +29,7 @@ pub fn encode_header(key: u64, len: u64, order: Order) -> [u8; RECORD_HEADER_LEN
 
 /// Reads what [`encode_header`] wrote: key and length.
 #[must_use]
-pub fn decode_header(bytes: [u8; RECORD_HEADER_LEN], order: Order) -> (u64, u64) {
+pub(crate) fn decode_header(bytes: [u8; RECORD_HEADER_LEN], order: Order) -> (u64, u64) {
     let half = |half: &[u8]| order.u64(half.try_into().unwrap_or_default());
     let (key, len) = bytes.split_at(8);
     (half(key), half(len))

@@ -3,7 +3,7 @@
 
 /// Meaning of a `flag2` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// Not a value of ours: zero, or someone else's.
     None,
     /// The file is being written; its journal entries carry this number.
@@ -27,7 +27,7 @@ pub(crate) const INSTANCE: u64 = (1 << TAG_SHIFT) - 1;
 impl Mark {
     /// Reads a `flag2` value.
     #[must_use]
-    pub const fn decode(flag2: u64) -> Self {
+    pub(crate) const fn decode(flag2: u64) -> Self {
         let checksums_at = flag2 & (UNIFORM - 1);
         match flag2 >> TAG_SHIFT {
             OPEN_TAG => Self::Open(flag2 & INSTANCE),
@@ -41,7 +41,7 @@ impl Mark {
 
     /// The `flag2` value. A closed file with neither hint has zero, as SIONlib writes it.
     #[must_use]
-    pub const fn encode(self) -> u64 {
+    pub(crate) const fn encode(self) -> u64 {
         match self {
             Self::None | Self::Closed { uniform: false, checksums_at: None } => 0,
             Self::Open(instance) => OPEN_TAG << TAG_SHIFT | instance & INSTANCE,
