@@ -28,7 +28,10 @@ use std::{
     path::Path,
 };
 
-use multifile::{Argument, Disk, Error, Reader, TaskReader, error::Cause, name};
+use multifile::{
+    Argument, Disk, Error, Growing, Peek, Reader, TaskReader, catalogue::records_at, error::Cause,
+    name,
+};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -173,10 +176,21 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.len() == 0)
 }
 
+/// Whether it keeps the files of a folder, closed or not.
+fn is_coalesced(path: &Path) -> bool {
+    let names = Growing::peek(&Disk::new(), path).map(|Peek { head, .. }| records_at(&head));
+    names.is_ok_and(|found| found.is_ok())
+}
+
 fn about(what: &dyn std::fmt::Display, path: &Path, why: Error) -> Failure {
     let (code, advice) = match why {
         Error::Unclosed { .. } | Error::OnRank { cause: Cause::Unclosed(_), .. } => {
             let advice = format!("see 'kakehi multifile repair --dry-run {}'", path.display());
+            let advice = if is_coalesced(path) {
+                format!("a run with --coalesce LOCAL={} completes it, or {advice}", path.display())
+            } else {
+                advice
+            };
             return Failure::new(Code::Damaged, what, "it was never closed", advice);
         }
         Error::Damaged { .. } if is_empty(path) => {

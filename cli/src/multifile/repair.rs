@@ -24,9 +24,11 @@ use super::{
 use crate::{
     failure::{Code, Failure},
     output, report,
+    size::Size,
 };
 
-/// Completes a multifile that was never closed, to the last completed write of every task.
+/// Completes a multifile that was never closed, to the last completed write of every task; names
+/// those that have lost something, or may have.
 ///
 /// Data is not touched: what closing would have written is written behind it. With --output even
 /// that happens in a copy. Exit status: 0; 4 when a task's data differs from its checksum.
@@ -50,6 +52,8 @@ pub(crate) struct Args {
 
 /// The doubt in data that differs from its checksum.
 const CHECKSUM: &str = "checksum";
+/// Tasks that are named to people.
+const SHOWN: usize = 20;
 
 #[derive(Serialize)]
 struct Found {
@@ -223,32 +227,17 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 
 fn text(found: &Found) -> String {
     let Found { file, needed, done, checksums_lost, tasks } = found;
-    if !needed && tasks.iter().all(|row| row.doubt != CHECKSUM) {
+    let doubtful: Vec<_> = tasks.iter().filter(|row| row.doubt != "none").collect();
+    let damaged = tasks.iter().filter(|row| row.doubt == CHECKSUM).count();
+    if !needed && damaged == 0 {
         let tasks = report::count(tasks.len(), "task", "s");
         return format!("{file}: nothing to repair, {tasks}, all whole\n");
     }
-    let mut text = String::new();
-    let is_empty = |row: &&Row| row.bytes == 0 && row.doubt == "none";
-    let empty = tasks.iter().filter(is_empty).count();
-    for row in tasks {
-        let Row { task, bytes, doubt, bytes_at_most, bytes_lost, global_rank, .. } = row;
-        if !needed && *doubt != CHECKSUM || empty > 1 && is_empty(&row) {
-            continue;
-        }
-        let more = match (*doubt, bytes_at_most) {
-            ("zeros", Some(most)) => format!(", or up to {most} if it ended in zeros"),
-            ("zeros", None) => ", or more if it ended in zeros".to_owned(),
-            ("gap", _) => {
-                let lost = bytes_lost.unwrap_or(0);
-                format!("; {lost} more are lost, for the journal has a gap before them")
-            }
-            (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
-            _ => String::new(),
-        };
-        text += &format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n");
-    }
-    if *needed && empty > 1 {
-        text += &format!("{file}: {empty} tasks: 0 bytes\n");
+    let shown: Vec<_> =
+        doubtful.iter().filter(|row| *needed || row.doubt == CHECKSUM).copied().collect();
+    let mut text: String = shown.iter().take(SHOWN).map(|row| line(file, row)).collect();
+    if let Some(more) = shown.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        text += &format!("{file}: … and {more} more; --json has all\n");
     }
     if *checksums_lost {
         text += &format!("{file}: checksums are lost: from now on nothing tells damaged data\n");
@@ -258,7 +247,38 @@ fn text(found: &Found) -> String {
         (true, false) => "can be repaired",
         (true, true) => "repaired",
     };
-    text + &format!("{file}: {verdict}\n")
+    let bytes = tasks.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
+    let count = report::count(tasks.len(), "task", "s");
+    text += &format!("{file}: {verdict}: {count}, {}", Size(bytes).approximate());
+    let of = |doubt: &str| shown.iter().filter(|row| row.doubt == doubt).count();
+    let lost =
+        tasks.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes_lost.unwrap_or(0)));
+    for (count, what) in [
+        (of("gap"), format!("lost {}", Size(lost).approximate())),
+        (of("zeros"), "may have ended in zeros".to_owned()),
+        (of(CHECKSUM), "not as the checksum says".to_owned()),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    text + "\n"
+}
+
+/// Says of a task what it has lost, or may have.
+fn line(file: &str, row: &Row) -> String {
+    let Row { task, bytes, doubt, bytes_at_most, bytes_lost, global_rank, .. } = row;
+    let more = match (*doubt, bytes_at_most) {
+        ("zeros", Some(most)) => format!(", or up to {most} if it ended in zeros"),
+        ("zeros", None) => ", or more if it ended in zeros".to_owned(),
+        ("gap", _) => {
+            let lost = bytes_lost.unwrap_or(0);
+            format!("; {lost} more are lost, for the journal has a gap before them")
+        }
+        (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
+        _ => String::new(),
+    };
+    format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n")
 }
 
 fn judge(found: &Found) -> Result<(), Failure> {
@@ -276,15 +296,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_tasks_have_one_line_together() {
-        let row = |task: usize, bytes, doubt| Row {
+    fn the_tasks_that_are_named_are_those_in_doubt_and_not_many() {
+        let row = |task, bytes, doubt, bytes_lost| Row {
             task,
             physical_file: 0,
             local_rank: 0,
             global_rank: 0,
             bytes,
             doubt,
-            bytes_lost: None,
+            bytes_lost,
             bytes_at_most: None,
         };
         let lines = |tasks| {
@@ -292,11 +312,18 @@ mod tests {
             let found = Found { file, needed: true, done: true, checksums_lost: false, tasks };
             text(&found).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
         };
-        let rows =
-            vec![row(0, 5, "none"), row(1, 0, "none"), row(2, 0, "zeros"), row(3, 0, "none")];
-        let said = lines(rows);
-        assert!(said[0].starts_with("f: task 0 ") && said[1].starts_with("f: task 2 "), "{said:?}");
-        assert_eq!(said[2..], ["f: 2 tasks: 0 bytes", "f: repaired"]);
-        assert!(lines(vec![row(0, 0, "none")])[0].starts_with("f: task 0 "));
+        let whole = (0..65_536).map(|task| row(task, 1024, "none", None));
+        assert_eq!(lines(whole.collect()), ["f: repaired: 65536 tasks, 64MiB"]);
+        let few = lines(vec![
+            row(0, 5, "none", None),
+            row(1, 6, "gap", Some(7)),
+            row(2, 0, "zeros", None),
+        ]);
+        assert!(few[0].starts_with("f: task 1 ") && few[1].starts_with("f: task 2 "), "{few:?}");
+        let end = ["f: repaired: 3 tasks, 11B, 1 lost 7B, 1 may have ended in zeros"];
+        assert_eq!(few[2..], end);
+        let many = lines((0..100).map(|task| row(task, 0, "zeros", None)).collect());
+        assert!(many.len() == SHOWN + 2, "{many:?}");
+        assert_eq!(many[SHOWN], "f: … and 80 more; --json has all");
     }
 }

@@ -1,8 +1,16 @@
-//! Outputs that cannot be written, and lists that are none: one line says what, why, and what to
-//! do, and nothing is left or lost.
+//! Outputs that cannot be written, inputs that were not, and lists that are none: one line says
+//! what, why, and what to do, and nothing is left or lost.
 
-use std::{fs, process::Command};
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    process::Command,
+};
 
+use multifile::{
+    Disk, Growing, Options, Shape,
+    catalogue::{Catalogue, Node},
+};
 use tempfile::tempdir;
 
 use crate::{
@@ -80,4 +88,23 @@ fn a_program_that_is_out_of_reach_is_told_with_the_cause() {
     std::os::unix::fs::symlink("loop", folder.path().join("loop")).expect("a link");
     fails(kakehi(folder.path()).args(["check", "./loop"]), 1, &["./loop: Too many levels"]);
     fails(kakehi(folder.path()).args(["check", "./none"]), 1, &["./none: no such program"]);
+}
+
+#[test]
+fn an_unclosed_multifile_of_a_folder_is_completed_by_another_run_too() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("kept.sion");
+    let shape = Shape { first: 4, most: 4, chunk_len: 1 << 20 };
+    let options = Options::default();
+    let growing = Growing::create(&Disk::new(), &path, shape, &options).expect("made");
+    let at = growing.place(0, 0).expect("a task").start_at;
+    let names = Catalogue::new(1, Node::default()).write();
+    File::options().write(true).open(&path).expect("there").write_all_at(&names, at).expect("room");
+    drop(growing);
+    let run = "a run with --coalesce LOCAL=kept.sion completes it";
+    for words in
+        [&["ls", "kept.sion"][..], &["verify", "kept.sion"], &["extract", "kept.sion", "x"]]
+    {
+        fails(&mut multifile(folder.path(), words), 4, &["never closed", run, "repair"]);
+    }
 }
