@@ -9,7 +9,7 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     job::Job,
-    output,
+    output, report,
     span::Span,
     status::ask,
     usage::utf8,
@@ -50,13 +50,16 @@ pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failur
     if args.json {
         output::print_json(&answer)?;
     }
-    match answer.get("drain_errors").and_then(Value::as_u64) {
-        None | Some(0) => Ok(()),
-        Some(count) => Err(Failure::new(
-            Code::Failure,
-            "drain",
-            format_args!("{count} staged writes failed"),
-            "look for full disks and quotas",
-        )),
+    let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let (failed, lost) = (number("drain_errors"), number("lost_errors"));
+    if failed == 0 {
+        return Ok(());
     }
+    let advice = match lost {
+        0 => "look for full disks and quotas",
+        _ if lost == failed => "their server was lost: see that it runs",
+        _ => "look for full disks and quotas, and for a server that was lost",
+    };
+    let why = report::count(failed, "staged write", "s") + " failed";
+    Err(Failure::new(Code::Failure, "drain", why, advice))
 }

@@ -65,15 +65,20 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
             format_args!("make room, and run again or 'kakehi multifile repair {file}'"),
         )
     });
-    let refused = (summary.drain_errors > 0).then(|| {
-        Failure::new(
-            Code::Failure,
-            count(summary.drain_errors, "staged write", "s") + " FAILED",
-            "the file system refused them, as the programs were told at their next write or close",
-            "look for full disks and quotas, and do not trust this job's output",
-        )
-    });
-    unclosed.chain(refused).collect()
+    let failed = |number: u64, why: &str, advice: &str| {
+        let why = format!("{why}, as the programs were told at their next write or close");
+        let advice = format!("{advice}, and do not trust this job's output");
+        let what = count(number, "staged write", "s") + " FAILED";
+        (number > 0).then(|| Failure::new(Code::Failure, what, why, advice))
+    };
+    let refused = summary.drain_errors.saturating_sub(summary.lost_errors);
+    let refused = failed(refused, "the file system refused them", "look for full disks and quotas");
+    let lost = failed(
+        summary.lost_errors,
+        "their server was lost",
+        "see that it runs, and that KAKEHI_REMOTE_TIMEOUT is longer than it stays away",
+    );
+    unclosed.chain(lost).chain(refused).collect()
 }
 
 fn text(summary: &Summary) -> String {
@@ -168,6 +173,11 @@ mod tests {
             panic!("not one")
         };
         assert!(failure.to_string().contains("2 staged writes FAILED"), "{failure}");
+        let both = Summary { drain_errors: 3, lost_errors: 1, ..Summary::default() };
+        let [lost, refused] = &failures(&both)[..] else { panic!("not two") };
+        let (lost, refused) = (lost.to_string(), refused.to_string());
+        assert!(lost.contains("1 staged write FAILED: their server was lost"), "{lost}");
+        assert!(refused.contains("2 staged writes FAILED: the file system"), "{refused}");
     }
 
     #[test]

@@ -246,5 +246,9 @@ fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
 
 pub(crate) fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
     file.shared().owe(error.raw_os_error().unsigned_abs());
-    core.count(file.session, |totals| totals.drain_errors += 1);
+    let is_lost = error == Errno::IO && core.storage.has_lost_server();
+    core.count(file.session, |totals| {
+        totals.drain_errors += 1;
+        totals.lost_errors += u64::from(is_lost);
+    });
 }

@@ -27,8 +27,11 @@ pub struct Summary {
     pub requests: BTreeMap<String, u64>,
     /// Files that left delegation, by reason.
     pub fallbacks: BTreeMap<String, u64>,
-    /// Staged writes the file system refused.
+    /// Staged writes that did not reach their files.
     pub drain_errors: u64,
+    /// Those of them whose server was lost; the file system has refused the others.
+    #[serde(default)]
+    pub lost_errors: u64,
     /// Multifiles that could not be closed, and why.
     #[serde(default)]
     pub unclosed: BTreeMap<String, String>,
@@ -45,6 +48,7 @@ pub(crate) struct Totals {
     /// Bytes written by requests.
     pub(crate) bytes_executed: u64,
     pub(crate) drain_errors: u64,
+    pub(crate) lost_errors: u64,
     /// By number on the wire.
     requests: [u64; KINDS],
     /// As the clients counted; any value may stand here.
@@ -88,6 +92,7 @@ impl Totals {
         self.bytes_drained += other.bytes_drained;
         self.bytes_executed += other.bytes_executed;
         self.drain_errors += other.drain_errors;
+        self.lost_errors += other.lost_errors;
         for (sum, count) in self.requests.iter_mut().zip(other.requests) {
             *sum += count;
         }
@@ -121,6 +126,7 @@ impl Totals {
                 .collect(),
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
+            lost_errors: self.lost_errors,
             unclosed: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
         }
@@ -138,6 +144,7 @@ impl Default for Totals {
             bytes_drained: 0,
             bytes_executed: 0,
             drain_errors: 0,
+            lost_errors: 0,
             requests: [0; KINDS],
             counters: [0; COUNTER_COUNT],
         }

@@ -42,6 +42,11 @@ pub(crate) trait Storage: Clone + 'static {
     /// a copy to read, or a pipe that is written to it.
     async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
 
+    /// Whether a server is lost: then every file it has fails with `EIO`.
+    fn has_lost_server(&self) -> bool {
+        false
+    }
+
     /// The permits for transfers, if more than so many would only wait.
     fn permits(&self, _file: &Self::File) -> Option<Credits> {
         None

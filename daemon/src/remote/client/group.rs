@@ -97,6 +97,11 @@ impl<N: Network> Group<N> {
         }
     }
 
+    /// Whether one of the servers is lost.
+    pub(crate) fn has_lost_one(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.client.is_dead())
+    }
+
     /// The servers' addresses.
     pub(crate) fn names(&self) -> Vec<String> {
         self.members.borrow().iter().map(|member| member.name.clone()).collect()

@@ -299,6 +299,10 @@ impl Storage for Mounts {
         }
     }
 
+    fn has_lost_server(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.group.has_lost_one())
+    }
+
     fn permits(&self, file: &Located) -> Option<Credits> {
         match file {
             Located::Here(_) => None,

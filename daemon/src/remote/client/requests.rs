@@ -219,6 +219,11 @@ impl<N: Network> Client<N> {
         Ok((id, pending))
     }
 
+    /// Whether every request fails, for good.
+    pub(super) fn is_dead(&self) -> bool {
+        self.state.borrow().dead.is_some()
+    }
+
     /// The name of its session.
     pub(super) fn session(&self) -> &[u8; SESSION_LEN] {
         &self.session

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    process::{ChildStdin, ChildStdout, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{LONG, local};
 use crate::{
-    harness::{Folder, Running, pause, processes_of, python},
+    harness::{Folder, Running, collect, pause, processes_of, python, text},
     remote::server::{Scheme, Server},
 };
 
@@ -24,8 +24,11 @@ struct Patient {
 
 impl Patient {
     fn start(server: &Server, folder: &Folder, files: u32) -> Option<Self> {
+        Self::start_by(server.run(folder), folder, files)
+    }
+
+    fn start_by(mut command: Command, folder: &Folder, files: u32) -> Option<Self> {
         let program = python("programs that wait", "patient")?;
-        let mut command = server.run(folder);
         command.args(program).arg(local(folder)).arg(files.to_string());
         command.env("KAKEHI_FENCE_TIMEOUT", "1s").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut running = Running::start(&mut command);
@@ -104,5 +107,28 @@ fn what_was_staged_for_a_server_is_an_error_when_the_daemon_is_killed() {
     patient.go_on();
     let said = patient.end();
     assert!(said.starts_with("EIO\nEIO\nok\n") && said.ends_with("\nSome(0)"), "{said}");
+    server.end();
+}
+
+/// It is not the file system that refused what was staged.
+#[test]
+fn what_was_staged_for_a_server_that_is_lost_is_told_as_such() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, Scheme::Tcp);
+    let mut command = server.run(&folder);
+    command.env("KAKEHI_REMOTE_TIMEOUT", "1s").stderr(Stdio::piped());
+    let Some(mut patient) = Patient::start_by(command, &folder, 3) else { return server.end() };
+    let told = collect(patient.running.child.stderr.take().expect("piped"));
+    patient.reach("begun");
+    server.kill();
+    patient.go_on();
+    patient.reach("staged");
+    patient.go_on();
+    let said = patient.end();
+    assert!(said.starts_with("EIO\n") && said.ends_with("\nSome(125)"), "{said}");
+    let told = text(&told.join().expect("reader"));
+    assert!(told.contains("FAILED: their server was lost"), "{told}");
+    assert!(!told.contains("file system"), "{told}");
+    server.restart();
     server.end();
 }
