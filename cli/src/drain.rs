@@ -3,7 +3,6 @@
 use std::{sync::mpsc, thread};
 
 use daemon::control::Control;
-use serde_json::Value;
 
 use crate::{
     config::{Config, Environment, Flags},
@@ -11,7 +10,7 @@ use crate::{
     job::Job,
     output, report,
     span::Span,
-    status::ask,
+    status::{ask, summary},
     usage::utf8,
 };
 
@@ -50,16 +49,8 @@ pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failur
     if args.json {
         output::print_json(&answer)?;
     }
-    let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let (failed, lost) = (number("drain_errors"), number("lost_errors"));
-    if failed == 0 {
-        return Ok(());
-    }
-    let advice = match lost {
-        0 => "look for full disks and quotas",
-        _ if lost == failed => "their server was lost: see that it runs",
-        _ => "look for full disks and quotas, and for a server that was lost",
-    };
-    let why = report::count(failed, "staged write", "s") + " failed";
-    Err(Failure::new(Code::Failure, "drain", why, advice))
+    let mut failures = report::failures(&summary(&answer)?);
+    let failure = failures.pop();
+    failures.iter().for_each(report::warn);
+    failure.map_or(Ok(()), Err)
 }

@@ -1,6 +1,10 @@
 //! `kakehi status`: what the daemon of a job is doing.
 
-use daemon::control::{self, Control};
+use daemon::{
+    Summary,
+    control::{self, Control},
+};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
@@ -39,9 +43,17 @@ pub(crate) fn status(args: &Args, environment: &Environment) -> Result<(), Failu
 pub(crate) fn ask(job: &Job, question: Control) -> Result<Value, Failure> {
     job.verify()?;
     let answer = control::ask(&job.folder, question).map_err(|why| Failure::of_daemon(&why))?;
-    serde_json::from_str(&answer).map_err(|why| {
-        Failure::new(Code::Failure, "the daemon's answer", why, "use one release of kakehi")
-    })
+    serde_json::from_str(&answer).map_err(|why| not_understood(&why))
+}
+
+/// What the daemon has done so far, from its answer to any question.
+pub(crate) fn summary(answer: &Value) -> Result<Summary, Failure> {
+    let summary = answer.get("summary").unwrap_or(&Value::Null);
+    Summary::deserialize(summary).map_err(|why| not_understood(&why))
+}
+
+fn not_understood(why: &serde_json::Error) -> Failure {
+    Failure::new(Code::Failure, "the daemon's answer", why, "use one release of kakehi")
 }
 
 fn text(status: &Value) -> String {

@@ -62,6 +62,23 @@ fn a_full_disk_is_reported_by_write_fsync_or_close() {
 }
 
 #[test]
+fn a_drain_tells_what_a_full_disk_has_refused() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::mount(&folder, "disk") else { return };
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut calls = Calls::wrapped(&daemon);
+    let fd = calls.get(&format!("open {} wct", disk.0.join("file").display()));
+    (0..2 * DISK_LEN / 4096).for_each(|_| drop(calls.ask(&format!("fill {fd} 4096"))));
+    let mut drain = Command::new(kakehi());
+    let output = run(drain.args(["drain", "--socket"]).arg(&daemon.socket), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("staged write"), "{said}");
+    calls.end();
+    daemon.end_by(1);
+}
+
+#[test]
 fn a_full_disk_is_reported_under_delegate() {
     full_disk("full, delegated", &[("KAKEHI_RULES", "/**=delegate")]);
 }
