@@ -10,7 +10,7 @@ mod files;
 
 use std::{
     collections::BTreeMap,
-    fmt, fs, io,
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -177,8 +177,8 @@ impl Config {
     /// `Usage` when a layer cannot be read, or has an unknown name or a bad value.
     pub(crate) fn load(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
         let mut layers = Layers::default();
-        for file in files::find(environment)? {
-            layers.add_file(&file)?;
+        for (file, text) in files::read(environment)? {
+            layers.add_file(&file, &text)?;
         }
         Self::finish(layers, environment, flags)
     }
@@ -268,18 +268,7 @@ impl Layers {
         self.0.insert(name, (text, origin));
     }
 
-    fn add_file(&mut self, path: &Path) -> Result<(), Failure> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(why) => {
-                let advice = match why.kind() {
-                    // Only a file that was named on purpose is looked for without being there.
-                    io::ErrorKind::NotFound => "correct KAKEHI_CONFIG or unset it",
-                    _ => "make it readable or remove it",
-                };
-                return Err(Failure::usage(path.display(), why, advice));
-            }
-        };
+    fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Failure> {
         let table: toml::Table = text.parse().map_err(|why: toml::de::Error| {
             let line = why.span().map_or(1, |span| {
                 text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
