@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     // After the daemon was started, which has cores of its own.
     cores::leave(config.cores.as_ref())?;
     match launched {
-        Launched::Attached(attachment) => {
+        Launched::Attached(mut attachment) => {
             attachment.inherit().map_err(|why| lost(&why))?;
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))

@@ -1,14 +1,18 @@
 //! The callers' side of a daemon's socket: questions, and staying attached.
 
-use std::{io, os::fd::OwnedFd, path::Path};
+use std::{
+    io,
+    os::fd::{OwnedFd, RawFd},
+    path::Path,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    io::{Errno, retry_on_intr},
+    io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
     net::{RecvFlags, recv},
 };
 use uring::peer_process;
-use wire::{Greeting, Refusal, Role, Welcome};
+use wire::{Greeting, Message, Refusal, Role, Welcome};
 
 pub use wire::Control;
 
@@ -19,6 +23,10 @@ const ANSWER_LEN_MAX: usize = 64 << 10;
 /// Longest wait for the end of a daemon that closes a connection without a word.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
+/// Numbers below the first of these are the program's, which may close them all. The others are for
+/// where there are not so many. A client has its socket there, too.
+const INHERITED_MIN: [RawFd; 4] = [900, 200, 50, 20];
+
 /// Keeps the daemon of a folder alive until dropped.
 #[derive(Debug)]
 pub struct Attachment {
@@ -27,13 +35,19 @@ pub struct Attachment {
 
 impl Attachment {
     /// Lets the attachment outlive an `exec`: the program that this process becomes keeps it, and
-    /// so does whatever that program starts, until the last of them has ended.
+    /// so does whatever that program starts, until the last of them has ended. If they close it,
+    /// the daemon stays for this process until that has ended.
     ///
     /// # Errors
     ///
-    /// As `fcntl(2)`.
-    pub fn inherit(&self) -> io::Result<()> {
-        Ok(rustix::io::fcntl_setfd(&self.socket, rustix::io::FdFlags::empty())?)
+    /// As `fcntl(2)` and `sendmsg(2)`.
+    pub fn inherit(&mut self) -> io::Result<()> {
+        let mut places = INHERITED_MIN.into_iter();
+        if let Some(moved) = places.find_map(|min| fcntl_dupfd_cloexec(&self.socket, min).ok()) {
+            self.socket = moved;
+        }
+        fcntl_setfd(&self.socket, FdFlags::empty())?;
+        socket::send(&self.socket, &Message::Doorbell.encode(), &[])
     }
 }
 

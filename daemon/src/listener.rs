@@ -181,7 +181,8 @@ impl Listener {
         }
     }
 
-    /// Holds a `run` connection until its other end goes.
+    /// Holds a `run` connection until its other end goes, and the program that inherited it: some
+    /// close every descriptor they find.
     async fn keep(&self, socket: Rc<OwnedFd>) {
         let attendance = &self.attendance;
         attendance.runs.set(attendance.runs.get() + 1);
@@ -190,20 +191,32 @@ impl Listener {
         if welcome(&*socket).is_ok() {
             let news = Notify::new();
             if let Ok(watch) = self.reactor.watch(Rc::clone(&socket), &news) {
-                self.until_closed(&socket, &watch, &news).await;
+                let heir = self.until_closed(&socket, &watch, &news).await;
+                let news = Notify::new();
+                let heir = heir.and_then(|heir| self.reactor.watch(Rc::new(heir), &news).ok());
+                if let Some(heir) = heir {
+                    news.until(|| heir.take_ready()).await;
+                }
             }
         }
         attendance.runs.set(attendance.runs.get() - 1);
         attendance.changed.notify_all();
     }
 
-    async fn until_closed(&self, socket: &OwnedFd, watch: &Watch, news: &Notify) {
+    /// Returns the process that has said that it becomes the program, if it can be watched.
+    async fn until_closed(
+        &self,
+        socket: &OwnedFd,
+        watch: &Watch,
+        news: &Notify,
+    ) -> Option<OwnedFd> {
+        let mut heir = None;
         loop {
             news.until(|| watch.take_ready()).await;
             match socket::receive(socket) {
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => heir = peer_process(socket).ok().flatten(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => return heir,
             }
         }
     }

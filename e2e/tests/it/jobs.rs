@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use rustix::{
@@ -191,6 +192,42 @@ fn make_one_job(ranks: &str, rank: &str) {
         assert_eq!(document["bytes_undelegated"], serde_json::json!({}), "{document:#}");
     }
     assert!(!folder.join("kakehi").exists(), "a job's folder is left behind");
+}
+
+/// Of an attached program the daemon learns the end all the same: `exec 4>log` closes what it has
+/// as number 4, and some programs close whatever they find.
+#[test]
+fn a_program_that_closes_what_it_inherited_stays_attached() {
+    let folder = Folder::new();
+    let close_all =
+        "for fd in /proc/self/fd/*; do n=${fd##*/}; [ $n -lt 3 ] || eval \"exec $n>&-\"; done";
+    for (name, before) in [("reused", "exec 3>log 4>&3 5>&3 6>&3"), ("closed", close_all)] {
+        let of_job = |command: &mut Command| {
+            command.env("KAKEHI_JOB", name).current_dir(folder.path());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut running = Running::start(command);
+            let mut line = String::new();
+            let stdout = running.child.stdout.as_mut().expect("piped");
+            BufReader::new(stdout).read_line(&mut line).expect("a line");
+            assert_eq!(line, "ready\n");
+            running
+        };
+        let stats_file = folder.join(name).display().to_string();
+        let mut first = kakehi_run(&folder, &["--stats", &stats_file]);
+        let mut first = of_job(first.args(["sh", "-c", "echo ready; cat"]));
+        let writer = program("writer").display().to_string();
+        let script = format!(
+            "{before}; echo ready; read line; exec {writer} blocks out {RECORDS} {RECORD_LEN}"
+        );
+        let mut second = of_job(kakehi_run(&folder, &[]).args(["bash", "-c", &script]));
+        drop(first.child.stdin.take());
+        let ends = || first.child.try_wait().expect("own child").is_some();
+        assert!(!wait_for(Duration::from_millis(500), ends), "{name}: the daemon ends");
+        drop(second.child.stdin.take());
+        assert!(second.wait(SOON).success() && first.wait(SOON).success());
+        let summary = &stats(&stats_file)[0];
+        assert_eq!(summary["bytes_delegated"], RECORDS * RECORD_LEN, "{name}: {summary:#}");
+    }
 }
 
 /// A program that is told what to call, and outlives its job.
