@@ -8,6 +8,7 @@ use std::{
 };
 
 use daemon::{Error, Given, Summary};
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::{
     coalesce,
@@ -18,7 +19,7 @@ use crate::{
     launch::INSTEAD,
     log, output,
     remote::{self, Url},
-    report,
+    report, signals,
     starter::{self, Starter},
 };
 
@@ -63,6 +64,12 @@ pub(crate) struct Args {
 pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, Failure> {
     if args.background {
         return starter::start_in_background();
+    }
+    // At once: a job may be signalled while it starts.
+    signals::outlive(&[SIGUSR1, SIGUSR2])?;
+    // A terminal's end is the end of what it has in the foreground.
+    if args.for_run || args.in_background {
+        signals::outlive(&[SIGHUP])?;
     }
     if args.for_run {
         let starter = Starter::run()?;

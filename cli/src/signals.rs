@@ -3,14 +3,18 @@
 use std::{
     fs, io,
     process::{Command, ExitStatus},
+    sync::Arc,
     thread,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{
     consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    flag,
     iterator::Signals,
 };
+
+use crate::failure::{Code, Failure};
 
 /// Runs `command` to its end, passing on the signals this process gets meanwhile. Those that it was
 /// started to ignore, as by `nohup`, it goes on to ignore, and so does the program.
@@ -35,6 +39,18 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // The thread ends with its handle; a panic in it has been printed.
     passing.join().ok();
     status
+}
+
+/// Has a daemon outlive what schedulers send to all processes of a job, for the programs among
+/// them: SIGUSR1 or SIGUSR2 to have them checkpoint, SIGHUP.
+///
+/// # Errors
+///
+/// As `sigaction(2)`.
+pub(crate) fn outlive(signals: &[i32]) -> Result<(), Failure> {
+    let registered =
+        signals.iter().try_for_each(|signal| flag::register(*signal, Arc::default()).map(drop));
+    registered.map_err(|why| Failure::new(Code::Failure, "signals", why, "see 'kakehi doctor'"))
 }
 
 /// Those of `signals` that this process was not started to ignore, as by `nohup`.

@@ -48,7 +48,7 @@ const THREADS_PER_CORE: usize = 8;
 ///
 /// Blocks. Calls `ready` once connections are accepted, with the address where daemons elsewhere
 /// are served, if they are. On return everything that clients had staged is in the file system,
-/// unless a second signal cut the end short; the socket is gone.
+/// unless one more signal cut the end short; the socket is gone.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ pub struct Config {
     pub memory: u64,
     /// A pipe to the `run` that starts the daemon for its job. With one, the daemon ends once every
     /// `run` that attached has gone, and the clients too; or once nobody reads the pipe any more
-    /// and none has ever attached.
+    /// and none has ever attached. The first signal then does not end it.
     pub launcher: Option<Arc<OwnedFd>>,
     /// How long a daemon that is to end waits for clients to leave by themselves.
     pub linger: Duration,

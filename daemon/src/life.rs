@@ -42,15 +42,24 @@ enum End {
 }
 
 impl Life {
-    /// Serves until there is a reason to end, and ends; a second signal cuts that short. Returns
+    /// Serves until there is a reason to end, and ends; one more signal cuts that short. Returns
     /// the multifiles that could not be closed, and why.
+    ///
+    /// A job's daemon is signalled with the job: its programs may write on, as in a handler, so
+    /// the first signal has it drain, and only the second ends it.
     pub(crate) async fn live(self, signals: &Watched) -> BTreeMap<String, String> {
+        let enough = if self.is_for_job { 2 } else { 1 };
         let told = async {
             signals.came(1).await;
+            if self.is_for_job {
+                let drained = async { drop(self.core.node.ask_all(Mail::DrainAll).await) };
+                first(drained, signals.came(enough)).await;
+            }
+            signals.came(enough).await;
             End::Told
         };
         let end = first(first(self.reason(), self.forsaken()), told).await;
-        first(self.end(end), signals.came(2)).await;
+        first(self.end(end), signals.came(enough + 1)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {
                 mailbox.send(Mail::End);

@@ -21,6 +21,7 @@ use crate::{
         Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, program, run, skip, stats,
         succeed, sum, text, wait_for,
     },
+    start::daemon_in,
 };
 
 const RECORDS: u64 = 500;
@@ -109,6 +110,59 @@ fn signals_that_are_to_be_ignored_stay_ignored() {
     assert_eq!(running.wait(SOON).code(), Some(7));
 }
 
+/// A scheduler signals all processes of a job: to have it checkpoint, or some time before it kills.
+#[test]
+fn a_daemon_that_is_signalled_with_its_job_serves_the_programs_to_their_end() {
+    let folder = Folder::new();
+    let (local, kept) = (folder.join("local"), folder.join("kept.sion"));
+    let flag = format!("{}={}", local.display(), kept.display());
+    let script = "trap 'sleep 0.5; echo saved >\"$0/checkpoint\"; exit $?' TERM; \
+                  echo ready; while :; do sleep 0.05; done";
+    let mut command = kakehi_run(&folder, &["--coalesce", &flag]);
+    let mut running = ready(command.args(["sh", "-c", script]).arg(&local));
+    let daemon = the_daemon(&folder);
+    for signal in [Signal::USR1, Signal::USR2, Signal::HUP, Signal::TERM] {
+        kill_process(daemon, signal).expect("it serves");
+    }
+    running.signal(Signal::TERM);
+    assert_eq!(running.wait(SOON).code(), Some(0));
+    let mut extract = Command::new(kakehi());
+    let files = folder.join("files");
+    succeed(extract.args(["multifile", "extract"]).arg(&kept).arg(&files), SOON);
+    assert_eq!(fs::read(files.join("checkpoint")).expect("a file"), b"saved\n");
+}
+
+#[test]
+fn the_second_sigterm_ends_a_jobs_daemon() {
+    let folder = Folder::new();
+    let mut command = kakehi_run(&folder, &[]);
+    let mut running = ready(command.args(["sh", "-c", "echo ready; cat"]).stdin(Stdio::piped()));
+    let daemon = the_daemon(&folder);
+    kill_process(daemon, Signal::TERM).expect("it serves");
+    let mut status = Command::new(kakehi());
+    succeed(status.arg("status").env("XDG_RUNTIME_DIR", folder.path()), SOON);
+    kill_process(daemon, Signal::TERM).expect("it serves");
+    // It is a zombie until it is waited for.
+    let said = || processes_of(folder.path()).iter().any(|(_, said)| said.contains("serve"));
+    assert!(wait_for(SOON, || !said()), "it serves on");
+    drop(running.child.stdin.take());
+    assert!(running.wait(SOON).success());
+}
+
+fn the_daemon(folder: &Folder) -> Pid {
+    daemon_in(folder).and_then(Pid::from_raw).expect("a daemon")
+}
+
+/// Starts a program, and waits until it says `ready`.
+fn ready(command: &mut Command) -> Running {
+    let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let mut line = String::new();
+    let stdout = running.child.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    running
+}
+
 /// The program ended well and lost nothing: that its daemon was killed is told, not returned.
 #[test]
 fn a_killed_daemon_does_not_change_the_exit_code() {
@@ -127,10 +181,7 @@ fn a_killed_daemon_does_not_change_the_exit_code() {
         let mut line = String::new();
         let mut stdout = BufReader::new(running.child.stdout.take().expect("piped"));
         stdout.read_line(&mut line).expect("a line");
-        let all = processes_of(folder.path());
-        let daemon = all.iter().find(|(_, words)| words.contains("serve --for-run"));
-        let (daemon, _) = daemon.unwrap_or_else(|| panic!("no daemon: {all:?}"));
-        kill_process(Pid::from_raw(*daemon).expect("a pid"), Signal::KILL).expect("running");
+        kill_process(the_daemon(&folder), Signal::KILL).expect("running");
         drop(running.child.stdin.take());
         assert_eq!(running.wait(SOON).code(), Some(code));
         let size = |path: &Path| fs::metadata(path).expect("a file").len();
@@ -203,14 +254,7 @@ fn a_program_that_closes_what_it_inherited_stays_attached() {
         "for fd in /proc/self/fd/*; do n=${fd##*/}; [ $n -lt 3 ] || eval \"exec $n>&-\"; done";
     for (name, before) in [("reused", "exec 3>log 4>&3 5>&3 6>&3"), ("closed", close_all)] {
         let of_job = |command: &mut Command| {
-            command.env("KAKEHI_JOB", name).current_dir(folder.path());
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-            let mut running = Running::start(command);
-            let mut line = String::new();
-            let stdout = running.child.stdout.as_mut().expect("piped");
-            BufReader::new(stdout).read_line(&mut line).expect("a line");
-            assert_eq!(line, "ready\n");
-            running
+            ready(command.env("KAKEHI_JOB", name).current_dir(folder.path()).stdin(Stdio::piped()))
         };
         let stats_file = folder.join(name).display().to_string();
         let mut first = kakehi_run(&folder, &["--stats", &stats_file]);

@@ -141,7 +141,7 @@ fn a_daemon_that_was_started_by_hand_stays_on_the_cores_it_was_given() {
 }
 
 /// The daemon that a `kakehi run` of this test has started.
-fn daemon_in(folder: &Folder) -> Option<i32> {
+pub(crate) fn daemon_in(folder: &Folder) -> Option<i32> {
     let all = processes_of(folder.path());
     all.into_iter().find(|(_, words)| words.contains("serve --for-run")).map(|(pid, _)| pid)
 }
