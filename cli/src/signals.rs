@@ -1,44 +1,108 @@
 //! Standing in for a program: whoever signals `kakehi run` means the program.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
+    os::unix::process::ExitStatusExt as _,
     process::{Command, ExitStatus},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::retry_on_intr,
+    process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpid},
+    termios::tcgetpgrp,
+};
 use signal_hook::{
     consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
     flag,
     iterator::Signals,
+    low_level::emulate_default_handler,
 };
 
 use crate::failure::{Code, Failure};
 
+/// What ends or stops this process while it waits for the daemon, which goes on by itself.
+const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
+
 /// Runs `command` to its end, passing on the signals this process gets meanwhile. Those that it was
-/// started to ignore, as by `nohup`, it goes on to ignore, and so does the program.
+/// started to ignore, as by `nohup`, it goes on to ignore, and so does the program. Once that has
+/// ended they do to this process what they do to any.
 ///
 /// # Errors
 ///
 /// As starting and waiting give them.
 pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
-    let caught = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP];
-    let mut signals = Signals::new(heeded(&caught))?;
-    let mut child = command.spawn()?;
-    let program = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let handle = signals.handle();
-    let passing = thread::spawn(move || {
-        for signal in signals.forever() {
-            pass_on(program, signal);
-        }
-    });
-    let status = child.wait();
-    handle.close();
-    // The thread ends with its handle; a panic in it has been printed.
-    passing.join().ok();
+    let caught = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+    let caught: Vec<_> = heeded(&caught).copied().collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
+        flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
+    }
+    let status = Signals::new(&caught).and_then(|signals| run(command, signals));
+    is_over.store(true, Ordering::SeqCst);
     status
+}
+
+fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
+    let program = Pid::from_child(&command.spawn()?);
+    let handle = signals.handle();
+    let stop = Mutex::default();
+    thread::scope(|scope| {
+        let passing = scope.spawn(|| {
+            for signal in signals.forever() {
+                pass_on(program, signal);
+                match signal {
+                    SIGTSTP => note(&stop, |stop| stop.is_told = true),
+                    SIGCONT => note(&stop, |stop| stop.is_told = false),
+                    _ => {}
+                }
+            }
+        });
+        let status = wait(program, &stop);
+        handle.close();
+        // The thread ends with its handle; a panic in it has been printed.
+        passing.join().ok();
+        status
+    })
+}
+
+/// Waits for the end of the program.
+fn wait(program: Pid, stop: &Mutex<Stop>) -> io::Result<ExitStatus> {
+    let changes = WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+    loop {
+        let Some((_, status)) = retry_on_intr(|| waitpid(Some(program), changes))? else {
+            continue;
+        };
+        if status.exited() || status.signaled() {
+            return Ok(ExitStatus::from_raw(status.as_raw()));
+        }
+        note(stop, |stop| stop.has_program = status.stopped());
+    }
+}
+
+/// What has to come together for this process to stop, which is what a shell waits for to take its
+/// terminal back. Of a program that was stopped alone, nobody would continue this process.
+#[derive(Debug, Default)]
+struct Stop {
+    /// By SIGTSTP.
+    is_told: bool,
+    has_program: bool,
+}
+
+/// Notes a change, and stops if it has come to that, until somebody sends SIGCONT.
+fn note(stop: &Mutex<Stop>, change: impl FnOnce(&mut Stop)) {
+    let mut stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut stop);
+    if stop.is_told && stop.has_program {
+        *stop = Stop::default();
+        emulate_default_handler(SIGTSTP).ok(); // It knows SIGTSTP.
+    }
 }
 
 /// Has a daemon outlive what schedulers send to all processes of a job, for the programs among
@@ -61,18 +125,17 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
     signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
 }
 
-fn pass_on(program: Option<Pid>, signal: i32) {
+fn pass_on(program: Pid, signal: i32) {
     // The terminal has sent these to the program too, which is in the same group.
     let from_terminal = [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    if let (Some(program), Some(signal), false) =
-        (program, Signal::from_named_raw(signal), from_terminal)
-    {
+    if let (Some(signal), false) = (Signal::from_named_raw(signal), from_terminal) {
         // A program that is gone by now needs no signal.
         kill_process(program, signal).ok();
     }
 }
 
+/// Whatever standard input is.
 fn in_foreground() -> bool {
-    let group = rustix::process::getpgrp();
-    rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == group)
+    let foreground = File::open("/dev/tty").ok().and_then(|terminal| tcgetpgrp(terminal).ok());
+    foreground == Some(getpgrp())
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader, Write as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::{
     calls::Calls,
     harness::{
-        Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, program, run, skip, stats,
-        succeed, sum, text, wait_for,
+        Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, program, python, run,
+        skip, stats, succeed, sum, text, wait_for,
     },
     start::daemon_in,
 };
@@ -108,6 +108,38 @@ fn signals_that_are_to_be_ignored_stay_ignored() {
     running.signal(Signal::HUP);
     drop(running.child.stdin.take());
     assert_eq!(running.wait(SOON).code(), Some(7));
+}
+
+#[test]
+fn a_terminal_stops_and_interrupts_the_program_as_if_it_ran_by_itself() {
+    let folder = Folder::new();
+    let Some([python, terminal]) = python("terminals", "terminal") else { return };
+    let mut command = Command::new(python);
+    command.arg(terminal).env("KAKEHI", kakehi()).env("XDG_RUNTIME_DIR", folder.path());
+    succeed(command.env_remove("KAKEHI_JOB"), SOON * 3);
+}
+
+/// The daemon goes on by itself.
+#[test]
+fn sigterm_ends_a_run_that_waits_for_the_daemon_only() {
+    let folder = Folder::new();
+    let out = folder.join("out");
+    let (_outliving, script) = Outliving::new(&folder, &out);
+    let mut first = kakehi_run(&folder, &[]);
+    first.env("KAKEHI_JOB", "ending").args(["sh", "-c", &script]);
+    let mut first = Running::start(first.stdout(Stdio::null()).stderr(Stdio::null()));
+    assert!(wait_for(SOON, || ends(&folder, "ending")), "the daemon does not end");
+    first.signal(Signal::TERM);
+    assert_eq!(first.wait(SOON).signal(), Some(Signal::TERM.as_raw()));
+    assert!(wait_for(SOON, || daemon_in(&folder).is_none()), "the daemon does not end");
+    assert_eq!(fs::read_to_string(&out).expect("the file"), "hello");
+}
+
+/// Whether a daemon ends, and waits for the program that it serves.
+fn ends(folder: &Folder, job: &str) -> bool {
+    let mut drain = Command::new(kakehi());
+    drain.arg("drain").env("KAKEHI_JOB", job).env("XDG_RUNTIME_DIR", folder.path());
+    text(&run(&mut drain, SOON).stderr).contains("is stopping")
 }
 
 /// A scheduler signals all processes of a job: to have it checkpoint, or some time before it kills.
@@ -328,13 +360,7 @@ fn a_run_that_comes_while_the_daemon_ends_starts_the_next() {
     let mut first = kakehi_run(&folder, &[]);
     of_job(first.args(["sh", "-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()));
     let mut first = Running::start(&mut first);
-    // It ends, and waits for the program that it serves.
-    let ends = || {
-        let mut drain = Command::new(kakehi());
-        of_job(drain.arg("drain").env("XDG_RUNTIME_DIR", folder.path()));
-        text(&run(&mut drain, SOON).stderr).contains("is stopping")
-    };
-    assert!(wait_for(SOON, ends), "the daemon does not end");
+    assert!(wait_for(SOON, || ends(&folder, "ending")), "the daemon does not end");
 
     let mut second = kakehi_run(&folder, &[]);
     of_job(second.args(["echo", "ran"]));
