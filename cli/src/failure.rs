@@ -71,7 +71,7 @@ impl Failure {
     /// What the daemon, or the way to it, says.
     pub(crate) fn of_daemon(why: &daemon::Error) -> Self {
         let code = match why {
-            daemon::Error::Unreachable { .. } => Code::Unreachable,
+            daemon::Error::Unreachable { .. } | daemon::Error::Silent { .. } => Code::Unreachable,
             _ => Code::Failure,
         };
         Self::of_line(code, &why.to_string())

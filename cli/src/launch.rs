@@ -38,16 +38,25 @@ pub(crate) enum Launched {
 
 /// Attaches to the daemon of a job, started now if there is none.
 pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Failure> {
-    // Held until the daemon listens, so that of many that come at once one starts it.
-    let lock = job.lock()?;
-    match control::attach(&job.folder) {
-        Ok(attachment) => return check(job, config).map(|()| Launched::Attached(attachment)),
-        Err(Error::Unreachable { .. }) => {}
-        Err(why) => return Err(Failure::of_daemon(&why)),
+    loop {
+        // Held until the daemon listens, so that of many that come at once one starts it.
+        let lock = job.lock()?;
+        if !control::is_there(&job.folder) {
+            let daemon = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
+            let attachment =
+                control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
+            return Ok(Launched::Started(daemon, attachment));
+        }
+        // All that come wait for it at once, should it be slow.
+        drop(lock);
+        match control::attach(&job.folder) {
+            Ok(attachment) => return check(job, config).map(|()| Launched::Attached(attachment)),
+            // It has ended meanwhile.
+            Err(Error::Unreachable { .. }) => {}
+            Err(why @ Error::Silent { .. }) => return Err(Failure::of_daemon(&why).or(INSTEAD)),
+            Err(why) => return Err(Failure::of_daemon(&why)),
+        }
     }
-    let daemon = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
-    let attachment = control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
-    Ok(Launched::Started(daemon, attachment))
 }
 
 /// Whether the daemon of a job has the remote folders that this run maps.

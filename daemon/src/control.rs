@@ -4,14 +4,18 @@ use std::{
     io,
     os::fd::{OwnedFd, RawFd},
     path::Path,
+    time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
-    net::{RecvFlags, recv},
+    net::{
+        RecvFlags, recv,
+        sockopt::{Timeout, set_socket_timeout},
+    },
 };
-use uring::peer_process;
+use uring::{Peer, peer_process};
 use wire::{Greeting, Message, Refusal, Role, Welcome};
 
 pub use wire::Control;
@@ -20,7 +24,11 @@ use crate::{Error, socket};
 
 /// Longest answer to a question, bytes.
 const ANSWER_LEN_MAX: usize = 64 << 10;
-/// Longest wait for the end of a daemon that closes a connection without a word.
+/// Longest wait for the answer to a question that takes a daemon no time.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest wait of whoever comes to stay: a node where many start is slow.
+const WELCOME_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a daemon's end is waited for before it is asked again.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Numbers below the first of these are the program's, which may close them all. The others are for
@@ -51,20 +59,33 @@ impl Attachment {
     }
 }
 
+/// Whether a daemon listens in `folder`, if only one that stands still. Never blocks.
+#[must_use]
+pub fn is_there(folder: &Path) -> bool {
+    socket::is_listened_at(folder)
+}
+
 /// Asks the daemon in `folder` and returns its answer, one JSON document.
 ///
-/// Blocks until the daemon has done what is asked, however long that takes.
+/// Blocks until the daemon has done what is asked, however long that takes; its state it tells at
+/// once.
 ///
 /// # Errors
 ///
 /// - [`Error::Unreachable`]: nobody listens in `folder`.
+/// - [`Error::Silent`]: who listens does not answer for 5 s.
 /// - [`Error::Refused`], [`Error::Protocol`]: what listens does not serve this caller.
 /// - [`Error::Lost`]: the daemon went away before it answered.
 pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
-    let socket = greet(folder, Role::Control(question))?;
+    let line = Line { folder, time: ANSWER_TIME_MAX };
+    let socket = line.greet(Role::Control(question))?;
+    if question != Control::Status {
+        let unlimited = set_socket_timeout(&socket, Timeout::Recv, None);
+        unlimited.map_err(|errno| Error::Lost(errno.into()))?;
+    }
     let mut answer = vec![0; ANSWER_LEN_MAX];
     let received = retry_on_intr(|| recv(&socket, &mut *answer, RecvFlags::empty()));
-    let (len, _) = received.map_err(|errno| Error::Lost(errno.into()))?;
+    let (len, _) = received.map_err(|errno| line.failed(&socket, errno.into()))?;
     if len == 0 {
         return Err(Error::Lost(io::ErrorKind::UnexpectedEof.into()));
     }
@@ -79,49 +100,75 @@ pub fn ask(folder: &Path, question: Control) -> Result<String, Error> {
 ///
 /// # Errors
 ///
-/// Those of [`ask`]; [`Error::Unreachable`] also when it has ended.
+/// Those of [`ask`], the second after 10 s; [`Error::Unreachable`] also when it has ended.
 pub fn attach(folder: &Path) -> Result<Attachment, Error> {
+    let line = Line { folder, time: WELCOME_TIME_MAX };
     let mut was_lost = false;
     loop {
-        let (why, time) = match greet(folder, Role::Run) {
-            Err(why @ Error::Refused(Refusal::Stopping)) => (why, None),
+        let why = match line.greet(Role::Run) {
+            Err(why @ Error::Refused(Refusal::Stopping)) => why,
             // It is about to end, or did not hear the greeting in time.
             Err(why @ Error::Lost(_)) if !was_lost => {
                 was_lost = true;
-                (why, Some(&PATIENCE))
+                why
             }
             greeted => return Ok(Attachment { socket: greeted? }),
         };
-        if !await_end(folder, time).map_err(Error::Lost)? {
+        if !await_end(folder).map_err(Error::Lost)? {
             return Err(why);
         }
     }
 }
 
-/// Waits until the process that listens in `folder`, if there is one, has ended, or `time` is over.
-/// Returns whether its end can be seen from here.
-fn await_end(folder: &Path, time: Option<&Timespec>) -> io::Result<bool> {
-    let Ok(socket) = socket::connect_to(folder) else { return Ok(true) };
+/// Waits until the process that listens in `folder`, if there is one, has ended, or [`PATIENCE`] is
+/// over. Returns whether its end can be seen from here.
+fn await_end(folder: &Path) -> io::Result<bool> {
+    let Ok(socket) = socket::connect_to(folder, ANSWER_TIME_MAX) else { return Ok(true) };
     let process = match peer_process(socket) {
         Err(why) if Errno::from_io_error(&why) == Some(Errno::SRCH) => return Ok(true),
         process => process?,
     };
     let Some(process) = process else { return Ok(false) };
     // While it listens, its number is nobody else's.
-    if socket::connect_to(folder).is_ok() {
-        retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], time))?;
+    if socket::is_listened_at(folder) {
+        retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)))?;
     }
     Ok(true)
 }
 
-/// Connects and exchanges greetings.
-fn greet(folder: &Path, role: Role) -> Result<OwnedFd, Error> {
-    let unreachable = |source| Error::Unreachable { folder: folder.to_owned(), source };
-    let socket = socket::connect_to(folder).map_err(unreachable)?;
-    socket::send(&socket, &Greeting::new(role).encode(), &[]).map_err(Error::Lost)?;
-    let answer = socket::receive(&socket).map_err(Error::Lost)?;
-    let answer = answer.ok_or_else(|| Error::Lost(io::ErrorKind::UnexpectedEof.into()))?;
-    let welcome = Welcome::decode(answer.bytes()).map_err(Error::Protocol)?;
-    welcome.outcome().map_err(Error::Refused)?;
-    Ok(socket)
+/// The way to a daemon, and how long it may take for each step.
+struct Line<'a> {
+    folder: &'a Path,
+    time: Duration,
+}
+
+impl Line<'_> {
+    /// Connects and exchanges greetings.
+    fn greet(&self, role: Role) -> Result<OwnedFd, Error> {
+        let socket =
+            socket::connect_to(self.folder, self.time).map_err(|why| match why.kind() {
+                io::ErrorKind::WouldBlock => self.silent(None),
+                _ => Error::Unreachable { folder: self.folder.to_owned(), source: why },
+            })?;
+        let greeting = Greeting::new(role).encode();
+        socket::send(&socket, &greeting, &[]).map_err(|why| self.failed(&socket, why))?;
+        let answer = socket::receive(&socket).map_err(|why| self.failed(&socket, why))?;
+        let answer = answer.ok_or_else(|| Error::Lost(io::ErrorKind::UnexpectedEof.into()))?;
+        let welcome = Welcome::decode(answer.bytes()).map_err(Error::Protocol)?;
+        welcome.outcome().map_err(Error::Refused)?;
+        Ok(socket)
+    }
+
+    fn failed(&self, socket: &OwnedFd, why: io::Error) -> Error {
+        match why.kind() {
+            io::ErrorKind::WouldBlock => self.silent(Some(socket)),
+            _ => Error::Lost(why),
+        }
+    }
+
+    fn silent(&self, socket: Option<&OwnedFd>) -> Error {
+        let process = socket.and_then(|socket| Peer::of(socket).ok()?.process);
+        let process = process.map(|process| process.as_raw_pid());
+        Error::Silent { folder: self.folder.to_owned(), process, time: self.time }
+    }
 }

@@ -1,6 +1,6 @@
 //! Why a daemon cannot be started or asked.
 
-use std::{error, fmt, io, path::PathBuf};
+use std::{error, fmt, io, path::PathBuf, time::Duration};
 
 use wire::{Invalid, Refusal};
 
@@ -16,6 +16,15 @@ pub enum Error {
         folder: PathBuf,
         /// What connecting said.
         source: io::Error,
+    },
+    /// A daemon listens in the folder, and does not answer.
+    Silent {
+        /// The folder.
+        folder: PathBuf,
+        /// The daemon's process, where it can be seen.
+        process: Option<i32>,
+        /// How long it was waited for.
+        time: Duration,
     },
     /// A daemon listens in the folder already.
     Occupied {
@@ -133,6 +142,15 @@ impl fmt::Display for Error {
                  its folder with --socket",
                 folder.display()
             ),
+            Self::Silent { folder, process, time } => {
+                write!(f, "the daemon in {}", folder.display())?;
+                process.map_or(Ok(()), |pid| write!(f, " (process {pid})"))?;
+                write!(
+                    f,
+                    ": no answer for {time:?}; send it SIGCONT if it was stopped, or SIGKILL, its \
+                     programs go on without it"
+                )
+            }
             Self::Remote { addresses, source } => {
                 let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
                 write!(f, "the server at {} cannot be had: {source}", texts.join(" or "))
@@ -182,7 +200,7 @@ impl error::Error for Error {
             | Self::Setup { source, .. } => Some(source),
             Self::Protocol(invalid) => Some(invalid),
             Self::Ucx(source) => Some(source),
-            Self::Occupied { .. } | Self::Refused(_) => None,
+            Self::Occupied { .. } | Self::Silent { .. } | Self::Refused(_) => None,
         }
     }
 }

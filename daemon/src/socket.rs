@@ -5,6 +5,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::{
@@ -13,6 +14,7 @@ use rustix::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
         SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+        sockopt::{Timeout, set_socket_timeout},
     },
 };
 use wire::MESSAGE_LEN;
@@ -45,11 +47,23 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// Connects to the socket of `folder`.
-pub(crate) fn connect_to(folder: &Path) -> io::Result<OwnedFd> {
+/// Connects to the socket of `folder`. That, and each message, takes so long at most: then the
+/// error is `WouldBlock`.
+pub(crate) fn connect_to(folder: &Path, time: Duration) -> io::Result<OwnedFd> {
     let socket = create(SocketFlags::CLOEXEC)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(time))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(time))?;
     connect(&socket, &SocketAddrUnix::new(path(folder))?)?;
     Ok(socket)
+}
+
+/// Whether somebody listens on the socket of `folder`, and may be too busy to let anybody in.
+/// Never blocks.
+pub(crate) fn is_listened_at(folder: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connected =
+        create(flags).and_then(|socket| Ok(connect(&socket, &SocketAddrUnix::new(path(folder))?)?));
+    connected.map_or_else(|why| why.kind() == io::ErrorKind::WouldBlock, |()| true)
 }
 
 /// Listens on the socket of `folder`. The socket never blocks.

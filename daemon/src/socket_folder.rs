@@ -24,7 +24,7 @@ impl SocketFolder {
     /// Listens in `folder`, and shows the job's segment there to programs that never connect.
     pub(crate) fn occupy(folder: &Path, job_fd: &OwnedFd) -> Result<Self, Error> {
         let (socket, job) = (socket::path(folder), folder.join("job"));
-        if socket::connect_to(folder).is_ok() {
+        if socket::is_listened_at(folder) {
             return Err(Error::Occupied { folder: folder.to_owned() });
         }
         // What a daemon left that did not end in order. What the user has by these names stays, and

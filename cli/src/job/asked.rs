@@ -11,6 +11,7 @@ use super::{Job, bases, check_private, given_name, refused, unreachable};
 use crate::{
     config::{Config, Environment},
     failure::Failure,
+    report,
 };
 
 impl Job {
@@ -28,16 +29,20 @@ impl Job {
         if given_name(config, environment)?.is_some() {
             let job = Self::find(config, environment)?;
             let mut anywhere = bases.iter().map(|base| Self::below(base, &job.name));
-            return Ok(anywhere.find(Self::is_served).unwrap_or(job));
+            // One that is silent is met there, and says so.
+            let found = anywhere.find(|job| job.is_served().unwrap_or(true));
+            return Ok(found.unwrap_or(job));
         }
-        let (mut jobs, mut unread) = (Vec::new(), None);
+        let (mut jobs, mut silent, mut unread) = (Vec::new(), Vec::new(), None);
         for base in &bases {
-            match served(base) {
+            match served(base, &mut silent) {
                 Ok(found) => jobs.extend(found),
                 Err(why) => unread = unread.or(Some(refused(base, why))),
             }
         }
-        match (&*jobs, unread) {
+        let failure = if jobs.is_empty() { silent.pop().or(unread) } else { None };
+        silent.iter().for_each(report::warn);
+        match (&*jobs, failure) {
             ([], Some(failure)) => Err(failure),
             ([], None) => {
                 let folders: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
@@ -59,13 +64,23 @@ impl Job {
     }
 
     /// Whether a daemon answers. What was killed has left its socket.
-    fn is_served(&self) -> bool {
-        check_private(&self.folder).is_ok() && control::ask(&self.folder, Control::Status).is_ok()
+    ///
+    /// # Errors
+    ///
+    /// One is there, and silent.
+    fn is_served(&self) -> Result<bool, Failure> {
+        if check_private(&self.folder).is_err() {
+            return Ok(false);
+        }
+        match control::ask(&self.folder, Control::Status) {
+            Err(why @ daemon::Error::Silent { .. }) => Err(Failure::of_daemon(&why)),
+            answer => Ok(answer.is_ok()),
+        }
     }
 }
 
-/// The jobs with a folder in `base` whose daemons answer, by name.
-fn served(base: &Path) -> io::Result<Vec<Job>> {
+/// The jobs with a folder in `base` whose daemons answer, by name; and those that are silent.
+fn served(base: &Path, silent: &mut Vec<Failure>) -> io::Result<Vec<Job>> {
     let entries = match check_private(base).and_then(|()| fs::read_dir(base)) {
         Ok(entries) => entries,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -75,8 +90,10 @@ fn served(base: &Path) -> io::Result<Vec<Job>> {
     for entry in entries {
         let entry = entry?;
         let job = Job::below(base, &entry.file_name().to_string_lossy());
-        if job.is_served() {
-            jobs.push(job);
+        match job.is_served() {
+            Ok(true) => jobs.push(job),
+            Ok(false) => {}
+            Err(failure) => silent.push(failure),
         }
     }
     jobs.sort_by(|one, other| one.name.cmp(&other.name));

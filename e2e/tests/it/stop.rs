@@ -4,7 +4,9 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     iter, mem,
-    process::Stdio,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -14,7 +16,9 @@ use rustix::{
 };
 
 use crate::{
-    harness::{Daemon, Folder, Running, SOON, note, pause, program, succeed, wait_for},
+    harness::{
+        Daemon, Folder, Running, SOON, kakehi, note, pause, program, run, succeed, text, wait_for,
+    },
     records::{KINDS, Kind, Writer},
 };
 
@@ -48,6 +52,60 @@ fn clients_wait_for_a_daemon_that_was_stopped_and_go_on() {
         daemon.said()
     );
     daemon.end();
+}
+
+/// Nobody waits for it without end, nor for others that wait for it.
+#[test]
+fn whoever_asks_a_daemon_that_stands_still_or_comes_to_it_is_told() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    daemon.running.signal(Signal::STOP);
+    let is_told = |said: &str| {
+        let process = format!("(process {})", daemon.running.child.id());
+        assert!(said.contains(&process) && said.contains("no answer"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    };
+    for name in ["status", "drain"] {
+        let mut command = Command::new(kakehi());
+        let output = run(command.args([name, "--socket"]).arg(&daemon.socket), SOON);
+        is_told(&text(&output.stderr));
+        assert_eq!(output.status.code(), Some(3));
+    }
+    let begun = Instant::now();
+    let come = |_| {
+        let mut command = Command::new(kakehi());
+        command.args(["run", "--socket"]).arg(&daemon.socket).arg("true");
+        thread::spawn(move || run(&mut command, SOON * 2))
+    };
+    for run in (0..4).map(come).collect::<Vec<_>>() {
+        let output = run.join().expect("in time");
+        is_told(&text(&output.stderr));
+        assert_eq!(output.status.code(), Some(125));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30), "one after the other");
+    daemon.running.signal(Signal::CONT);
+    daemon.end();
+}
+
+#[test]
+fn a_daemon_that_stands_still_does_not_hide_another() {
+    let folder = Folder::new();
+    let base = folder.join("kakehi");
+    fs::create_dir(&base).expect("a folder");
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).expect("mode");
+    let [still, other] = ["kakehi/a", "kakehi/b"].map(|name| Daemon::start(&folder, name, &[]));
+    still.running.signal(Signal::STOP);
+    let mut status = Command::new(kakehi());
+    status.arg("status").env("XDG_RUNTIME_DIR", folder.path());
+    let output = run(status.env_remove("KAKEHI_JOB"), SOON);
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("kakehi/a") && said.contains("no answer"), "{said}");
+    // Below /tmp this user may have more.
+    let is_shown = printed.starts_with(&format!("daemon {} ", other.running.child.id()));
+    assert!(is_shown || said.contains("several jobs"), "{printed}{said}");
+    still.running.signal(Signal::CONT);
+    still.end();
+    other.end();
 }
 
 /// What the daemon opens for a thread would have to be closed once the kernel is to have the file.
