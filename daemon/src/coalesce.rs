@@ -194,7 +194,10 @@ impl Storage for Coalesced {
     }
 
     async fn status(&self, file: &Open) -> io::Result<Status> {
-        self.identify(file)
+        match file {
+            Open::Plain(file) => self.machine.status(file).await,
+            Open::Packed(file) => file.status(),
+        }
     }
 
     async fn set(&self, file: &Open, what: Attributes) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! A multifile beside a model of what it is to hold, with daemons that end, and that die.
 
 mod between;
+mod plain;
 
 use std::{collections::BTreeMap, ffi::CString, io, path::PathBuf, rc::Rc};
 
