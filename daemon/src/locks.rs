@@ -49,6 +49,12 @@ impl LockCall {
         Self { terms, start: 0, len: 0 }
     }
 
+    /// Gives up what this one has taken.
+    const fn undone(self) -> Self {
+        let terms = LockTerms { kind: LockKind::Unlocked, waits: false, ..self.terms };
+        Self { terms, ..self }
+    }
+
     pub(crate) const fn is_unlock(&self) -> bool {
         matches!(self.terms.kind, LockKind::Unlocked)
     }
@@ -109,8 +115,11 @@ pub(crate) async fn lock<S: Storage>(
         done = core.storage.lock(&descriptor.file, call).await;
     }
     if done.is_ok() && !call.is_unlock() && file.is_closing() {
-        // Closing it has given up what there was before. The kernel does the same.
-        give_up(core, session, &descriptor).await;
+        // Closing it has given up what there was before; an open file's goes with its descriptor.
+        // As in the kernel this one alone is undone: another thread may have got others since.
+        if call.terms.owner == LockOwner::Process {
+            give_up(core, &descriptor, call.undone()).await;
+        }
         return Err(Errno::BADF);
     }
     done.map(|()| 0).map_err(|error| errno(&error))
@@ -173,14 +182,14 @@ pub(crate) async fn closing<S: Storage>(
     // By those that were locked: what is opened otherwise may be at another server.
     for other in locked {
         if let Ok(descriptor) = other.descriptor() {
-            give_up(core, session, &descriptor).await;
+            let all = of_client(session, LockCall::unlock_all(LockOwner::Process, 0));
+            give_up(core, &descriptor, all).await;
         }
     }
 }
 
-/// Gives up the locks of a client's process on a file.
-async fn give_up<S: Storage>(core: &Core<S>, session: &Session<S>, descriptor: &Use<S>) {
-    let call = of_client(session, LockCall::unlock_all(LockOwner::Process, 0));
+/// Gives up locks of a client's process on a file.
+async fn give_up<S: Storage>(core: &Core<S>, descriptor: &Use<S>, call: LockCall) {
     if let Err(error) = core.storage.lock(&descriptor.file, call).await {
         tracing::debug!("the locks of a file that was closed are gone already: {error}");
     }

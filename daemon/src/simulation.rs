@@ -205,6 +205,16 @@ impl Simulation {
         (core, session)
     }
 
+    /// Turns the executors, a microsecond at a time.
+    fn turn_until(&mut self, is_over: impl Fn() -> bool) {
+        let end = self.clock.now() + TIME_MAX;
+        while !is_over() {
+            assert!(self.clock.now() < end, "the simulation is stuck");
+            self.executors.iter_mut().for_each(|executor| _ = executor.turn());
+            self.clock.0.advance(Duration::from_micros(1));
+        }
+    }
+
     fn check_that_nothing_is_left(&mut self) {
         // Ticks go on for 100 ms after the last file has gone.
         for _ in 0..500 {

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     io,
     rc::Rc,
     time::Duration,
@@ -39,10 +39,26 @@ pub(super) struct SimStorage {
 pub(super) struct Disk {
     pub(super) files: RefCell<HashMap<u64, Stored>>,
     pub(super) rng: RefCell<Rng>,
-    /// Inodes, and who has record locks on them.
-    pub(super) locks: RefCell<HashSet<(u64, u16)>>,
+    /// Inodes, and the locks on them.
+    pub(super) locks: RefCell<Vec<(u64, LockCall)>>,
     /// One in this many writes fails, and one is short; none when zero.
     pub(super) fault_odds: u32,
+}
+
+impl Disk {
+    /// Of the locks here none overlaps another in part.
+    fn set_lock(&self, inode: u64, call: LockCall) {
+        let whose = |call: &LockCall| (call.terms.owner, call.terms.process);
+        let is_all = (call.start, call.len) == (0, 0);
+        let mut locks = self.locks.borrow_mut();
+        locks.retain(|(of, held)| {
+            let is_there = is_all || (held.start, held.len) == (call.start, call.len);
+            *of != inode || whose(held) != whose(&call) || !is_there
+        });
+        if !call.is_unlock() {
+            locks.push((inode, call));
+        }
+    }
 }
 
 /// A file.
@@ -190,12 +206,7 @@ impl Storage for SimStorage {
 
     async fn lock(&self, file: &Rc<Open>, call: LockCall) -> io::Result<()> {
         self.pause().await;
-        let lock = (file.inode, call.terms.process);
-        if call.is_unlock() {
-            self.disk.locks.borrow_mut().remove(&lock);
-        } else {
-            self.disk.locks.borrow_mut().insert(lock);
-        }
+        self.disk.set_lock(file.inode, call);
         self.pause().await;
         Ok(())
     }
