@@ -52,7 +52,7 @@ use self::{
 };
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall},
     storage::{Machine, Storage},
 };
 
@@ -186,10 +186,10 @@ impl Coalesced {
 impl Storage for Coalesced {
     type File = Open;
 
-    fn identify(&self, file: &Open) -> io::Result<Status> {
+    fn identify(&self, file: &Open) -> Option<Identity> {
         match file {
             Open::Plain(file) => self.machine.identify(file),
-            Open::Packed(file) => file.status(),
+            Open::Packed(file) => Some(file.status().ok()?.identity()),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::{
     registry::Opener,
     session::Session,
     settle,
-    storage::{Storage, is_regular},
+    storage::Storage,
     verdict::errno,
 };
 
@@ -89,16 +89,12 @@ fn register<S: Storage>(
     file: S::File,
 ) -> Result<(), &'static str> {
     let Registration { file: slot, flags, log_at, log_len } = registration;
-    let status = core.storage.identify(&file).map_err(|_| "descriptor without status")?;
-    if !is_regular(&status) {
-        return Err("not a regular file");
-    }
+    let identity = core.storage.identify(&file).ok_or("not a regular file")?;
     let log = Log { at: log_at, len: log_len };
     if !may_have_log(session, slot, log) {
         return Err("log out of place");
     }
-    let (session_id, identity) = (session.id, status.identity());
-    let origin = Origin { session: session_id, slot, flags, identity, is_ours: false };
+    let origin = Origin { session: session.id, slot, flags, identity, is_ours: false };
     admit(core, session, origin, file, log)
 }
 

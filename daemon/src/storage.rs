@@ -4,7 +4,7 @@ use std::{io, rc::Rc};
 
 use executor::Credits;
 use rustix::{
-    fs::{FallocateFlags, FileType, SeekFrom, fallocate, fstat, ftruncate, seek},
+    fs::{FallocateFlags, SeekFrom, fallocate, fstat, ftruncate, seek},
     io::Errno,
 };
 use uring::{Buffers, Engines};
@@ -24,8 +24,9 @@ pub(crate) trait Storage: Clone + 'static {
     /// An open file. Closed when the last clone and the last operation on it are gone.
     type File: Clone + 'static;
 
-    /// Type and identity of a file that a client handed over. Does not wait for a device.
-    fn identify(&self, file: &Self::File) -> io::Result<Status>;
+    /// Device and inode of a file that a client handed over; `None`: it is no regular one. Waits
+    /// for nothing.
+    fn identify(&self, file: &Self::File) -> Option<Identity>;
 
     /// Type, identity, and size of an open file.
     async fn status(&self, file: &Self::File) -> io::Result<Status>;
@@ -195,13 +196,13 @@ fn filling<T: Send + 'static>(
 impl Storage for Machine {
     type File = uring::File;
 
-    fn identify(&self, file: &uring::File) -> io::Result<Status> {
-        Ok(names::status_of(&fstat(file)?))
+    fn identify(&self, file: &uring::File) -> Option<Identity> {
+        file.is_regular().then(|| (file.device(), file.inode()))
     }
 
     async fn status(&self, file: &uring::File) -> io::Result<Status> {
         if file.is_local() {
-            return self.identify(file);
+            return Ok(names::status_of(&fstat(file)?));
         }
         self.call_on(file, |file| Ok(names::status_of(&fstat(file)?))).await
     }
@@ -276,9 +277,4 @@ impl Storage for Machine {
     fn describe(&self) -> String {
         self.engines.describe()
     }
-}
-
-/// Whether a file's mode is that of a regular file.
-pub(crate) fn is_regular(status: &Status) -> bool {
-    FileType::from_raw_mode(status.mode) == FileType::RegularFile
 }

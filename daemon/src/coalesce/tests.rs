@@ -93,6 +93,11 @@ impl World {
         self.executor.run_until(files.open(call))
     }
 
+    fn status(&mut self, file: &Open) -> Status {
+        let files = self.files.clone();
+        self.executor.run_until(files.status(file)).expect("open")
+    }
+
     fn write(&mut self, file: &Open, at: usize, bytes: &[u8]) {
         let (files, buffer) = (self.files.clone(), Heap::buffer(bytes.len()));
         buffer.store(bytes);
@@ -218,7 +223,7 @@ fn a_file_that_has_no_name_is_there_for_who_has_it_open_and_then_makes_room() {
     world.write(&open, 10, b"!");
     assert_eq!(world.read(&open), b"still here!");
     assert_eq!(world.read(&other), b"other");
-    let status = world.files.identify(&open).expect("open");
+    let status = world.status(&open);
     assert_eq!((status.link_count, status.size), (0, 11));
     drop(open);
     // Three tasks for files, of which one is free again: another physical file is not needed.
@@ -327,9 +332,9 @@ fn a_listing_in_parts_has_every_name_once_whatever_comes_and_goes() {
 fn times_and_modes_outlive_the_daemon() {
     let mut world = World::new(1);
     let open = world.open("a", OFlags::CREATE | OFlags::RDWR).expect("made");
-    let made = world.files.identify(&open).expect("open");
+    let made = world.status(&open);
     world.write(&open, 0, b"later");
-    let written = world.files.identify(&open).expect("open");
+    let written = world.status(&open);
     assert!(written.changed_at() > made.changed_at());
     drop(open);
     world.restart(true);

@@ -17,7 +17,7 @@ use wire::Status;
 
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall},
     storage::Storage,
 };
 
@@ -93,6 +93,11 @@ impl SimStorage {
         self.handle.sleep(Duration::from_micros(us)).await;
     }
 
+    fn size_of(&self, file: &Open) -> u64 {
+        let files = self.disk.files.borrow();
+        files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64)
+    }
+
     fn happens(&self) -> bool {
         let odds = self.disk.fault_odds;
         odds > 0 && self.disk.rng.borrow_mut().u32(0..odds) == 0
@@ -125,15 +130,13 @@ impl SimStorage {
 impl Storage for SimStorage {
     type File = Rc<Open>;
 
-    fn identify(&self, file: &Rc<Open>) -> io::Result<Status> {
-        let files = self.disk.files.borrow();
-        let size = files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64);
-        let inode = file.inode;
-        Ok(Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() })
+    fn identify(&self, file: &Rc<Open>) -> Option<Identity> {
+        Some((DEVICE, file.inode))
     }
 
     async fn status(&self, file: &Rc<Open>) -> io::Result<Status> {
-        self.identify(file)
+        let (inode, size) = (file.inode, self.size_of(file));
+        Ok(Status { device: DEVICE, inode, mode: REGULAR, size, ..Status::default() })
     }
 
     async fn set(&self, _: &Rc<Open>, _: Attributes) -> io::Result<()> {
@@ -187,8 +190,7 @@ impl Storage for SimStorage {
 
     async fn fetch(&self, file: &Rc<Open>, at: u64, len: usize) -> io::Result<usize> {
         self.pause().await;
-        let size = self.identify(file)?.size;
-        let left = usize::try_from(size.saturating_sub(at)).unwrap();
+        let left = usize::try_from(self.size_of(file).saturating_sub(at)).unwrap();
         Ok(left.min(len))
     }
 

@@ -1,12 +1,15 @@
 //! A descriptor with what the choice of an engine needs to know of it.
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs};
+use rustix::fs::{
+    AtFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fstat, fstatfs, makedev, statx,
+};
 
 /// A file of the [`Engines`](crate::Engines). Cheap to clone; closed when the last clone and the
 /// last operation on it are gone.
@@ -14,6 +17,8 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs};
 pub struct File {
     fd: Arc<OwnedFd>,
     storage: Storage,
+    inode: u64,
+    is_regular: bool,
 }
 
 /// What the choice of an engine depends on.
@@ -42,17 +47,37 @@ pub(crate) enum Kind {
 impl File {
     /// Classifies `fd` once, by its type, flags and file system.
     ///
+    /// Waits for no file system, but for the first file of a network or user-space one.
+    ///
     /// # Errors
     ///
     /// Those of `fstat`, `fstatfs` and `fcntl`; `EIO` and `ESTALE` occur on network file systems.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        let stat = fstat(&fd)?;
-        let (kind, is_local) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => regular_kind(&fd)?,
-            _ => (Kind::Other, true),
+        let Identity { device, inode, is_regular } = Identity::of(&fd)?;
+        let (kind, is_local) = match is_regular {
+            true => regular_kind(&fd, device, &ELSEWHERE)?,
+            false => (Kind::Other, false),
         };
-        let storage = Storage { kind, device: stat.st_dev, is_local };
-        Ok(Self { fd: Arc::new(fd), storage })
+        let storage = Storage { kind, device, is_local };
+        Ok(Self { fd: Arc::new(fd), storage, inode, is_regular })
+    }
+
+    /// Its device's number, as `stat(2)` tells it.
+    #[must_use]
+    pub fn device(&self) -> u64 {
+        self.storage.device
+    }
+
+    /// Its number on that device.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        self.is_regular
     }
 
     /// The descriptor, shared with operations in flight.
@@ -61,7 +86,8 @@ impl File {
         &self.fd
     }
 
-    /// Whether it is on this machine: what the kernel knows of it takes no time to learn.
+    /// Whether it is a regular file of this machine: what the kernel knows of it takes no time to
+    /// learn.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.storage.is_local
@@ -96,19 +122,75 @@ pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     }
 }
 
+/// What never changes of a file.
+struct Identity {
+    device: u64,
+    inode: u64,
+    is_regular: bool,
+}
+
+impl Identity {
+    /// Asks no server: whoever has opened the file has learnt this. A plain `fstat` may first write
+    /// all that is dirty.
+    fn of(fd: &OwnedFd) -> io::Result<Self> {
+        let (flags, mask) =
+            (AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO);
+        let known = statx(fd, c"", flags, mask).ok();
+        if let Some(known) = known.filter(|known| known.stx_mask & mask.bits() == mask.bits()) {
+            let device = makedev(known.stx_dev_major, known.stx_dev_minor);
+            return Ok(Self::new(device, known.stx_ino, known.stx_mode.into()));
+        }
+        let stat = fstat(fd)?; // An old kernel.
+        Ok(Self::new(stat.st_dev, stat.st_ino, stat.st_mode))
+    }
+
+    fn new(device: u64, inode: u64, mode: u32) -> Self {
+        let is_regular = FileType::from_raw_mode(mode) == FileType::RegularFile;
+        Self { device, inode, is_regular }
+    }
+}
+
+/// Devices that are not of this machine: each was asked once what it is, which may take long.
+///
+/// When one is unmounted its number may become another's. A local one's files then move bytes as
+/// these do, which is slower; those of what is not noted here are asked every time.
+type Elsewhere = RwLock<BTreeSet<u64>>;
+
+static ELSEWHERE: Elsewhere = RwLock::new(BTreeSet::new());
+
 /// How a regular file moves bytes, and whether it is on this machine.
-fn regular_kind(fd: &OwnedFd) -> io::Result<(Kind, bool)> {
+fn regular_kind(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<(Kind, bool)> {
+    let system = file_system(fd, device, elsewhere)?;
+    let kind = match system {
+        FileSystem::Memory => Kind::Memory,
+        _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
+        FileSystem::Local => Kind::Cached,
+        FileSystem::Elsewhere => Kind::Other,
+    };
+    Ok((kind, system != FileSystem::Elsewhere))
+}
+
+#[derive(PartialEq, Eq)]
+enum FileSystem {
+    Memory,
+    Local,
+    Elsewhere,
+}
+
+fn file_system(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<FileSystem> {
+    if elsewhere.read().unwrap_or_else(PoisonError::into_inner).contains(&device) {
+        return Ok(FileSystem::Elsewhere);
+    }
     // The kernel's type is signed on some machines; magic numbers are 32 bits wide.
     let magic = u32::try_from(fstatfs(fd)?.f_type & 0xffff_ffff).unwrap_or_default();
-    let is_memory = matches!(magic, TMPFS | RAMFS);
-    let is_local = is_memory || matches!(magic, EXT | XFS | BTRFS | F2FS | OVERLAY);
-    let kind = match is_local {
-        _ if is_memory => Kind::Memory,
-        _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
-        true => Kind::Cached,
-        false => Kind::Other,
-    };
-    Ok((kind, is_local))
+    Ok(match magic {
+        TMPFS | RAMFS => FileSystem::Memory,
+        EXT | XFS | BTRFS | F2FS | OVERLAY => FileSystem::Local,
+        _ => {
+            elsewhere.write().unwrap_or_else(PoisonError::into_inner).insert(device);
+            FileSystem::Elsewhere
+        }
+    })
 }
 
 const TMPFS: u32 = 0x0102_1994;
@@ -118,3 +200,37 @@ const XFS: u32 = 0x5846_5342;
 const BTRFS: u32 = 0x9123_683e;
 const F2FS: u32 = 0xf2f5_2010;
 const OVERLAY: u32 = 0x794c_7630;
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, open};
+
+    use super::*;
+
+    fn opened(path: &str) -> OwnedFd {
+        open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("there")
+    }
+
+    #[test]
+    fn a_file_is_known_by_the_numbers_that_programs_see() {
+        for path in ["/proc/version", "/dev/null", "/dev/shm", "Cargo.toml"] {
+            let fd = opened(path);
+            let stat = fstat(&fd).expect("open");
+            let file = File::new(fd).expect("a file");
+            assert_eq!((file.device(), file.inode()), (stat.st_dev, stat.st_ino), "{path}");
+            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            assert_eq!(file.is_regular(), is_regular, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_device_of_another_machine_is_asked_once() {
+        let (fd, elsewhere) = (opened("/proc/version"), Elsewhere::default());
+        let device = fstat(&fd).expect("open").st_dev;
+        assert_eq!(regular_kind(&fd, device, &elsewhere).expect("known"), (Kind::Other, false));
+        // Asked again, this one would say that it is here.
+        let local = opened("Cargo.toml");
+        assert!(regular_kind(&local, device + 1, &elsewhere).expect("known").1);
+        assert_eq!(regular_kind(&local, device, &elsewhere).expect("known"), (Kind::Other, false));
+    }
+}

@@ -95,7 +95,7 @@ fn the_first_byte_of_a_file_is_kept_beside_calls_on_its_names() {
         });
         let calls = if round % 4 < 2 { [write, other] } else { [other, write] };
         world.executor.run_until(beside(calls, 0));
-        let status = world.files.identify(&open).expect("open");
+        let status = world.status(&open);
         let mode = if is_unlinked { 0o644 } else { 0o600 };
         assert_eq!((status.size, status.mode & 0o777), (100, mode), "{round}");
         world.name(NameCall::Unlink { path: name("a") }).ok(); // It may be gone.

@@ -17,6 +17,6 @@ fn what_a_file_of_a_network_is_like_is_asked_on_a_thread() {
 
     let status = executor.run_until(async move { files.status(&file).await });
 
-    assert_eq!(status.expect("known").mode() & 0o170_000, 0o100_000);
+    assert_eq!(status.expect("known").mode & 0o170_000, 0o100_000);
     assert_eq!(engines.counters().threads, 1);
 }

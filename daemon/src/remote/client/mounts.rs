@@ -285,10 +285,10 @@ fn local_path(path: &CStr) -> &Path {
 impl Storage for Mounts {
     type File = Located;
 
-    fn identify(&self, file: &Located) -> io::Result<Status> {
+    fn identify(&self, file: &Located) -> Option<Identity> {
         match file {
             Located::Here(file) => self.machine.identify(file),
-            Located::There(_) => Err(Errno::NOTSUP.into()),
+            Located::There(_) => None,
         }
     }
 

@@ -21,7 +21,7 @@ use wire::{SESSION_LEN, Status};
 
 use crate::{
     locks::LockCall,
-    names::{Answer, Attributes, NameCall, OpenCall},
+    names::{Answer, Attributes, Identity, NameCall, OpenCall},
     remote::server::ledger::{Ledger, LocksNoted, RECORDS, Record, Shelf, State},
     storage::Storage,
 };
@@ -170,13 +170,13 @@ impl SimDisk {
 impl Storage for SimDisk {
     type File = Open;
 
-    fn identify(&self, file: &Open) -> io::Result<Status> {
-        Ok(self.disk.status(file.inode))
+    fn identify(&self, file: &Open) -> Option<Identity> {
+        Some(self.disk.status(file.inode).identity())
     }
 
     async fn status(&self, file: &Open) -> io::Result<Status> {
         self.pause().await;
-        self.identify(file)
+        Ok(self.disk.status(file.inode))
     }
 
     async fn set(&self, _: &Open, _: Attributes) -> io::Result<()> {
