@@ -12,7 +12,7 @@ use shm::{Board, SESSIONS_MAX, staging::Corrupt};
 
 use crate::{
     bells::Bells,
-    drain::{self, Queue},
+    drain::{self, Lines},
     file::OpenFile,
     lanes::Doorstep,
     mail::Reply,
@@ -35,9 +35,7 @@ pub(crate) struct Core<S: Storage> {
     /// Signalled on the first executor when a session has ended, on whichever.
     pub(crate) departed: Notify,
     /// Files to drain in the background.
-    pub(crate) queue: RefCell<Queue>,
-    /// Tasks that do so.
-    pub(crate) workers: Cell<usize>,
+    pub(crate) lines: RefCell<Lines>,
     /// Files the tick looks at.
     pub(crate) active: RefCell<Vec<Rc<OpenFile<S>>>>,
     pub(crate) is_ticking: Cell<bool>,
@@ -82,8 +80,7 @@ impl<S: Storage> Core<S> {
             sessions: RefCell::new((0..SESSIONS_MAX).map(|_| None).collect()),
             bells: Rc::new(Bells::new(rings_always)),
             departed: Notify::new(),
-            queue: RefCell::default(),
-            workers: Cell::new(0),
+            lines: RefCell::default(),
             active: RefCell::default(),
             is_ticking: Cell::new(false),
         };

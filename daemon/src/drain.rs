@@ -3,8 +3,9 @@
 //! A unit is what one look at a log finds, at most [`UNIT_LEN`] bytes. What one call has appended,
 //! if that is no more, is written by one call: others may append to the file, too. Whoever waits
 //! for bytes drains them itself, in its own latency task ([`drain_to`]); all else is drained by
-//! throughput tasks that take files from a [`Queue`], fair by bytes between sessions. Both hold the
-//! file's turn for the time of a unit, so a waiter waits for at most the one under way.
+//! throughput tasks that take files from a queue, fair by bytes between sessions; each device has
+//! its own ([`Lines`]). Both hold the file's turn for the time of a unit, so a waiter waits for at
+//! most the one under way.
 //!
 //! # Errors and order
 //!
@@ -13,6 +14,7 @@
 //! written again by whoever takes over, to the same place; for bytes that go to the end of the
 //! file, the size from which an append starts is recorded before it.
 
+mod lines;
 mod plan;
 mod queue;
 
@@ -23,7 +25,7 @@ use rustix::io::Errno;
 use shm::staging::{APPEND, Run};
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
-pub(crate) use queue::Queue;
+pub(crate) use lines::Lines;
 
 use crate::{
     core::{Core, Departure},
@@ -35,8 +37,6 @@ use crate::{
 
 /// Most bytes of a unit.
 pub(crate) const UNIT_LEN: u64 = 256 << 10;
-/// Units that may be under way for files nobody waits for.
-const WORKERS_MAX: usize = 4;
 
 /// Drains `file` until its log's tail reaches `position`, or nothing is left to drain.
 pub(crate) async fn drain_to<S: Storage>(
@@ -87,39 +87,34 @@ pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Sess
 /// Has a file drained in the background, up to `position`.
 pub(crate) fn enqueue<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, position: u64) {
     file.pace.want(position);
-    core.queue.borrow_mut().push(file.session, file.slot);
-    if core.workers.get() < WORKERS_MAX {
-        core.workers.set(core.workers.get() + 1);
-        core.handle.spawn(Class::Throughput, work(Rc::clone(core)));
+    let device = file.identity.0;
+    if core.lines.borrow_mut().push(device, file.session, file.slot) {
+        core.handle.spawn(Class::Throughput, work(Rc::clone(core), device));
     }
 }
 
-/// Drains queued files, a unit a turn, until none is left.
-async fn work<S: Storage>(core: Rc<Core<S>>) {
+/// Drains queued files of a device, a unit a turn, until none is left.
+async fn work<S: Storage>(core: Rc<Core<S>>, device: u64) {
     loop {
-        let next = core.queue.borrow_mut().pop();
-        let Some((session, slot)) = next else { break };
+        let next = core.lines.borrow_mut().next(device);
+        let Some((session, slot)) = next else { return };
         let file = core.session(session).and_then(|session| session.file_to_drain(slot));
-        let len = match &file {
+        let (len, is_wanted) = match &file {
             Some(file) => background_unit(&core, file).await,
-            None => 0,
+            None => (0, false),
         };
-        core.queue.borrow_mut().spent(session, len);
+        core.lines.borrow_mut().spent(device, (session, slot), len, is_wanted);
         yield_now().await;
     }
-    core.workers.set(core.workers.get() - 1);
 }
 
-/// Drains one unit and queues the file again if more of it is wanted. Returns the bytes drained.
-async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> u64 {
+/// Drains one unit. Returns the bytes drained, and whether more of the file is wanted.
+async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> (u64, bool) {
     // Whoever has the turn drains; what it leaves is found by the next tick.
-    let Some(turn) = file.try_turn() else { return 0 };
+    let Some(turn) = file.try_turn() else { return (0, false) };
     let len = unit(core, file, &turn).await;
     drop(turn);
-    if len > 0 && file.wants_drain() {
-        core.queue.borrow_mut().push(file.session, file.slot);
-    }
-    len
+    (len, len > 0 && file.wants_drain())
 }
 
 /// Writes the oldest staged bytes and releases them. Returns how many.

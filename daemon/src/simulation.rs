@@ -7,6 +7,7 @@ mod client;
 mod intake;
 mod locked;
 mod model;
+mod stalled;
 mod storage;
 mod turns;
 
@@ -229,7 +230,7 @@ impl Simulation {
         for core in &self.cores {
             assert_eq!(core.handle.task_count(), 1, "only the mail is read");
             assert!(core.active.borrow().is_empty());
-            assert_eq!(core.workers.get(), 0);
+            assert!(core.lines.borrow().is_empty());
         }
     }
 }

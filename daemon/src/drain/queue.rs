@@ -9,7 +9,7 @@ use super::UNIT_LEN;
 
 /// Sessions with files to drain. A file is in it once.
 #[derive(Debug, Default)]
-pub(crate) struct Queue(VecDeque<Entry>);
+pub(super) struct Queue(VecDeque<Entry>);
 
 #[derive(Debug)]
 struct Entry {
@@ -23,7 +23,7 @@ struct Entry {
 
 impl Queue {
     /// Puts a file in, unless it is.
-    pub(crate) fn push(&mut self, session: u32, slot: u32) {
+    pub(super) fn push(&mut self, session: u32, slot: u32) {
         match self.0.iter_mut().find(|entry| entry.session == session) {
             Some(entry) if entry.slots.contains(&slot) => {}
             Some(entry) => entry.slots.push_back(slot),
@@ -35,7 +35,7 @@ impl Queue {
     }
 
     /// Takes the next file, as session and slot. Tell what it cost by [`spent`](Self::spent).
-    pub(crate) fn pop(&mut self) -> Option<(u32, u32)> {
+    pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         // No debt is longer than a unit, so two rounds find whatever there is.
         for _ in 0..=2 * self.0.len() {
             let entry = self.0.front_mut()?;
@@ -51,7 +51,7 @@ impl Queue {
     }
 
     /// Says that the file taken cost `len` bytes, after it was put back if more of it is wanted.
-    pub(crate) fn spent(&mut self, session: u32, len: u64) {
+    pub(super) fn spent(&mut self, session: u32, len: u64) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.session == session) {
             entry.spent += len;
             entry.unpaid = entry.unpaid.saturating_sub(1);

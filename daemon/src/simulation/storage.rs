@@ -77,13 +77,21 @@ pub(super) struct Open {
     pub(super) appends: bool,
     /// A write is under way.
     writing: Cell<bool>,
+    /// No write ends.
+    pub(super) is_stalled: Cell<bool>,
     /// Writes that failed.
     pub(super) failures: Cell<u32>,
 }
 
 impl Open {
     pub(super) fn new(inode: u64, appends: bool) -> Rc<Self> {
-        Rc::new(Self { inode, appends, writing: Cell::new(false), failures: Cell::new(0) })
+        Rc::new(Self {
+            inode,
+            appends,
+            writing: Cell::new(false),
+            is_stalled: Cell::new(false),
+            failures: Cell::new(0),
+        })
     }
 }
 
@@ -168,6 +176,9 @@ impl Storage for SimStorage {
     async fn write(&self, file: &Rc<Open>, at: u64, from: Buffers) -> io::Result<usize> {
         assert!(!file.writing.replace(true), "two writes to one file at a time");
         self.pause().await;
+        if file.is_stalled.get() {
+            std::future::pending::<()>().await;
+        }
         let mut bytes = vec![0; from.len()];
         let mut done = 0;
         for buffer in from.as_slice() {

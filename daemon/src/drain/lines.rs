@@ -1,0 +1,73 @@
+//! Files to drain, in a line for each device, with workers of its own: one that stands still, as a
+//! file server that does not answer, holds up the files of no other.
+
+use super::queue::Queue;
+
+/// Units of a device that may be under way for files nobody waits for.
+const WORKERS_MAX: usize = 4;
+
+/// The devices with files to drain; few at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Vec<Line>);
+
+#[derive(Debug)]
+struct Line {
+    device: u64,
+    queue: Queue,
+    /// Tasks that drain its files.
+    workers: usize,
+}
+
+impl Lines {
+    /// Puts a file in, unless it is; whether another worker is to begin.
+    pub(super) fn push(&mut self, device: u64, session: u32, slot: u32) -> bool {
+        let line = self.line(device);
+        line.queue.push(session, slot);
+        let begins = line.workers < WORKERS_MAX;
+        line.workers += usize::from(begins);
+        begins
+    }
+
+    /// Takes the next file of a device, as session and slot. `None`: there is none, and the worker
+    /// that asks has ended.
+    pub(super) fn next(&mut self, device: u64) -> Option<(u32, u32)> {
+        let line = self.line(device);
+        let next = line.queue.pop();
+        if next.is_none() {
+            line.workers -= 1;
+            self.0.retain(|line| line.workers > 0);
+        }
+        next
+    }
+
+    /// Says that the file taken cost `len` bytes; puts it back if more of it `is_wanted`.
+    pub(super) fn spent(
+        &mut self,
+        device: u64,
+        (session, slot): (u32, u32),
+        len: u64,
+        is_wanted: bool,
+    ) {
+        let queue = &mut self.line(device).queue;
+        if is_wanted {
+            queue.push(session, slot);
+        }
+        queue.spent(session, len);
+    }
+
+    fn line(&mut self, device: u64) -> &mut Line {
+        let place = self.0.iter().position(|line| line.device == device);
+        let place = place.unwrap_or_else(|| {
+            self.0.push(Line { device, queue: Queue::default(), workers: 0 });
+            self.0.len() - 1
+        });
+        self.0.get_mut(place).expect("it was found, or made")
+    }
+}
+
+#[cfg(test)]
+impl Lines {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
