@@ -55,7 +55,9 @@ impl Door {
             // Who comes in before this is sent off with the others.
             return socket::send(&socket, &Welcome::refuse(Refusal::Stopping).encode(), &[]);
         }
-        let peer = Box::new(Process { socket: Rc::clone(&socket), process: Rc::clone(&process) });
+        let machine = self.core.storage.machine().clone();
+        let (its_socket, its_process) = (Rc::clone(&socket), Rc::clone(&process));
+        let peer = Box::new(Process { machine, socket: its_socket, process: its_process });
         let session = Rc::new(Session::new((id, rank), grant, Arc::new(segment), peer));
         let socket_watch = self.reactor.watch(Rc::clone(&socket), &session.news)?;
         let process_watch = self.reactor.watch(process, &session.news)?;

@@ -6,7 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    io,
+    io, mem,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
     sync::Arc,
@@ -27,7 +27,8 @@ use crate::{
     reactor::{Reactor, Watch},
     remote::Mounts,
     session::Segment,
-    socket, status,
+    socket::{self, Packet},
+    status,
     unaccepted::Unaccepted,
 };
 
@@ -132,7 +133,7 @@ impl Listener {
         if !self.in_time(GREETING_TIME_MAX, greeted).await {
             return Err(None);
         }
-        let packet = socket::receive(socket).ok().flatten().ok_or(None)?;
+        let packet = self.packet(socket).ok().flatten().ok_or(None)?;
         let greeting = Greeting::decode(packet.bytes()).map_err(|_| None)?;
         if greeting.version != VERSION {
             return Err(Some(Refusal::Version));
@@ -213,12 +214,20 @@ impl Listener {
         let mut heir = None;
         loop {
             news.until(|| watch.take_ready()).await;
-            match socket::receive(socket) {
+            match self.packet(socket) {
                 Ok(Some(_)) => heir = peer_process(socket).ok().flatten(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(None) | Err(_) => return heir,
             }
         }
+    }
+
+    /// The next message; it has no business with descriptors.
+    fn packet(&self, socket: &OwnedFd) -> io::Result<Option<Packet>> {
+        let mut packet = socket::receive(socket)?;
+        let fds = packet.as_mut().map(|packet| mem::take(&mut packet.fds)).unwrap_or_default();
+        drop(self.core.storage.machine().all_foreign(fds));
+        Ok(packet)
     }
 
     async fn answer(&self, socket: Rc<OwnedFd>, question: Control) {

@@ -1,14 +1,19 @@
 //! The other end of a session's control socket.
 
-use std::{io, os::fd::OwnedFd, rc::Rc};
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    rc::Rc,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use uring::Foreign;
 use wire::{FileFlags, Loan, Message, Registration};
 
-use crate::{remote::Located, socket};
+use crate::{remote::Located, socket, storage::Machine};
 
 /// What a client has sent.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ pub(crate) enum Incoming<F> {
     /// A file; `Err` when the descriptor cannot be used.
     File(Registration, io::Result<F>),
     /// What a child of the client wants, and where.
-    Loan(Loan, OwnedFd),
+    Loan(Loan, Foreign),
     /// The other end is closed.
     Gone,
     /// What no client sends.
@@ -39,12 +44,13 @@ pub(crate) trait Peer<F> {
     fn send_file(&self, slot: u32, file: &F) -> io::Result<()>;
 
     /// Sends it to a child of the client instead. Never blocks.
-    fn lend_file(&self, socket: &OwnedFd, slot: u32, file: &F) -> io::Result<()>;
+    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &F) -> io::Result<()>;
 }
 
-/// A client process: its socket, and its pidfd.
+/// A client process: its socket, and its pidfd; and the machine that closes what it sends.
 #[derive(Debug)]
 pub(crate) struct Process {
+    pub(crate) machine: Machine,
     pub(crate) socket: Rc<OwnedFd>,
     pub(crate) process: Rc<OwnedFd>,
 }
@@ -56,19 +62,15 @@ impl Peer<Located> for Process {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Incoming::Nothing,
             Ok(None) | Err(_) => return Incoming::Gone,
         };
-        if packet.is_cut {
-            return Incoming::Nonsense;
-        }
-        let message = Message::decode(packet.bytes());
-        let mut fds = packet.fds.into_iter();
-        match (message, fds.next()) {
-            (Ok(Message::Doorbell), _) => Incoming::Doorbell,
-            // Surplus descriptors are closed when `fds` goes.
-            (Ok(Message::Register(registration)), Some(fd)) => {
-                Incoming::File(registration, uring::File::new(fd).map(Located::Here))
+        let message = Message::decode(packet.bytes()).ok().filter(|_| !packet.is_cut);
+        let mut fds = self.machine.all_foreign(packet.fds).into_iter();
+        match (message, fds.next(), fds.next()) {
+            (Some(Message::Doorbell), None, _) => Incoming::Doorbell,
+            (Some(Message::Register(registration)), Some(file), None) => {
+                Incoming::File(registration, file.into_file().map(Located::Here))
             }
-            (Ok(Message::Lend(loan)), Some(socket)) => Incoming::Loan(loan, socket),
-            (Ok(Message::Register(_) | Message::Lend(_)), None) | (Err(_), _) => Incoming::Nonsense,
+            (Some(Message::Lend(loan)), Some(socket), None) => Incoming::Loan(loan, socket),
+            _ => Incoming::Nonsense,
         }
     }
 
@@ -82,11 +84,11 @@ impl Peer<Located> for Process {
     }
 
     fn send_file(&self, slot: u32, file: &Located) -> io::Result<()> {
-        self.lend_file(&self.socket, slot, file)
+        self.lend_file(self.socket.as_fd(), slot, file)
     }
 
     /// The message is a registration the other way round: `file` is the slot, the rest is zero.
-    fn lend_file(&self, socket: &OwnedFd, slot: u32, file: &Located) -> io::Result<()> {
+    fn lend_file(&self, socket: BorrowedFd<'_>, slot: u32, file: &Located) -> io::Result<()> {
         let file = file.here().ok_or(Errno::NOTSUP)?;
         let flags = FileFlags::default();
         let message = Message::Register(Registration { file: slot, flags, log_at: 0, log_len: 0 });

@@ -4,9 +4,10 @@
 //! message it needs. The socket is therefore read dry whenever a slot turns out to be unknown, and
 //! when the client is gone.
 
-use std::{os::fd::OwnedFd, rc::Rc, sync::Arc};
+use std::{os::fd::AsFd as _, rc::Rc, sync::Arc};
 
 use executor::Class;
+use uring::Foreign;
 use wire::{FileFlags, Loan, Registration};
 
 use crate::{
@@ -51,7 +52,7 @@ pub(crate) fn hear<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>) {
 }
 
 /// Has a stand-in for a file sent to a child of the client's.
-fn lend<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, loan: Loan, socket: OwnedFd) {
+fn lend<S: Storage>(core: &Rc<Core<S>>, session: &Session<S>, loan: Loan, socket: Foreign) {
     let (core, Some(session)) = (Rc::clone(core), core.session(session.id)) else { return };
     if session.loans.get() >= LOANS_MAX {
         return;
@@ -69,7 +70,7 @@ async fn lent<S: Storage>(
     core: &Rc<Core<S>>,
     session: &Session<S>,
     loan: Loan,
-    socket: &OwnedFd,
+    socket: &Foreign,
 ) -> Option<()> {
     let file = session.file(loan.file)?;
     drop(drain::drain_and_turn(core, &file).await);
@@ -78,7 +79,7 @@ async fn lent<S: Storage>(
     if !loan.is_copy {
         session.segment.slot(loan.file)?.lend();
     }
-    session.peer.lend_file(socket, loan.file, &real).ok()
+    session.peer.lend_file(socket.as_fd(), loan.file, &real).ok()
 }
 
 /// Checks a file that was handed over and takes it in.
@@ -89,10 +90,12 @@ fn register<S: Storage>(
     file: S::File,
 ) -> Result<(), &'static str> {
     let Registration { file: slot, flags, log_at, log_len } = registration;
-    let identity = core.storage.identify(&file).ok_or("not a regular file")?;
+    let Some(identity) = core.storage.identify(&file) else {
+        return refuse(core, file, "not a regular file");
+    };
     let log = Log { at: log_at, len: log_len };
     if !may_have_log(session, slot, log) {
-        return Err("log out of place");
+        return refuse(core, file, "log out of place");
     }
     let origin = Origin { session: session.id, slot, flags, identity, is_ours: false };
     admit(core, session, origin, file, log)
@@ -107,10 +110,10 @@ pub(crate) fn admit<S: Storage>(
     log: Log,
 ) -> Result<(), &'static str> {
     if !session.is_free(origin.slot) {
-        return Err("slot in use");
+        return refuse(core, file, "slot in use");
     }
     if session.file_count() >= session.grant.file_credit {
-        return Err("too many files");
+        return refuse(core, file, "too many files");
     }
     let (slot, identity, flags) = (origin.slot, origin.identity, origin.flags);
     let permits = core.storage.permits(&file);
@@ -131,6 +134,18 @@ pub(crate) fn admit<S: Storage>(
         handle.spawn(Class::Latency, async move { settle::drain_all(&core, &others).await });
     }
     Ok(())
+}
+
+/// Closes a file that is not taken in: who has opened it may have it take long.
+fn refuse<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: S::File,
+    why: &'static str,
+) -> Result<(), &'static str> {
+    let storage = core.storage.clone();
+    let closed = async move { storage.close(file).await.unwrap_or_default() };
+    core.handle.spawn(Class::Latency, closed);
+    Err(why)
 }
 
 /// Whether `log` lies in the arena and beside the logs of the session's other files.

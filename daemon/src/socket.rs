@@ -79,7 +79,7 @@ pub(crate) fn accept_from(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
 }
 
-/// Sends one message.
+/// Sends one message. Never blocks, whatever socket it is: `WouldBlock` where it has no room.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -87,7 +87,8 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> i
         return Err(Errno::INVAL.into());
     }
     let bytes = [IoSlice::new(bytes)];
-    rustix::io::retry_on_intr(|| sendmsg(&socket, &bytes, &mut ancillary, SendFlags::NOSIGNAL))?;
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::io::retry_on_intr(|| sendmsg(&socket, &bytes, &mut ancillary, flags))?;
     Ok(())
 }
 
@@ -130,6 +131,20 @@ mod tests {
     use rustix::net::socketpair;
 
     use super::*;
+
+    /// One that a stranger lends may be such.
+    #[test]
+    fn a_full_socket_that_blocks_is_not_waited_for() {
+        let flags = SocketFlags::CLOEXEC;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (here, _there) = pair.expect("sockets");
+        let full = loop {
+            if let Err(error) = send(&here, &[0; MESSAGE_LEN], &[]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn what_was_sent_is_received_also_from_who_left_something_unread() {

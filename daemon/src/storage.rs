@@ -1,13 +1,13 @@
 //! What the daemon does to files, as an input: the engines of a machine, or a simulation.
 
-use std::{io, rc::Rc};
+use std::{io, os::fd::OwnedFd, rc::Rc};
 
 use executor::Credits;
 use rustix::{
     fs::{FallocateFlags, SeekFrom, fallocate, fstat, ftruncate, seek},
     io::Errno,
 };
-use uring::{Buffers, Engines};
+use uring::{Buffers, Engines, Foreign};
 use wire::{FileSystem, FoundLock, Status};
 
 use crate::{
@@ -154,6 +154,11 @@ impl Machine {
     /// Where its names are looked up.
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Takes care of descriptors that somebody else has opened.
+    pub(crate) fn all_foreign(&self, fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        fds.into_iter().map(|fd| Foreign::new(&self.engines, fd)).collect()
     }
 
     /// Runs a blocking function on an engine thread, and again while it is interrupted: no signal

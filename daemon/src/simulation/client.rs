@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
-    os::fd::OwnedFd,
+    os::fd::BorrowedFd,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -80,7 +80,7 @@ impl Peer<Rc<Open>> for WireEnd {
         Ok(())
     }
 
-    fn lend_file(&self, _: &OwnedFd, _: u32, _: &Rc<Open>) -> io::Result<()> {
+    fn lend_file(&self, _: BorrowedFd<'_>, _: u32, _: &Rc<Open>) -> io::Result<()> {
         Ok(())
     }
 }

@@ -288,8 +288,8 @@ fn a_program_that_closes_what_it_inherited_stays_attached() {
         let of_job = |command: &mut Command| {
             ready(command.env("KAKEHI_JOB", name).current_dir(folder.path()).stdin(Stdio::piped()))
         };
-        let stats_file = folder.join(name).display().to_string();
-        let mut first = kakehi_run(&folder, &["--stats", &stats_file]);
+        let stats_file = folder.join(name);
+        let mut first = kakehi_run(&folder, &["--stats", &stats_file.display().to_string()]);
         let mut first = of_job(first.args(["sh", "-c", "echo ready; cat"]));
         let writer = program("writer").display().to_string();
         let script = format!(

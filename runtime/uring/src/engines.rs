@@ -12,7 +12,7 @@
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Credit, Credits, Handle, Notify, Source};
+use executor::{Armed, Class, Credit, Credits, Handle, Notify, Source};
 
 use crate::{
     engine::{Engine, Refusal, Refused, Token},
@@ -213,6 +213,13 @@ impl Engines {
         call: impl FnOnce() -> io::Result<u64> + Send + 'static,
     ) -> io::Result<u64> {
         self.run(Some(file.storage()), Operation::Call(Box::new(call))).await
+    }
+
+    /// Runs a blocking function on an engine thread, which nobody waits for.
+    pub(crate) fn call_later(&self, call: impl FnOnce() -> io::Result<u64> + Send + 'static) {
+        let engines = self.clone();
+        let later = async move { drop(engines.call(call).await) };
+        self.0.handle.spawn(Class::Latency, later);
     }
 
     /// Closes a file, unless somebody else has it too: then the last one closes it.

@@ -53,13 +53,17 @@ impl File {
     ///
     /// Those of `fstat`, `fstatfs` and `fcntl`; `EIO` and `ESTALE` occur on network file systems.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        Self::of(Arc::new(fd))
+    }
+
+    pub(crate) fn of(fd: Arc<OwnedFd>) -> io::Result<Self> {
         let Identity { device, inode, is_regular } = Identity::of(&fd)?;
         let (kind, is_local) = match is_regular {
             true => regular_kind(&fd, device, &ELSEWHERE)?,
             false => (Kind::Other, false),
         };
         let storage = Storage { kind, device, is_local };
-        Ok(Self { fd: Arc::new(fd), storage, inode, is_regular })
+        Ok(Self { fd, storage, inode, is_regular })
     }
 
     /// Its device's number, as `stat(2)` tells it.

@@ -96,6 +96,10 @@ impl Mounts {
         Self { machine, server, process: None, rank: None }
     }
 
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Has everything that programs have written to pipes at the server.
     async fn settle(&self) {
         if let Some(server) = &self.server {

@@ -4,6 +4,7 @@ mod dropped;
 mod engines;
 mod errors;
 mod forbidden;
+mod foreign;
 mod frames;
 mod lent;
 mod memory;
