@@ -59,8 +59,9 @@ const ROUNDS_MAX: usize = 50;
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
-    /// Rounds at least; a case whose rounds are short has more of them, up to [`ROUNDS_MAX`].
+    /// Rounds at least; a case whose rounds are short has more of them, up to the other number.
     rounds: usize,
+    rounds_max: usize,
     /// Bytes a round moves at least, but where a case needs more.
     volume: usize,
     /// No case is begun after this.
@@ -71,10 +72,13 @@ impl Effort {
     /// That of the two phases.
     fn of(args: &Args) -> [Self; 2] {
         let start = Instant::now();
+        let rounds_max = args.common.rounds_or(ROUNDS_MAX);
         if args.common.quick {
-            QUICK.map(|end| Self { rounds: 8, volume: 16 << 20, end: Some(start + end) })
+            let (rounds, volume) = (args.common.rounds_or(8), 16 << 20);
+            QUICK.map(|end| Self { rounds, rounds_max, volume, end: Some(start + end) })
         } else {
-            [Self { rounds: 16, volume: 64 << 20, end: None }; 2]
+            let rounds = args.common.rounds_or(16);
+            [Self { rounds, rounds_max, volume: 64 << 20, end: None }; 2]
         }
     }
 
@@ -98,21 +102,33 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::new("delegate", machine, spin.rounds);
     let places = Places::create(&args.dir)?;
 
-    let parts = parts::measure(spin.rounds, cores);
-    // Each is dropped before the next: two daemons would share a core.
-    let mut bench = Bench::start(Idle::Spin, &places, cores);
-    let spinning = bench.round_trip(spin, 500);
-    bench.cells(&mut report, spin, &cells::under_a_spinning_daemon());
-    drop(bench);
-    let mut bench = Bench::start(Idle::Poll, &places, cores);
-    let polled = bench.round_trip(spin, 500);
-    drop(bench);
-    let mut bench = Bench::start(Idle::Park, &places, cores);
-    let parked = bench.round_trip(park, 20);
-    parts::report(&mut report, &parts, spinning, [("poll-idle", polled), ("park", parked)]);
-    bench.burst(&mut report, park);
-    bench.programs(&mut report, park);
-    bench.cells(&mut report, park, &cells::under_a_parking_daemon());
-    drop(bench);
-    report.publish(args.common)
+    let only = args.common.only();
+    let has_overhead = only.wants(parts::NAMES);
+    let has_burst = only.wants(cells::BURST_NAMES);
+    let programs = [only.wants(programs::STREAMS), only.wants(programs::EXEC)];
+    let [of_spin, of_park] =
+        [Idle::Spin, Idle::Park].map(|idle| cells::wanted(idle, &places, &only));
+    // Each daemon is gone before the next starts: two would share a core.
+    let start = |idle| Bench::start(idle, &places, cores);
+    let parts = has_overhead.then(|| parts::measure(spin.rounds, cores));
+    let mut totals = Vec::new();
+    if has_overhead || !of_spin.is_empty() {
+        let mut bench = start(Idle::Spin);
+        totals.extend(has_overhead.then(|| bench.round_trip(spin, 500)));
+        bench.cells(&mut report, spin, &of_spin);
+    }
+    totals.extend(has_overhead.then(|| start(Idle::Poll).round_trip(spin, 500)));
+    if has_overhead || has_burst || programs.contains(&true) || !of_park.is_empty() {
+        let mut bench = start(Idle::Park);
+        totals.extend(has_overhead.then(|| bench.round_trip(park, 20)));
+        if let (Some(parts), Ok(totals)) = (parts, totals.try_into()) {
+            parts::report(&mut report, &parts, totals);
+        }
+        if has_burst {
+            bench.burst(&mut report, park);
+        }
+        bench.programs(&mut report, park, programs);
+        bench.cells(&mut report, park, &of_park);
+    }
+    report.publish(&args.common)
 }

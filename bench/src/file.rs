@@ -25,14 +25,14 @@ use crate::{
     files::{self, Place, Places},
     fio::Fio,
     machine::{self, Cores, Machine},
-    options::{Common, one_of},
+    options::{Common, Only, one_of, size_name, size_of},
     progress::Progress,
     report::Report,
     spread::Spread,
 };
 
-/// Bytes of a call, in KiB, and calls at a time.
-const SIZES: [usize; 6] = [1, 4, 16, 64, 256, 1024];
+/// Bytes of a call, and calls at a time.
+const SIZES: [usize; 6] = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB];
 const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// Bytes and calls of a run in memory, by `--quick` too: fewer take less time than fio can tell,
 /// and less CPU time than its start varies by.
@@ -56,7 +56,7 @@ const KIB: usize = 1 << 10;
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Measures calls of so many KiB alone.
+    /// Measures calls of these sizes alone, as 4KiB,1MiB.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     sizes: Vec<usize>,
     /// Measures these depths alone.
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    one_of(&SIZES, text)
+    size_of(&SIZES, text)
 }
 
 fn depth(text: &str) -> Result<usize, String> {
@@ -78,10 +78,11 @@ fn depth(text: &str) -> Result<usize, String> {
 /// How much is measured.
 #[derive(Clone, Debug)]
 struct Effort {
+    only: Only,
     rounds: usize,
     /// Up to which size engines that only stand beside are measured, once.
     others_size_max: usize,
-    /// In KiB, with depths.
+    /// With depths.
     sizes: Vec<(usize, Vec<usize>)>,
     /// Bytes a run moves at most, and calls it makes at most.
     volume: u64,
@@ -96,16 +97,18 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
-        let sizes = sizes(args);
+        let (sizes, only) = (sizes(args), args.common.only());
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
-            let (rounds, others_size_max, place_count) = (3, 4 * KIB, 1);
-            Self { rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
+            let (others_size_max, place_count) = (4 * KIB, 1);
+            let rounds = args.common.rounds_or(3);
+            Self { only, rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
         } else {
             let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
-            let (rounds, others_size_max, place_count, end) = (5, usize::MAX, 2, None);
-            Self { rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
+            let (others_size_max, place_count, end) = (usize::MAX, 2, None);
+            let rounds = args.common.rounds_or(5);
+            Self { only, rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
         }
     }
 
@@ -113,7 +116,7 @@ impl Effort {
         let calls = self
             .sizes
             .iter()
-            .flat_map(|(kib, depths)| depths.iter().map(move |&depth| (kib * KIB, depth)));
+            .flat_map(|(size, depths)| depths.iter().map(move |&depth| (*size, depth)));
         let patterns = [(true, false), (false, false), (true, true), (false, true)];
         calls.flat_map(move |(size, depth)| {
             patterns.map(|(is_write, random)| Cell { is_write, random, size, depth })
@@ -127,8 +130,9 @@ impl Effort {
 
 /// Those asked for, of all; by `--quick` a few unless any is asked for.
 fn sizes(args: &Args) -> Vec<(usize, Vec<usize>)> {
-    if args.common.quick && args.sizes.is_empty() && args.depths.is_empty() {
-        return vec![(64, vec![32]), (1024, vec![32]), (4, vec![32, 1])];
+    let is_all = args.sizes.is_empty() && args.depths.is_empty() && args.common.only().is_all();
+    if args.common.quick && is_all {
+        return vec![(64 * KIB, vec![32]), (1024 * KIB, vec![32]), (4 * KIB, vec![32, 1])];
     }
     let or_all = |asked: &[usize], all: &[usize]| {
         if asked.is_empty() { all.to_vec() } else { asked.to_vec() }
@@ -150,16 +154,15 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let mut report = Report { bench: "file", machine, rounds: effort.rounds, rows, ratios };
     let places = Places::create(&args.dir, effort.span)?;
     let places: Vec<_> = places.0.iter().take(effort.place_count).collect();
-    let cells: Vec<_> = effort.cells().collect();
-    let mut progress = Progress::of("file", places.len() * cells.len());
-    for place in places {
-        for cell in &cells {
-            cell.measure(&effort, place, core, &mut report);
-            progress.step();
-        }
+    let all = places.into_iter().flat_map(|place| effort.cells().map(move |cell| (cell, place)));
+    let cells: Vec<_> = all.filter(|(cell, place)| cell.is_wanted(&effort, place)).collect();
+    let mut progress = Progress::of("file", cells.len());
+    for (cell, place) in cells {
+        cell.measure(&effort, place, core, &mut report);
+        progress.step();
     }
     drop(progress);
-    report.publish(args.common)
+    report.publish(&args.common)
 }
 
 /// What is done, in calls of how many bytes, and how many of them at a time.
@@ -171,67 +174,103 @@ struct Cell {
     depth: usize,
 }
 
+/// What is measured of a cell.
+struct Engines {
+    ours: Vec<(Engine, &'static str)>,
+    /// With io_uring, to be compared with.
+    has_fio: bool,
+    others: Vec<(Engine, &'static str)>,
+    fio_others: Vec<&'static str>,
+}
+
+/// What one of fio's engines is called.
+fn fios(engine: &str) -> String {
+    format!("fio_{engine}")
+}
+
 /// MB/s, and MB per second of CPU time; one a round, or why there are none.
 type Values = Result<Vec<[f64; 2]>, String>;
 
 impl Cell {
     /// Measures our engines and fio's in turn.
     fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
-        let is_compared = |engine| place.is_memory() || engine == Engine::Auto;
-        let compared: Vec<_> =
-            OURS.into_iter().filter(|(engine, _)| is_compared(*engine)).collect();
-        let mut ours = vec![Values::Ok(Vec::new()); compared.len()];
-        let mut others = OTHERS.map(|_| Values::Ok(Vec::new()));
-        let mut fio = Values::Ok(Vec::new());
-        let mut fio_others = FIO_OTHERS.map(|_| Values::Ok(Vec::new()));
+        let engines = self.engines(effort, place);
+        let none = Values::Ok(Vec::new());
+        let mut ours = vec![none.clone(); engines.ours.len()];
+        let mut others = vec![none.clone(); engines.others.len()];
+        let mut fio_others = vec![none.clone(); engines.fio_others.len()];
+        let mut fio = none;
         for round in 0..effort.rounds {
             if effort.is_used_up() {
                 break;
             }
             let is_fio_first = round % 2 == 1;
-            if is_fio_first {
+            if engines.has_fio && is_fio_first {
                 push(&mut fio, || self.fio(FIO, effort, place, core));
             }
-            for ((engine, _), values) in compared.iter().zip(&mut ours) {
+            for ((engine, _), values) in engines.ours.iter().zip(&mut ours) {
                 push(values, || self.ours(*engine, effort, place, core));
             }
-            if !is_fio_first {
+            if engines.has_fio && !is_fio_first {
                 push(&mut fio, || self.fio(FIO, effort, place, core));
             }
-            if round > 0 || self.size > effort.others_size_max {
+            if round > 0 {
                 continue;
             }
-            for ((engine, _), values) in OTHERS.into_iter().zip(&mut others) {
-                if self.makes_sense(engine == Engine::Psync) {
-                    push(values, || self.ours(engine, effort, place, core));
-                }
+            for ((engine, _), values) in engines.others.iter().zip(&mut others) {
+                push(values, || self.ours(*engine, effort, place, core));
             }
-            for (engine, values) in FIO_OTHERS.into_iter().zip(&mut fio_others) {
-                if self.makes_sense(engine == "psync") {
-                    push(values, || self.fio(engine, effort, place, core));
-                }
+            for (engine, values) in engines.fio_others.iter().zip(&mut fio_others) {
+                push(values, || self.fio(engine, effort, place, core));
             }
         }
-        let name = |engine: &str| format!("{}/{engine}{}", self.name(), place.suffix);
-        put(report, &name(&format!("fio_{FIO}")), &fio);
-        for ((_, engine), values) in compared.iter().zip(&ours) {
+        let name = |engine: &str| self.row(engine, place);
+        if engines.has_fio {
+            put(report, &name(&fios(FIO)), &fio);
+        }
+        for ((_, engine), values) in engines.ours.iter().zip(&ours) {
             put(report, &name(engine), values);
             report.ratio(name(engine) + ":fio", ratio(values, &fio, 0));
             report.ratio(name(engine) + ":fio/cpu", ratio(values, &fio, 1));
         }
-        let names = FIO_OTHERS.map(|engine| format!("fio_{engine}"));
-        let names = OTHERS.iter().map(|(_, engine)| *engine).chain(names.iter().map(|s| &**s));
+        let names = engines.others.iter().map(|(_, engine)| (*engine).to_owned());
+        let names = names.chain(engines.fio_others.iter().map(|engine| fios(engine)));
         for (engine, values) in names.zip(others.iter().chain(&fio_others)) {
             if values.as_ref().is_ok_and(Vec::is_empty) {
-                continue; // Not at this depth, or not by --quick.
+                continue; // The time of --quick was used up.
             }
-            put(report, &name(engine), values);
+            put(report, &name(&engine), values);
         }
     }
 
-    /// A blocking call is one at a time.
-    fn makes_sense(&self, is_blocking: bool) -> bool {
-        !is_blocking || self.depth == 1
+    /// Those that are wanted, and what they are compared with.
+    fn engines(&self, effort: &Effort, place: &Place) -> Engines {
+        let wants = |engine: &str| {
+            let row = self.row(engine, place);
+            effort.only.wants(["", "/cpu", ":fio", ":fio/cpu"].map(|end| format!("{row}{end}")))
+        };
+        // A blocking call is one at a time.
+        let stands_beside = |is_blocking: bool| {
+            self.size <= effort.others_size_max && (!is_blocking || self.depth == 1)
+        };
+        let mut ours = OURS.to_vec();
+        ours.retain(|(engine, name)| (place.is_memory() || *engine == Engine::Auto) && wants(name));
+        let mut others = OTHERS.to_vec();
+        others.retain(|(engine, name)| stands_beside(*engine == Engine::Psync) && wants(name));
+        let mut fio_others = FIO_OTHERS.to_vec();
+        fio_others.retain(|engine| stands_beside(*engine == "psync") && wants(&fios(engine)));
+        let has_fio = !ours.is_empty() || wants(&fios(FIO));
+        Engines { ours, has_fio, others, fio_others }
+    }
+
+    fn is_wanted(&self, effort: &Effort, place: &Place) -> bool {
+        let Engines { has_fio, others, fio_others, .. } = self.engines(effort, place);
+        has_fio || !others.is_empty() || !fio_others.is_empty()
+    }
+
+    /// The name of an engine's row.
+    fn row(&self, engine: &str, place: &Place) -> String {
+        format!("{}/{engine}{}", self.name(), place.suffix)
     }
 
     fn ours(
@@ -287,12 +326,7 @@ impl Cell {
     fn name(&self) -> String {
         let verb = if self.is_write { "write" } else { "read" };
         let order = if self.random { "random" } else { "sequential" };
-        let size = if self.size >= KIB * KIB {
-            format!("{}MiB", self.size / (KIB * KIB))
-        } else {
-            format!("{}KiB", self.size / KIB)
-        };
-        format!("{verb}/{size}/{order}/qd{}", self.depth)
+        format!("{verb}/{}/{order}/qd{}", size_name(self.size), self.depth)
     }
 }
 

@@ -42,7 +42,7 @@ use std::{
 
 use crate::{
     machine::{self, Machine},
-    options::{Common, one_of},
+    options::{Common, Only, one_of, time},
     report::Report,
 };
 
@@ -58,21 +58,15 @@ pub(crate) struct Args {
     /// transport.
     #[arg(long, value_enum, default_value_t = Target::Local)]
     target: Target,
-    /// Measures these job counts alone.
+    /// Has the grid of these job counts alone.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = step)]
     jobs: Vec<usize>,
-    /// Measures these depths alone.
+    /// Has the grid of these depths alone.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = step)]
     depths: Vec<usize>,
-    /// Rounds of a cell. Fewer than 6 have no confidence interval.
-    #[arg(long, value_name = "COUNT")]
-    rounds: Option<usize>,
-    /// How long a policy is measured in a round of a cell of few writes.
-    #[arg(long, value_name = "MILLISECONDS")]
-    turn: Option<u64>,
-    /// Measures this part alone.
-    #[arg(long, value_enum)]
-    part: Option<Part>,
+    /// How long a policy is measured in a round of a cell of few writes, as 120ms.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    turn: Option<Duration>,
     /// Folder of the RAM disk's files.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = machine::folder)]
     dir: PathBuf,
@@ -84,15 +78,6 @@ enum Target {
     Local,
     Tcp,
     Ucx,
-}
-
-/// A part of the bench.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
-    Grid,
-    Compute,
-    Quiet,
-    Sources,
 }
 
 impl fmt::Display for Target {
@@ -130,6 +115,7 @@ fn step(text: &str) -> Result<usize, String> {
 /// How much is measured.
 #[derive(Clone, Debug)]
 struct Effort {
+    only: Only,
     rounds: usize,
     /// Rounds after which fleets are started anew.
     rounds_of_fleets: usize,
@@ -168,6 +154,7 @@ const QUICK_STEPS: [usize; 3] = [1, 8, 64];
 impl Effort {
     fn full() -> Self {
         Self {
+            only: Only::default(),
             rounds: 10,
             rounds_of_fleets: 1,
             turn: Duration::from_millis(120),
@@ -183,6 +170,7 @@ impl Effort {
 
     fn quick() -> Self {
         Self {
+            only: Only::default(),
             rounds: 7,
             rounds_of_fleets: 7,
             turn: Duration::from_millis(60),
@@ -203,8 +191,10 @@ impl Effort {
                 asked.clone_into(steps);
             }
         }
-        effort.rounds = args.rounds.unwrap_or(effort.rounds);
-        effort.turn = args.turn.map_or(effort.turn, Duration::from_millis);
+        effort.only = args.common.only();
+        effort.rounds = args.common.rounds_or(effort.rounds);
+        effort.computations = args.common.rounds_or(effort.computations);
+        effort.turn = args.turn.unwrap_or(effort.turn);
         effort
     }
 }
@@ -221,27 +211,25 @@ pub(crate) fn idle(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::new("idle", machine, effort.rounds);
     let (target, dir) = (args.target, &args.dir);
     let mut maps = String::new();
-    let is_asked = |part| args.part.is_none_or(|asked| asked == part);
     if let Some(why) = target.why_not() {
         judge::skip(&mut report, &effort, &why);
-        compute::skip(&mut report, &why);
-        quiet::skip(&mut report, &why);
-        return report.publish_as(&format!("idle-{target}"), args.common, "");
+        compute::skip(&mut report, &effort, &why);
+        quiet::skip(&mut report, &effort, &why);
+        return report.publish_as(&format!("idle-{target}"), &args.common, "");
     }
-    if is_asked(Part::Grid) {
-        let grid = grid::measure(&effort, grid_end, target, dir)?;
-        judge::report(&mut report, &effort, &grid);
-        judge::report_native(&mut report, &effort, &grid, dir);
+    let is_whole = judge::wants_all(&effort.only);
+    if grid::wanted(&effort, is_whole).next().is_some() {
+        let grid = grid::measure(&effort, is_whole, grid_end, target, dir)?;
+        judge::report(&mut report, &effort, &grid, is_whole);
+        if is_whole {
+            judge::report_native(&mut report, &effort, &grid, dir);
+        }
         maps = heat_map::all(&effort, &grid.cells);
     }
-    if is_asked(Part::Compute) {
-        compute::measure(&mut report, &effort, end, target, dir);
-    }
-    if is_asked(Part::Quiet) {
+    compute::measure(&mut report, &effort, end, target, dir);
+    if quiet::is_wanted(&effort) {
         quiet::measure(&mut report, &effort, target, dir);
     }
-    if is_asked(Part::Sources) {
-        sources::measure(&mut report, &effort);
-    }
-    report.publish_as(&format!("idle-{target}"), args.common, &maps)
+    sources::measure(&mut report, &effort);
+    report.publish_as(&format!("idle-{target}"), &args.common, &maps)
 }

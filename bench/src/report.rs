@@ -77,12 +77,13 @@ impl Report {
 
     /// Prints the report, and on request keeps its JSON in results/DATE-MACHINE/BENCH.json below
     /// the current folder.
-    pub(crate) fn publish(&self, how: Common) -> anyhow::Result<()> {
+    pub(crate) fn publish(&self, how: &Common) -> anyhow::Result<()> {
         self.publish_as(self.bench, how, "")
     }
 
     /// As [`publish`](Self::publish), kept under `name`, and with `more` below the table.
-    pub(crate) fn publish_as(&self, name: &str, how: Common, more: &str) -> anyhow::Result<()> {
+    pub(crate) fn publish_as(&self, name: &str, how: &Common, more: &str) -> anyhow::Result<()> {
+        how.only().check(self.rows.is_empty() && self.ratios.is_empty())?;
         let json = serde_json::to_string_pretty(self)? + "\n";
         if how.save {
             let folder = Path::new("results").join(self.machine.folder());

@@ -68,7 +68,7 @@ use std::{
 use crate::{
     files::{self, Places},
     machine::{self, Cores, Machine},
-    options::Common,
+    options::{Common, Only},
     report::Report,
 };
 
@@ -95,8 +95,9 @@ pub(crate) struct Args {
 }
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Effort {
+    only: Only,
     rounds: usize,
     /// Bytes a run moves. For its first 100 MiB a virtual disk's host is slower, and so is the
     /// core: it takes a run of 256 MiB a tenth longer for each byte than one of 1 GiB.
@@ -117,16 +118,18 @@ impl Effort {
     /// packets. It does so in several rounds, since the machine is not the same from one second to
     /// the next.
     fn of(args: &Args) -> Self {
-        let span = 256 << 20;
+        let (only, span) = (args.common.only(), 256 << 20);
         if args.common.quick {
             let end = Some(Instant::now() + QUICK);
             let volume = 256 << 20;
             let depths: [&[u32]; 2] = [&[64], &[16]];
-            Self { rounds: 3, volume, long_volumes: [volume; 2], span, depths, end }
+            let rounds = args.common.rounds_or(3);
+            Self { only, rounds, volume, long_volumes: [volume; 2], span, depths, end }
         } else {
             let depths: [&[u32]; 2] = [&[16, 64, 128, 256], &[4, 16, 64, 128]];
             let (volume, long_volumes) = (1 << 30, [1 << 30, 4 << 30]);
-            Self { rounds: 10, volume, long_volumes, span, depths, end: None }
+            let rounds = args.common.rounds_or(10);
+            Self { only, rounds, volume, long_volumes, span, depths, end: None }
         }
     }
 
@@ -165,7 +168,7 @@ pub(crate) fn rpc(args: &Args) -> anyhow::Result<()> {
             let places = Places::create(&args.dir, effort.span)?;
             cells::measure(&effort, &places, cores, transport, &mut report);
         }
-        Err(why) => cells::skip(&mut report, &why),
+        Err(why) => cells::skip(&mut report, &effort, &why),
     }
-    report.publish(args.common)
+    report.publish(&args.common)
 }

@@ -16,11 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::ensure;
-
 use crate::{
     machine::{self, Cores, Machine},
-    options::Common,
+    options::{Common, Only},
     places::{MEMORY, Place, Places},
     report::Report,
     spread::Spread,
@@ -43,9 +41,6 @@ const TASKS: u32 = 65_536;
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Measures only cases whose name begins so, as `write/1MiB`.
-    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    only: String,
     /// Folder for the files that are written.
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = machine::folder)]
     dir: PathBuf,
@@ -54,9 +49,11 @@ pub(crate) struct Args {
 /// What is measured, and how much.
 #[derive(Debug)]
 struct Effort {
-    /// How the names of all cases begin.
-    only: String,
+    only: Only,
+    /// Of most cases.
     rounds: usize,
+    /// Of every case, if the user says so.
+    asked: Option<usize>,
     /// The most tasks.
     tasks: u32,
     /// Rounds of writing: many short ones, of which the middle tells more than that of a few.
@@ -71,11 +68,13 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
-        let (only, end) = (args.only.clone(), Instant::now() + QUICK);
+        let (only, asked) = (args.common.only(), args.common.rounds);
+        let end = Instant::now() + QUICK;
         if args.common.quick {
             Self {
                 only,
-                rounds: 5,
+                rounds: args.common.rounds_or(5),
+                asked,
                 tasks: TASKS_QUICK,
                 write_rounds: 41,
                 volume: 128 << 20,
@@ -85,7 +84,8 @@ impl Effort {
         } else {
             Self {
                 only,
-                rounds: 11,
+                rounds: args.common.rounds_or(11),
+                asked,
                 tasks: TASKS,
                 write_rounds: 41,
                 volume: 512 << 20,
@@ -97,7 +97,12 @@ impl Effort {
 
     /// Whether any of these cases is to be measured.
     fn wants<S: AsRef<str>>(&self, cases: impl IntoIterator<Item = S>) -> bool {
-        cases.into_iter().any(|case| case.as_ref().starts_with(&self.only))
+        self.only.wants(cases)
+    }
+
+    /// Rounds of a case that usually has so many.
+    fn rounds_or(&self, usual: usize) -> usize {
+        self.asked.unwrap_or(usual)
     }
 
     /// Measures both sides in turn, in one round at least; `round` is given its number.
@@ -135,8 +140,7 @@ pub(crate) fn tasks(args: &Args) -> anyhow::Result<()> {
     ranks::measure(&mut report, &places, &effort);
     coalesce::measure(&mut report, &places, &effort);
     create::measure_fewer(&mut report, &places, &effort);
-    ensure!(!report.rows.is_empty(), "--only {}: no case begins so", args.only);
-    report.publish(args.common)
+    report.publish(&args.common)
 }
 
 /// Measures one case: plain files by one multifile, unless it is not wanted.
@@ -147,13 +151,15 @@ fn compare(
     rounds: usize,
     round: impl Fn(&Place) -> anyhow::Result<(Duration, Duration)>,
 ) {
-    if !effort.wants([&case]) {
+    let sides = ["files", "multifile"].map(|side| format!("{case}/{side}"));
+    if !effort.wants(sides.iter().chain([&case])) {
         return;
     }
+    let [of_files, of_multifile] = sides;
     let times = place.and_then(|place| effort.alternate(rounds, |_| round(place)));
     let [files, multifile, ratio] = spreads(&times);
-    report.row(format!("{case}/files"), "ms", files);
-    report.row(format!("{case}/multifile"), "ms", multifile);
+    report.row(of_files, "ms", files);
+    report.row(of_multifile, "ms", multifile);
     report.ratio(case, ratio);
 }
 

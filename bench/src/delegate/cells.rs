@@ -3,6 +3,7 @@
 use super::{
     Effort,
     places::{
+        Places,
         Where::{self, Disk, Memory},
         to_read, to_write,
     },
@@ -13,6 +14,7 @@ use crate::{
         Job,
         Verb::{self, Burst, Read, Write},
     },
+    options::{Only, size_name},
     report::Report,
 };
 
@@ -25,6 +27,12 @@ const SIZES: [usize; 9] =
 const SUSTAINED: usize = 64 * MIB;
 /// Bytes of a burst: half the longest staging log.
 const BURST: usize = 4 * MIB;
+pub(super) const BURST_NAMES: [&str; 4] = [
+    "write/4KiB/native/burst",
+    "write/4KiB/hybrid/burst",
+    "native/cpu_ns/4KiB",
+    "client/cpu_ns/4KiB",
+];
 
 /// What is done, in calls of how many bytes, and where.
 type Cell = (Verb, usize, Where);
@@ -43,14 +51,19 @@ const BOTH: [Cell; 10] = [
     (Read, 256 * MIB, Disk),
 ];
 
-/// Every cell for `delegate`.
-pub(super) fn under_a_spinning_daemon() -> Vec<(Cell, Players)> {
-    cells().map(|cell| (cell, Players { hybrid: BOTH.contains(&cell), delegate: true })).collect()
-}
-
-/// Every cell for `hybrid`.
-pub(super) fn under_a_parking_daemon() -> Vec<(Cell, Players)> {
-    cells().map(|cell| (cell, Players { hybrid: true, delegate: BOTH.contains(&cell) })).collect()
+/// The cells that are wanted under a daemon that idles so, and the sides that are, besides
+/// `native`: every one for `delegate` where it spins, for `hybrid` where it parks.
+pub(super) fn wanted(idle: Idle, places: &Places, only: &Only) -> Vec<(Cell, Players)> {
+    let players = |cell: Cell| {
+        let (place, wants) = (places.name(cell.2), |names: [String; 2]| only.wants(names));
+        let wants = |side| wants(names(side, cell, place, idle));
+        let is_both = BOTH.contains(&cell);
+        let hybrid = (is_both || idle != Idle::Spin) && wants("hybrid");
+        let delegate = (is_both || idle == Idle::Spin) && wants("delegate");
+        let [native, _] = names("native", cell, place, idle);
+        (hybrid || delegate || only.wants([native])).then_some((cell, Players { hybrid, delegate }))
+    };
+    cells().filter_map(players).collect()
 }
 
 /// Every size, written and read, on both file systems; first what the targets are stated for.
@@ -93,18 +106,16 @@ impl Bench<'_> {
     fn report(
         &self,
         report: &mut Report,
-        (verb, size, place): Cell,
+        cell: Cell,
         side: &str,
         (volume, native, ours): (f64, &Samples, &Samples),
     ) {
-        let (size_name, place_name) = (size_name(size), self.places.name(place));
-        let idle = idle_suffix(side, self.idle);
+        let [row, ratio_name] = names(side, cell, self.places.name(cell.2), self.idle);
         // Bytes a nanosecond are gigabytes a second.
         let rate = spread(ours, |sample| 1e3 * volume / sample.wall_ns as f64);
-        report.row(format!("{verb}/{size_name}/{side}/{place_name}{idle}"), "MB/s", rate);
+        report.row(row, "MB/s", rate);
         if side != "native" {
-            let kind = ratio_suffix(side, (verb, size, place), place_name);
-            report.ratio(format!("{verb}/{size_name}/{side}{kind}{idle}"), ratio(native, ours));
+            report.ratio(ratio_name, ratio(native, ours));
         }
     }
 
@@ -121,15 +132,14 @@ impl Bench<'_> {
             Err(why) => [(); 3].map(|()| Err(why.clone())),
         };
         let [native, hybrid, _] = &samples;
-        report.ratio("write/4KiB/hybrid/burst", ratio(native, hybrid));
+        let [of_native, of_hybrid, native_cpu, client_cpu] = BURST_NAMES;
+        report.ratio(of_hybrid, ratio(native, hybrid));
         let Ok(job) = &job else { return };
-        for (side, samples) in [("native", native), ("hybrid", hybrid)] {
-            let time = per_call(samples, job, |sample| sample.wall_ns);
-            report.row(format!("write/4KiB/{side}/burst"), "ns", time);
+        for (name, samples) in [(of_native, native), (of_hybrid, hybrid)] {
+            report.row(name, "ns", per_call(samples, job, |sample| sample.wall_ns));
         }
-        for (side, samples) in [("native", native), ("client", hybrid)] {
-            let time = per_call(samples, job, |sample| sample.cpu_ns);
-            report.row(format!("{side}/cpu_ns/4KiB"), "ns", time);
+        for (name, samples) in [(native_cpu, native), (client_cpu, hybrid)] {
+            report.row(name, "ns", per_call(samples, job, |sample| sample.cpu_ns));
         }
     }
 
@@ -139,6 +149,13 @@ impl Bench<'_> {
         let path = if verb == Read { to_read(place) } else { to_write(place) };
         Ok(Job { verb, size, count: (volume / size).max(1), path })
     }
+}
+
+/// The names of a side's row and ratio; `native` has the row alone.
+fn names(side: &str, (verb, size, place): Cell, place_name: &str, idle: Idle) -> [String; 2] {
+    let (start, idle) = (format!("{verb}/{}/{side}", size_name(size)), idle_suffix(side, idle));
+    let kind = ratio_suffix(side, (verb, size, place), place_name);
+    [format!("{start}/{place_name}{idle}"), format!("{start}{kind}{idle}")]
 }
 
 /// What a ratio's name ends in: nothing on the file system the targets are stated for, which is the
@@ -160,11 +177,6 @@ fn idle_suffix(side: &str, idle: Idle) -> &'static str {
         (_, Idle::Spin) => "/spin",
         (_, Idle::Poll) => "/poll-idle",
     }
-}
-
-/// A size as in the cases: whole KiB or MiB.
-fn size_name(size: usize) -> String {
-    if size >= MIB { format!("{}MiB", size / MIB) } else { format!("{}KiB", size / KIB) }
 }
 
 #[cfg(test)]

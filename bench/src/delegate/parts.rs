@@ -37,6 +37,18 @@ const BATCHES: usize = 40;
 const SESSION: usize = 5;
 const LANE: usize = 3;
 
+/// The rows: the whole with a spinning daemon, its parts, and the whole with other daemons.
+pub(super) const NAMES: [&str; 8] = [
+    "overhead/total",
+    "overhead/transfer",
+    "overhead/dispatch",
+    "overhead/call",
+    "overhead/translate",
+    "overhead/other",
+    "overhead/total/poll-idle",
+    "overhead/total/park",
+];
+
 /// Medians of the parts, ns, or why one is missing.
 pub(super) struct Parts {
     transfer: Result<Spread, String>,
@@ -59,27 +71,20 @@ pub(super) fn measure(rounds: usize, cores: Option<Cores>) -> Parts {
     Parts { transfer, dispatch, call: rounds(&turn), translate: rounds(&|| Ok(translate())) }
 }
 
-/// Reports the rows, `total` being the whole with a spinning daemon, and the whole with others.
+/// Reports the rows, with what was measured of the whole: with a daemon that spins, that polls,
+/// and that parks.
 pub(super) fn report(
     report: &mut Report,
     parts: &Parts,
-    total: Result<Spread, String>,
-    others: [(&str, Result<Spread, String>); 2],
+    [total, polled, parked]: [Result<Spread, String>; 3],
 ) {
     let Parts { transfer, dispatch, call, translate } = parts;
     let other = minus(&total, &[transfer, dispatch, call, translate]);
-    for (name, time) in [
-        ("total", total),
-        ("transfer", transfer.clone()),
-        ("dispatch", dispatch.clone()),
-        ("call", call.clone()),
-        ("translate", translate.clone()),
-        ("other", other),
-    ] {
-        report.row(format!("overhead/{name}"), "ns", time);
-    }
-    for (idle, time) in others {
-        report.row(format!("overhead/total/{idle}"), "ns", time);
+    let [transfer, dispatch, call, translate] =
+        [transfer, dispatch, call, translate].map(Clone::clone);
+    let times = [total, transfer, dispatch, call, translate, other, polled, parked];
+    for (name, time) in NAMES.into_iter().zip(times) {
+        report.row(name, "ns", time);
     }
 }
 

@@ -24,23 +24,35 @@ const PROGRAM: &str = "/bin/true";
 /// Starts a round: one is short.
 const STARTS: usize = 20;
 
+/// The rows of streams, and of starts.
+pub(super) const STREAMS: [&str; 2] = ["native/fopen+fprintf/64B", "accept/fopen+fprintf/64B"];
+pub(super) const EXEC: [&str; 3] = ["exec/native", "exec/preload", "exec/overhead"];
+
 impl Bench<'_> {
-    /// Measures both.
-    pub(super) fn programs(&mut self, report: &mut Report, effort: &Effort) {
-        self.streams(report, effort);
-        let [native, preloaded, overhead] = self.starts(effort);
-        report.row("exec/native", "us", native);
-        report.row("exec/preload", "us", preloaded);
-        report.row("exec/overhead", "us", overhead);
+    /// Measures one, or both.
+    pub(super) fn programs(
+        &mut self,
+        report: &mut Report,
+        effort: &Effort,
+        [has_streams, has_starts]: [bool; 2],
+    ) {
+        if has_streams {
+            self.streams(report, effort);
+        }
+        if has_starts {
+            for (name, time) in EXEC.into_iter().zip(self.starts(effort)) {
+                report.row(name, "us", time);
+            }
+        }
     }
 
     fn streams(&mut self, report: &mut Report, effort: &Effort) {
         let Ok(place) = self.places.get(Where::Disk) else { return };
         let job = Job { verb: Verb::Print, size: RECORD, count: RECORDS, path: to_write(place) };
         let [native, hybrid, _] = self.measure(effort, &job, HYBRID);
-        for (side, samples) in [("native", native), ("accept", hybrid)] {
+        for (name, samples) in STREAMS.into_iter().zip([native, hybrid]) {
             let time = per_call(&samples, &job, |sample: &Sample| sample.wall_ns);
-            report.row(format!("{side}/fopen+fprintf/64B"), "ns", time);
+            report.row(name, "ns", time);
         }
     }
 

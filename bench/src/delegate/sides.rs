@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::{
-    CASE_TIME, Effort, ROUNDS_MAX,
+    CASE_TIME, Effort,
     places::{Places, Where, remove, to_write},
 };
 use crate::{
@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
         let mut samples = [const { Samples::Ok(Vec::new()) }; 3];
         let start = Instant::now();
         let warm_up = self.fleets.len();
-        for round in 0..warm_up + ROUNDS_MAX {
+        for round in 0..warm_up + effort.rounds_max {
             let is_even = round % warm_up.max(1) == 0;
             let is_enough = round >= warm_up + effort.rounds && start.elapsed() >= CASE_TIME;
             if is_even && is_enough {

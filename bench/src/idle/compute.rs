@@ -77,24 +77,33 @@ pub(super) fn measure(
     dir: &Path,
 ) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    for (share, suffix) in SHARES {
+    for (share, suffix) in wanted(effort) {
         let rounds = Computation::run_beside(cores * share, |computation| {
             rounds(effort, end, target, dir, computation)
         });
         match rounds {
             Ok(rounds) => report_share(report, suffix, &rounds),
-            Err(why) => return skip(report, &format!("{why:#}")),
+            Err(why) => return skip(report, effort, &format!("{why:#}")),
         }
     }
 }
 
 /// Reports that nothing of this could be measured.
-pub(super) fn skip(report: &mut Report, why: &str) {
-    for (_, suffix) in SHARES {
-        for name in RATIOS {
-            report.ratio(format!("{name}{suffix}"), Err(why.to_owned()));
+pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
+    for (_, suffix) in wanted(effort) {
+        for name in names(suffix) {
+            report.ratio(name, Err(why.to_owned()));
         }
     }
+}
+
+/// The shares of which any ratio is wanted.
+fn wanted(effort: &Effort) -> impl Iterator<Item = (usize, &'static str)> {
+    SHARES.into_iter().filter(|(_, suffix)| effort.only.wants(names(suffix)))
+}
+
+fn names(suffix: &str) -> [String; RATIOS.len()] {
+    RATIOS.map(|name| format!("{name}{suffix}"))
 }
 
 fn report_share(report: &mut Report, suffix: &str, rounds: &[[Turn; TURNS.len()]]) {
@@ -108,7 +117,7 @@ fn report_share(report: &mut Report, suffix: &str, rounds: &[[Turn; TURNS.len()]
     };
     let median: Judge = |pairs| interval(pairs.iter().map(|(ours, other)| ours / other).collect());
     // By the places in `TURNS`.
-    let [idle, loaded, iops, idle_park, waiting] = RATIOS.map(|name| format!("{name}{suffix}"));
+    let [idle, loaded, iops, idle_park, waiting] = names(suffix);
     report.ratio(idle, ratio(1, 0, |turn| turn.speed, median));
     report.ratio(loaded, ratio(2, 3, |turn| turn.speed, interval_of_sums));
     report.ratio(iops, ratio(2, 3, |turn| turn.iops, interval_of_sums));

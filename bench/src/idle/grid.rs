@@ -116,22 +116,28 @@ pub(super) fn places(effort: &Effort) -> impl Iterator<Item = Place> {
     jobs.iter().flat_map(move |&jobs| depths.iter().map(move |&depth| Place { jobs, depth }))
 }
 
-/// Measures the grid, on files in `dir`.
+/// Those that are measured: the `whole` grid, or the cells that are asked for.
+pub(super) fn wanted(effort: &Effort, is_whole: bool) -> impl Iterator<Item = Place> {
+    places(effort).filter(move |place| is_whole || judge::wants(&effort.only, *place))
+}
+
+/// Measures the grid, on files in `dir`: all of it, and what is best once more, or some cells.
 pub(super) fn measure(
     effort: &Effort,
+    is_whole: bool,
     end: Deadline,
     target: Target,
     dir: &Path,
 ) -> anyhow::Result<Grid> {
-    let job_count = places(effort).map(|place| place.jobs).max().unwrap_or(1);
+    let job_count = wanted(effort, is_whole).map(|place| place.jobs).max().unwrap_or(1);
     let disk = Disk::create(dir, job_count)?;
     let start = |policy: &str| {
         let fleet = Fleet::start(policy, target, &disk, job_count);
         fleet.map_err(|why| format!("{policy}: {why:#}"))
     };
-    let mut cells: Vec<_> = places(effort).map(Cell::new).collect();
+    let mut cells: Vec<_> = wanted(effort, is_whole).map(Cell::new).collect();
     measure_cells(effort, end, &mut cells, start);
-    let finals = judge::finalists(effort, &cells).into_iter();
+    let finals = is_whole.then(|| judge::finalists(effort, &cells)).into_iter().flatten();
     let mut finals: Vec<_> = finals.map(Cell::new).collect();
     measure_cells(&effort.of_finals(), Deadline(None), &mut finals, start);
     Ok(Grid { cells, finals })

@@ -24,10 +24,11 @@ use std::path::Path;
 
 use super::{
     Effort,
-    grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, places},
+    grid::{Cell, Grid, INTERRUPT, PARK, POLICIES, POLL_IDLE, Place, Round, wanted},
     native,
 };
 use crate::{
+    options::Only,
     report::Report,
     spread::{Spread, interval, rank},
 };
@@ -43,12 +44,29 @@ const RATIOS: [&str; 6] = [
     "scaling/native",
     "scaling/max_cell/native",
 ];
+const FINAL: &str = "final/";
+/// What there is of a cell and a policy.
+const VALUES: [&str; 4] = ["iops", "mean", "p50", "p99"];
 const ROWS: [&str; 3] = ["latency_cut/max_cell", "cells/below/interrupt", "cells/below/park"];
 
-/// Reports the grid.
-pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid) {
+/// Whether anything is wanted for which the whole grid is needed.
+pub(super) fn wants_all(only: &Only) -> bool {
+    only.wants(RATIOS) || only.wants(ROWS) || only.wants([FINAL])
+}
+
+/// Whether a cell's rows are wanted.
+pub(super) fn wants(only: &Only, place: Place) -> bool {
+    let rows = |policy| VALUES.map(|value| format!("{}/{value}", case(place, policy)));
+    POLICIES.into_iter().any(|policy| only.wants(rows(policy)))
+}
+
+/// Reports the grid, and if it is whole what it says.
+pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid, is_whole: bool) {
     grid.cells.iter().for_each(|cell| report_cell(report, "", cell));
-    grid.finals.iter().for_each(|cell| report_cell(report, "final/", cell));
+    if !is_whole {
+        return;
+    }
+    grid.finals.iter().for_each(|cell| report_cell(report, FINAL, cell));
     let against = |other| Against { grid, other };
     let (interrupt, park) = (against(INTERRUPT), against(PARK));
     report.ratio("iops/max_cell", interrupt.best(|round| round.iops));
@@ -80,16 +98,15 @@ pub(super) fn report_native(report: &mut Report, effort: &Effort, grid: &Grid, d
 
 /// Reports that nothing of this could be measured.
 pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
-    for place in places(effort) {
+    let is_whole = wants_all(&effort.only);
+    for place in wanted(effort, is_whole) {
         for policy in POLICIES {
             report.row(format!("{}/iops", case(place, policy)), "1/s", Err(why.to_owned()));
         }
     }
-    for name in RATIOS {
-        report.ratio(name, Err(why.to_owned()));
-    }
-    for name in ROWS {
-        report.row(name, "", Err(why.to_owned()));
+    if is_whole {
+        RATIOS.into_iter().for_each(|name| report.ratio(name, Err(why.to_owned())));
+        ROWS.into_iter().for_each(|name| report.row(name, "", Err(why.to_owned())));
     }
 }
 
@@ -104,11 +121,12 @@ fn report_cell(report: &mut Report, prefix: &str, cell: &Cell) {
             let rounds = rounds.as_ref().map_err(String::clone)?;
             Spread::of(rounds.iter().map(value)).ok_or_else(|| "no round was run".to_owned())
         };
-        report.row(format!("{case}/iops"), "1/s", spread(|round| round.iops));
+        let [iops, mean, p50, p99] = VALUES.map(|value| format!("{case}/{value}"));
+        report.row(iops, "1/s", spread(|round| round.iops));
         if rounds.is_ok() {
-            report.row(format!("{case}/mean"), "ns", spread(|round| round.mean));
-            report.row(format!("{case}/p50"), "ns", spread(|round| round.p50));
-            report.row(format!("{case}/p99"), "ns", spread(|round| round.p99));
+            report.row(mean, "ns", spread(|round| round.mean));
+            report.row(p50, "ns", spread(|round| round.p50));
+            report.row(p99, "ns", spread(|round| round.p99));
         }
     }
 }

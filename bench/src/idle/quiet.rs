@@ -11,6 +11,11 @@ const WATCHED: &str = "idle_cpu/watched";
 /// The default quiet time, and some.
 const UNTIL_QUIET: Duration = Duration::from_millis(1500);
 
+/// Whether it is to be measured.
+pub(super) fn is_wanted(effort: &Effort) -> bool {
+    effort.only.wants([ROW, WATCHED])
+}
+
 /// Reports the share of one core that quiet daemons take.
 pub(super) fn measure(report: &mut Report, effort: &Effort, target: Target, dir: &Path) {
     let share = watch(effort.watch, target, dir).map_err(|why| format!("{why:#}"));
@@ -24,8 +29,8 @@ pub(super) fn measure(report: &mut Report, effort: &Effort, target: Target, dir:
 }
 
 /// Reports that this could not be measured.
-pub(super) fn skip(report: &mut Report, why: &str) {
-    for (row, unit) in [(WATCHED, "s"), (ROW, "%")] {
+pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
+    for (row, unit) in [(WATCHED, "s"), (ROW, "%")].into_iter().filter(|_| is_wanted(effort)) {
         report.row(row, unit, Err(why.to_owned()));
     }
 }

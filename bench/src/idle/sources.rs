@@ -26,17 +26,25 @@ const COUNTS: [usize; 4] = [1, 16, 256, 1024];
 /// Turns of one measurement: thousands of looks at the busy one of many.
 const TURNS: u32 = 50_000;
 
-/// Reports all counts of both kinds.
+/// Reports the counts of both kinds that are wanted.
 pub(super) fn measure(report: &mut Report, effort: &Effort) {
     for count in COUNTS {
-        let (round, visit) = match registered(effort, count) {
-            Ok((round, visit)) => (Ok(round), Ok(visit)),
-            Err(why) => (Err(why.to_string()), Err(why.to_string())),
-        };
-        report.row(format!("sources/registered/{count}/round"), "ns", round);
-        report.row(format!("sources/registered/{count}/visit"), "ns", visit);
-        let round = clients(effort, count).map_err(|why| why.to_string());
-        report.row(format!("sources/clients/{count}/round"), "ns", round);
+        let names = ["round", "visit"].map(|what| format!("sources/registered/{count}/{what}"));
+        if effort.only.wants(&names) {
+            let (round, visit) = match registered(effort, count) {
+                Ok((round, visit)) => (Ok(round), Ok(visit)),
+                Err(why) => (Err(why.to_string()), Err(why.to_string())),
+            };
+            names
+                .into_iter()
+                .zip([round, visit])
+                .for_each(|(name, time)| report.row(name, "ns", time));
+        }
+        let name = format!("sources/clients/{count}/round");
+        if effort.only.wants([&name]) {
+            let round = clients(effort, count).map_err(|why| why.to_string());
+            report.row(name, "ns", round);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     fio::Fio,
     machine::Cores,
     meter::Sample,
+    options::size_name,
     progress::Progress,
     report::Report,
     spread::{Spread, interval},
@@ -86,10 +87,13 @@ pub(super) fn measure(
     let of_size =
         |size| places.0.iter().map(move |place| Cell::new(place, size, transport, effort));
     let mut cells: Vec<_> = SIZES.into_iter().flat_map(of_size).collect();
-    let mut crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
+    cells.retain(|cell| effort.only.wants(cell.names()));
+    let crowds = (transport == Transport::Tcp).then(|| Crowds::new(effort));
+    let mut crowds = crowds.filter(Crowds::is_wanted);
     let count = cells.len();
-    let mut progress = Progress::of("rpc", effort.rounds * (count + 1));
-    let cases = (0..effort.rounds).flat_map(|round| (0..=count).map(move |at| (round, at)));
+    let steps = count + usize::from(crowds.is_some());
+    let mut progress = Progress::of("rpc", effort.rounds * steps);
+    let cases = (0..effort.rounds).flat_map(|round| (0..steps).map(move |at| (round, at)));
     for (round, index) in cases {
         if effort.is_used_up() {
             break;
@@ -106,11 +110,13 @@ pub(super) fn measure(
 }
 
 /// Reports that nothing can be measured, and why.
-pub(super) fn skip(report: &mut Report, why: &str) {
+pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
     for size in SIZES {
         for yardstick in ["limit", "bound", "psync"] {
             let name = format!("integrated/{}/ucx:{yardstick}", size_name(size));
-            report.ratio(name, Err(why.to_owned()));
+            if effort.only.wants([&name]) {
+                report.ratio(name, Err(why.to_owned()));
+            }
         }
     }
 }
@@ -246,6 +252,23 @@ impl Cell {
         }
     }
 
+    /// What it reports.
+    fn names(&self) -> Vec<String> {
+        let (size, end, transport) =
+            (size_name(self.run.size), &self.suffix, name(self.run.transport));
+        let carried = |what: &str| format!("{what}/{size}/{transport}{end}");
+        let ours = carried("integrated");
+        let rows = ["request", "network", "integrated"].into_iter();
+        let rows = rows.chain(PEERS.map(|(_, peer)| peer)).map(carried);
+        let ratios = ["limit", "bound"].into_iter().chain(PEERS.map(|(_, peer)| peer));
+        let ratios = ratios.map(|other| format!("{ours}:{other}"));
+        let local = ["file", "fio", "fio_psync", "rss_growth"];
+        let local = local.map(|what| format!("{what}/{size}{end}"));
+        let cpu = [carried("request"), ours.clone(), format!("file/{size}{end}")];
+        let cpu = cpu.map(|row| row + "/cpu");
+        rows.chain(ratios).chain(local).chain(cpu).collect()
+    }
+
     /// What one core can reach at most, with this network, this storage, and this CPU time.
     fn limits(&self) -> [Values<f64>; 3] {
         let cpu = combine(&self.request, &self.file, |request, file| {
@@ -348,18 +371,40 @@ fn too_late() -> String {
     "the time of --quick was used up".to_owned()
 }
 
-/// A size as in the cases: whole KiB or MiB.
-fn size_name(size: usize) -> String {
-    if size >= KIB * KIB {
-        format!("{}MiB", size / (KIB * KIB))
-    } else {
-        format!("{}KiB", size / KIB)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{machine::Machine, report::Row};
+
+    #[test]
+    fn a_cell_is_found_by_every_name_that_it_reports() {
+        let none = || "no".to_owned();
+        let (size, count, depth, clients, span) = (4 * KIB, 1, 1, 1, 1);
+        let (transport, lends) = (Transport::Tcp, false);
+        let cell = Cell {
+            run: Run { size, count, depth, clients, span, transport, lends },
+            path: PathBuf::new(),
+            suffix: "/tmpfs".to_owned(),
+            psync_part: 1,
+            request: Err(none()),
+            integrated: Err(none()),
+            file: Err(none()),
+            network: Err(none()),
+            peers: PEERS.map(|_| Err(none())),
+            fio: vec![Err(none())],
+            fio_psync: Err(none()),
+            growth: Err(none()),
+        };
+        let mut report = Report::new("rpc", Machine::find(None), 1);
+        cell.report(&mut report);
+        let reported = report.rows.iter().map(|row| match row {
+            Row::Measured { case, .. } | Row::Skipped { case, .. } => case.clone(),
+        });
+        let (mut reported, mut names): (Vec<_>, _) = (reported.collect(), cell.names());
+        reported.sort();
+        names.sort();
+        assert_eq!(names, reported);
+    }
 
     #[test]
     fn the_least_is_what_limits_in_most_rounds_not_the_unluckiest_of_each() {

@@ -64,7 +64,7 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
     for count in counts {
         for (name, place) in places.all() {
             let case = (format!("coalesce/{count}/{name}"), place);
-            let rounds = ROUNDS.min(effort.rounds);
+            let rounds = effort.rounds_or(ROUNDS.min(effort.rounds));
             compare(report, effort, case, rounds, |place| round(place, count));
         }
     }

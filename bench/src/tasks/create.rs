@@ -33,7 +33,8 @@ pub(super) fn measure_fewer(report: &mut Report, places: &Places, effort: &Effor
 }
 
 fn measure(report: &mut Report, places: &Places, effort: &Effort, count: u32) {
-    let rounds = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
+    let usual = if count >= MANY { ROUNDS_MANY.min(effort.rounds) } else { effort.rounds };
+    let rounds = effort.rounds_or(usual);
     for (name, place) in places.all() {
         let case = (format!("create/{count}/{name}"), place);
         compare(report, effort, case, rounds, |place| round(place, count));

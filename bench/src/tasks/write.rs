@@ -64,14 +64,15 @@ pub(super) fn measure(report: &mut Report, places: &Places, effort: &Effort) {
         let data = vec![0x5a; size];
         for (suffix, place) in places.memory_first() {
             let name = format!("write/{case}{suffix}");
-            if !effort.wants([&name]) {
+            let sides = ["native", "multifile"].map(|side| format!("{name}/{side}"));
+            if !effort.wants(sides.iter().chain([&name])) {
                 continue;
             }
             let times = place.and_then(|place| {
                 let round = Round { place, peer, data: &data, count };
                 // The first touches memory that the file system has not had yet.
                 round.run(0).map_err(|why| format!("{why:#}"))?;
-                effort.alternate(effort.write_rounds, |number| round.run(number))
+                effort.alternate(effort.rounds_or(effort.write_rounds), |number| round.run(number))
             });
             let [theirs, ours, ratio] = spreads(&times);
             let rate = |ms: f64| (size * count * ranks) as f64 / MIB as f64 / ms * 1e3;
