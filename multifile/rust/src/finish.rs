@@ -93,9 +93,7 @@ pub(crate) fn commit<S: Storage>(
 ) -> Result<()> {
     let order = plan.header.order;
     output.resize(tail.end)?;
-    if plan.durable {
-        output.sync()?;
-    }
+    settle(output, plan)?;
     let mut bytes = order.bytes_u32(tail.block_count).to_vec();
     bytes.extend_from_slice(&order.bytes_u64(tail.table_at));
     output.write(&bytes, plan.header.commit_at(), None)?;
@@ -106,7 +104,12 @@ pub(crate) fn commit<S: Storage>(
         output.write(&order.bytes_u64(mark), FLAG2_AT, None)?;
         output.flush()?;
     }
-    if plan.durable { output.sync() } else { Ok(()) }
+    settle(output, plan)
+}
+
+/// Returns when the storage has taken everything, durably if that is wished.
+fn settle<S: Storage>(output: &mut Output<S>, plan: &FilePlan) -> Result<()> {
+    if plan.durable { output.sync() } else { output.hand_over() }
 }
 
 /// Where the parts behind the data stand.

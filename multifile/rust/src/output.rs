@@ -197,6 +197,13 @@ impl<S: Storage> Output<S> {
         self.outcome(synced)
     }
 
+    /// Hands all waiting bytes to the storage and has it say whether it took everything.
+    pub(crate) fn hand_over(&mut self) -> Result<()> {
+        self.flush()?;
+        let taken = self.file.hand_over();
+        self.outcome(taken)
+    }
+
     /// Cuts the file behind `len` bytes.
     pub(crate) fn resize(&mut self, len: u64) -> Result<()> {
         self.flush()?;

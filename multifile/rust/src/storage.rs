@@ -16,7 +16,7 @@ use nix::{
     errno::Errno,
     fcntl::{FallocateFlags, fallocate},
     sys::statfs::{EXT4_SUPER_MAGIC, fstatfs},
-    unistd::{Whence, lseek},
+    unistd::{Whence, close, lseek},
 };
 
 use crate::{
@@ -96,6 +96,16 @@ pub trait File: Send + Sync + fmt::Debug {
     ///
     /// What the system reports.
     fn sync(&self) -> io::Result<()>;
+
+    /// Returns when the storage has taken what was written, and fails when it refuses some of it
+    /// only now, as network file systems do with what exceeds a quota. It need not be durable.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    fn hand_over(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The block size the file system prefers, in bytes.
     ///
@@ -199,6 +209,14 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    /// Closing says it, be it another descriptor's; where there is none left, making it durable.
+    fn hand_over(&self) -> io::Result<()> {
+        match self.try_clone() {
+            Ok(copy) => Ok(close(copy)?),
+            Err(_) => self.sync(),
+        }
     }
 
     fn block_len(&self) -> io::Result<u64> {

@@ -254,12 +254,13 @@ impl<S: Storage> ParWriter<S> {
         self.tasks.len()
     }
 
+    /// From here on the storage has all of it: nobody is told what closing a descriptor reports.
     fn flush_all(&mut self) -> Result<()> {
         for output in self.outputs.values_mut() {
             if self.options.durable {
                 output.sync()?;
             } else {
-                output.flush()?;
+                output.hand_over()?;
             }
         }
         Ok(())

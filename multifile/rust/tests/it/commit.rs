@@ -1,8 +1,8 @@
 //! In which order the files of a set become closed ones.
 
-use std::path::Path;
+use std::{path::Path, sync::atomic::Ordering};
 
-use multifile::{Growing, NewTask, Options, ParWriter, Shape, Writer};
+use multifile::{Error, Growing, NewTask, Options, ParWriter, Shape, Writer};
 
 use crate::{
     memory::{Memory, Step},
@@ -13,48 +13,61 @@ const NAMES: [&str; 2] = ["a.sion", "a.sion.000001"];
 /// Of the commit fields in a file of two tasks.
 const COMMIT_AT: u64 = 1076 + 2 * 16;
 
-/// The durable set of four tasks in two files, and what is written to it.
-fn set() -> (Vec<NewTask>, Options) {
-    let options = Options { fs_block_len: Some(64), durable: true, ..Options::default() };
+/// The set of four tasks in two files.
+fn set(durable: bool) -> (Vec<NewTask>, Options) {
+    let options = Options { fs_block_len: Some(64), durable, ..Options::default() };
     (NewTask::in_files(&[100; 4], 2), options)
 }
 
-/// Checks what closing has done to the files of the set.
-fn check(memory: &Memory) {
-    let steps = memory.counts.steps.lock().unwrap();
-    let committed = NAMES.map(|name| {
-        let own = steps.iter().enumerate().filter(|(_, (path, _))| path == Path::new(name));
-        let own: Vec<(usize, Step)> = own.map(|(at, (_, step))| (at, *step)).collect();
-        let commit = own.iter().position(|(_, step)| *step == Step::Write(COMMIT_AT)).unwrap();
-        assert_eq!(own[commit - 1].1, Step::Sync, "{name}: what it vouches for is durable");
-        assert_eq!(own.last().unwrap().1, Step::Sync, "{name}: and so is it");
-        own[commit].0
-    });
-    assert!(committed[0] > committed[1], "file 0 makes the set readable");
-}
-
-#[test]
-fn a_durable_set_is_committed_when_it_is_durable_and_file_0_last() {
-    let (memory, (tasks, options)) = (Memory::default(), set());
-    let mut writer = Writer::create(&memory, Path::new(NAMES[0]), &tasks, &options).unwrap();
-    (0..4).for_each(|task| writer.task(task).unwrap().write(&[7; 300]).unwrap());
-    writer.close().unwrap();
-    check(&memory);
-}
-
-#[test]
-fn ranks_commit_a_durable_set_when_it_is_durable_and_file_0_last() {
-    let memory = Memory::default();
+/// Writes the set by one process, and by four.
+fn write(memory: &Memory, durable: bool, by_ranks: bool) -> Result<(), Error> {
+    let (tasks, options) = set(durable);
+    let path = Path::new(NAMES[0]);
+    if !by_ranks {
+        let mut writer = Writer::create(memory, path, &tasks, &options).unwrap();
+        (0..4).for_each(|task| writer.task(task).unwrap().write(&[7; 300]).unwrap());
+        return writer.close();
+    }
     let shared = memory.clone();
-    on_ranks(4, move |group| {
-        let (tasks, options) = set();
+    let closed = on_ranks(4, move |group| {
         let task = tasks[usize::try_from(multifile::Group::rank(group)).unwrap()];
-        let path = Path::new(NAMES[0]);
         let mut writer = ParWriter::create(group, &shared, path, task, &options).unwrap();
         writer.task(0).unwrap().write(&[7; 300]).unwrap();
-        writer.close(group).unwrap();
+        writer.close(group)
     });
-    check(&memory);
+    assert!(closed.iter().all(|outcome| *outcome == closed[0]), "{closed:?}");
+    closed[0]
+}
+
+#[test]
+fn a_set_is_committed_when_the_storage_has_it_and_file_0_last() {
+    for (durable, by_ranks) in [(true, false), (true, true), (false, false), (false, true)] {
+        let memory = Memory::default();
+        assert_eq!(write(&memory, durable, by_ranks), Ok(()));
+        let settled = if durable { Step::Sync } else { Step::HandOver };
+        let steps = memory.counts.steps.lock().unwrap();
+        let committed = NAMES.map(|name| {
+            let own = steps.iter().enumerate().filter(|(_, (path, _))| path == Path::new(name));
+            let own: Vec<(usize, Step)> = own.map(|(at, (_, step))| (at, *step)).collect();
+            let commit = own.iter().position(|(_, step)| *step == Step::Write(COMMIT_AT)).unwrap();
+            assert_eq!(own[commit - 1].1, settled, "{name}: it has what they vouch for");
+            assert_eq!(own.last().unwrap().1, settled, "{name}: and them");
+            own[commit].0
+        });
+        assert!(committed[0] > committed[1], "file 0 makes the set readable");
+    }
+}
+
+/// Some file systems say only when a file is closed that there was no room for what was written.
+#[test]
+fn data_that_is_refused_late_is_told_to_all_and_the_set_stays_unclosed() {
+    for by_ranks in [false, true] {
+        let memory = Memory::default();
+        memory.counts.refuses.store(true, Ordering::Relaxed);
+        assert!(write(&memory, false, by_ranks).is_err());
+        let steps = memory.counts.steps.lock().unwrap();
+        assert!(!steps.iter().any(|(_, step)| *step == Step::Write(COMMIT_AT)));
+    }
 }
 
 /// Whatever a node that is lost then leaves of this: tables that count, or the journal.

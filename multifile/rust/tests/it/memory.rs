@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -16,6 +16,7 @@ use multifile::{Storage, storage::File};
 /// No file grows beyond this: what a file claims to be is not worth more memory.
 const SIZE_MAX: u64 = 1 << 24;
 const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
@@ -32,6 +33,8 @@ pub(crate) struct Counts {
     pub(crate) steps: Mutex<Vec<(PathBuf, Step)>>,
     pub(crate) reserved: Mutex<Vec<Range<u64>>>,
     pub(crate) released: Mutex<Vec<Range<u64>>>,
+    /// What was written is refused when it is handed over.
+    pub(crate) refuses: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,7 @@ pub(crate) enum Step {
     Write(u64),
     Cut,
     Sync,
+    HandOver,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -150,6 +154,12 @@ impl File for MemoryFile {
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         self.note(Step::Sync);
         Ok(())
+    }
+
+    fn hand_over(&self) -> io::Result<()> {
+        self.note(Step::HandOver);
+        let refuses = self.counts.refuses.load(Ordering::Relaxed);
+        if refuses { Err(io::Error::from_raw_os_error(ENOSPC)) } else { Ok(()) }
     }
 
     fn block_len(&self) -> io::Result<u64> {
