@@ -18,6 +18,9 @@ use crate::{
 pub const SLOT_LEN: u64 = 16;
 const SUM_PRESENT: u64 = 1 << 63;
 const MORE_PRESENT: u64 = 1 << 62;
+/// As the length of writes that may have followed: the block reaches to its last byte that is not
+/// zero, at least.
+pub(crate) const ANY_MORE: u32 = 1;
 
 /// What is known about one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

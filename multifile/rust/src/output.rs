@@ -159,6 +159,14 @@ impl<S: Storage> Output<S> {
         self.outcome(recorded)
     }
 
+    /// Records what others may have written to `owner`'s block by now, before they say so.
+    pub(crate) fn announce(&mut self, owner: Owner) -> Result<()> {
+        self.settle()?;
+        self.begin_journal()?;
+        let told = self.tell(Some(owner));
+        self.outcome(told)
+    }
+
     /// Makes sure that there is a journal, if one is wanted: from here on nothing counts as data
     /// that is not recorded.
     pub(crate) fn begin_journal(&mut self) -> Result<()> {

@@ -30,7 +30,7 @@ impl Piece {
     pub(crate) const UNLIKE: Self = Self(0);
 
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        let told = bytes.last().is_some_and(|last| *last != 0);
+        let told = bytes.len() > 1 && bytes.last().is_some_and(|last| *last != 0);
         u32::try_from(bytes.len()).ok().filter(|_| told).map_or(Self::UNLIKE, Self)
     }
 }

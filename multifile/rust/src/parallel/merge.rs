@@ -9,7 +9,7 @@ use crate::{
     codec::{Fields, narrow, put_u32, put_u64, wide},
     error::{Argument, Error, Result},
     group::Group,
-    journal::Slot,
+    journal::{ANY_MORE, Slot},
     output::Owner,
     parallel::{exchange::exchange, writer::ParWriter},
     storage::Storage,
@@ -34,6 +34,7 @@ impl<S: Storage> ParWriter<S> {
         let mut next = || fields.u64().ok_or(Error::TooLarge);
         let (block, used, total) = (next()?, next()?, next()?);
         self.record_collected()?;
+        self.advance_collector(total)?;
         let place = self.tasks.first().ok_or(Argument::Task)?.collector_place;
         let task = self.task(0)?;
         let (mut block, mut used, mut rest) = (narrow(block), used, bytes);
@@ -47,8 +48,7 @@ impl<S: Storage> ParWriter<S> {
             used += wide(len);
             rest = behind;
         }
-        task.output.flush()?;
-        self.advance_collector(total)
+        task.output.flush()
     }
 
     /// Records what the group wrote before this call: all its ranks are here, so it is in the
@@ -79,12 +79,16 @@ impl<S: Storage> ParWriter<S> {
         Ok(bytes)
     }
 
-    /// Counts `total` bytes of the group in the collector's stream; 0 on every other rank.
+    /// Counts `total` bytes of the group in the collector's stream, 0 on every other rank, and has
+    /// the journal say that its blocks may have got them.
     fn advance_collector(&mut self, mut total: u64) -> Result<()> {
-        let local = self.tasks.first_mut().ok_or(Argument::Task)?;
+        let task = self.task(0)?;
         while total > 0 {
-            let (_, len, _) = local.state.fill.extent(narrow(total))?;
-            local.state.fill.advance(wide(len));
+            let (_, len, _) = task.state.fill.extent(narrow(total))?;
+            let (block, used) = task.state.fill.block();
+            let slot = Slot { more: ANY_MORE, ..Slot::of(used, None) };
+            task.output.announce(Owner { task: task.local_rank, block: wide(block), slot })?;
+            task.state.fill.advance(wide(len));
             total -= wide(len);
         }
         Ok(())

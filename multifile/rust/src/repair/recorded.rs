@@ -5,7 +5,7 @@ use crate::{
     codec::{narrow, wide},
     error::{Error, Result},
     estimate::{Extent, Reach, data_end, estimate},
-    journal::{self, Found, SLOT_LEN, SlotKey},
+    journal::{self, ANY_MORE, Found, SLOT_LEN, Slot, SlotKey},
     physical::Front,
     storage::File,
     sums,
@@ -38,7 +38,12 @@ pub(super) fn recorded<F: File>(
             let (task, block) = (narrow(task), narrow(block));
             let Some(extent) = extents.get_mut(task) else { continue };
             match journal::read(journal, &key).map_err(io)? {
-                Found::Slot(slot) => note_slot(front, extent, (task, block), slot, &mut gaps)?,
+                Found::Slot(slot) => {
+                    note_slot(front, extent, (task, block), slot, &mut gaps)?;
+                    if slot.more == ANY_MORE {
+                        note_merged(front, extent, journal, (key, slot), &mut gaps)?;
+                    }
+                }
                 Found::Other => unsure.push((task, block)),
                 Found::Nothing => {}
             }
@@ -97,12 +102,12 @@ fn note_slot<F: File>(
     front: &Front<F>,
     extent: &mut Extent,
     (task, block): (usize, usize),
-    slot: journal::Slot,
+    slot: Slot,
     gaps: &mut Gaps,
 ) -> Result<()> {
     let place = front.layout.place(task).unwrap_or_default();
     let in_file = place.block_at(block).is_ok_and(|at| at + slot.used <= front.size);
-    if slot.used == 0 || slot.used > place.chunk_len || !in_file {
+    if slot.used == 0 && slot.more == 0 || slot.used > place.chunk_len || !in_file {
         // The data this slot vouches for is not there: the node was lost before it was durable.
         extent.damaged |= slot.used > 0;
         return Ok(());
@@ -112,6 +117,9 @@ fn note_slot<F: File>(
         let at = place.block_at(block)?;
         let end = data_end(front, at + used..at + place.chunk_len)?;
         used = slot.used_with(end - (at + used));
+    }
+    if used == 0 {
+        return Ok(());
     }
     if let Some(len) = gaps.slot(&mut extent.lens, block)? {
         *len = used;
@@ -126,5 +134,31 @@ fn note_slot<F: File>(
         extent.damaged |= found != sum;
     }
     extent.most = extent.most.max(extent.lens.iter().sum());
+    Ok(())
+}
+
+/// Merged data may end in zeros, but goes on in another block only behind a full one.
+fn note_merged<F: File>(
+    front: &Front<F>,
+    extent: &mut Extent,
+    journal: &F,
+    (mut key, mut slot): (SlotKey, Slot),
+    gaps: &mut Gaps,
+) -> Result<()> {
+    let chunk_len = front.layout.place(narrow(key.task.into())).unwrap_or_default().chunk_len;
+    let used = extent.lens.get(narrow(key.block)).copied().unwrap_or(0);
+    while used > 0 && slot.used == 0 && slot.more == ANY_MORE && key.block > 0 {
+        key.block -= 1;
+        let before = journal::read(journal, &key).map_err(|error| Error::io(front.number, &error));
+        let Found::Slot(before) = before? else { break };
+        let Some(len) = gaps.slot(&mut extent.lens, narrow(key.block))? else { break };
+        if before.more != ANY_MORE || *len == chunk_len {
+            break;
+        }
+        (*len, slot) = (chunk_len, before);
+    }
+    // A block without data may be behind one that is full, which nothing tells, too.
+    let before = if used > 0 { extent.lens.iter().sum::<u64>() - used } else { extent.most };
+    extent.most = extent.most.max(before.saturating_add(chunk_len));
     Ok(())
 }

@@ -39,22 +39,33 @@ fn options() -> Options {
     Options { fs_block_len: Some(512), buffer_len: 0, ..Options::default() }
 }
 
-/// Merged data is recorded by the next call, when all ranks have written theirs: zeros, too.
+/// Format rule 8.7: merged data is recorded by the next call, when all ranks have written theirs:
+/// zeros, too. Until then it reaches to its last byte that is not zero.
 #[test]
-fn merged_writes_but_the_last_are_certain_after_repair() {
-    let folder = TempDir::new().unwrap();
-    let storage = disk(&folder);
-    on_ranks(3, move |group| {
-        let options = Options { packing: Packing::Merge { size: Some(3) }, ..options() };
-        let task = NewTask::in_one_file(&[100; 3])[usize::try_from(group.rank()).unwrap()];
-        let mut writer =
-            ParWriter::create(group, &storage, Path::new(NAME), task, &options).unwrap();
-        (0..2).for_each(|_| writer.write_merged(group, &[0; 90]).unwrap());
-        group.barrier().unwrap();
-    });
-    let doubts = repair(&disk(&folder));
-    assert_eq!(doubts[0], Doubt::None);
-    assert_eq!(read_all(&disk(&folder), 0), [0; 270]);
+fn merged_writes_but_zeros_at_the_end_of_the_last_are_certain_after_repair() {
+    let zeros = [vec![0; 90], vec![0; 90], vec![0; 90]];
+    // The first block ends in a zero, or in many, and others have nothing else.
+    let one = [[vec![7; 241], vec![0]].concat(), vec![], vec![7; 28]];
+    let many = [vec![7; 200], vec![0; 1100], vec![7; 90]];
+    for (first, second, len, most) in
+        [(0, zeros, 270, 1024), (9, one, 540, 1024), (9, many, 1660, 2048)]
+    {
+        let folder = TempDir::new().unwrap();
+        let (storage, own) = (disk(&folder), second.clone());
+        on_ranks(3, move |group| {
+            let rank = usize::try_from(group.rank()).unwrap();
+            let options = Options { packing: Packing::Merge { size: Some(3) }, ..options() };
+            let task = NewTask::in_one_file(&[100; 3])[rank];
+            let mut writer =
+                ParWriter::create(group, &storage, Path::new(NAME), task, &options).unwrap();
+            writer.write_merged(group, &[first; 90]).unwrap();
+            writer.write_merged(group, &own[rank]).unwrap();
+            group.barrier().unwrap();
+        });
+        assert_eq!(repair(&disk(&folder))[0], Doubt::Zeros { most });
+        let written = [vec![first; 270], second.concat()].concat();
+        assert_eq!(read_all(&disk(&folder), 0), written[..len]);
+    }
 }
 
 /// Format rule 4.5.
