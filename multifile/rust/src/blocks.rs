@@ -99,7 +99,7 @@ impl Table {
             read_exactly(file, number, &mut bytes, at).map(|()| self.order.u64(bytes))
         };
         let count = slot(self.count_at(task))?;
-        if count > u64::from(self.block_count) {
+        if !self.is_count(count) {
             return Err(Error::Damaged { part: Part::Blocks, file: number });
         }
         demand(file, self.slots(), count * 8, (Part::Blocks, number))?;
@@ -110,7 +110,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Part::Blocks`] when a count is larger than the table has blocks, or than what is stored
+    /// [`Part::Blocks`] when a count is 0 or larger than the table has blocks, or than what is stored
     /// vouches for; [`Part::Truncated`], and what the storage reports.
     pub(crate) fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
         let damaged = Error::Damaged { part: Part::Blocks, file: number };
@@ -118,7 +118,7 @@ impl Table {
         let mut total = 0usize;
         let tasks = u64::from(self.task_count);
         each_u64(file, number, self.at, tasks, self.order, |count| {
-            if count > u64::from(self.block_count) {
+            if !self.is_count(count) {
                 return Err(damaged);
             }
             total = total.checked_add(narrow(count)).ok_or(damaged)?;
@@ -149,6 +149,11 @@ impl Table {
             at += 8 * count;
         }
         Ok(Blocks { first, lens, block_count: self.block_count })
+    }
+
+    /// Whether a task can have so many blocks.
+    fn is_count(&self, count: u64) -> bool {
+        (1..=u64::from(self.block_count)).contains(&count)
     }
 
     /// Where the slots of all blocks stand.

@@ -58,21 +58,29 @@ fn what_stands_in_unused_space_is_no_data() {
     assert_eq!(reader.stream(1).unwrap().read(&mut buf), Ok(0));
 }
 
-/// Format rule 4.3: slots behind the table belong to nobody, whoever asks.
+/// Format rules 4.2 and 4.3: slots behind the table belong to nobody, whoever asks, and what reads
+/// as zeros is no table.
 #[test]
-fn a_task_with_more_blocks_than_there_are_is_damaged() {
+fn a_task_with_no_block_or_more_than_there_are_is_damaged_and_has_its_data() {
     let (memory, path) = (Memory::default(), Path::new("a.sion"));
     let options = Options { fs_block_len: Some(512), ..Options::default() };
     let tasks = NewTask::in_one_file(&[512, 512]);
-    Writer::create(&memory, path, &tasks, &options).unwrap().close().unwrap();
+    let mut writer = Writer::create(&memory, path, &tasks, &options).unwrap();
+    writer.task(0).unwrap().write(&[1; 100]).unwrap();
+    writer.close().unwrap();
     let table = Reader::open(&memory, path).unwrap().table(0).unwrap();
-    let mut bytes = memory.bytes("a.sion");
-    bytes[usize::try_from(table.count_at(0)).unwrap()] = 2;
-    bytes.extend([0; 64]);
-    memory.put(path, bytes);
-    let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
-    assert_eq!(Reader::open(&memory, path).err(), damaged);
-    assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+    let whole = memory.bytes("a.sion");
+    for count in [0, 2] {
+        let mut bytes = whole.clone();
+        bytes[usize::try_from(table.count_at(0)).unwrap()] = count;
+        bytes.extend([0; 64]);
+        memory.put(path, bytes);
+        let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
+        assert_eq!(Reader::open(&memory, path).err(), damaged);
+        assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
+        Repair::examine(&memory, path).unwrap().apply().unwrap();
+        assert_eq!(Reader::open(&memory, path).unwrap().block_lens(0).unwrap(), [100]);
+    }
 }
 
 /// Format rule 1.4, in a file that says that all chunks are equal: nobody adds them up.
