@@ -34,6 +34,16 @@ pub(crate) fn finish<S: Storage, U: Usage>(
     plan: &FilePlan,
     usage: &U,
 ) -> Result<()> {
+    let tail = tables(output, plan, usage)?;
+    commit(output, plan, &tail)
+}
+
+/// Writes everything behind the data; until it is [committed](commit) the file counts as before.
+pub(crate) fn tables<S: Storage, U: Usage>(
+    output: &mut Output<S>,
+    plan: &FilePlan,
+    usage: &U,
+) -> Result<Tail> {
     let tasks = plan.ranks.len();
     let blocks = (0..tasks).map(|task| usage.block_count(task)).max().unwrap_or(0);
     let tail = Tail::new(plan, blocks)?;
@@ -61,7 +71,8 @@ pub(crate) fn finish<S: Storage, U: Usage>(
         }
     }
     slab.write()?;
-    commit(output, plan, &tail)
+    output.flush()?;
+    Ok(tail)
 }
 
 /// Tables on their way to the storage: there are hundreds of thousands of small integers.

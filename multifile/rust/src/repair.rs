@@ -11,10 +11,12 @@ mod unfinished;
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+pub(crate) use self::full::Source;
 use self::{
-    full::{Source, complete, has_names},
+    full::{complete, has_names},
     recorded::recorded,
     unfinished::unfinished_table,
 };
@@ -25,16 +27,17 @@ use crate::{
     cursor::Cursor,
     error::{Error, Part, Readable as _, Result},
     estimate::{Extent, Reach, estimate},
-    finish::{Usage, finish},
-    header::FILE_COUNT_AT,
+    finish::{Usage, commit, tables},
+    header::{FILE_COUNT_AT, FLAG2_AT},
+    journal::{ANY_MORE, Slot},
     mark::Mark,
     name,
-    output::{Manner, Output},
+    output::{Manner, Output, Owner},
     physical::{self, Front, Physical},
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
     storage::{File, Storage, read_exactly, write_all},
-    writer::remove_journal,
+    writer::{instance, remove_journal},
 };
 
 /// What is known of the physical files of a multifile, and what is missing in them.
@@ -96,8 +99,7 @@ pub(crate) struct Broken {
     pub(crate) number: u32,
     pub(crate) plan: FilePlan,
     pub(crate) extents: Vec<Extent>,
-    /// It was not closed, and its journal says all there is to say.
-    pub(crate) is_recorded: bool,
+    pub(crate) source: Source,
 }
 
 impl<S: Storage> Repair<S> {
@@ -142,20 +144,44 @@ impl<S: Storage> Repair<S> {
     /// # Errors
     ///
     /// What the storage reports; files not yet completed still count as unclosed.
-    pub fn apply(self) -> Result<()> {
+    pub fn apply(mut self) -> Result<()> {
         self.count_all()?;
-        for broken in self.broken.into_iter().rev() {
+        for broken in std::mem::take(&mut self.broken).into_iter().rev() {
             let number = broken.number;
-            let path = self.storage.physical_name(&self.path, number);
-            let file = self.storage.open(&path, true).map_err(|error| Error::io(number, &error))?;
-            let task_count = broken.plan.header.task_count;
-            let manner = Manner::without_journal(number, task_count);
-            let mut output = Output::new(&self.storage, file, &manner);
-            finish(&mut output, &broken.plan, &broken.extents)?;
-            output.sync()?;
+            self.complete(broken)?;
             remove_journal(&self.storage, &self.path, number)?;
         }
         Ok(())
+    }
+
+    fn complete(&self, broken: Broken) -> Result<()> {
+        let Broken { number, mut plan, extents, source } = broken;
+        let io = |error| Error::io(number, &error);
+        let path = self.storage.physical_name(&self.path, number);
+        let file = Arc::new(self.storage.open(&path, true).map_err(io)?);
+        let size = file.size().map_err(io)?;
+        let (journal, instance) = (name::journal(&path), instance());
+        let manner = Manner {
+            journal: (source == Source::Data).then_some(&*journal),
+            instance,
+            ..Manner::without_journal(number, plan.header.task_count)
+        };
+        let mut output = Output::new(&self.storage, Arc::clone(&file), &manner);
+        if source == Source::Data {
+            // Who finds part of a table behind the data is not to take it for some.
+            remove_journal(&self.storage, &self.path, number)?;
+            record(&mut output, &plan, &extents)?;
+            output.sync()?;
+            plan.header.flag2 = Mark::Open(instance).encode();
+            output.write(&plan.header.order.bytes_u64(plan.header.flag2), FLAG2_AT, None)?;
+            output.sync()?;
+        }
+        let tail = tables(&mut output, &plan, &extents);
+        if tail.is_err() {
+            file.resize(size).ok();
+        }
+        commit(&mut output, &plan, &tail?)?;
+        output.sync()
     }
 
     /// Has all files say how many there are.
@@ -172,7 +198,7 @@ impl<S: Storage> Repair<S> {
     /// The physical files in order, to be written on as they are, if all there is to say of them is
     /// known without a doubt. On return all say how many they are.
     pub(crate) fn keep(&mut self) -> Result<Option<Vec<Broken>>> {
-        let is_known = self.broken.iter().all(|broken| broken.is_recorded);
+        let is_known = self.broken.iter().all(|broken| broken.source.is_all());
         if !is_known || self.found.iter().any(|found| found.doubt != Doubt::None) {
             return Ok(None);
         }
@@ -261,11 +287,10 @@ impl<S: Storage> Repair<S> {
                 None => (estimate(&front, reach)?, Source::Data),
             },
         };
-        let is_recorded = source == Source::Journal { is_all: true };
         complete(&front, &mut extents, source, is_full)?;
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
-        self.broken.push(Broken { is_recorded, ..Broken::of(front, mapping, extents) });
+        self.broken.push(Broken { source, ..Broken::of(front, mapping, extents) });
         Ok(())
     }
 
@@ -306,8 +331,26 @@ impl Broken {
             durable: true,
             header,
         };
-        Self { number, plan, extents, is_recorded: false }
+        Self { number, plan, extents, source: Source::Table }
     }
+}
+
+/// Has the journal say what was found in the data, and how sure that is.
+fn record<S: Storage>(output: &mut Output<S>, plan: &FilePlan, extents: &[Extent]) -> Result<()> {
+    let blocks = extents.iter().map(|extent| extent.lens.len()).max().unwrap_or(0);
+    for ((task, extent), chunk_len) in (0u32..).zip(extents).zip(plan.layout.chunks()) {
+        let is_certain = extent.most <= extent.lens.iter().sum();
+        // Behind a full block zeros would be in the next one.
+        let is_full = extent.lens.last() == Some(chunk_len) && extent.lens.len() < blocks;
+        let next = (!is_certain && is_full).then_some(&0);
+        let mut lens = extent.lens.iter().chain(next).zip(0u64..).peekable();
+        while let Some((used, block)) = lens.next() {
+            let more = if is_certain || lens.peek().is_some() { 0 } else { ANY_MORE };
+            let slot = Slot { more, ..Slot::of(*used, None) };
+            output.announce(Owner { task, block, slot })?;
+        }
+    }
+    Ok(())
 }
 
 fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::File>> {

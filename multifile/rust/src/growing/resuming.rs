@@ -29,7 +29,7 @@ impl<S: Storage> Growing<S> {
     ) -> Result<(Self, Held)> {
         let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
         let (mut members, mut lens) = (Vec::new(), Vec::new());
-        for Broken { number, mut plan, extents, is_recorded } in files {
+        for Broken { number, mut plan, extents, source } in files {
             if plan.header.version < RESERVED_VERSION {
                 return Err(Error::Damaged { part: Part::Version, file: number });
             }
@@ -46,7 +46,7 @@ impl<S: Storage> Growing<S> {
             let file = storage.open(&at, true).map_err(io)?;
             plan.header.file_count = count;
             let instance = match Mark::decode(plan.header.flag2) {
-                Mark::Open(instance) if is_recorded => instance,
+                Mark::Open(instance) if source.is_all() => instance,
                 _ => instance(),
             };
             plan.header.flag2 = Mark::Open(instance).encode();
@@ -54,7 +54,7 @@ impl<S: Storage> Growing<S> {
             let style = Style::Parallel;
             let plan = FilePlan { mapping: None, checksums: false, style, hints, durable, ..plan };
             let mut member = Member::new(plan, instance, Arc::new(file));
-            if is_recorded {
+            if source.is_all() {
                 let journal = storage.open(&name::journal(&at), true).map_err(io)?;
                 (member.journal, member.recorded) = (Some(Arc::new(journal)), Some(filled));
             }

@@ -16,8 +16,8 @@ use crate::{
 
 /// What lengths are known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// A table that only lacks what points to it.
+pub(crate) enum Source {
+    /// A table, of which only what points to it may be missing.
     Table,
     Journal {
         /// It says all there is to say.
@@ -25,6 +25,13 @@ pub(super) enum Source {
     },
     /// Where bytes are that are not zero.
     Data,
+}
+
+impl Source {
+    /// The file was not closed, and its journal says all there is to say.
+    pub(crate) fn is_all(self) -> bool {
+        self == Self::Journal { is_all: true }
+    }
 }
 
 /// Whether the first stream holds names.

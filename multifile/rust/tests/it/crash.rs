@@ -105,6 +105,38 @@ fn check(folder: &Path, completed: &[usize], attempted: &[usize], closed: bool) 
     lens
 }
 
+/// A repair that dies, too, leaves no part of a table that the next one takes for data.
+#[test]
+fn a_repair_that_ends_at_any_write_can_be_done_again() {
+    let path = Path::new(NAME);
+    let options = Options { fs_block_len: Some(64), journal: false, ..Options::default() };
+    for room in 0.. {
+        let folder = TempDir::new().unwrap();
+        let disk = Disk::in_folder(folder.path());
+        let tasks = NewTask::in_one_file(&[100, 64, 64]);
+        let mut writer = Writer::create(&disk, path, &tasks, &options).unwrap();
+        writer.task(0).unwrap().write(&[7; 300]).unwrap();
+        writer.task(1).unwrap().write(&[7; 64]).unwrap();
+        drop(writer);
+        let before = Repair::examine(&disk, path).unwrap();
+        let failing = Failing::torn_after(folder.path().to_owned(), room);
+        let is_done = Repair::examine(&failing, path).unwrap().apply().is_ok();
+        let after = Repair::examine(&disk, path).unwrap();
+        assert!(!is_done || !after.needed());
+        let needed = after.needed();
+        for (before, after) in before.tasks().iter().zip(after.tasks()) {
+            assert_eq!((before.task, before.len), (after.task, after.len), "room for {room}");
+            let is_sure = |doubt| doubt == Doubt::None;
+            assert!(!needed || is_sure(before.doubt) == is_sure(after.doubt), "{after:?}");
+        }
+        after.apply().unwrap();
+        if is_done {
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+            break;
+        }
+    }
+}
+
 /// Format rule 8.7: what a stream of equal writes costs besides its data.
 #[test]
 fn writes_of_one_length_cost_two_slots_and_then_one_a_block() {
