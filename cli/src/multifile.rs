@@ -119,7 +119,7 @@ pub(crate) fn total_len(reader: &Reader<File>) -> u64 {
 /// Says that the multifile at `path` could not be used, and what to do.
 pub(crate) fn failure(path: &Path, why: Error) -> Failure {
     if matches!(why, Error::Unclosed { .. } | Error::Damaged { .. }) {
-        let writer = File::open(path).ok().and_then(|file| in_use(path, &file));
+        let writer = File::open(path).ok().and_then(|file| in_use(path, &file, false));
         if let Some(in_use) = writer {
             return in_use;
         }
@@ -156,18 +156,24 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     Failure::new(Code::Failure, path.display(), why, advice)
 }
 
-/// Whether a daemon has a multifile; else none does so as long as the file is open.
-fn is_held(file: &File) -> bool {
+/// Keeps daemons from writing a multifile as long as the file is open, and with `is_exclusive`, which
+/// takes a file that may be written, others from repairing it; false if somebody does that to us.
+fn lock(file: &File, is_exclusive: bool) -> bool {
+    let how = if is_exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
     // Some file systems know no locks.
-    flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN)
+    flock(file, how) != Err(Errno::AGAIN)
 }
 
-/// Says who still writes a multifile; `None`: nobody does who is known.
-fn in_use(path: &Path, file: &File) -> Option<Failure> {
-    let why = if is_held(file) {
-        "a daemon or server has it".to_owned()
-    } else {
+/// Says who still writes a multifile; `None`: nobody does who is known, and it is [locked](lock).
+fn in_use(path: &Path, file: &File, is_exclusive: bool) -> Option<Failure> {
+    let why = if lock(file, is_exclusive) {
         format!("process {} still writes it", writer_of(path)?)
+    } else {
+        "a daemon or server has it".to_owned()
     };
     Some(Failure::new(Code::Failure, path.display(), why, "wait until that has ended"))
 }

@@ -83,10 +83,11 @@ struct Row {
 }
 
 pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
-    let _held = hold(&args.file)?;
+    let in_place = !args.dry_run && args.output.is_none();
+    let _held = hold(&args.file, in_place)?;
     let found = examine(&args.file)?;
     let others = 1..u32::try_from(found.file_count()).unwrap_or(0);
-    let others = others.map(|number| hold(&physical(&args.file, number)));
+    let others = others.map(|number| hold(&physical(&args.file, number), in_place));
     let _others_held = others.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows(&found);
     let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
@@ -109,11 +110,14 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     judge(&report)
 }
 
-/// Keeps daemons from writing a multifile; one that does so already, or a program, is the reason
-/// why it is not closed.
-fn hold(path: &Path) -> Result<File, Failure> {
-    let file = File::open(path).map_err(|why| file_failure(path, &why))?;
-    in_use(path, &file).map_or(Ok(file), Err)
+/// Keeps daemons from writing a multifile, and others from repairing it `in_place`; one that does so
+/// already, or a program, is the reason why it is not closed.
+fn hold(path: &Path, in_place: bool) -> Result<File, Failure> {
+    // Network file systems lend no exclusive lock to who may only read.
+    let writable = File::options().read(true).write(in_place).open(path);
+    let is_exclusive = in_place && writable.is_ok();
+    let file = writable.or_else(|_| File::open(path)).map_err(|why| file_failure(path, &why))?;
+    in_use(path, &file, is_exclusive).map_or(Ok(file), Err)
 }
 
 /// Compares the data of a closed multifile with its checksums, which nobody has read by now.

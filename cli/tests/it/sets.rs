@@ -81,3 +81,25 @@ fn what_a_program_still_writes_is_left_to_it() {
     let (code, ..) = output(&mut multifile(folder.path(), &["repair", "set"]));
     assert_eq!(code, 0);
 }
+
+/// Those who only look are in nobody's way; who writes it, or repairs it, is alone.
+#[test]
+fn what_another_looks_at_can_be_looked_at_and_not_repaired() {
+    use rustix::fs::{FlockOperation, flock};
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("set");
+    let tasks = NewTask::in_one_file(&[100]);
+    drop(Writer::create(&Disk::new(), &path, &tasks, &Options::default()).expect("made"));
+    let other = fs::File::open(&path).expect("a file");
+    let dry = ["repair", "--dry-run", "set"];
+    flock(&other, FlockOperation::NonBlockingLockShared).expect("locked");
+    fails(&mut multifile(folder.path(), &["ls", "set"]), 4, &["never closed"]);
+    assert_eq!(output(&mut multifile(folder.path(), &dry)).0, 0);
+    fails(&mut multifile(folder.path(), &["repair", "set"]), 1, &["server has it"]);
+    flock(&other, FlockOperation::NonBlockingLockExclusive).expect("locked");
+    for command in [&["ls", "set"][..], &dry] {
+        fails(&mut multifile(folder.path(), command), 1, &["server has it"]);
+    }
+    drop(other);
+    assert_eq!(output(&mut multifile(folder.path(), &["repair", "set"])).0, 0);
+}
