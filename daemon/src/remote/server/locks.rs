@@ -70,6 +70,14 @@ impl<S: Storage> Default for Locks<S> {
     }
 }
 
+impl<S: Storage> Locks<S> {
+    /// What has had the record locks of processes, to be closed.
+    pub(super) fn holders(&self) -> impl Iterator<Item = S::File> + use<S> {
+        let holders = self.processes.take().into_values();
+        holders.filter_map(|holder| Rc::into_inner(holder.file))
+    }
+}
+
 /// Tells those who wait that something was unlocked.
 pub(super) struct Unlocks {
     counts: [Cell<u64>; PLACES],
@@ -183,6 +191,11 @@ impl<S: Storage> Service<S> {
         if let Some(holder) = holder {
             let done = self.storage.lock(&holder, call).await;
             self.unlocks.happened(identity);
+            let is_process = call.terms.owner == LockOwner::Process;
+            // None while it may have other locks.
+            if let Some(last) = Rc::into_inner(holder).filter(|_| is_process) {
+                self.storage.close(last).await.ok(); // Nothing was written to it.
+            }
             done.map_err(|error| errno(&error))?;
         }
         Ok((0, Vec::new()))

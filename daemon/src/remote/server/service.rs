@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Handle, Instant, Notify};
+use executor::{Class, Handle, Instant, Notify, yield_now};
 use rustix::{fs::SeekFrom, io::Errno};
 use uring::{Buffers, Halves};
 use wire::{FileSystem, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN};
@@ -250,10 +250,25 @@ impl<S: Storage> Service<S> {
     }
 
     /// The session is over.
-    pub(crate) fn end(&self, session: &Session<S>) {
+    pub(crate) fn end(&self, session: &Rc<Session<S>>) {
         self.sessions.borrow_mut().remove(&session.name);
         self.grace.is_settled_for(&session.name);
         self.shelf.remove(&session.name);
+        self.let_go(Rc::clone(session));
+    }
+
+    /// Closes what a session has open that is over, once nothing of it is under way. That may take
+    /// long, or be thousands of files.
+    fn let_go(&self, session: Rc<Session<S>>) {
+        let storage = self.storage.clone();
+        self.handle.spawn(Class::Throughput, async move {
+            session.changed.until(|| session.busy.get() == 0).await;
+            let files = session.files.take().into_values().map(|open| open.file);
+            for file in files.chain(session.locks.holders()) {
+                storage.close(file).await.ok(); // There is nobody to tell.
+                yield_now().await;
+            }
+        });
     }
 
     /// Lets go of what clients had open that are gone, for ever; has the ledgers of the others look
@@ -272,16 +287,21 @@ impl<S: Storage> Service<S> {
     }
 
     pub(super) fn forget_old(&self) {
-        let now = self.handle.now();
-        let is_kept = |session: &Rc<Session<S>>| {
+        let (now, mut old) = (self.handle.now(), Vec::new());
+        self.sessions.borrow_mut().retain(|_, session| {
             let left_at = session.left_at.get();
             let is_kept = left_at.is_none_or(|at| now < at + KEEP || session.busy.get() > 0);
-            if !is_kept && session.locks.is_noted.get() {
-                session.ledger.lose_locks();
+            if !is_kept {
+                old.push(Rc::clone(session));
             }
             is_kept
-        };
-        self.sessions.borrow_mut().retain(|_, session| is_kept(session));
+        });
+        for session in old {
+            if session.locks.is_noted.get() {
+                session.ledger.lose_locks();
+            }
+            self.let_go(session);
+        }
     }
 
     /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the

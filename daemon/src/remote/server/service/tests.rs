@@ -137,6 +137,7 @@ fn cuts() -> Vec<Case> {
 struct World {
     executor: Executor,
     machine: Machine,
+    engines: Engines,
     folder: TempDir,
 }
 
@@ -152,7 +153,7 @@ impl World {
         fs::write(root.join("log"), LINE).expect("file");
         symlink("file", root.join("link")).expect("link");
         fs::create_dir(root.join("folder")).expect("folder");
-        Self { executor, machine: Machine::new(engines), folder }
+        Self { executor, machine: Machine::new(engines.clone()), engines, folder }
     }
 
     fn shelf(&self) -> Box<Folder> {
@@ -218,6 +219,29 @@ impl World {
     fn log(&self) -> Vec<u8> {
         fs::read(self.folder.path().join("log")).expect("there")
     }
+}
+
+/// Thousands of them may be those of a file server that does not answer.
+#[test]
+fn files_of_a_session_that_is_over_are_closed_on_threads_where_that_may_take_long() {
+    let mut world = World::new();
+    let (engines, handle) = (world.engines.clone(), world.executor.handle());
+    world.serve(SESSION, async |service, session| {
+        let open = |path: &str| uring::File::new(fs::File::open(path).expect("there").into());
+        for (handle, path) in [(LOG + 1, "/proc/version"), (LOG + 2, "/proc/uptime")] {
+            let file = open(path).expect("a file"); // As little of this machine as a network's.
+            let open = Open { file, appends: false, identity: (1, u64::from(handle)) };
+            session.files.borrow_mut().insert(handle, open);
+        }
+        let before = engines.counters().threads;
+        let known = service.sessions.borrow().get(session.name()).cloned();
+        service.end(&known.expect("it is there"));
+        while handle.task_count() > 0 {
+            handle.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(engines.counters().threads - before, 2);
+        assert!(session.files.borrow().is_empty());
+    });
 }
 
 #[test]
