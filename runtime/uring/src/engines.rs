@@ -10,10 +10,13 @@
 //! Calls go to threads, and so does all that says ring where io_uring is not to be had, or has no
 //! worker for it. The writes of a device that proved slow go to threads for a second; see `slow`.
 
+mod route;
+
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Class, Credit, Credits, Handle, Notify, Source};
+use executor::{Armed, Class, Handle, Notify, Source};
 
+use self::route::{Rights, Route};
 use crate::{
     engine::{Engine, Refusal, Refused, Token},
     file::{File, Kind, Storage, close},
@@ -28,7 +31,8 @@ use crate::{
     waiting::{Completion, Waiting},
 };
 
-/// Most operations in flight on all engines, but for detached ones: as many as fit in each.
+/// Most operations in flight that do not go to threads, but for detached ones: as many as fit in
+/// each engine.
 const IN_FLIGHT_MAX: u64 = 1024;
 
 /// What the user asks for.
@@ -61,8 +65,7 @@ pub struct Engines(Rc<Inner>);
 struct Inner {
     state: RefCell<State>,
     waiting: Waiting,
-    /// The right to have an operation in flight, given out in order of asking.
-    slots: Credits,
+    rights: RefCell<Rights>,
     /// Signalled when completions made room in an engine that detached operations had filled.
     room: Notify,
     handle: Handle,
@@ -84,15 +87,6 @@ struct State {
 enum NoRing {
     NotWanted,
     Failed(io::Error),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
-    Inline,
-    /// Inline as far as the page cache goes.
-    Cached,
-    Ring,
-    Threads,
 }
 
 impl Engines {
@@ -118,7 +112,7 @@ impl Engines {
         let engines = Self(Rc::new(Inner {
             state: RefCell::new(state),
             waiting: Waiting::default(),
-            slots: Credits::new(IN_FLIGHT_MAX),
+            rights: RefCell::new(Rights::new(IN_FLIGHT_MAX)),
             room: Notify::new(),
             handle: handle.clone(),
         }));
@@ -283,11 +277,6 @@ impl Engines {
         self.0.state.borrow().counters
     }
 
-    /// The right to have an operation in flight, unless others wait for it.
-    pub(crate) fn try_slot(&self) -> Option<Credit> {
-        self.0.slots.try_take(1)
-    }
-
     /// Submits `operation` to its engine.
     pub(crate) fn begin(&self, storage: Option<Storage>, operation: Operation) -> Begun {
         let completion = self.0.waiting.open();
@@ -312,7 +301,10 @@ impl Engines {
         storage: Option<Storage>,
         mut operation: Operation,
     ) -> io::Result<u64> {
-        let _slot = self.0.slots.take(1).await;
+        let _right = match self.rights(storage, &operation) {
+            Some(rights) => Some(rights.take(1).await),
+            None => None,
+        };
         loop {
             operation = match self.begin(storage, operation) {
                 Begun::Over(result) => return result,
@@ -380,10 +372,7 @@ impl State {
         token: Token,
         handle: &Handle,
     ) -> Result<(), Refused> {
-        let route = storage.map_or(Route::Threads, |Storage { kind, device, .. }| {
-            route(self.choice, kind, &operation, self.slow.contains(device, handle))
-        });
-        match route {
+        match self.route(storage, &operation, handle) {
             Route::Inline => self.submit_inline(storage, operation, token, handle),
             Route::Cached if self.inline.is_full() => {
                 Err(Refused { operation, refusal: Refusal::Full })
@@ -479,20 +468,6 @@ impl State {
 }
 
 const ENGINE_COUNT: usize = 3;
-
-/// The table at the head of this file. `slow`: the device was slow to take a write.
-fn route(choice: Choice, kind: Kind, operation: &Operation, slow: bool) -> Route {
-    match (choice, kind, operation) {
-        (Choice::Threads, ..) | (_, _, Operation::Call(_)) => Route::Threads,
-        (Choice::Uring, ..) | (_, Kind::Direct, _) => Route::Ring,
-        (_, Kind::Memory, _) => Route::Inline,
-        (_, Kind::Other, _) => Route::Threads,
-        (_, Kind::Cached, Operation::Read { .. }) => Route::Cached,
-        (_, Kind::Cached, Operation::Write { .. }) if slow => Route::Threads,
-        (_, Kind::Cached, Operation::Write { .. }) => Route::Inline,
-        (_, Kind::Cached, Operation::Sync { .. } | Operation::Fetch { .. }) => Route::Ring,
-    }
-}
 
 #[cfg(test)]
 mod tests;

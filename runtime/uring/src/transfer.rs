@@ -26,8 +26,8 @@ enum State {
     New(Storage, Operation),
     InFlight {
         completion: Completion,
-        /// The right to be in flight, until it is over.
-        _slot: Credit,
+        /// The right to be in flight, if it needs one, until it is over.
+        _right: Option<Credit>,
     },
     /// There was no room for it.
     Waits(Pin<Box<dyn Future<Output = io::Result<u64>>>>),
@@ -43,11 +43,13 @@ impl Transfer {
     fn begin(&mut self) -> Option<io::Result<u64>> {
         let new = mem::replace(&mut self.state, State::Over);
         let State::New(storage, mut operation) = new else { return None };
-        if let Some(slot) = self.engines.try_slot() {
+        let rights = self.engines.rights(Some(storage), &operation);
+        let right = rights.as_ref().map(|rights| rights.try_take(1));
+        if !matches!(right, Some(None)) {
             match self.engines.begin(Some(storage), operation) {
                 Begun::Over(result) => return Some(result),
                 Begun::InFlight(completion) => {
-                    self.state = State::InFlight { completion, _slot: slot };
+                    self.state = State::InFlight { completion, _right: right.flatten() };
                     return None;
                 }
                 Begun::Refused(refused) => operation = refused,

@@ -2,7 +2,7 @@
 
 use std::{fs::File as StdFile, os::fd::OwnedFd};
 
-use super::*;
+use super::{route::route, *};
 use crate::memory::Heap;
 
 fn operations() -> [Operation; 5] {

@@ -1,9 +1,15 @@
 //! What the daemon uses, under every choice.
 
-use std::{cell::Cell, io, rc::Rc};
+use std::{
+    cell::Cell,
+    fs::File as StdFile,
+    io,
+    rc::Rc,
+    sync::{Arc, Mutex, mpsc},
+};
 
 use executor::Class;
-use uring::{Buffers, Choice, Engines, Heap};
+use uring::{Buffers, Choice, Engines, File, Heap};
 
 use crate::support::{CHOICES, Core, buffer, content, dirs, open};
 
@@ -113,7 +119,7 @@ fn direct_files_go_to_the_ring() {
     options.read(true).write(true).create(true);
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
     let Ok(file) = options.open(path) else { return }; // Not on every file system.
-    let file = uring::File::new(file.into()).expect("a file");
+    let file = File::new(file.into()).expect("a file");
     let mut core = Core::new(Choice::Auto, 1);
     let (engines, from, into) = (core.engines.clone(), Heap::buffer(8192), Heap::buffer(8192));
     crate::support::fill(&from, 7);
@@ -123,4 +129,35 @@ fn direct_files_go_to_the_ring() {
 
     assert_eq!(content(&into), [7; 8192]);
     assert_eq!(engines.counters().inline, 0);
+}
+
+/// As a file server that does not answer, and more clients that ask for its files than fit.
+#[test]
+fn a_device_that_stands_still_leaves_room_to_the_others() {
+    let mut core = Core::new(Choice::Auto, 4);
+    let still = File::new(StdFile::open("/proc/version").expect("there").into()).expect("a file");
+    let (stuck, stands_still) = mpsc::channel::<()>();
+    let stands_still = Arc::new(Mutex::new(stands_still));
+    let left = Rc::new(Cell::new(2000));
+    for _ in 0..left.get() {
+        let (engines, still, left) = (core.engines.clone(), still.clone(), Rc::clone(&left));
+        let stands_still = Arc::clone(&stands_still);
+        core.executor.handle().spawn(Class::Latency, async move {
+            let call = move || {
+                stands_still.lock().expect("nobody panics").recv().ok();
+                Ok(0)
+            };
+            engines.call_on(&still, call).await.expect("it goes on");
+            left.set(left.get() - 1);
+        });
+    }
+    core.turn_a_while();
+
+    for dir in dirs() {
+        core.run(every_operation(core.engines.clone(), &dir)).expect("no error");
+    }
+
+    assert_eq!(left.get(), 2000);
+    drop(stuck);
+    core.turn_until(|| left.get() == 0);
 }
