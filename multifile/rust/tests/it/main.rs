@@ -9,6 +9,7 @@
 mod allocations;
 mod append;
 mod buddy;
+mod claims;
 mod commit;
 mod crash;
 mod failing;
