@@ -208,9 +208,9 @@ impl Streams {
         self.of(number).map_or(Ok(()), Stream::check)
     }
 
-    /// Gives all streams a buffer of `len` bytes.
+    /// Gives all streams but the program's own, which outlive the handle, a buffer of `len` bytes.
     pub(crate) fn set_buffers(&mut self, len: usize) -> Result<()> {
-        let all = self.by_file.values_mut().chain(&mut self.second);
+        let all = self.by_file.values_mut();
         all.filter(|stream| !stream.closed).try_for_each(|stream| stream.set_buffer(len))
     }
 

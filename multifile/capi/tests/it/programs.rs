@@ -33,6 +33,15 @@ fn one_process_reads_and_writes_in_every_pattern() {
     }
 }
 
+/// A stream, or a descriptor, that the library and its program both use.
+#[test]
+fn what_a_program_is_lent_goes_on_where_the_library_stopped() {
+    for lent in ["second"] {
+        let folder = TempDir::new().unwrap();
+        check(program("lent", Build::Sanitized, &folder).arg(lent));
+    }
+}
+
 #[test]
 fn the_interface_is_that_of_the_original() {
     for build in [Build::Shared, Build::Sanitized, Build::Static] {
