@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{c_char, c_int},
-    os::fd::AsRawFd,
     ptr::null_mut,
 };
 
@@ -59,8 +58,8 @@ fn descriptor(open: &mut Open) -> Result<c_int> {
         return Err(Failure::Mode("descriptors are for mode posix"));
     }
     match &mut open.body {
-        Body::Read(reading) => Ok(reading.here()?.stream.file().as_raw_fd()),
-        Body::Write(writing) => Ok(writing.task()?.file()?.as_raw_fd()),
+        Body::Read(reading) => reading.descriptor(),
+        Body::Write(writing) => writing.descriptor(),
     }
 }
 

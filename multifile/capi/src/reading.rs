@@ -3,7 +3,13 @@
 //! Every task keeps its own position. A rank that reads fewer tasks than were written gets them one
 //! after the other, as if they were one stream.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::FileExt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::c_int,
+    fs,
+    os::{fd::AsRawFd as _, unix::fs::FileExt},
+    sync::Arc,
+};
 
 use libc::FILE;
 use multifile::{
@@ -200,7 +206,7 @@ impl Reading {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.read_in_block(rest)? {
-                0 if self.here()?.stream.next_block() || self.next_task() => self.place()?,
+                0 if self.here()?.stream.next_block() || self.next_task()? => self.place()?,
                 0 => break,
                 n => done += n,
             }
@@ -242,7 +248,7 @@ impl Reading {
         if stream.cursor().left_in_block() > 0 {
             return Ok(false);
         }
-        if !stream.next_block() && !self.next_task() {
+        if !stream.next_block() && !self.next_task()? {
             return Ok(true);
         }
         self.place()?;
@@ -273,7 +279,7 @@ impl Reading {
         let stream = &self.here()?.stream;
         let (number, at) = (stream.file_number(), stream.cursor().file_at()?);
         let file = Arc::clone(stream.file());
-        self.streams.make(number, &file, false)?;
+        self.streams.follow(number, &file, false)?;
         self.streams.seek(number, at)
     }
 
@@ -284,6 +290,15 @@ impl Reading {
         let stream = self.streams.make(number, &file, false)?;
         self.place()?;
         Ok(stream)
+    }
+
+    /// The descriptor of the current task's physical file, at its position.
+    pub(crate) fn descriptor(&mut self) -> Result<c_int> {
+        let stream = &self.used()?.stream;
+        let (number, file) = (stream.file_number(), Arc::clone(stream.file()));
+        self.streams.lend(number, &file);
+        self.place()?;
+        Ok(file.as_raw_fd())
     }
 
     /// Index of the task with global rank `rank`, or number `rank` when all are open.
@@ -335,10 +350,19 @@ impl Reading {
         self.used.get(&index).map_or((0, 0), |used| used.stream.cursor().block())
     }
 
-    fn next_task(&mut self) -> bool {
-        let more = self.chained && self.current + 1 < self.task_count();
-        self.current += usize::from(more);
-        more
+    /// Goes on with the rank's next task, and with it the stream that its program has.
+    fn next_task(&mut self) -> Result<bool> {
+        if !self.chained || self.current + 1 >= self.task_count() {
+            return Ok(false);
+        }
+        let from = self.here()?.stream.file_number();
+        self.current += 1;
+        let stream = &self.here()?.stream;
+        let (number, file) = (stream.file_number(), Arc::clone(stream.file()));
+        if number != from {
+            self.streams.turn(from, number, &file)?;
+        }
+        Ok(true)
     }
 }
 

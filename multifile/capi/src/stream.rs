@@ -7,9 +7,11 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     ffi::c_int,
-    fs, io,
-    os::fd::IntoRawFd,
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::fd::{AsRawFd as _, IntoRawFd},
     ptr::null_mut,
+    sync::Arc,
 };
 
 use libc::{FILE, off_t};
@@ -81,6 +83,19 @@ impl Stream {
         done(unsafe { libc::fflush(self.file) })
     }
 
+    /// Makes it one on `file`, at whatever position.
+    fn turn(&self, file: &fs::File) -> Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        self.flush()?;
+        // SAFETY: an open stream.
+        let own = unsafe { libc::fileno(self.file) };
+        // SAFETY: the stream's descriptor, and another one that is open.
+        let turned = unsafe { libc::dup3(file.as_raw_fd(), own, libc::O_CLOEXEC) };
+        done(c_int::from(turned < 0))
+    }
+
     /// Reads up to `buf.len()` bytes; 0 at the end of the file or after an error.
     fn read(&self, buf: &mut [u8]) -> usize {
         if self.closed {
@@ -133,6 +148,8 @@ pub(crate) struct Streams {
     by_file: BTreeMap<u32, Stream>,
     /// One of the program's own, used instead; closed with the handle.
     second: Option<Stream>,
+    /// What a program was given instead of streams, by number of the physical file.
+    descriptors: BTreeMap<u32, Arc<fs::File>>,
 }
 
 impl Streams {
@@ -173,29 +190,71 @@ impl Streams {
         Ok(self.of(number).map_or(null_mut(), |stream| stream.file))
     }
 
+    /// Lends the program the descriptor of physical file `number`, from now on like a stream.
+    pub(crate) fn lend(&mut self, number: u32, file: &Arc<fs::File>) {
+        self.descriptors.insert(number, Arc::clone(file));
+    }
+
+    /// Gives the program on physical file `number`, where it goes on, what it has on others.
+    pub(crate) fn follow(
+        &mut self,
+        number: u32,
+        file: &Arc<fs::File>,
+        writable: bool,
+    ) -> Result<()> {
+        if self.descriptors.is_empty() {
+            return self.make(number, file, writable).map(|_| ());
+        }
+        self.lend(number, file);
+        Ok(())
+    }
+
+    /// Has the program's stream on physical file `from` be one on `number`, for who reads on there
+    /// and does not ask for another. What it has read ahead is forgotten.
+    pub(crate) fn turn(&mut self, from: u32, number: u32, file: &fs::File) -> Result<()> {
+        if let Some(stream) = self.by_file.remove(&from) {
+            stream.turn(file)?;
+            self.by_file.insert(number, stream);
+        }
+        Ok(())
+    }
+
     /// Whether the program has a stream of this handle, and may have moved it.
     pub(crate) fn exported(&self) -> bool {
-        self.by_file.values().chain(&self.second).any(|stream| !stream.closed)
+        let mut streams = self.by_file.values().chain(&self.second);
+        !self.descriptors.is_empty() || streams.any(|stream| !stream.closed)
     }
 
     /// Where the program left the stream on physical file `number`, if it has one.
     pub(crate) fn at(&self, number: u32) -> Result<Option<u64>> {
-        self.of(number).map_or(Ok(None), Stream::at)
+        match self.descriptors.get(&number) {
+            Some(file) => file.as_ref().stream_position().map(Some).map_err(Failure::Stream),
+            None => self.of(number).map_or(Ok(None), Stream::at),
+        }
     }
 
     /// Moves the stream on physical file `number` to `at`, if there is one.
     pub(crate) fn seek(&self, number: u32, at: u64) -> Result<()> {
+        if let Some(file) = self.descriptors.get(&number) {
+            file.as_ref().seek(SeekFrom::Start(at)).map_err(Failure::Stream)?;
+        }
         self.of(number).map_or(Ok(()), |stream| stream.seek(at))
     }
 
     /// Reads through the stream on physical file `number`; 0 if that gives nothing.
     pub(crate) fn read(&self, number: u32, buf: &mut [u8]) -> usize {
-        self.of(number).map_or(0, |stream| stream.read(buf))
+        match self.descriptors.get(&number) {
+            Some(file) => file.as_ref().read(buf).unwrap_or(0),
+            None => self.of(number).map_or(0, |stream| stream.read(buf)),
+        }
     }
 
     /// Writes through the stream on physical file `number`.
     pub(crate) fn write(&self, number: u32, bytes: &[u8]) -> Result<()> {
-        self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes))
+        match self.descriptors.get(&number) {
+            Some(file) => file.as_ref().write_all(bytes).map_err(Failure::Stream),
+            None => self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes)),
+        }
     }
 
     /// Hands over what waits in the stream on physical file `number`.

@@ -4,7 +4,7 @@
 //! from the stream's position whenever that is asked for (`settle`); until then only the room left
 //! in the chunk depends on it.
 
-use std::sync::Arc;
+use std::{ffi::c_int, os::fd::AsRawFd as _, sync::Arc};
 
 use libc::FILE;
 use multifile::{Argument, Error, NewTask, ParWriter, TaskWriter, Writer, parallel::BuddyWriter};
@@ -154,7 +154,7 @@ impl Writing {
         let number = self.file_number()?;
         let mut task = self.task()?;
         let (at, file) = (task.fill().file_at()?, Arc::clone(task.file()?));
-        self.streams.make(number, &file, true)?;
+        self.streams.follow(number, &file, true)?;
         self.streams.seek(number, at)
     }
 
@@ -166,6 +166,16 @@ impl Writing {
         let stream = self.streams.make(number, &file, true)?;
         self.place()?;
         Ok(stream)
+    }
+
+    /// The descriptor of the current task's physical file, at its position.
+    pub(crate) fn descriptor(&mut self) -> Result<c_int> {
+        self.settle()?;
+        let number = self.file_number()?;
+        let file = Arc::clone(self.task()?.file()?);
+        self.streams.lend(number, &file);
+        self.place()?;
+        Ok(file.as_raw_fd())
     }
 
     /// The end of the current task's stream, not counting what waits to be settled.
