@@ -127,6 +127,10 @@ pub(crate) fn defragment(
     for (index, task) in tasks.iter_mut().enumerate() {
         task.global_rank = reader.task(index).map_err(|why| failure(path, why))?.global_rank;
     }
+    if tasks.iter().any(|task| task.file > 0) && tasks.iter().any(|task| task.global_rank < 0) {
+        let why = "a task has a negative rank, which nobody finds in several files";
+        return Err(Failure::usage(path.display(), why, "leave out --files"));
+    }
     if let Some(task) = tasks.first_mut().filter(|_| has_names(reader, path)) {
         task.chunk_len += NAMES_ROOM;
     }

@@ -103,3 +103,18 @@ fn what_another_looks_at_can_be_looked_at_and_not_repaired() {
     drop(other);
     assert_eq!(output(&mut multifile(folder.path(), &["repair", "set"])).0, 0);
 }
+
+/// The mapping of a set names no such task: it would be lost.
+#[test]
+fn a_task_of_a_negative_rank_stays_in_one_file() {
+    let folder = tempdir().expect("a folder");
+    let mut tasks = NewTask::in_one_file(&[100; 3]);
+    tasks[1].global_rank = -1;
+    let path = folder.path().join("one");
+    let writer = Writer::create(&Disk::new(), &path, &tasks, &Options::default());
+    writer.expect("made").close().expect("closed");
+    let spread = ["defrag", "--files=2", "one", "two"];
+    fails(&mut multifile(folder.path(), &spread), 2, &["one", "negative"]);
+    assert_eq!(names(folder.path()), ["one"]);
+    done(folder.path(), &["defrag", "one", "two"]);
+}

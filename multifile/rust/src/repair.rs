@@ -121,7 +121,7 @@ impl<S: Storage> Repair<S> {
         for number in 1..members.map_or(1, |header| header.file_count) {
             fronts.push(front(storage, path, number)?);
         }
-        let (mapping, behind) = (mapping(&fronts), behind(&fronts));
+        let (mapping, behind, every) = (mapping(&fronts), behind(&fronts), every(&fronts));
         let is_full = is_full || fronts.first().map_or(Ok(false), has_names)?;
         let mut repair = Self {
             storage: storage.clone(),
@@ -134,7 +134,7 @@ impl<S: Storage> Repair<S> {
         };
         for front in fronts {
             let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
-            repair.examine_file(front, mapping, is_full)?;
+            repair.examine_file(front, (mapping, &every), is_full)?;
         }
         Ok(repair)
     }
@@ -246,7 +246,7 @@ impl<S: Storage> Repair<S> {
     fn examine_file(
         &mut self,
         front: Front<S::File>,
-        mapping: Option<Mapping>,
+        (mapping, every): (Option<Mapping>, &[(u32, u32)]),
         is_full: bool,
     ) -> Result<()> {
         let (front, reach) = match state(front)? {
@@ -257,7 +257,7 @@ impl<S: Storage> Repair<S> {
                 });
                 let mut extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
-                let has_mapping = has_mapping(&physical, mapping.as_deref())?;
+                let has_mapping = has_mapping(&physical, mapping.as_deref(), every)?;
                 if !has_mapping {
                     keep_checksums(&physical, &mut extents)?;
                 }
@@ -414,8 +414,12 @@ fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
     Ok(State::Broken(front, reach))
 }
 
-/// Whether a closed file has the mapping it needs, in whatever order.
-fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -> Result<bool> {
+/// Whether a closed file has the mapping it needs, in whatever order, or one of `every` task.
+fn has_mapping<F: File>(
+    physical: &Physical<F>,
+    needed: Option<&[(u32, u32)]>,
+    every: &[(u32, u32)],
+) -> Result<bool> {
     let Some((needed, at)) = needed.zip(physical.table.end()) else { return Ok(needed.is_none()) };
     let stored = physical::mapping(&*physical.front.file, &physical.front.header, at).readable()?;
     let sorted = |mapping: &[(u32, u32)]| {
@@ -423,7 +427,17 @@ fn has_mapping<F: File>(physical: &Physical<F>, needed: Option<&[(u32, u32)]>) -
         mapping.sort_unstable();
         mapping
     };
-    Ok(stored.is_some_and(|stored| sorted(&stored) == sorted(needed)))
+    let stored = stored.as_deref().map(sorted);
+    Ok(stored.is_some_and(|stored| stored == sorted(needed) || stored == every))
+}
+
+/// All tasks of a set in the order of their files, those that only hold copies, too.
+fn every<F>(fronts: &[Front<F>]) -> Vec<(u32, u32)> {
+    let of = |front: &Front<F>| {
+        let number = front.number;
+        (0u32..).zip(&front.ranks).map(move |(local, _)| (number, local)).collect::<Vec<_>>()
+    };
+    fronts.iter().flat_map(of).collect()
 }
 
 /// Reads the checksums of a closed file, if all of them are there.

@@ -19,6 +19,7 @@ mod golden;
 mod growing;
 mod hostile;
 mod lost;
+mod mapping;
 mod memory;
 mod model;
 mod parallel;
