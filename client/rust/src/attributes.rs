@@ -113,7 +113,7 @@ impl Client {
     pub fn file_system_of(&'static self, fd: RawFd) -> Option<io::Result<FileSystem>> {
         let request = |file| Request::FileSystem { file, path_len: 0 };
         let found = self.about_remote_file(fd, &[], request);
-        found.map(|found| found.and_then(|lane| file_system_in(&lane))).or_else(|| {
+        found.map(|found| found.and_then(|(_, lane)| file_system_in(&lane))).or_else(|| {
             let mut path = [0; PATH_MAX];
             self.file_system(CURRENT_FOLDER, self.path_of_mirror(fd, &mut path)?)
         })

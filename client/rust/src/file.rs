@@ -18,7 +18,7 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{connection::Connection, table::FileId};
+use crate::{connection::Connection, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
@@ -129,24 +129,6 @@ pub(crate) struct Log {
     pub(crate) bypassed_until: Duration,
     /// File range that holds everything staged since the log was last seen empty.
     pub(crate) dirty: (u64, u64),
-}
-
-/// What the daemon read ahead of the program, in the arena.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    /// Start in the arena, bytes.
-    pub(crate) at: u64,
-    pub(crate) len: u64,
-    /// File offset of the first byte.
-    pub(crate) from: u64,
-    /// Bytes that were read.
-    pub(crate) filled: u64,
-    /// When, by the coarse clock.
-    pub(crate) filled_at: Duration,
-    /// How often all that was read ahead had been forgotten before it was asked for.
-    pub(crate) forgotten: u64,
-    /// The daemon does not read by itself, but asks a server.
-    pub(crate) is_remote: bool,
 }
 
 impl OpenFile {

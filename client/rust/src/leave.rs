@@ -211,7 +211,7 @@ impl Client {
         }
         self.before_unlock(None);
         self.each_linked(|file| {
-            self.release_window(file);
+            file.release_window();
             if file.is_placeholder() && (file.access.writable || !file.is_remote()) {
                 self.unlock_at_exit(file);
                 file.leave(Reason::Exiting);
@@ -244,7 +244,7 @@ impl Locked {
     /// Leaves it to the kernel, drained and with its position; a remote one to what stands for it.
     pub(crate) fn leave(&mut self, reason: Reason) {
         let client = self.client;
-        client.release_window(self);
+        self.release_window();
         if let Some(link) = self.link.filter(|_| self.is_placeholder()) {
             // Either way the daemon drains it first.
             let real = if self.is_remote() {

@@ -50,9 +50,7 @@ impl Locked {
     /// The parent goes on with a file that it has lent.
     pub(crate) fn take_back(&mut self) {
         let Some(link) = self.link.filter(|_| self.take_lent()) else { return };
-        if let Some(window) = self.window.as_mut() {
-            window.filled = 0;
-        }
+        self.empty_window();
         let request = Request::SetPosition { file: link.slot, offset: 0, whence: SEEK_CUR };
         match link.connection.call(request) {
             Ok(Ok(at)) => self.entry.position.store(at, Ordering::Relaxed),

@@ -14,6 +14,7 @@ extern crate std;
 
 mod append;
 mod arena;
+mod ask;
 mod attributes;
 mod begin;
 mod client;
@@ -45,6 +46,7 @@ mod slots;
 mod staging;
 mod table;
 mod umask;
+mod window;
 mod write;
 
 pub use client::{Client, Host, Peer, Status};

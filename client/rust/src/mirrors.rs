@@ -15,7 +15,7 @@ use wire::Request;
 
 use crate::{
     client::{Client, Status},
-    remote::{Path, put},
+    remote::Path,
     rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
     table::Entry,
 };
@@ -80,9 +80,8 @@ impl Client {
         path: &AbsolutePath,
         mirror: &'a mut Path,
     ) -> io::Result<&'a CStr> {
-        let mut lane = self.remote_lane()?;
-        let path_len = put(&lane, path.bytes(), &[])?;
-        let len = lane.call(Request::Mirror { path_len }).map_err(|_| Errno::IO)??;
+        let request = |path_len| Request::Mirror { path_len };
+        let (len, lane) = self.ask_remote(path.bytes(), &[], request)?;
         let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
         let room = mirror.get_mut(..len).filter(|_| len < PATH_MAX).ok_or(Errno::NAMETOOLONG)?;
         copy_out(room, lane.buffer());

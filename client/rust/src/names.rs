@@ -80,7 +80,7 @@ impl Client {
             return None;
         };
         drop(file);
-        let answer = self.status(|_| Request::FileStat { file: kept.number() }, &[]);
+        let answer = self.status(&[], |_| Request::FileStat { file: kept.number() });
         // Another thread has left it meanwhile.
         let answer = answer.filter(|answer| is_remote || *answer != Err(Errno::BADF));
         answer.or(is_remote.then_some(Err(Errno::IO)))
@@ -277,7 +277,7 @@ impl Client {
     /// As `fstatat(2)`, heeding nothing of how the name ends.
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
         let (absolute, is_remote) = self.delegated_path(name.0, name.1)?;
-        let answer = self.status(|path_len| Request::Stat { path_len, follow }, absolute.bytes());
+        let answer = self.status(absolute.bytes(), |path_len| Request::Stat { path_len, follow });
         answer.or(is_remote.then_some(Err(Errno::IO)))
     }
 
@@ -293,7 +293,7 @@ impl Client {
         // A name with a slash is not even looked for when a file is to be made.
         let is_slash = Ending::of(path) == Ending::Slash && flags.contains(OFlags::CREATE);
         let name = if is_slash { absolute.folder() } else { absolute.bytes() };
-        match self.status(|path_len| Request::Stat { path_len, follow: true }, name) {
+        match self.status(name, |path_len| Request::Stat { path_len, follow: true }) {
             None => Errno::IO,
             Some(Err(errno)) => errno,
             Some(Ok(status)) if !is_folder(&status) => Errno::NOTDIR,

@@ -202,7 +202,7 @@ impl Client {
             self.table.take(fd);
             return Ok(());
         }
-        self.release_window(&mut file);
+        file.release_window();
         self.count_reads(file.entry);
         file.end_link();
         // Only now, when the kernel has the position: a thread that still writes finds it right.

@@ -147,7 +147,7 @@ impl Client {
             }
             Err(errno) => return Some(Err(errno)),
         }
-        self.release_window(&mut file);
+        file.release_window();
         let kept = link.keep();
         drop(file);
         let request = Request::Allocate { file: kept.number(), mode, at, len };
@@ -171,7 +171,7 @@ impl Client {
     /// As `ftruncate(2)`.
     pub fn truncate(&'static self, fd: RawFd, len: u64) -> io::Result<()> {
         if let Some(mut file) = self.locked_fd(fd) {
-            self.release_window(&mut file);
+            file.release_window();
             file.leave_if_limited();
             if file.is_beyond_limit(len)? {
                 drop(file);

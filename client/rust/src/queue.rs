@@ -30,7 +30,7 @@ use wire::{Counter, Request};
 use crate::{
     client::Client,
     connection::{Connection, Lane, Lost, Sent},
-    delegate::partial,
+    read::partial,
     slots::Slot,
     staging,
     table::{Entry, FileId},
@@ -283,11 +283,11 @@ impl Client {
             staging::link(connection, &mut file, self.borrow(fd), 0).ok()?;
         }
         let link = file.link.filter(|link| ptr::eq(link.connection, connection))?;
-        if is_write && !file.is_placeholder() {
-            self.settle_others(&mut file);
-        }
-        if let Some(window) = file.window.as_mut().filter(|_| is_write) {
-            window.filled = 0;
+        if is_write {
+            if !file.is_placeholder() {
+                self.settle_others(&mut file);
+            }
+            file.empty_window();
         }
         let slot = Some(link.keep()).filter(Slot::is_held)?;
         let (is_placeholder, is_remote) = (file.is_placeholder(), file.is_remote());

@@ -11,7 +11,6 @@ use wire::{Counter, Request};
 
 use crate::{
     client::Client,
-    delegate::partial,
     file::{AT_END, FileEntry},
     locked::Locked,
     staging,
@@ -246,6 +245,11 @@ impl Client {
             (buffers, at) => kernel_read_pieces(fd, buffers, at),
         }
     }
+}
+
+/// What a call returns that fails after `done` bytes: those, if there are any.
+pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
+    if done > 0 { Ok(done) } else { Err(errno) }
 }
 
 /// Whether the next read finds out first if what it wants is cached.

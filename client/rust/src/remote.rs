@@ -11,13 +11,11 @@ use rustix::{
     fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
     io::{self, DupFlags, Errno, FdFlags},
 };
-use shm::copy::copy_in;
 use wire::{Counter, Request};
 
 use crate::{
+    ask::status_in,
     client::Client,
-    connection::Lane,
-    delegate::status_in,
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::Ending,
@@ -86,11 +84,9 @@ impl Client {
         let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // First, as in the kernel: where no number is free nothing is created or truncated.
         let fd = placeholder(flags)?;
-        let mut lane = connection.lane().map_err(|_| Errno::IO)?;
-        let path_len = put(&lane, path.bytes(), &[])?;
-        let request =
-            Request::Open { file: slot.number(), flags: flags.bits(), mode: mode.bits(), path_len };
-        lane.call(request).map_err(|_| Errno::IO)??;
+        let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
+        let request = |path_len| Request::Open { file, flags: open_flags, mode, path_len };
+        let (_, lane) = self.ask_remote(path.bytes(), &[], request)?;
         let status = status_in(&lane)?;
         drop(lane);
         let mut file = file::fresh(status.device, status.inode, flags);
@@ -109,45 +105,6 @@ impl Client {
         self.table.set(fd, Entry::File(id));
         self.count(Counter::Files, 1);
         Ok(fd)
-    }
-
-    pub(crate) fn remote_lane(&'static self) -> io::Result<Lane<'static>> {
-        self.connection().ok_or(Errno::IO)?.lane().map_err(|_| Errno::IO)
-    }
-
-    /// Sends a request about a remote path, with `extra` bytes behind it; the answer's bytes are in
-    /// the lane.
-    pub(crate) fn about_remote(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-        extra: &[u8],
-        request: impl FnOnce(u32) -> Request,
-    ) -> Option<io::Result<(u64, Lane<'static>)>> {
-        let absolute = self.remote_path(dir, path)?;
-        let lane = self.check_folder((dir, path)).and_then(|()| self.remote_lane());
-        Some(lane.and_then(|mut lane| {
-            let path_len = put(&lane, absolute.bytes(), extra)?;
-            let value = lane.call(request(path_len)).map_err(|_| Errno::IO)??;
-            Ok((value, lane))
-        }))
-    }
-
-    /// Sends a request about a remote open file; the answer's bytes are in the lane.
-    pub(crate) fn about_remote_file(
-        &'static self,
-        fd: RawFd,
-        extra: &[u8],
-        request: impl FnOnce(u32) -> Request,
-    ) -> Option<io::Result<Lane<'static>>> {
-        let file = self.locked_fd(fd)?;
-        let slot = file.link.filter(|_| file.is_remote())?.slot;
-        drop(file);
-        Some(self.remote_lane().and_then(|mut lane| {
-            put(&lane, &[], extra)?;
-            lane.call(request(slot)).map_err(|_| Errno::IO)??;
-            Ok(lane)
-        }))
     }
 
     /// A descriptor that stands for a remote file: see [`Request::Materialize`].
@@ -249,14 +206,6 @@ fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let flags = if is_inherited { DupFlags::empty() } else { DupFlags::CLOEXEC };
     io::dup3(&path, &mut memory, flags)?;
     Ok(memory)
-}
-
-/// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.
-pub(crate) fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
-    let (head, rest) = lane.buffer().split_at_checked(path.len()).ok_or(Errno::NAMETOOLONG)?;
-    copy_in(head, path);
-    copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);
-    u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
 }
 
 /// A path as a C string in `space`.

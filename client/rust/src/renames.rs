@@ -115,7 +115,7 @@ impl Client {
 
     fn kind_at(&'static self, path: &[u8], is_remote: bool, follow: bool) -> io::Result<FileType> {
         if is_remote {
-            let status = self.status(|path_len| Request::Stat { path_len, follow }, path);
+            let status = self.status(path, |path_len| Request::Stat { path_len, follow });
             return Ok(kind(&status.unwrap_or(Err(Errno::IO))?));
         }
         let mut space = [0; PATH_MAX];

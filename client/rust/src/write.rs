@@ -115,9 +115,7 @@ impl Client {
             return Ok(0);
         }
         let start = reserve(entry, file.access.append, at, len as u64)?;
-        if let Some(window) = file.window.as_mut() {
-            window.filled = 0;
-        }
+        file.empty_window();
         let staged = file.stage(data, start);
         let moved = staged.unwrap_or(0);
         if moved < len && at.is_none() && !file.access.append {

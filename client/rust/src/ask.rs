@@ -1,0 +1,125 @@
+//! Requests about names, and others that come or go with more than fits into an entry: that lies in
+//! the lane's buffer.
+
+use core::ffi::CStr;
+
+use rustix::{
+    fd::RawFd,
+    io::{self, Errno},
+};
+use shm::copy::{copy_in, copy_out};
+use wire::{PathPair, Request};
+
+use crate::{
+    client::{Client, Status},
+    connection::Lane,
+    rules::AbsolutePath,
+};
+
+/// The value of a completion, and the lane that has what else was answered.
+pub(crate) type Answer = (u64, Lane<'static>);
+
+impl Client {
+    /// Sends a request with a path and what belongs behind that. `None`: there is no daemon, or it
+    /// was lost on the way.
+    pub(crate) fn ask(
+        &'static self,
+        path: &[u8],
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<Answer>> {
+        let mut lane = self.connection()?.lane().ok()?;
+        let path_len = match put(&lane, path, extra) {
+            Ok(len) => len,
+            Err(errno) => return Some(Err(errno)),
+        };
+        let value = lane.call(request(path_len)).ok()?;
+        Some(value.map(|value| (value, lane)))
+    }
+
+    /// As [`ask`](Self::ask), about what nobody but the daemon knows.
+    pub(crate) fn ask_remote(
+        &'static self,
+        path: &[u8],
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> io::Result<Answer> {
+        self.ask(path, extra, request).unwrap_or(Err(Errno::IO))
+    }
+
+    /// Asks for a status.
+    pub(crate) fn status(
+        &'static self,
+        path: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<Status>> {
+        let answer = self.ask(path, &[], request)?;
+        Some(answer.and_then(|(_, lane)| status_in(&lane)))
+    }
+
+    /// Sends a request about one path, if a rule delegates it.
+    pub(crate) fn about_path(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<()>> {
+        let (absolute, is_remote) = self.delegated_path(dir, path)?;
+        let done = self.ask(absolute.bytes(), &[], request).map(|done| done.map(drop));
+        done.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    /// Sends a request about two paths, of which a rule delegates the second.
+    pub(crate) fn about_paths(
+        &'static self,
+        from: &[u8],
+        (to, is_remote): &(AbsolutePath, bool),
+        request: impl FnOnce(PathPair) -> Request,
+    ) -> Option<io::Result<()>> {
+        let to_len = u32::try_from(to.bytes().len()).ok()?;
+        let request = |from_len| request(PathPair { from_len, to_len });
+        let done = self.ask(from, to.bytes(), request).map(|done| done.map(drop));
+        done.or(is_remote.then_some(Err(Errno::IO)))
+    }
+
+    /// Sends a request about a remote path, with `extra` bytes behind it.
+    pub(crate) fn about_remote(
+        &'static self,
+        dir: RawFd,
+        path: &CStr,
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<Answer>> {
+        let absolute = self.remote_path(dir, path)?;
+        let checked = self.check_folder((dir, path));
+        Some(checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request)))
+    }
+
+    /// Sends a request about a remote open file.
+    pub(crate) fn about_remote_file(
+        &'static self,
+        fd: RawFd,
+        extra: &[u8],
+        request: impl FnOnce(u32) -> Request,
+    ) -> Option<io::Result<Answer>> {
+        let file = self.locked_fd(fd)?;
+        let kept = file.link.filter(|_| file.is_remote())?.keep();
+        drop(file);
+        Some(self.ask_remote(&[], extra, |_| request(kept.number())))
+    }
+}
+
+/// Puts a path, and what belongs behind it, into the lane's buffer; returns the path's length.
+fn put(lane: &Lane<'_>, path: &[u8], extra: &[u8]) -> io::Result<u32> {
+    let (head, rest) = lane.buffer().split_at_checked(path.len()).ok_or(Errno::NAMETOOLONG)?;
+    copy_in(head, path);
+    copy_in(rest.get(..extra.len()).ok_or(Errno::NAMETOOLONG)?, extra);
+    u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)
+}
+
+/// The status that an answer has put into a lane's buffer.
+pub(crate) fn status_in(lane: &Lane<'_>) -> io::Result<Status> {
+    let mut bytes = [0; Status::LEN];
+    copy_out(&mut bytes, lane.buffer());
+    Status::decode(&bytes).ok_or(Errno::IO)
+}

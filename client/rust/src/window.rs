@@ -1,0 +1,246 @@
+//! Windows: what the daemon reads ahead of a program, under policies `delegate` and `remote`.
+//!
+//! A window counts while only this process can have changed the file, and for as long as a write
+//! may stay unseen. A file that is written has its window emptied; what else may have changed files
+//! empties all of them, by a count that each window is compared with.
+
+use core::{sync::atomic::Ordering, time::Duration};
+
+use rustix::io::{self, Errno};
+use shm::copy::copy_out;
+use wire::{Counter, Reason, Request};
+
+use crate::{
+    client::Client,
+    clock::coarse_now,
+    connection::{Lane, Lost, Sent},
+    file::{Link, OpenFile},
+    locked::Locked,
+    read::partial,
+};
+
+/// Bytes the daemon reads ahead of a sequential reader.
+const WINDOW: u64 = 1 << 20;
+/// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
+const WINDOW_AGE: Duration = Duration::from_millis(10);
+
+/// What the daemon read ahead of the program, in the arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Start in the arena, bytes.
+    at: u64,
+    len: u64,
+    /// File offset of the first byte.
+    from: u64,
+    /// Bytes that were read.
+    filled: u64,
+    /// When, by the coarse clock.
+    filled_at: Duration,
+    /// How often all that was read ahead had been forgotten before it was asked for.
+    forgotten: u64,
+    /// The daemon does not read by itself, but asks a server.
+    is_remote: bool,
+}
+
+impl Client {
+    /// There is a lock, or a name that may be one, or a file has changed: what was read ahead of
+    /// any file does not count. None is looked for: a thread that reads has its file for as long as
+    /// that takes.
+    pub fn forget_read_ahead(&'static self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl OpenFile {
+    /// What was read ahead counts no more.
+    pub(crate) fn empty_window(&mut self) {
+        if let Some(window) = self.window.as_mut() {
+            window.filled = 0;
+        }
+    }
+
+    /// Gives the window's place in the arena back.
+    pub(crate) fn release_window(&mut self) {
+        if let (Some(link), Some(window)) = (self.link, self.window.take()) {
+            if let Ok(mut arena) = link.connection.arena.lock() {
+                arena.give(window.at, window.len);
+            }
+        }
+    }
+}
+
+impl Locked {
+    /// Reads through the daemon.
+    pub(crate) fn read_delegated(
+        &mut self,
+        buffers: &mut [&mut [u8]],
+        from: u64,
+    ) -> io::Result<usize> {
+        if !self.access.readable {
+            return Err(Errno::BADF);
+        }
+        let mut done = 0;
+        for buffer in buffers {
+            let wanted = buffer.len();
+            match self.read_through(buffer, from + done as u64) {
+                Ok(Ok(len)) => {
+                    done += len;
+                    if len < wanted {
+                        break;
+                    }
+                }
+                Ok(Err(errno)) => return partial(done, errno),
+                Err(Lost) => {
+                    self.leave(Reason::DaemonLost);
+                    let rest = &mut [&mut buffer[..]];
+                    let read = self.client.kernel_read(self.fd, rest, Some(from + done as u64));
+                    return read.map(|len| done + len).or_else(|errno| partial(done, errno));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
+        let (client, file) = (self.client, &mut *self.file);
+        let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
+        let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
+        let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
+        // A child writes past everybody.
+        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
+        let forgotten = client.forgotten.load(Ordering::Acquire);
+        let counts = is_private && window.forgotten == forgotten;
+        let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
+        let rest = buffer.get_mut(done..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Ok(done));
+        }
+        let at = from + done as u64;
+        if rest.len() as u64 > window.len / 2 {
+            let read = pipelined(link, window, rest, at)?;
+            return Ok(read.map(|len| done + len).or_else(|errno| partial(done, errno)));
+        }
+        let follows = at == window.from + window.filled;
+        let len = if is_private && follows { window.len } else { rest.len() as u64 };
+        (window.from, window.filled, window.forgotten) = (at, 0, forgotten);
+        let mut lane = link.connection.lane()?;
+        let sent = window.ask(link, &mut lane, (at, len), window.at)?;
+        window.filled = match lane.wait(sent)? {
+            Ok(len) => len.min(window.len),
+            Err(errno) => return Ok(partial(done, errno)),
+        };
+        window.filled_at = coarse_now();
+        client.count(Counter::BytesFetched, window.filled);
+        done += window.serve(link, rest, at);
+        Ok(Ok(done))
+    }
+}
+
+impl Window {
+    /// Copies what the window has of the bytes at `from`; returns how many.
+    fn serve(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
+        let Some(skip) = from.checked_sub(self.from).filter(|skip| *skip < self.filled) else {
+            return 0;
+        };
+        if coarse_now().saturating_sub(self.filled_at) >= WINDOW_AGE {
+            return 0;
+        }
+        let start = usize::try_from(self.at + skip).unwrap_or(usize::MAX);
+        let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
+        copy_out(buffer, link.connection.session.arena().get(start..end).unwrap_or_default())
+    }
+
+    /// Asks for `len` bytes of the file, into this place of the arena.
+    fn ask(
+        &self,
+        link: Link,
+        lane: &mut Lane<'_>,
+        (at, len): (u64, u64),
+        arena_at: u64,
+    ) -> Result<Sent, Lost> {
+        let short = u32::try_from(len).unwrap_or(u32::MAX);
+        let request = Request::Read { file: link.slot, at, len: short, arena_at };
+        let sent = lane.submit(request).ok_or(Lost)?;
+        Ok(if self.is_remote { sent } else { sent.moving(len) })
+    }
+}
+
+fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
+    if file.window.is_none() {
+        let mut arena = link.connection.arena.lock().ok()?;
+        let len = WINDOW.min(arena.len() / 8).max(64 << 10);
+        let at = arena.take(len)?;
+        let is_remote = file.is_remote();
+        let (from, filled, filled_at, forgotten) = (0, 0, Duration::ZERO, 0);
+        file.window = Some(Window { at, len, from, filled, filled_at, forgotten, is_remote });
+    }
+    file.window.as_mut()
+}
+
+/// A large read in pieces of half a window: the daemon fills one half while the other is copied.
+struct Pipeline<'a> {
+    link: Link,
+    lane: Lane<'a>,
+    window: Window,
+    /// File range still to be asked for.
+    next: u64,
+    end: u64,
+}
+
+struct Piece {
+    sent: Sent,
+    len: u64,
+    arena_at: u64,
+}
+
+impl Pipeline<'_> {
+    /// Asks for the next piece, into half `index` of the window.
+    fn ask(&mut self, index: u64) -> Result<Option<Piece>, Lost> {
+        let half = self.window.len / 2;
+        let len = (self.end - self.next).min(half);
+        if len == 0 {
+            return Ok(None);
+        }
+        let arena_at = self.window.at + index % 2 * half;
+        let sent = self.window.ask(self.link, &mut self.lane, (self.next, len), arena_at)?;
+        self.next += len;
+        Ok(Some(Piece { sent, len, arena_at }))
+    }
+}
+
+fn pipelined(
+    link: Link,
+    window: &mut Window,
+    buffer: &mut [u8],
+    from: u64,
+) -> Result<io::Result<usize>, Lost> {
+    window.filled = 0;
+    let lane = link.connection.lane()?;
+    let end = from.saturating_add(buffer.len() as u64);
+    let mut pipeline = Pipeline { link, lane, window: *window, next: from, end };
+    let mut pending = [pipeline.ask(0)?, pipeline.ask(1)?];
+    let (mut done, mut ended, mut failure) = (0, false, None);
+    for index in 0u64.. {
+        let place = usize::from(index % 2 == 1);
+        let Some(piece) = pending.get_mut(place).and_then(Option::take) else { break };
+        match pipeline.lane.wait(piece.sent)? {
+            // After an error or the end of the file, what was asked already is only waited for.
+            _ if ended => continue,
+            Err(errno) => (failure, ended) = (Some(errno), true),
+            Ok(len) => {
+                let start = usize::try_from(piece.arena_at).unwrap_or(usize::MAX);
+                let len = usize::try_from(len.min(piece.len)).unwrap_or(0);
+                let filled = link.connection.session.arena().get(start..start + len);
+                let target = buffer.get_mut(done..).unwrap_or_default();
+                done += copy_out(target, filled.unwrap_or_default());
+                ended = (len as u64) < piece.len;
+            }
+        }
+        if !ended {
+            if let Some(place) = pending.get_mut(place) {
+                *place = pipeline.ask(index)?;
+            }
+        }
+    }
+    Ok(failure.map_or(Ok(done), |errno| partial(done, errno)))
+}
