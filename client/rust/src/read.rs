@@ -266,6 +266,8 @@ const fn next(streak: u32) -> u32 {
     }
 }
 
+/// Not inlined: what it has on the stack is more than a signal handler's may have room for.
+#[inline(never)]
 fn kernel_read_pieces(
     fd: BorrowedFd<'_>,
     buffers: &mut [&mut [u8]],

@@ -347,6 +347,8 @@ fn write_rest(
     Ok(done)
 }
 
+/// Not inlined: what it has on the stack is more than a signal handler's may have room for.
+#[inline(never)]
 fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
     let mut done = 0;
     for batch in data.chunks(BATCH) {
