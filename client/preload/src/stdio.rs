@@ -7,7 +7,7 @@
 
 use core::ptr;
 
-use client::{Client, Errno, Reason};
+use client::{Client, Errno, Reason, link_of};
 use libc::{AT_FDCWD, FILE, c_char, c_int};
 
 use crate::{
@@ -218,19 +218,17 @@ unsafe fn reopen_remote(
     let parsed = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL);
     // SAFETY: a C string.
     let opened = parsed.and_then(|mode| unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) });
-    let (name, mode) = match (opened, parsed.map_or(0, |mode| mode.flags) & libc::O_ACCMODE) {
-        (Ok(_), libc::O_RDONLY) => (None, c"r"),
-        (Ok(_), libc::O_WRONLY) => (None, c"w"),
-        (Ok(_), _) => (None, c"r+"),
-        // Nothing has this name, so that libc closes the stream, as ever when it cannot open.
-        (Err(_), _) => (Some(c""), c"r"),
+    let mode = match parsed.map_or(0, |mode| mode.flags) & libc::O_ACCMODE {
+        libc::O_RDONLY => c"r",
+        libc::O_WRONLY => c"w",
+        _ => c"r+",
     };
-    let number = opened.unwrap_or(-1);
-    client.leave(number, Reason::StandardStream);
-    let link = name_of(number);
-    let name = name.map_or(link.as_ptr().cast(), |name| name.as_ptr());
+    client.leave(opened.unwrap_or(-1), Reason::StandardStream);
+    let mut link = [0; 32];
+    // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
+    let name = opened.ok().and_then(|fd| link_of(fd, &mut link)).unwrap_or(c"");
     // SAFETY: C strings; the stream is as the caller promises.
-    let stream = unsafe { plain_freopen(name, mode.as_ptr(), stream) };
+    let stream = unsafe { plain_freopen(name.as_ptr(), mode.as_ptr(), stream) };
     close_number(opened?)?;
     Ok(stream)
 }
@@ -278,22 +276,13 @@ unsafe fn reopen_ours(
 ///
 /// `path` is null or a C string.
 unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_int> {
-    let name = name_of(fd);
-    let path = if path.is_null() { name.as_ptr().cast() } else { path };
+    let mut name = [0; 32];
+    let path = match link_of(fd, &mut name) {
+        Some(link) if path.is_null() => link.as_ptr(),
+        _ => path,
+    };
     // SAFETY: a C string.
     unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) }
-}
-
-/// The name by which what `fd` refers to can be opened once more, a C string.
-fn name_of(fd: c_int) -> [u8; 32] {
-    const FOLDER: usize = b"/proc/thread-self/fd/".len();
-    let mut name = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
-    let digits = core::iter::successors(Some(fd), |rest| Some(rest / 10).filter(|rest| *rest > 0));
-    let count = digits.clone().count();
-    for (place, rest) in name.iter_mut().skip(FOLDER).take(count).rev().zip(digits) {
-        *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-    }
-    name
 }
 
 /// As `fclose(3)`.

@@ -15,7 +15,7 @@ use wire::PIECE_LEN_MAX;
 use crate::{
     connection::Lost,
     file::{Link, Log, OpenFile},
-    rules::link_of,
+    paths::link_of,
     staging::{TAKE_OVER_BLOCK, grow_to, make_room, place, tell},
 };
 

@@ -13,7 +13,7 @@ use wire::{PathPair, Request};
 use crate::{
     client::{Client, Status},
     connection::Lane,
-    rules::AbsolutePath,
+    paths::AbsolutePath,
 };
 
 /// The value of a completion, and the lane that has what else was answered.

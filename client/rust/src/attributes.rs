@@ -11,7 +11,7 @@ use wire::{FileSystem, Request, Times};
 use crate::{
     client::Client,
     connection::Lane,
-    rules::{CURRENT_FOLDER, PATH_MAX},
+    paths::{CURRENT_FOLDER, PATH_MAX},
 };
 
 impl Client {

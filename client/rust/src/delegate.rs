@@ -17,7 +17,8 @@ use crate::{
     client::Client,
     file::{self, Descriptor},
     names::Ending,
-    rules::{AbsolutePath, Policy, policy_of},
+    paths::AbsolutePath,
+    rules::{Policy, policy_of},
     slots::Slot,
     staging,
     table::Entry,
@@ -145,9 +146,5 @@ impl Client {
     pub(crate) fn crosses(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> bool {
         let is_remote = |(dir, path)| self.remote_path(dir, path).is_some();
         self.active().is_some_and(|config| config.has_remote()) && is_remote(from) != is_remote(to)
-    }
-
-    pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        AbsolutePath::new(self.active()?, self.host, dir, path)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     client::Client,
     connection::Lost,
     file::{Link, OpenFile},
-    rules::link_of,
+    paths::link_of,
     slots::Slot,
     table::Entry,
 };

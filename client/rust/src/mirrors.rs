@@ -15,10 +15,12 @@ use wire::Request;
 
 use crate::{
     client::{Client, Status},
-    remote::Path,
-    rules::{AbsolutePath, CURRENT_FOLDER, MIRROR, PATH_MAX, link_of},
+    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, link_of},
     table::Entry,
 };
+
+/// Where the daemon keeps mirrors, in the job's folder.
+const MIRROR: &[u8] = b"/mirror";
 
 impl Client {
     /// A local folder with the names of a remote one, for calls that take names only: its path.

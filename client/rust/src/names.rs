@@ -17,7 +17,7 @@ use crate::{
     connection::Connection,
     file::Link,
     limit::{exceeded, size_limit},
-    rules::{AbsolutePath, CURRENT_FOLDER},
+    paths::{AbsolutePath, CURRENT_FOLDER},
 };
 
 /// A name as the program gives it: relative to an open folder.

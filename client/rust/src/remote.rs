@@ -19,13 +19,11 @@ use crate::{
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::Ending,
-    rules::{AbsolutePath, PATH_MAX, Policy, link_of, policy_of},
+    paths::{AbsolutePath, Path, link_of},
+    rules::{Policy, policy_of},
     slots::Slot,
     table::Entry,
 };
-
-/// A path for the kernel, with its NUL.
-pub type Path = [u8; PATH_MAX];
 
 impl Client {
     /// The absolute form of a path that is remote.
@@ -130,7 +128,7 @@ impl Client {
         if !absolute.is_mirrored() || self.is_remote(dir, path) {
             return None;
         }
-        terminated(&absolute, space).ok()
+        absolute.terminated(space).ok()
     }
 
     /// Whether [`outside`](Self::outside) has to be asked.
@@ -153,7 +151,7 @@ impl Client {
         path: &CStr,
         space: &'a mut Path,
     ) -> io::Result<&'a CStr> {
-        terminated(&self.remote_path(dir, path).ok_or(Errno::NOENT)?, space)
+        self.remote_path(dir, path).ok_or(Errno::NOENT)?.terminated(space)
     }
 
     /// Whether any folder is remote.
@@ -206,12 +204,4 @@ fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let flags = if is_inherited { DupFlags::empty() } else { DupFlags::CLOEXEC };
     io::dup3(&path, &mut memory, flags)?;
     Ok(memory)
-}
-
-/// A path as a C string in `space`.
-fn terminated<'a>(path: &AbsolutePath, space: &'a mut Path) -> io::Result<&'a CStr> {
-    let bytes = path.bytes();
-    space.get_mut(..bytes.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(bytes);
-    *space.get_mut(bytes.len()).ok_or(Errno::NAMETOOLONG)? = 0;
-    CStr::from_bytes_until_nul(space).map_err(|_| Errno::INVAL)
 }

@@ -15,7 +15,7 @@ use wire::Request;
 use crate::{
     client::Client,
     names::{Ending, Name, kind},
-    rules::{AbsolutePath, CURRENT_FOLDER, PATH_MAX},
+    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX},
 };
 
 /// A name, and where it leads.

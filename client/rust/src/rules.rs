@@ -7,16 +7,13 @@
 
 use core::ffi::CStr;
 
-use rustix::{fd::RawFd, fs};
+use rustix::fd::RawFd;
 
-use crate::{client::Host, config::Config, mirrors::without_mirror};
-
-/// Bytes of a path, with its NUL.
-pub(crate) const PATH_MAX: usize = 4096;
-/// The folder that relative names start at, in the words of the kernel.
-pub(crate) const CURRENT_FOLDER: RawFd = -100;
-/// Where the daemon keeps mirrors, in the job's folder.
-pub(crate) const MIRROR: &[u8] = b"/mirror";
+use crate::{
+    client::Host,
+    config::Config,
+    paths::{AbsolutePath, CURRENT_FOLDER},
+};
 
 /// What happens to the calls on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +28,6 @@ pub(crate) enum Policy {
     Delegate,
     /// As `Delegate`, and this node has no such file.
     Remote,
-}
-
-/// An absolute path in place, without `.` and `..`.
-pub(crate) struct AbsolutePath {
-    bytes: [u8; PATH_MAX],
-    len: usize,
-    /// It starts in a mirror.
-    is_mirrored: bool,
 }
 
 /// The policy for `path`, which is relative to `dir`.
@@ -129,101 +118,6 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
     }
 }
 
-impl AbsolutePath {
-    /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
-    /// A path into a mirror is the remote one.
-    pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false };
-        let path = path.to_bytes();
-        if !path.starts_with(b"/") {
-            this.start_at(host, dir)?;
-        }
-        for part in path.split(|byte| *byte == b'/') {
-            match part {
-                b"" | b"." => {}
-                b".." => {
-                    let slash = this.bytes().iter().rposition(|byte| *byte == b'/');
-                    this.len = slash.unwrap_or(0);
-                }
-                _ => {
-                    this.push(b"/")?;
-                    this.push(part)?;
-                }
-            }
-        }
-        let known = without_mirror(config.folder(), this.bytes()).len();
-        if known < this.len {
-            this.bytes.copy_within(this.len - known..this.len, 0);
-            (this.len, this.is_mirrored) = (known, true);
-        }
-        Some(this)
-    }
-
-    /// The path's bytes, without a final NUL.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self.bytes.get(..self.len) {
-            None | Some([]) => b"/",
-            Some(bytes) => bytes,
-        }
-    }
-
-    /// The path of the folder that it is in.
-    pub(crate) fn folder(&self) -> &[u8] {
-        let slash = self.bytes().iter().rposition(|byte| *byte == b'/');
-        let above = slash.and_then(|slash| self.bytes().get(..slash));
-        above.filter(|above| !above.is_empty()).unwrap_or(b"/")
-    }
-
-    pub(crate) fn is_mirrored(&self) -> bool {
-        self.is_mirrored
-    }
-
-    fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {
-        if dir == CURRENT_FOLDER {
-            self.len = read_link(host, c"/proc/thread-self/cwd", &mut self.bytes)?;
-        } else {
-            let mut name = [0; 32];
-            let link = link_of(dir, &mut name)?;
-            self.len = read_link(host, link, &mut self.bytes)?;
-        }
-        if self.bytes() == b"/" {
-            self.len = 0;
-        }
-        Some(())
-    }
-
-    fn push(&mut self, part: &[u8]) -> Option<()> {
-        self.bytes.get_mut(self.len..self.len + part.len())?.copy_from_slice(part);
-        self.len += part.len();
-        Some(())
-    }
-}
-
-fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
-    fs::readlinkat_raw(host.borrow(CURRENT_FOLDER), link, target).ok()
-}
-
-/// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and
-/// empty when that one has ended before the others.
-pub(crate) fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
-    const PREFIX: &[u8] = b"/proc/thread-self/fd/";
-    let mut number = fd.unsigned_abs();
-    let mut digits = [0; 10];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        *digits.get_mut(first)? = b'0' + u8::try_from(number % 10).ok()?;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    let digits = digits.get(first..)?;
-    space.get_mut(..PREFIX.len())?.copy_from_slice(PREFIX);
-    space.get_mut(PREFIX.len()..PREFIX.len() + digits.len())?.copy_from_slice(digits);
-    CStr::from_bytes_until_nul(space).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,16 +174,5 @@ mod tests {
     fn many_stars_end_in_bounded_time() {
         let glob = [b"**a".repeat(40), b"b".to_vec()].concat();
         assert!(!matches(&glob, &b"a".repeat(4000)));
-    }
-
-    #[test]
-    fn a_descriptor_has_a_link() {
-        let mut space = [0; 32];
-        assert_eq!(link_of(1_048_575, &mut space), Some(c"/proc/thread-self/fd/1048575"));
-        let mut space = [0; 32];
-        assert_eq!(link_of(0, &mut space), Some(c"/proc/thread-self/fd/0"));
-        let mut space = [0; 32];
-        let longest = link_of(RawFd::MAX, &mut space);
-        assert_eq!(longest, Some(c"/proc/thread-self/fd/2147483647"));
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     connection::{Connection, Lost},
     file::{AT_END, Access, Link, Log, OpenFile},
     locked::Locked,
-    rules::link_of,
+    paths::link_of,
     slots::Slot,
 };
 

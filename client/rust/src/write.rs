@@ -17,7 +17,7 @@ use crate::{
     file::{AT_END, FileEntry},
     limit::{exceeded, fitting},
     locked::Locked,
-    rules::link_of,
+    paths::link_of,
     staging,
     table::{Entry, FileId},
 };
