@@ -64,22 +64,22 @@ impl Client {
         path: &CStr,
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<()>> {
-        let (absolute, is_remote) = self.delegated_path(dir, path)?;
-        let done = self.ask(absolute.bytes(), &[], request).map(|done| done.map(drop));
-        done.or(is_remote.then_some(Err(Errno::IO)))
+        let name = self.delegated_path(dir, path)?;
+        let done = self.ask(name.bytes(), &[], request).map(|done| done.map(drop));
+        done.or(name.is_remote().then_some(Err(Errno::IO)))
     }
 
     /// Sends a request about two paths, of which a rule delegates the second.
     pub(crate) fn about_paths(
         &'static self,
         from: &[u8],
-        (to, is_remote): &(AbsolutePath, bool),
+        to: &AbsolutePath,
         request: impl FnOnce(PathPair) -> Request,
     ) -> Option<io::Result<()>> {
         let to_len = u32::try_from(to.bytes().len()).ok()?;
         let request = |from_len| request(PathPair { from_len, to_len });
         let done = self.ask(from, to.bytes(), request).map(|done| done.map(drop));
-        done.or(is_remote.then_some(Err(Errno::IO)))
+        done.or(to.is_remote().then_some(Err(Errno::IO)))
     }
 
     /// Sends a request about a remote path, with `extra` bytes behind it.

@@ -18,7 +18,7 @@ use crate::{
     file::{self, Descriptor},
     names::Ending,
     paths::AbsolutePath,
-    rules::{Policy, policy_of},
+    rules::Policy,
     slots::Slot,
     staging,
     table::Entry,
@@ -28,8 +28,8 @@ impl Client {
     /// Opens a file at the daemon; `None`: open it without.
     pub(crate) fn open_delegated(
         &'static self,
-        dir: RawFd,
-        path: &CStr,
+        (dir, path): (RawFd, &CStr),
+        absolute: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> Option<io::Result<RawFd>> {
@@ -52,7 +52,8 @@ impl Client {
             Err(_) => return None,
         }
         let connection = self.connection()?;
-        let opened = self.open_in_slot(Slot::take(connection)?, (dir, path), flags, mode)?;
+        let opened =
+            self.open_in_slot(Slot::take(connection)?, (dir, path), absolute, flags, mode)?;
         Some(opened.and_then(|fd| self.real_if_locked(fd, flags)))
     }
 
@@ -77,6 +78,7 @@ impl Client {
         &'static self,
         slot: Slot,
         (dir, path): (RawFd, &CStr),
+        absolute: &AbsolutePath,
         flags: OFlags,
         mode: Mode,
     ) -> Option<io::Result<OwnedFd>> {
@@ -87,7 +89,6 @@ impl Client {
             Ok(number) => number,
             Err(errno) => return Some(Err(errno)),
         };
-        let absolute = self.absolute_path(dir, path)?;
         let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
         let request = |path_len| Request::Open { file, flags: open_flags, mode, path_len };
         match self.ask(absolute.bytes(), &[], request)? {
@@ -126,25 +127,5 @@ impl Client {
                 Some(Err(if closed.is_ok() { errno } else { Errno::IO }))
             }
         }
-    }
-
-    /// The absolute form of a path that a rule delegates, and whether it is remote.
-    pub(crate) fn delegated_path(
-        &'static self,
-        dir: RawFd,
-        path: &CStr,
-    ) -> Option<(AbsolutePath, bool)> {
-        let config = self.active().filter(|config| !config.rules().is_empty())?;
-        match policy_of(config, self.host, dir, path) {
-            Policy::Delegate => Some((self.absolute_path(dir, path)?, false)),
-            Policy::Remote => Some((self.absolute_path(dir, path)?, true)),
-            Policy::Pass | Policy::Kernels | Policy::Hybrid => None,
-        }
-    }
-
-    /// Whether one of two paths is remote and the other is not.
-    pub(crate) fn crosses(&'static self, from: (RawFd, &CStr), to: (RawFd, &CStr)) -> bool {
-        let is_remote = |(dir, path)| self.remote_path(dir, path).is_some();
-        self.active().is_some_and(|config| config.has_remote()) && is_remote(from) != is_remote(to)
     }
 }

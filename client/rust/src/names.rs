@@ -184,7 +184,7 @@ impl Client {
                 Some(Ok(status)) if kind(&status) != FileType::Symlink => {}
                 // Where it leads to is not known by name; the kernel follows a local one, and one
                 // of `/proc/self/fd` is this process's.
-                _ => return target.1.then_some(Err(Errno::XDEV)),
+                _ => return target.is_remote().then_some(Err(Errno::XDEV)),
             }
         }
         let before = self.inode(to);
@@ -212,14 +212,15 @@ impl Client {
         from: Name<'_>,
         to: Name<'_>,
         would: impl FnOnce() -> io::Result<()>,
-    ) -> Option<io::Result<(AbsolutePath, bool)>> {
+    ) -> Option<io::Result<AbsolutePath>> {
         if is_empty(from) || is_empty(to) {
             return None;
         }
-        let (crosses, target) = (self.crosses(from, to), self.delegated_path(to.0, to.1));
+        let target = self.delegated_path(to.0, to.1);
+        let is_remote = target.as_ref().is_some_and(AbsolutePath::is_remote);
+        let crosses = self.is_remote(from.0, from.1) != is_remote;
         let are_plain = [from, to].iter().all(|(_, name)| Ending::of(name) == Ending::Plain);
         if crosses || !are_plain {
-            let is_remote = target.as_ref().is_some_and(|(_, is_remote)| *is_remote);
             if !crosses && !is_remote {
                 return None; // Both are on this node, where the kernel knows best.
             }
@@ -276,9 +277,10 @@ impl Client {
 
     /// As `fstatat(2)`, heeding nothing of how the name ends.
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
-        let (absolute, is_remote) = self.delegated_path(name.0, name.1)?;
-        let answer = self.status(absolute.bytes(), |path_len| Request::Stat { path_len, follow });
-        answer.or(is_remote.then_some(Err(Errno::IO)))
+        let name = self.delegated_path(name.0, name.1)?;
+        let request = |path_len| Request::Stat { path_len, follow };
+        let answer = self.status(name.bytes(), request);
+        answer.or(name.is_remote().then_some(Err(Errno::IO)))
     }
 
     /// Why what only a folder can be is not opened to be written or made.

@@ -13,7 +13,7 @@ use wire::{Counter, Reason, Request};
 use crate::{
     client::Client,
     file::{self, FileEntry, OpenFile, identity},
-    rules::{Policy, policy_of},
+    rules::{Policy, policy_without_rules},
     table::{Entry, FileId},
 };
 
@@ -34,19 +34,23 @@ impl Client {
         mode: u32,
     ) -> io::Result<RawFd> {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
-        let policy = self
-            .active()
-            .map(|config| policy_of(config, self.host, dir, path))
-            .filter(|policy| *policy == Policy::Remote || !self.is_exiting());
+        let resolved = self.resolve(dir, path);
+        let policy = match &resolved {
+            Some(resolved) => Some(resolved.policy()),
+            None => self.active().map(|_| policy_without_rules(dir, path)),
+        };
+        let policy = policy.filter(|policy| *policy == Policy::Remote || !self.is_exiting());
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
             self.sweep();
         }
-        let opened = match policy {
-            Some(Policy::Kernels) => self.open_number(path, flags),
-            Some(Policy::Remote) => Some(self.open_remote(dir, path, flags, mode)),
-            Some(Policy::Delegate) if !self.leaves_all() => {
-                self.open_delegated(dir, path, flags, mode)
+        let opened = match (policy, &resolved) {
+            (Some(Policy::Kernels), _) => self.open_number(path, flags),
+            (Some(Policy::Remote), Some(resolved)) => {
+                Some(self.open_remote((path, resolved), flags, mode))
+            }
+            (Some(Policy::Delegate), Some(resolved)) if !self.leaves_all() => {
+                self.open_delegated((dir, path), resolved, flags, mode)
             }
             _ => None,
         };

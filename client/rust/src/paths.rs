@@ -12,6 +12,7 @@ use crate::{
     client::{Client, Host},
     config::Config,
     mirrors::without_mirror,
+    rules::{Policy, match_rules, policy_without_rules},
 };
 
 /// Bytes of a path, with its NUL.
@@ -21,19 +22,21 @@ pub(crate) const CURRENT_FOLDER: RawFd = -100;
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
 
-/// An absolute path in place, without `.` and `..`.
+/// An absolute path in place, without `.` and `..`, and the policy that serves it.
 pub(crate) struct AbsolutePath {
     bytes: [u8; PATH_MAX],
     len: usize,
     /// It starts in a mirror.
     is_mirrored: bool,
+    policy: Policy,
 }
 
 impl AbsolutePath {
     /// Resolves `path`, relative to `dir`, without looking at links; `None` when it is too long.
     /// A path into a mirror is the remote one.
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false };
+        let policy = policy_without_rules(dir, path);
+        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false, policy };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
@@ -56,6 +59,9 @@ impl AbsolutePath {
             this.bytes.copy_within(this.len - known..this.len, 0);
             (this.len, this.is_mirrored) = (known, true);
         }
+        if policy != Policy::Kernels {
+            this.policy = match_rules(config.rules(), this.bytes());
+        }
         Some(this)
     }
 
@@ -72,6 +78,14 @@ impl AbsolutePath {
         let slash = self.bytes().iter().rposition(|byte| *byte == b'/');
         let above = slash.and_then(|slash| self.bytes().get(..slash));
         above.filter(|above| !above.is_empty()).unwrap_or(b"/")
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    pub(crate) fn is_remote(&self) -> bool {
+        self.policy == Policy::Remote
     }
 
     pub(crate) fn is_mirrored(&self) -> bool {

@@ -20,49 +20,37 @@ use crate::{
     locked::Locked,
     names::Ending,
     paths::{AbsolutePath, Path, link_of},
-    rules::{Policy, policy_of},
     slots::Slot,
     table::Entry,
 };
 
 impl Client {
-    /// The absolute form of a path that is remote.
-    pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        let config = self.active().filter(|config| config.has_remote())?;
-        if policy_of(config, self.host, dir, path) != Policy::Remote {
-            return None;
-        }
-        AbsolutePath::new(config, self.host, dir, path)
-    }
-
     /// Opens a remote file or folder.
     pub(crate) fn open_remote(
         &'static self,
-        dir: RawFd,
-        path: &CStr,
+        (name, path): (&CStr, &AbsolutePath),
         flags: OFlags,
         mode: Mode,
     ) -> io::Result<RawFd> {
-        let (name, is_plain) = (path, Ending::of(path) == Ending::Plain);
-        let path = self.remote_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
+        let is_plain = Ending::of(name) == Ending::Plain;
         if flags.contains(OFlags::TMPFILE) {
             return Err(Errno::OPNOTSUPP);
         }
         if flags.contains(OFlags::DIRECTORY) || !is_plain {
             if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
-                return Err(self.why_unwritable((name, &path), flags));
+                return Err(self.why_unwritable((name, path), flags));
             }
-            return self.open_folder(&path, flags);
+            return self.open_folder(path, flags);
         }
         if flags.contains(OFlags::PATH) {
-            return self.open_folder(&path, flags).map_err(|_| Errno::NOTSUP);
+            return self.open_folder(path, flags).map_err(|_| Errno::NOTSUP);
         }
         let connection = self.connection().ok_or(Errno::IO)?;
         let slot = Slot::take(connection).ok_or(Errno::MFILE)?;
-        match self.open_file(slot, &path, flags - OFlags::DIRECT, mode) {
+        match self.open_file(slot, path, flags - OFlags::DIRECT, mode) {
             // Not a regular file: a folder can be opened to be read.
             Err(Errno::NOTSUP) if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
-                self.open_folder(&path, flags).map_err(|errno| match errno {
+                self.open_folder(path, flags).map_err(|errno| match errno {
                     Errno::ISDIR => errno,
                     _ => Errno::NOTSUP,
                 })

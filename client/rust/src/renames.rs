@@ -22,7 +22,6 @@ use crate::{
 struct Named {
     path: AbsolutePath,
     ending: Ending,
-    is_remote: bool,
 }
 
 impl Named {
@@ -44,7 +43,7 @@ impl Client {
         self.enter(&new)?;
         let may_replace = !flags.contains(RenameFlags::NOREPLACE);
         let exchanges = flags.contains(RenameFlags::EXCHANGE);
-        if self.crosses(from, to) {
+        if old.path.is_remote() != new.path.is_remote() {
             return Err(Errno::XDEV);
         }
         if old.is_dot() || new.is_dot() && may_replace {
@@ -75,7 +74,7 @@ impl Client {
     ) -> io::Result<()> {
         let (old, new) = (self.named(from)?, self.named(to)?);
         let is_plain = old.ending == Ending::Plain;
-        let kind = self.kind_at(old.path.bytes(), old.is_remote, follow || !is_plain)?;
+        let kind = self.kind_at(old.path.bytes(), old.path.is_remote(), follow || !is_plain)?;
         if !is_plain && kind != FileType::Directory {
             return Err(Errno::NOTDIR);
         }
@@ -87,7 +86,7 @@ impl Client {
             }
             _ => {}
         }
-        if self.crosses(from, to) {
+        if old.path.is_remote() != new.path.is_remote() {
             return Err(Errno::XDEV);
         }
         if kind == FileType::Directory { Err(Errno::PERM) } else { Ok(()) }
@@ -95,22 +94,21 @@ impl Client {
 
     fn named(&'static self, (dir, path): Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
-        let is_remote = self.remote_path(dir, path).is_some();
         let path = self.absolute_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
-        Ok(Named { path, ending, is_remote })
+        Ok(Named { path, ending })
     }
 
     /// Whether there is a folder that the name is in.
     fn enter(&'static self, name: &Named) -> io::Result<()> {
         let folder = if name.is_dot() { name.path.bytes() } else { name.path.folder() };
-        match self.kind_at(folder, name.is_remote, true)? {
+        match self.kind_at(folder, name.path.is_remote(), true)? {
             FileType::Directory => Ok(()),
             _ => Err(Errno::NOTDIR),
         }
     }
 
     fn kind_of(&'static self, name: &Named) -> io::Result<FileType> {
-        self.kind_at(name.path.bytes(), name.is_remote, false)
+        self.kind_at(name.path.bytes(), name.path.is_remote(), false)
     }
 
     fn kind_at(&'static self, path: &[u8], is_remote: bool, follow: bool) -> io::Result<FileType> {

@@ -10,8 +10,7 @@ use core::ffi::CStr;
 use rustix::fd::RawFd;
 
 use crate::{
-    client::Host,
-    config::Config,
+    client::Client,
     paths::{AbsolutePath, CURRENT_FOLDER},
 };
 
@@ -30,19 +29,36 @@ pub(crate) enum Policy {
     Remote,
 }
 
-/// The policy for `path`, which is relative to `dir`.
-pub(crate) fn policy_of(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Policy {
-    let rules = config.rules();
-    let bytes = path.to_bytes();
+impl Client {
+    /// `path`, which is relative to `dir`, in full, with the policy that a rule gives it. `None`:
+    /// there are no rules, or they are not about such a path.
+    pub(crate) fn resolve(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        self.active().filter(|config| !config.rules().is_empty())?;
+        if policy_without_rules(dir, path) == Policy::Kernels {
+            return None;
+        }
+        self.absolute_path(dir, path)
+    }
+
+    /// The same of a path that the daemon is asked about.
+    pub(crate) fn delegated_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        let is_asked = |path: &AbsolutePath| path.policy() == Policy::Delegate || path.is_remote();
+        self.resolve(dir, path).filter(is_asked)
+    }
+
+    /// The same of a path that is remote.
+    pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
+        self.active().filter(|config| config.has_remote())?;
+        self.resolve(dir, path).filter(AbsolutePath::is_remote)
+    }
+}
+
+/// The policy for a path that the rules are not about.
+pub(crate) fn policy_without_rules(dir: RawFd, path: &CStr) -> Policy {
+    let path = path.to_bytes();
     // The kernel refuses an empty name, unless it stands for `dir` itself.
-    if is_kernels(bytes) || bytes.is_empty() && dir == CURRENT_FOLDER {
-        return Policy::Kernels;
-    }
-    if rules.is_empty() {
-        return Policy::Hybrid;
-    }
-    let Some(path) = AbsolutePath::new(config, host, dir, path) else { return Policy::Hybrid };
-    match_rules(rules, path.bytes())
+    let is_kernels = is_kernels(path) || path.is_empty() && dir == CURRENT_FOLDER;
+    if is_kernels { Policy::Kernels } else { Policy::Hybrid }
 }
 
 fn is_kernels(path: &[u8]) -> bool {
@@ -50,7 +66,8 @@ fn is_kernels(path: &[u8]) -> bool {
     is_below(b"/dev/") && !is_below(b"/dev/shm/") || is_below(b"/proc/") || is_below(b"/sys/")
 }
 
-fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
+/// The policy that rules give an absolute path.
+pub(crate) fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
     for rule in rules.split(|byte| *byte == b';') {
         let Some(split) = rule.iter().rposition(|byte| *byte == b'=') else { continue };
         let (glob, policy) = rule.split_at(split);
