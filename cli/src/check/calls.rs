@@ -33,8 +33,8 @@ pub(super) const GROUPS: [Group; 11] = [
             aio_fsync64 lio_listio lio_listio64",
     },
     Group {
-        effect: "goes to the kernel on the real descriptor, undelegated, and may overtake what \
-            was staged in the last 10 ms (under the policy 'delegate' it fails with EBADF)",
+        effect: "goes to the kernel on the real descriptor, and may overtake what was staged in \
+            the last 10 ms, or write over it (under the policy 'delegate' it fails with EBADF)",
         names: "read __read __read_chk write __write pread pread64 __pread64 __pread_chk \
             __pread64_chk pwrite pwrite64 __pwrite64 readv writev preadv preadv64 preadv2 \
             preadv64v2 pwritev pwritev64 pwritev2 pwritev64v2 dprintf __dprintf_chk vdprintf \

@@ -26,6 +26,7 @@ mod execl;
 mod extended;
 mod folders;
 mod functions;
+mod inside;
 mod interpose;
 mod ioctl;
 mod kernel;

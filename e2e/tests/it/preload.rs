@@ -104,6 +104,11 @@ fn what_programs_seldom_do_is_done_as_without_the_library() {
 }
 
 #[test]
+fn what_libc_does_to_files_by_itself_is_done_as_without_the_library() {
+    same_in_every_way(&compile("inside.c", "cc", &[]));
+}
+
+#[test]
 fn files_are_ready_as_without_the_library() {
     same_in_every_way(&compile("ready.c", "cc", &[]));
 }
