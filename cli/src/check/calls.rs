@@ -16,7 +16,11 @@ pub(super) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.names.split_ascii_whitespace().any(|known| known == name))
 }
 
-pub(super) const GROUPS: [Group; 11] = [
+/// What is so of interposed calls, too.
+pub(super) const WALKS: &str =
+    "walks the real folders: correct, undelegated (a mapped folder is empty to it)";
+
+pub(super) const GROUPS: [Group; 12] = [
     Group {
         effect: "files opened by it are the kernel's: correct, undelegated",
         names: "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 \
@@ -76,8 +80,13 @@ pub(super) const GROUPS: [Group; 11] = [
             posix_fadvise64 readahead inotify_add_watch name_to_handle_at",
     },
     Group {
-        effect: "walks the real folders: correct, undelegated (a mapped folder is empty to it)",
-        names: "ftw ftw64 nftw nftw64 fts_open fts_read glob glob64",
+        effect: WALKS,
+        names: "ftw ftw64 nftw nftw64 fts_open fts64_open fts_read fts64_read glob glob64",
+    },
+    Group {
+        effect: "a library that was written in the last 10 ms may be too short to be loaded, and \
+            one that is bound past Kakehi (RTLD_DEEPBIND) may overtake what was staged",
+        names: "dlopen dlmopen",
     },
     Group {
         effect: "the next process may miss what was staged in the last 10 ms",

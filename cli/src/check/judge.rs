@@ -49,7 +49,7 @@ impl Calls {
             let Some(group) = calls::group(symbol) else {
                 continue;
             };
-            if interposed.contains(symbol) {
+            if interposed.contains(symbol) && group.effect != calls::WALKS {
                 found.covered.insert(symbol.to_owned());
             } else {
                 let (symbol, effect) = (symbol.to_owned(), group.effect);

@@ -1,11 +1,14 @@
 //! Functions in which libc itself reads and writes the program's files, past every wrapper.
+//!
+//! What they find by a name is what this process has written so far.
 
 use client::Reason;
-use libc::{c_int, c_void};
+use libc::{Lmid_t, c_char, c_int, c_void};
 
 use crate::{
     interpose::{interpose, next},
     start::client,
+    sync::drain_all,
 };
 
 interpose! {
@@ -19,5 +22,55 @@ interpose! {
                 frames => *const *mut c_void, count => c_int, fd => c_int,
             ) -> ()
         )
+    }
+
+    // libc looks for a library where the caller of this is, whose address it takes from the stack.
+    // So these end in a call that the compiler makes a jump; a test fails where it does not.
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
+        before_load(flags);
+        next!(dlopen(name => *const c_char, flags => c_int) -> *mut c_void)
+    }
+
+    fn dlmopen(space: Lmid_t, name: *const c_char, flags: c_int) -> *mut c_void {
+        before_load(if space == libc::LM_ID_BASE { flags } else { libc::RTLD_DEEPBIND });
+        next!(dlmopen(space => Lmid_t, name => *const c_char, flags => c_int) -> *mut c_void)
+    }
+
+    fn ftw|ftw64(path: *const c_char, each: *const c_void, depth: c_int) -> c_int {
+        drain_all();
+        next!(ftw(path => *const c_char, each => *const c_void, depth => c_int) -> c_int)
+    }
+
+    fn nftw|nftw64(
+        path: *const c_char, each: *const c_void, depth: c_int, flags: c_int,
+    ) -> c_int {
+        drain_all();
+        next!(
+            nftw(
+                path => *const c_char, each => *const c_void, depth => c_int, flags => c_int,
+            ) -> c_int
+        )
+    }
+
+    fn fts_open|fts64_open(
+        paths: *const *const c_char, options: c_int, compare: *const c_void,
+    ) -> *mut c_void {
+        drain_all();
+        next!(
+            fts_open(
+                paths => *const *const c_char, options => c_int, compare => *const c_void,
+            ) -> *mut c_void
+        )
+    }
+}
+
+/// A library that was just written is whole before it is mapped. One that is bound to libc past
+/// everybody else, or to a libc of its own, does with files what nobody sees; to bind it otherwise
+/// might give it another library's functions in the place of its own.
+fn before_load(flags: c_int) {
+    if flags & libc::RTLD_DEEPBIND == 0 {
+        drain_all();
+    } else if let Some(client) = client() {
+        client.leave_all();
     }
 }

@@ -105,7 +105,9 @@ fn what_programs_seldom_do_is_done_as_without_the_library() {
 
 #[test]
 fn what_libc_does_to_files_by_itself_is_done_as_without_the_library() {
-    same_in_every_way(&compile("inside.c", "cc", &[]));
+    let [program] = compile("inside.c", "cc", &[]);
+    let [plugin] = compile("plugin.c", "cc", &["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"]);
+    same_in_every_way(&[program, plugin]);
 }
 
 #[test]
