@@ -282,6 +282,20 @@ static void updated(void) {
     printf("sum %lu\n", sum);
 }
 
+// A stream of libc's own goes on in what is put beneath it.
+static void put_beneath(void) {
+    FILE *log = must_open("/dev/null", "w");
+    int fd = open("beneath", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    write(fd, "header\n", 7);
+    printf("beneath %d\n", dup2(fd, fileno(log)) == fileno(log));
+    fprintf(log, "line 1\n");
+    fflush(log);
+    write(fd, "between\n", 8);
+    fprintf(log, "line 2\n");
+    printf("closed %d %d\n", fclose(log), close(fd));
+    show("beneath");
+}
+
 int main(void) {
     updated();
     standard_numbers();
@@ -290,6 +304,7 @@ int main(void) {
     buffers();
     reopened();
     over_descriptors();
+    put_beneath();
     read_back();
     failures();
     FILE *leftover = must_open("leftover", "w");

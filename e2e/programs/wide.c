@@ -1,6 +1,8 @@
 // Streams that are used for wide characters, and streams that are used again after that.
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <unistd.h>
 #include <wchar.h>
 
 static void show(const char *name) {
@@ -38,6 +40,14 @@ int main(void) {
     printf("oriented %d\n", fwide(file, 1) < 0);
     fclose(file);
     show("wide");
+    int fd = open("wide4", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write(fd, "header ", 7);
+    file = fdopen(fd, "w");
+    fwprintf(file, L"body ");
+    fflush(file);
+    fwprintf(file, L"more");
+    fclose(file);
+    show("wide4");
     fputws(L"left", fopen("wide3", "w"));
     return 0;
 }

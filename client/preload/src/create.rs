@@ -12,6 +12,7 @@ use crate::{
     open::number,
     start::client,
     stat::settle_path,
+    stdio::made_plain,
 };
 
 interpose! {
@@ -157,7 +158,7 @@ interpose! {
         if !stream.is_null() {
             forget(libc::fileno(stream));
         }
-        stream
+        made_plain(stream)
     }
 }
 

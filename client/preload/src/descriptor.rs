@@ -14,6 +14,7 @@ use crate::{
     lock,
     open::number,
     start::client,
+    stdio::has_plain,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -158,6 +159,9 @@ fn duplicated(old: c_int, new: c_int) {
     if let Some(client) = client() {
         client.forget(new);
         client.duplicated(old, new);
+        if has_plain(new) {
+            client.leave(new, Reason::StandardStream);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ignore, kernel},
     start::client,
+    stdio::made_plain,
 };
 
 /// `argv` or `envp`: C strings up to a null pointer.
@@ -136,7 +137,7 @@ interpose! {
         if !stream.is_null() {
             forget(libc::fileno(stream));
         }
-        stream
+        made_plain(stream)
     }
 
     fn _exit|_Exit(status: c_int) {

@@ -5,12 +5,16 @@
 //! works on it. What can only be read, and what is not ours, gets a plain stream over the same
 //! descriptor.
 
-use core::ptr;
+use core::{
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use client::{Client, Errno, Reason, link_of};
 use libc::{AT_FDCWD, FILE, c_char, c_int};
 
 use crate::{
+    bits::unsigned,
     cookie,
     descriptor::{close_number, control, duplicate, flags_of, forget, refuse},
     errno::{last, set},
@@ -20,6 +24,12 @@ use crate::{
     start::{client, text},
     stat::settle_path,
 };
+
+/// Numbers that can have a stream of libc's: as many as the client looks up.
+const NUMBERS: usize = 1 << 16;
+
+/// A bit for each number that libc has made a stream over.
+static PLAIN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
 interpose! {
     fn fopen|fopen64|_IO_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -53,7 +63,9 @@ interpose! {
     }
 
     fn pclose(stream: *mut FILE) -> c_int {
-        forget(libc::fileno(stream));
+        let fd = libc::fileno(stream);
+        forget(fd);
+        set_plain(fd, false);
         next!(pclose(stream => *mut FILE) -> c_int)
     }
 }
@@ -106,6 +118,37 @@ impl Mode {
     }
 }
 
+/// Remembers that libc reads and writes the number of a stream by itself.
+///
+/// # Safety
+///
+/// The stream is null or open.
+pub(crate) unsafe fn made_plain(stream: *mut FILE) -> *mut FILE {
+    if !stream.is_null() {
+        // SAFETY: as the caller promises.
+        set_plain(unsafe { libc::fileno(stream) }, true);
+    }
+    stream
+}
+
+/// Whether libc has a stream of its own over the number.
+pub(crate) fn has_plain(fd: c_int) -> bool {
+    plain_bit(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+fn set_plain(fd: c_int, is_plain: bool) {
+    match plain_bit(fd) {
+        Some((word, bit)) if is_plain => word.fetch_or(bit, Ordering::Relaxed),
+        Some((word, bit)) => word.fetch_and(!bit, Ordering::Relaxed),
+        None => 0,
+    };
+}
+
+fn plain_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let word = PLAIN.get(usize::try_from(fd).ok()? / 64)?;
+    Some((word, 1 << (unsigned(fd) % 64)))
+}
+
 /// As `fopen(3)`.
 ///
 /// # Safety
@@ -148,7 +191,9 @@ unsafe fn over(
             // SAFETY: the command takes a number.
             unsafe { control(fd, libc::F_SETFL, flags_of(client, fd) | libc::O_APPEND as usize) }?;
         }
-        if let Some(stream) = cookie::stream(fd, parsed) {
+        // A stream that comes to be one of wide characters goes on at the kernel's position.
+        let is_fit = !client.is_ahead(fd);
+        if let Some(stream) = is_fit.then(|| cookie::stream(fd, parsed)).flatten() {
             return Ok(stream);
         }
         client.leave(fd, Reason::Unsupported);
@@ -294,6 +339,7 @@ unsafe fn close(client: &'static Client, stream: *mut FILE) -> c_int {
     // SAFETY: an open stream.
     let fd = unsafe { libc::fileno(stream) };
     let wide = cookie::wide_of(fd, stream);
+    set_plain(fd, false);
     // A plain stream stages nothing, so its number can go before what it has buffered.
     let owed = if cookie::is_ours(fd, stream) { Ok(()) } else { client.close(fd) };
     // SAFETY: an open stream.
@@ -320,7 +366,9 @@ fn stream_or_null(outcome: Outcome<*mut FILE>) -> *mut FILE {
 /// As `fopen(3)`.
 unsafe fn plain_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: as the caller promises.
-    unsafe { next!(fopen64(path => *const c_char, mode => *const c_char) -> *mut FILE) }
+    let made = unsafe { next!(fopen64(path => *const c_char, mode => *const c_char) -> *mut FILE) };
+    // SAFETY: null or new.
+    unsafe { made_plain(made) }
 }
 
 /// libc's `fdopen`.
@@ -330,7 +378,9 @@ unsafe fn plain_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
 /// As `fdopen(3)`.
 unsafe fn plain_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: as the caller promises.
-    unsafe { next!(fdopen(fd => c_int, mode => *const c_char) -> *mut FILE) }
+    let made = unsafe { next!(fdopen(fd => c_int, mode => *const c_char) -> *mut FILE) };
+    // SAFETY: null or new.
+    unsafe { made_plain(made) }
 }
 
 /// libc's `freopen`.
@@ -340,12 +390,14 @@ unsafe fn plain_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
 /// As `freopen(3)`, for a stream that libc made.
 unsafe fn plain_freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
     // SAFETY: as the caller promises.
-    unsafe {
+    let made = unsafe {
         next!(
             freopen64(path => *const c_char, mode => *const c_char, stream => *mut FILE)
                 -> *mut FILE
         )
-    }
+    };
+    // SAFETY: null, or open as another file's.
+    unsafe { made_plain(made) }
 }
 
 /// libc's `fclose`.
