@@ -140,6 +140,9 @@ static void reopened(void) {
     printf("gets %s", fgets(line, sizeof line, again));
     printf("puts %d error %d\n", fputs("no", again), ferror(again) != 0);
     again = freopen("first", "a", again);
+    printf("at the end %ld", ftell(again));
+    printf(" %d", fseek(again, -2, SEEK_CUR));
+    printf(" %ld\n", ftell(again));
     fputs("more\n", again);
     printf("tell %ld\n", ftell(again));
     again = freopen(NULL, "r", again);

@@ -131,11 +131,16 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     // SAFETY: as above, and laid out as expected.
     unsafe { give_wide(stream) };
     place.store(stream, Ordering::Release);
+    begin(fd, mode);
+    Some(stream)
+}
+
+/// As libc does: the position of what is only appended to is told from the end.
+fn begin(fd: c_int, mode: Mode) {
     if mode.appends() && !mode.is_readable() {
-        // As libc does: the position is told from the end. What has none cannot be asked for it.
+        // What has no position cannot be asked for it.
         ignore(seek(fd, 0, libc::SEEK_END));
     }
-    Some(stream)
 }
 
 /// Whether the stream over a number is one with callbacks. One of wide characters is so no longer.
@@ -186,12 +191,12 @@ pub(crate) fn wide_of(fd: c_int, stream: *mut FILE) -> *mut c_void {
     }
 }
 
-/// Makes a stream as if just opened, after another file was put beneath it.
+/// Makes a stream as if just opened, after another file was put beneath it, under its number.
 ///
 /// # Safety
 ///
 /// The stream is ours, and nobody uses it meanwhile.
-pub(crate) unsafe fn restart(stream: *mut FILE, mode: Mode) {
+pub(crate) unsafe fn restart(fd: c_int, stream: *mut FILE, mode: Mode) {
     // SAFETY: an open stream. Also drops what was pushed back.
     unsafe { __fpurge(stream) };
     // SAFETY: ours, so laid out like this.
@@ -218,6 +223,7 @@ pub(crate) unsafe fn restart(stream: *mut FILE, mode: Mode) {
     if head.wide != NO_WIDE {
         head.orientation = 0;
     }
+    begin(fd, mode);
 }
 
 /// Leaves a stream without a file.

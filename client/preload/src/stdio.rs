@@ -303,7 +303,7 @@ unsafe fn reopen_ours(
     });
     match opened {
         // SAFETY: the stream is ours, and its descriptor is the new file's.
-        Ok(mode) => unsafe { cookie::restart(stream, mode) },
+        Ok(mode) => unsafe { cookie::restart(fd, stream, mode) },
         Err(errno) => {
             // SAFETY: the stream is ours.
             unsafe { cookie::strand(fd, stream) };
