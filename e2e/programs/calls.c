@@ -7,6 +7,9 @@
  *   write FD TEXT        pwrite FD AT TEXT      fill FD COUNT: writes COUNT bytes 'x' in one call
  *   read FD COUNT        pread FD AT COUNT: answer in brackets, for it may be empty
  *   seek FD OFFSET: from where it is; seekend FD OFFSET: from the end; the new position
+ *   copyrange FROM TO COUNT: copy_file_range, of both from the start
+ *   pwritesync FD TEXT, pwriteasync FD TEXT: pwritev2 with RWF_DSYNC, aio_write, at the start
+ *   clone FROM TO, clonerange FROM TO COUNT, dedupe FROM TO COUNT: ioctl, from the start
  *   fsync FD             truncate FD LEN        allocate FD LEN
  *   lock FD KIND, trylock FD KIND, share FD KIND, unlock FD KIND: KIND of flock (if none) posix ofd
  *                        lockf
@@ -21,14 +24,18 @@
  *   closemany            closes those; answers how many closed without an error
  */
 #define _GNU_SOURCE
+#include <aio.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +83,43 @@ static long pad(FILE *stream, size_t count)
     size_t len = fwrite(bytes, 1, count, stream);
     free(bytes);
     return len == count ? (long)len : -1;
+}
+
+static long copy_range(int from, int to, size_t count)
+{
+    off_t from_at = 0, to_at = 0;
+    return copy_file_range(from, &from_at, to, &to_at, count, 0);
+}
+
+static long write_synced(int fd, char *text)
+{
+    struct iovec all = {text, strlen(text)};
+    return pwritev2(fd, &all, 1, 0, RWF_DSYNC);
+}
+
+static long write_asynchronously(int fd, char *text)
+{
+    struct aiocb request = {.aio_fildes = fd, .aio_buf = text, .aio_nbytes = strlen(text)};
+    const struct aiocb *list[] = {&request};
+    if (aio_write(&request) < 0 || aio_suspend(list, 1, NULL) < 0)
+        return -1;
+    return aio_return(&request);
+}
+
+static long clone_range(int from, int to, size_t count)
+{
+    struct file_clone_range range = {from, 0, count, 0};
+    return ioctl(to, FICLONERANGE, &range);
+}
+
+static long dedupe(int from, int to, size_t count)
+{
+    union {
+        struct file_dedupe_range range;
+        char room[sizeof(struct file_dedupe_range) + sizeof(struct file_dedupe_range_info)];
+    } all = {{.src_length = count, .dest_count = 1}};
+    all.range.info[0].dest_fd = to;
+    return ioctl(from, FIDEDUPERANGE, &all);
 }
 
 static long size_of(int result, const struct stat *found)
@@ -232,6 +276,12 @@ static long call(char **w, char *text)
     if (IS("seek")) return lseek(fd, atol(w[2]), SEEK_CUR);
     if (IS("seekend")) return lseek(fd, atol(w[2]), SEEK_END);
     if (IS("allocate")) return fallocate(fd, 0, 0, atol(w[2]));
+    if (IS("copyrange")) return copy_range(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
+    if (IS("pwritesync")) return write_synced(fd, w[2]);
+    if (IS("pwriteasync")) return write_asynchronously(fd, w[2]);
+    if (IS("clone")) return ioctl(atoi(w[2]), FICLONE, fd);
+    if (IS("clonerange")) return clone_range(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
+    if (IS("dedupe")) return dedupe(fd, atoi(w[2]), strtoul(w[3], NULL, 10));
     if (IS("fsync")) return fsync(fd);
     if (IS("truncate")) return ftruncate(fd, atol(w[2]));
     if (IS("lock")) return lock(fd, w[2], F_WRLCK, 1);

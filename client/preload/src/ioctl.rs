@@ -19,6 +19,9 @@ use crate::{
     start::client,
 };
 
+/// Shares the blocks of files that have the same content.
+const FIDEDUPERANGE: c_ulong = 0xc018_9436;
+
 interpose! {
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         if let Some(refused) = refusal(fd, request, argument) {
@@ -34,11 +37,15 @@ interpose! {
 
 /// Why a remote file does not become a clone, nor is one made of it: the error of file systems that
 /// have none, which programs know.
-fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
+///
+/// # Safety
+///
+/// `argument` is what the request asks for.
+unsafe fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
     let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
-    let from = c_int::try_from(argument).ok().filter(|_| request == libc::FICLONE);
-    let is_remote = |fd| client.is_remote_file(fd);
-    (is_remote(fd) || from.is_some_and(is_remote)).then_some(Errno::OPNOTSUPP)
+    // SAFETY: as the caller promises.
+    let mut files = unsafe { others(request, argument) }.chain([fd]);
+    files.any(|fd| client.is_remote_file(fd)).then_some(Errno::OPNOTSUPP)
 }
 
 /// What a regular file answers, in the place of a placeholder; `None`: the file itself has to.
@@ -75,19 +82,49 @@ fn unread(client: &'static Client, fd: c_int) -> Option<Outcome<c_int>> {
     Some(size.and_then(|size| Ok(size.wrapping_sub(at()?) as c_int)))
 }
 
-/// Before a device's own call, and those of file systems: the file has what was written.
-fn before(fd: c_int, request: c_ulong, argument: usize) {
+/// Before a device's own call, and those of file systems: the files have what was written.
+///
+/// # Safety
+///
+/// `argument` is what the request asks for.
+unsafe fn before(fd: c_int, request: c_ulong, argument: usize) {
     let Some(client) = client() else { return };
     if request == libc::FIONCLEX {
         return ignore(client.borrow_file(fd));
     }
     // What programs ask of every file, to know a terminal.
-    if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) || !client.is_delegated(fd) {
+    if matches!(request, libc::TCGETS | libc::TIOCGWINSZ) {
         return;
     }
     client.drain(fd);
     position::publish(client, fd);
-    if let (libc::FICLONE, Ok(from)) = (request, c_int::try_from(argument)) {
-        client.drain(from);
-    }
+    // SAFETY: as the caller promises.
+    unsafe { others(request, argument) }.for_each(|other| client.drain(other));
+}
+
+/// The files that a request is about besides the one it is made of.
+///
+/// # Safety
+///
+/// `argument` is what the request asks for.
+unsafe fn others(request: c_ulong, argument: usize) -> impl Iterator<Item = c_int> {
+    const COUNT_AT: usize = 16;
+    const FIRST_AT: usize = 24;
+    const ONE_LEN: usize = 32;
+    let count = match request {
+        libc::FICLONE => 1,
+        _ if argument == 0 => 0,
+        libc::FICLONERANGE => 1,
+        // SAFETY: the caller promises a list, with its length.
+        FIDEDUPERANGE => unsafe { pointer::<u16>(argument + COUNT_AT).read() },
+        _ => 0,
+    };
+    // SAFETY: the caller promises that many, in the places that the kernel knows.
+    let number_at = |place| unsafe { pointer::<i64>(place).read() };
+    let one = move |index: usize| match request {
+        libc::FICLONE => c_int::try_from(argument).ok(),
+        libc::FICLONERANGE => c_int::try_from(number_at(argument)).ok(),
+        _ => c_int::try_from(number_at(argument + FIRST_AT + index * ONE_LEN)).ok(),
+    };
+    (0..usize::from(count)).filter_map(one)
 }

@@ -95,10 +95,12 @@ impl Client {
         });
     }
 
-    /// Drains, gives the kernel the file position, and leaves the file to it from now on.
+    /// Drains, gives the kernel the file position, and leaves the file to it from now on. What
+    /// others have staged for it so far does not come over what the kernel does next.
     pub fn leave(&'static self, fd: RawFd, reason: Reason) {
         let Some(mut file) = self.locked_fd(fd) else { return };
         file.leave(reason);
+        self.settle_others(&mut file);
     }
 
     /// The program maps the file: no descriptor of it begins to stage from now on.

@@ -244,6 +244,49 @@ fn a_long_write_is_not_replaced_by_what_another_staged_before() {
     pair.end(10);
 }
 
+/// As above, where a call has the kernel write: whoever has staged has opened it later.
+#[test]
+fn what_the_kernel_writes_is_not_replaced_by_what_another_staged_before() {
+    let mut pair = Pair::new();
+    let source = pair.other.get(&format!("open {}.source +c", pair.path));
+    pair.other.get(&format!("write {source} newer"));
+    for call in ["copyrange {from} {to} 5", "pwritesync {to} newer", "pwriteasync {to} newer"] {
+        let path = format!("{}.{}", pair.path, &call[..call.find(' ').expect("a call")]);
+        let to = pair.other.get(&format!("open {path} +c"));
+        let fd = pair.one.get(&format!("open {path} w"));
+        pair.one.get(&format!("write {fd} older"));
+        let call = call.replace("{from}", &source.to_string()).replace("{to}", &to.to_string());
+        assert_eq!(pair.other.get(&call), 5, "{call}");
+        pair.one.get(&format!("close {fd}"));
+        assert_eq!(pair.other.ask(&format!("pread {to} 0 9")), "[newer]", "{call}");
+    }
+    pair.end(20);
+}
+
+/// A file system that shares blocks reads a file by itself; whether this one can is another matter.
+#[test]
+fn a_file_has_what_was_written_before_its_blocks_are_shared() {
+    let mut pair = Pair::new();
+    let source = pair.one.get(&format!("open {} +c", pair.path));
+    let left = pair.one.get(&format!("open {}.left +c", pair.path));
+    pair.one.get(&format!("write {source} hello"));
+    pair.one.get(&format!("copyrange {source} {left} 5")); // From now on it is the kernel's.
+    for call in ["clone", "clonerange", "dedupe"] {
+        let path = format!("{}.{call}", pair.path);
+        let staged = pair.one.get(&format!("open {path} +c"));
+        pair.one.get(&format!("write {staged} hello"));
+        let (from, to) = if call == "dedupe" { (left, staged) } else { (staged, left) };
+        pair.daemon.running.signal(Signal::STOP); // So that it stays staged.
+        pair.one.begin(&format!("{call} {from} {to} 5"));
+        let waits = pair.one.is_silent_for(Duration::from_millis(300));
+        pair.daemon.running.signal(Signal::CONT);
+        assert!(waits, "{call} has not asked for what is staged");
+        pair.one.answer();
+        assert_eq!(fs::read(path).expect("the file"), b"hello", "{call}");
+    }
+    pair.end(20);
+}
+
 /// A log would be drained in parts, and what the other appends come between them.
 #[test]
 fn what_one_call_appends_stays_together() {
