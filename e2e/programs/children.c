@@ -1,5 +1,6 @@
 // Processes that share files, replace each other, and end in every way.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -120,6 +121,14 @@ static void replacing(void) {
     ended("missing", child);
     posix_spawnp(&child, "sh", NULL, NULL, listed, environ);
     ended("spawn", child);
+    // glibc has this since 2.39.
+    int (*by_handle)(int *, const char *, void *, void *, char **, char **) =
+        dlsym(RTLD_DEFAULT, "pidfd_spawnp");
+    write(9, "by handle ", 10);
+    siginfo_t info = {0};
+    int handle, failed = by_handle ? by_handle(&handle, "sh", NULL, NULL, listed, environ) : ENOSYS;
+    if (!failed) waitid(P_PIDFD, handle, &info, WEXITED);
+    printf("by handle %d %d\n", failed, info.si_status);
     write(9, "after", 5);
     size("exec");
 }

@@ -91,7 +91,8 @@ pub(super) const GROUPS: [Group; 12] = [
     Group {
         effect: "the next process may miss what was staged in the last 10 ms",
         names: "fork __fork vfork __vfork clone execve execv execvp execvpe execl execle execlp \
-            fexecve execveat posix_spawn posix_spawnp system popen daemon _exit _Exit quick_exit",
+            fexecve execveat posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp system popen daemon \
+            _exit _Exit quick_exit",
     },
     Group {
         effect: "calls by number pass by Kakehi; most programs use it for other calls than files",

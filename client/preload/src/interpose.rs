@@ -59,7 +59,8 @@ macro_rules! interpose {
 }
 
 /// Calls the function that ours stands before: libc's, or another preloaded library's. With
-/// `@variadic`, one that C declares with `...` behind the arguments before the semicolon.
+/// `@variadic`, one that C declares with `...` behind the arguments before the semicolon; with
+/// `@younger`, one that only younger C libraries have, and the answer is an [`Option`].
 macro_rules! next {
     (@variadic $name:ident($($arg:expr => $type:ty),+; $($more:expr),+) -> $return:ty) => {
         core::mem::transmute::<
@@ -67,7 +68,20 @@ macro_rules! next {
             unsafe extern "C" fn($($type,)+ ...) -> $return,
         >($crate::interpose::next!(@find $name))($($arg,)+ $($more),+)
     };
+    (@younger $name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {{
+        let (place, name) = $crate::interpose::next!(@place $name);
+        place.look(name).map(|found| {
+            core::mem::transmute::<
+                *mut core::ffi::c_void,
+                unsafe extern "C" fn($($type),*) -> $return,
+            >(found.as_ptr())($($arg),*)
+        })
+    }};
     (@find $name:ident) => {{
+        let (place, name) = $crate::interpose::next!(@place $name);
+        place.find(name).as_ptr()
+    }};
+    (@place $name:ident) => {{
         static NEXT: $crate::interpose::Next = $crate::interpose::Next::new();
         const TEXT: &str = concat!(stringify!($name), "\0");
         const NAME: &core::ffi::CStr =
@@ -75,7 +89,7 @@ macro_rules! next {
                 Ok(name) => name,
                 Err(_) => panic!("one NUL, at the end"),
             };
-        NEXT.find(NAME).as_ptr()
+        (&NEXT, NAME)
     }};
     ($name:ident($($arg:expr => $type:ty),* $(,)?) -> $return:ty) => {
         core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($type),*) -> $return>(
@@ -96,15 +110,20 @@ impl Next {
 
     /// The function's address. Ends the program when there is none: it was linked against one.
     pub(crate) fn find(&self, name: &CStr) -> NonNull<c_void> {
-        if let Some(known) = NonNull::new(self.0.load(Ordering::Relaxed)) {
-            return known;
-        }
-        // SAFETY: `name` is a C string.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        self.0.store(found, Ordering::Relaxed);
-        NonNull::new(found).unwrap_or_else(|| {
+        self.look(name).unwrap_or_else(|| {
             // SAFETY: `abort` takes no arguments and may be called in any state.
             unsafe { libc::abort() }
+        })
+    }
+
+    /// The function's address, if there is one.
+    pub(crate) fn look(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        let known = NonNull::new(self.0.load(Ordering::Relaxed));
+        known.or_else(|| {
+            // SAFETY: `name` is a C string.
+            let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+            self.0.store(found, Ordering::Relaxed);
+            NonNull::new(found)
         })
     }
 }

@@ -124,6 +124,39 @@ interpose! {
         })
     }
 
+    // An older libc has no such functions. The answer is a younger one's on a kernel without.
+    fn pidfd_spawn(
+        process: *mut c_int, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, arguments: Strings, variables: Strings,
+    ) -> c_int {
+        before_spawn(actions);
+        let spawned = with_ours(variables, |variables| {
+            next!(
+                @younger pidfd_spawn(
+                    process => *mut c_int, path => *const c_char, actions => *const c_void,
+                    attributes => *const c_void, arguments => Strings, variables => Strings,
+                ) -> c_int
+            )
+        });
+        spawned.unwrap_or(libc::ENOSYS)
+    }
+
+    fn pidfd_spawnp(
+        process: *mut c_int, file: *const c_char, actions: *const c_void,
+        attributes: *const c_void, arguments: Strings, variables: Strings,
+    ) -> c_int {
+        before_spawn(actions);
+        let spawned = with_ours(variables, |variables| {
+            next!(
+                @younger pidfd_spawnp(
+                    process => *mut c_int, file => *const c_char, actions => *const c_void,
+                    attributes => *const c_void, arguments => Strings, variables => Strings,
+                ) -> c_int
+            )
+        });
+        spawned.unwrap_or(libc::ENOSYS)
+    }
+
     fn system(command: *const c_char) -> c_int {
         before_exec(false);
         next!(system(command => *const c_char) -> c_int)
