@@ -25,8 +25,9 @@ use crate::{
 /// Writes of this part of what is large are so, too, while the daemon does not keep pace.
 const LARGE_IF_BEHIND: u64 = 8;
 
-/// Pieces of a vectored write that one system call takes.
-const BATCH: usize = 64;
+/// Pieces that most vectored writes have, and the most that one system call takes.
+const FEW: usize = 16;
+const MOST: usize = 1024;
 
 impl Client {
     /// Writes at the file position. As `write(2)`.
@@ -347,12 +348,25 @@ fn write_rest(
     Ok(done)
 }
 
-/// Not inlined: what it has on the stack is more than a signal handler's may have room for.
-#[inline(never)]
+/// Writes several buffers by as few calls as there can be: only those of one call are one append.
 fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+    if data.len() <= FEW {
+        write_pieces::<FEW>(fd, data, at)
+    } else {
+        write_pieces::<MOST>(fd, data, at)
+    }
+}
+
+/// As [`kernel_write_pieces`], at most `N` by one call. Apart, for the list's room on the stack.
+#[inline(never)]
+fn write_pieces<const N: usize>(
+    fd: BorrowedFd<'_>,
+    data: &[&[u8]],
+    at: Option<u64>,
+) -> io::Result<usize> {
     let mut done = 0;
-    for batch in data.chunks(BATCH) {
-        let mut pieces: [IoSlice<'_>; BATCH] = core::array::from_fn(|_| IoSlice::new(&[]));
+    for batch in data.chunks(N) {
+        let mut pieces = [IoSlice::new(&[]); N];
         for (piece, data) in pieces.iter_mut().zip(batch) {
             *piece = IoSlice::new(data);
         }

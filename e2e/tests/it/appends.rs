@@ -103,3 +103,17 @@ fn lines_that_two_nodes_append_to_a_remote_log_are_whole() {
     check(&server.job().join("log"), "a b c d");
     server.end();
 }
+
+/// Each by one call, and more of them than most calls have.
+#[test]
+fn pieces_that_two_processes_append_stay_together() {
+    const PIECES: [usize; 2] = [100, 50];
+    let folder = Folder::new();
+    let log = folder.join("log");
+    let [count, len] = PIECES.map(|number| number.to_string());
+    let mut pieces = kakehi_run(&folder, &[]);
+    ends_well(pieces.arg(program("pieces")).arg(&log).args(["2000", &count, &len]));
+    let found = fs::read(&log).expect("the log");
+    let torn = found.chunk_by(|one, next| one == next).filter(|run| run.len() % 5000 != 0).count();
+    assert_eq!((found.len(), torn), (20_000_000, 0));
+}
