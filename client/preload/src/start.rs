@@ -16,7 +16,8 @@ use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 use crate::{
     cookie,
     environment::{self, lines},
-    kernel::{ignore, kernel},
+    kernel::{blocking, ignore, kernel},
+    open::number,
     process::{environ, exiting, watch_forks},
 };
 
@@ -69,6 +70,11 @@ impl Host for Program {
         let inherit = if flags & libc::FD_CLOEXEC as isize == 0 { 0 } else { libc::O_CLOEXEC };
         // SAFETY: no pointers; the client owns what both numbers refer to.
         unsafe { kernel!(SYS_dup3, with.as_raw_fd(), fd, inherit) }.map(drop)
+    }
+
+    fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> Result<RawFd, Errno> {
+        // SAFETY: a C string. The client has locked nothing.
+        number(unsafe { blocking!(SYS_openat, dir, path.as_ptr(), flags, mode) }?)
     }
 
     fn peer(&self, socket: BorrowedFd<'_>) -> Result<Peer, Errno> {

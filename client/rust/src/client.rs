@@ -1,12 +1,13 @@
 //! The state of the process: its settings, its open files, its connection.
 
 use core::{
+    ffi::CStr,
     fmt,
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use rustix::{
-    fd::{BorrowedFd, OwnedFd, RawFd},
+    fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd},
     fs::{self, Mode, OFlags},
     io,
     process::Pid,
@@ -45,6 +46,16 @@ pub trait Host: Sync {
     ///
     /// As `dup3(2)`.
     fn replace(&self, fd: RawFd, with: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Opens a file. Its thread may be cancelled meanwhile, as one that waits for a pipe's writer.
+    ///
+    /// # Errors
+    ///
+    /// As `openat(2)`.
+    fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> io::Result<RawFd> {
+        let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
+        fs::openat(self.borrow(dir), path, flags, mode).map(IntoRawFd::into_raw_fd)
+    }
 
     /// Who listens at the other end of a connected Unix socket.
     ///

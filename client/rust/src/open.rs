@@ -3,7 +3,7 @@
 use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
-    fd::{BorrowedFd, IntoRawFd, RawFd},
+    fd::{BorrowedFd, RawFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
     io,
 };
@@ -61,7 +61,7 @@ impl Client {
             }
             return opened;
         }
-        let fd = fs::openat(self.host.borrow(dir), path, flags, mode)?.into_raw_fd();
+        let fd = self.host.open(dir, path, flags.bits(), mode.bits())?;
         self.table.take(fd);
         if let Some(policy) = policy {
             self.opened(fd, flags, policy);

@@ -53,3 +53,12 @@ fn what_a_handler_writes_as_the_kernel_is_given_the_position_has_a_place_of_its_
     assert_eq!(found, "before handler after");
     daemon.end();
 }
+
+#[test]
+fn a_thread_that_waits_to_open_a_pipe_can_be_cancelled() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut cancelled = daemon.wrap(program("cancelled"));
+    assert_eq!(succeed(cancelled.arg(folder.join("pipe")), SOON), "cancelled\n");
+    daemon.end();
+}
