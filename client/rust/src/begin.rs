@@ -9,6 +9,7 @@ use crate::{
     file::Link,
     limit::size_limit,
     locked::Locked,
+    open::STREAMS_MAX,
     staging::{self, LOG_MIN},
 };
 
@@ -66,6 +67,10 @@ impl Locked {
         let (client, entry, fd) = (self.client, self.entry, self.borrow());
         let connection = client.connection().ok_or_else(|| client.why_unconnected())?;
         let log_len = client.log_len.load(Ordering::Relaxed).max(LOG_MIN);
+        // A shell may have given it to the program as a standard stream, too.
+        for stream in 0..=STREAMS_MAX {
+            client.look_up(stream);
+        }
         // Its other descriptors would not see what is staged, and at the end nobody drains it.
         self.is_synchronous |=
             client.is_exiting() || client.open_count(self.device, self.inode) > 1;

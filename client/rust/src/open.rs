@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Numbers of the standard streams: libc reads and writes them by itself, past every wrapper.
-const STREAMS_MAX: RawFd = 2;
+pub(crate) const STREAMS_MAX: RawFd = 2;
 
 impl Client {
     /// Opens `path` relative to `dir` (`AT_FDCWD` for the current folder).

@@ -117,3 +117,14 @@ fn pieces_that_two_processes_append_stay_together() {
     let torn = found.chunk_by(|one, next| one == next).filter(|run| run.len() % 5000 != 0).count();
     assert_eq!((found.len(), torn), (20_000_000, 0));
 }
+
+#[test]
+fn what_a_program_appends_and_what_the_shell_appends_of_it_alternate() {
+    let folder = Folder::new();
+    let log = folder.join("log");
+    let mut command = kakehi_run(&folder, &[]);
+    command.args(["sh", "-c", "\"$0\" \"$1\" 5 >>\"$1\""]).arg(program("output")).arg(&log);
+    ends_well(&mut command);
+    let expected: String = (0..5).map(|i| format!("file {i}\noutput {i}\n")).collect();
+    assert_eq!(fs::read_to_string(&log).expect("the log"), expected);
+}
