@@ -148,7 +148,9 @@ impl Client {
 
     /// Takes a descriptor that was just opened into the table.
     pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
-        let entry = if flags.intersects(OFlags::PATH | OFlags::DIRECTORY) {
+        // What asks for a file without a name has the bit of a folder, too.
+        let is_folder = flags.contains(OFlags::DIRECTORY) && !flags.contains(OFlags::TMPFILE);
+        let entry = if is_folder || flags.contains(OFlags::PATH) {
             None
         } else {
             let left = match policy {

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::{
     calls::Calls,
-    harness::{Daemon, Folder, SOON, kept_in_one_of, note, wait_for},
+    harness::{Daemon, Folder, SOON, kept_in_one_of, note, program, run, skip, text, wait_for},
 };
 
 const ROUNDS: u32 = 50;
@@ -329,4 +329,17 @@ fn what_is_renamed_or_unlinked_takes_its_bytes_along() {
         pair.other.get(&format!("close {reader}"));
     }
     pair.end(10 * u64::from(ROUNDS));
+}
+
+#[test]
+fn a_file_that_had_no_name_shows_what_is_written_by_its_name() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut unnamed = daemon.wrap(program("unnamed"));
+    let output = run(unnamed.current_dir(folder.path()).arg("file"), SOON);
+    match text(&output.stdout).trim() {
+        "Operation not supported" => skip("files without a name", "not on this file system"),
+        said => assert_eq!(said, "hello"),
+    }
+    daemon.end();
 }
