@@ -5,10 +5,12 @@
 //! what closing would have written. Physical files that are closed and whole are left alone.
 
 mod full;
+mod mapping;
 mod recorded;
 mod unfinished;
 
 use std::{
+    collections::HashMap,
     io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,6 +19,7 @@ use std::{
 pub(crate) use self::full::Source;
 use self::{
     full::{complete, has_names},
+    mapping::{every, mapping_of, mapping_to_make},
     recorded::recorded,
     unfinished::unfinished_table,
 };
@@ -33,7 +36,7 @@ use crate::{
     mark::Mark,
     name,
     output::{Manner, Output, Owner},
-    physical::{self, Front, Physical},
+    physical::{Front, Physical},
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
     storage::{File, Storage, read_exactly, write_all},
@@ -121,7 +124,7 @@ impl<S: Storage> Repair<S> {
         for number in 1..members.map_or(1, |header| header.file_count) {
             fronts.push(front(storage, path, number)?);
         }
-        let (mapping, behind, every) = (mapping(&fronts), behind(&fronts), every(&fronts));
+        let (mapping, behind, every) = (mapping_to_make(&fronts), behind(&fronts), every(&fronts));
         let is_full = is_full || fronts.first().map_or(Ok(false), has_names)?;
         let mut repair = Self {
             storage: storage.clone(),
@@ -132,9 +135,17 @@ impl<S: Storage> Repair<S> {
             whole: Vec::new(),
             behind,
         };
+        let mut order = mapping.clone();
         for front in fronts {
             let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
-            repair.examine_file(front, (mapping, &every), is_full)?;
+            let kept = repair.examine_file(front, (mapping, &every), is_full)?;
+            order = kept.or(order);
+        }
+        if let Some(order) = order {
+            let places: HashMap<_, _> = order.into_iter().zip(0..).collect();
+            let place = |FoundTask { task, .. }: &FoundTask| (task.file, task.local_rank);
+            let last = places.len();
+            repair.found.sort_by_key(|found| *places.get(&place(found)).unwrap_or(&last));
         }
         Ok(repair)
     }
@@ -215,7 +226,8 @@ impl<S: Storage> Repair<S> {
         all.filter(|(_, found)| is_damaged(found.doubt)).map(|(task, _)| task).collect()
     }
 
-    /// Every task of every physical file examined, in the order they are stored.
+    /// Every task of every physical file examined, as readers count them after the repair; behind
+    /// them those that the mapping of a set does not name.
     #[must_use]
     pub fn tasks(&self) -> &[FoundTask] {
         &self.found
@@ -243,12 +255,13 @@ impl<S: Storage> Repair<S> {
             .any(|plan| had(Mark::decode(plan.header.flag2)) && !plan.checksums)
     }
 
+    /// Examines one file, and returns its mapping if it is kept.
     fn examine_file(
         &mut self,
         front: Front<S::File>,
         (mapping, every): (Option<Mapping>, &[(u32, u32)]),
         is_full: bool,
-    ) -> Result<()> {
+    ) -> Result<Option<Mapping>> {
         let (front, reach) = match state(front)? {
             State::Whole(physical) => {
                 let extents = (0..physical.front.ranks.len()).map(|task| Extent {
@@ -257,13 +270,14 @@ impl<S: Storage> Repair<S> {
                 });
                 let mut extents: Vec<_> = extents.collect();
                 self.note(&physical.front, &extents);
-                let has_mapping = has_mapping(&physical, mapping.as_deref(), every)?;
-                if !has_mapping {
+                let kept = mapping_of(&physical, mapping.as_deref(), every)?;
+                let is_whole = kept.is_some() || mapping.is_none();
+                if !is_whole {
                     keep_checksums(&physical, &mut extents)?;
                 }
                 let known = Broken::of(physical.front, mapping, extents);
-                if has_mapping { &mut self.whole } else { &mut self.broken }.push(known);
-                return Ok(());
+                if is_whole { &mut self.whole } else { &mut self.broken }.push(known);
+                return Ok(kept);
             }
             State::Broken(front, reach) => (front, reach),
         };
@@ -291,7 +305,7 @@ impl<S: Storage> Repair<S> {
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
         self.broken.push(Broken { source, ..Broken::of(front, mapping, extents) });
-        Ok(())
+        Ok(None)
     }
 
     fn note(&mut self, front: &Front<S::File>, extents: &[Extent]) {
@@ -414,32 +428,6 @@ fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
     Ok(State::Broken(front, reach))
 }
 
-/// Whether a closed file has the mapping it needs, in whatever order, or one of `every` task.
-fn has_mapping<F: File>(
-    physical: &Physical<F>,
-    needed: Option<&[(u32, u32)]>,
-    every: &[(u32, u32)],
-) -> Result<bool> {
-    let Some((needed, at)) = needed.zip(physical.table.end()) else { return Ok(needed.is_none()) };
-    let stored = physical::mapping(&*physical.front.file, &physical.front.header, at).readable()?;
-    let sorted = |mapping: &[(u32, u32)]| {
-        let mut mapping = mapping.to_vec();
-        mapping.sort_unstable();
-        mapping
-    };
-    let stored = stored.as_deref().map(sorted);
-    Ok(stored.is_some_and(|stored| stored == sorted(needed) || stored == every))
-}
-
-/// All tasks of a set in the order of their files, those that only hold copies, too.
-fn every<F>(fronts: &[Front<F>]) -> Vec<(u32, u32)> {
-    let of = |front: &Front<F>| {
-        let number = front.number;
-        (0u32..).zip(&front.ranks).map(move |(local, _)| (number, local)).collect::<Vec<_>>()
-    };
-    fronts.iter().flat_map(of).collect()
-}
-
 /// Reads the checksums of a closed file, if all of them are there.
 fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) -> Result<()> {
     let of = |(task, extent): (u32, &Extent)| -> Result<Option<Vec<u32>>> {
@@ -459,29 +447,6 @@ fn demand_table<F: File>(front: &Front<F>, extents: &[Extent]) -> Result<()> {
     let rows = extents.iter().map(|extent| wide(extent.lens.len())).max().unwrap_or(0);
     let len = rows.saturating_mul(8 * wide(extents.len()));
     demand(&*front.file, 0..front.size, len / 16, (Part::Blocks, front.number))
-}
-
-/// The mapping a set must have had: tasks in the order of their global ranks, without those that
-/// only hold copies. `None` for a single file.
-fn mapping<F: File>(fronts: &[Front<F>]) -> Option<Mapping> {
-    if fronts.len() == 1 {
-        return None;
-    }
-    let mut tasks = Vec::new();
-    for front in fronts {
-        let ranks = front.ranks.iter().zip(0u32..);
-        tasks.extend(ranks.map(|(rank, local)| (*rank, front.number, local)));
-    }
-    tasks.retain(|(rank, ..)| *rank >= 0);
-    tasks.sort_unstable();
-    let unique = tasks.windows(2).all(|pair| match pair {
-        [(a, ..), (b, ..)] => a != b,
-        _ => true,
-    });
-    if !unique {
-        tasks.sort_unstable_by_key(|(_, file, local)| (*file, *local));
-    }
-    Some(tasks.into_iter().map(|(_, file, local)| (file, local)).collect())
 }
 
 impl Usage for Vec<Extent> {

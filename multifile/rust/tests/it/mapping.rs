@@ -9,6 +9,8 @@ use crate::memory::Memory;
 const NAMES: [&str; 2] = ["a.sion", "a.sion.000001"];
 /// Of the first global rank.
 const RANKS_AT: usize = 1076;
+/// Of the commit fields in a file of two tasks.
+const COMMIT_AT: usize = RANKS_AT + 2 * 16;
 
 /// Two files that take turns: tasks 0 and 2 are in the first.
 fn turns(memory: &Memory) {
@@ -20,7 +22,32 @@ fn turns(memory: &Memory) {
     };
     let tasks: Vec<_> = (0..4).map(task).collect();
     let options = Options { fs_block_len: Some(64), ..Options::default() };
-    Writer::create(memory, Path::new(NAMES[0]), &tasks, &options).unwrap().close().unwrap();
+    let mut writer = Writer::create(memory, Path::new(NAMES[0]), &tasks, &options).unwrap();
+    for index in 0..4 {
+        writer.task(index).unwrap().write(&vec![7; index + 1]).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// Closed, and without its tables.
+#[test]
+fn repair_counts_tasks_as_readers_do() {
+    let (memory, path) = (Memory::default(), Path::new(NAMES[0]));
+    turns(&memory);
+    let check = || {
+        let found = Repair::examine(&memory, path).unwrap();
+        let tasks = found.tasks().iter().map(|found| (found.task.global_rank, found.len));
+        assert_eq!(tasks.collect::<Vec<_>>(), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+        found
+    };
+    assert!(!check().needed());
+    for name in NAMES {
+        let mut bytes = memory.bytes(name);
+        bytes[COMMIT_AT..COMMIT_AT + 12].fill(0);
+        memory.put(Path::new(name), bytes);
+    }
+    check().apply().unwrap();
+    check();
 }
 
 /// Format rule 6.3: of another program, which names tasks that we give to nobody.
