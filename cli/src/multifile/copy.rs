@@ -46,7 +46,7 @@ pub(crate) fn in_parallel<T: Send>(
     })
 }
 
-/// Where bytes go: a file, from a position on.
+/// Where bytes go: a file, from a position on, where nothing has been written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) file: &'a File,
@@ -55,7 +55,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes the next `len` bytes of `from` here; `failed` says what became of a read.
+    /// Writes the next `len` bytes of `from` here, long runs of zeros as holes; `failed` says what became of a read.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Target<'_> {
         failed: impl Fn(&std::io::Error) -> Failure,
     ) -> Result<(), Failure> {
         let mut buffer = vec![0; usize::try_from(len.min(BUFFER_LEN)).unwrap_or(0)];
-        let mut done = 0;
+        let (mut done, mut is_hole) = (0, false);
         while done < len {
             let wanted = usize::try_from(len - done).unwrap_or(usize::MAX).min(buffer.len());
             let part = buffer.get_mut(..wanted).unwrap_or_default();
@@ -76,8 +76,10 @@ impl Target<'_> {
                 Ok(0) => return Err(failed(&ErrorKind::UnexpectedEof.into())),
                 Ok(count) => {
                     let part = part.get(..count).unwrap_or_default();
-                    let written = self.file.write_all_at(part, self.at + done);
-                    written.map_err(|why| file_failure(self.path, &why))?;
+                    is_hole = part.iter().all(|byte| *byte == 0);
+                    if !is_hole {
+                        self.write(part, done)?;
+                    }
                     done += count as u64;
                     progress.advance(count as u64)?;
                 }
@@ -85,7 +87,13 @@ impl Target<'_> {
                 Err(why) => return Err(failed(&why)),
             }
         }
-        Ok(())
+        // The file is to be as long all the same.
+        if is_hole { self.write(&[0], len - 1) } else { Ok(()) }
+    }
+
+    fn write(&self, part: &[u8], behind: u64) -> Result<(), Failure> {
+        let written = self.file.write_all_at(part, self.at + behind);
+        written.map_err(|why| file_failure(self.path, &why))
     }
 }
 

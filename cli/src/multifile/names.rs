@@ -7,7 +7,7 @@ use multifile::{
     catalogue::{Catalogue, TASK, Unreadable},
 };
 
-use super::{stream, stream_failure};
+use super::{stream, stream_failure, task_failure};
 use crate::failure::{Code, Failure};
 
 /// The names in a multifile; `None`: it has none, as one that SIONlib wrote.
@@ -27,7 +27,7 @@ pub(crate) fn names(reader: &Reader<File>, path: &Path) -> Result<Option<Catalog
     if Catalogue::read(&bytes).err() == Some(Unreadable::NoNames) {
         return Ok(None);
     }
-    from.read_to_end(&mut bytes).map_err(|why| stream_failure(path, TASK, &why))?;
+    bytes.extend(from.read_rest().map_err(|why| task_failure(path, TASK, why))?);
     match Catalogue::read(&bytes) {
         Ok((names, _)) => Ok(Some(names)),
         Err(Unreadable::Version) => {

@@ -201,7 +201,9 @@ impl Dump<'_> {
     fn blocks(&mut self, long: bool) -> multifile::Result<()> {
         self.text += "\n";
         self.line("-".repeat(WIDE));
-        let count = self.reader.block_count() as usize;
+        // Not what the header says, which may be anything.
+        let lens = (0..self.reader.task_count()).map(|task| self.reader.block_lens(task));
+        let count = lens.flatten().map(<[u64]>::len).max().unwrap_or(0);
         // What stands in place of a block that a task does not have.
         let missing = if self.reader.mapping().is_some() { -1 } else { 0 };
         for first in (0..count).step_by(BLOCKS) {

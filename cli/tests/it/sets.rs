@@ -118,3 +118,40 @@ fn a_task_of_a_negative_rank_stays_in_one_file() {
     assert_eq!(names(folder.path()), ["one"]);
     done(folder.path(), &["defrag", "one", "two"]);
 }
+
+/// A file that claims much and has little.
+#[test]
+fn what_is_a_hole_stays_one_and_blocks_that_nobody_has_are_not_shown() {
+    use std::{
+        os::unix::fs::{FileExt as _, MetadataExt as _, symlink},
+        process::Command,
+    };
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("long");
+    let len = 64 << 20;
+    let tasks = NewTask::in_one_file(&[len]);
+    let mut writer = Writer::create(&Disk::new(), &path, &tasks, &Options::default());
+    let task = writer.as_mut().expect("made").task(0);
+    task.expect("a task").advance(len).expect("counted");
+    writer.expect("made").close().expect("closed");
+    done(folder.path(), &["split", "long", "out"]);
+    done(folder.path(), &["defrag", "long", "short"]);
+    let made = names(folder.path());
+    assert_eq!(made.len(), 3, "{made:?}");
+    for name in made.iter().filter(|name| *name != "long") {
+        let found = fs::metadata(folder.path().join(name)).expect("a file");
+        assert!(found.len() >= len && found.blocks() < 4096, "{name}: {found:?}");
+    }
+
+    let path = folder.path().join("many");
+    let writer =
+        Writer::create(&Disk::new(), &path, &NewTask::in_one_file(&[0]), &Options::default());
+    writer.expect("made").close().expect("closed");
+    let file = fs::OpenOptions::new().write(true).open(&path).expect("a file");
+    file.write_all_at(&3_000_000u32.to_ne_bytes(), 1076 + 16).expect("written");
+    file.set_len(1 << 25).expect("longer");
+    let tool = folder.path().join("siondump");
+    symlink(env!("CARGO_BIN_EXE_kakehi"), &tool).expect("a link");
+    let shown = output(Command::new(tool).arg("-a").arg(&path)).1;
+    assert!(shown.contains("BLK000") && !shown.contains("BLK001"), "{}", shown.len());
+}

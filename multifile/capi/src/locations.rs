@@ -42,7 +42,9 @@ fn whole(open: &mut Open) -> Result<Whole> {
 
 fn read<F: multifile::storage::File>(reader: &Reader<F>, arrays: &mut Arrays) -> Result<Whole> {
     let tasks = reader.task_count();
-    let blocks = usize::try_from(reader.block_count()).unwrap_or(usize::MAX);
+    // Not what the header says, which may be anything.
+    let lens = (0..tasks).map(|index| reader.block_lens(index));
+    let blocks = lens.flatten().map(<[u64]>::len).max().unwrap_or(0);
     // Slots of blocks that a task does not have.
     let unused = if reader.mapping().is_some() { -1 } else { 0 };
     let slots = tasks.checked_mul(blocks).ok_or(multifile::Error::TooLarge)?;

@@ -7,13 +7,16 @@
 use std::ops::Range;
 
 use crate::{
-    codec::wide,
+    codec::{narrow, wide},
     error::{Error, Part, Result},
-    storage::File,
+    storage::{File, read_exactly},
 };
 
 /// Bytes of memory that a file gets without bytes stored in it for each of them.
 pub(crate) const FREE_LEN: u64 = 64 << 20;
+
+/// Bytes that are read at once, whether or not holes follow.
+const PIECE_LEN: u64 = 1 << 16;
 
 /// Blocks that repair takes for empty because a later one of their task holds data.
 pub(crate) const GAPS_MAX: u64 = FREE_LEN / 8;
@@ -58,6 +61,30 @@ pub(crate) fn demand<F: File>(
         };
         missing = missing.saturating_sub(found.end - found.start);
         at = found.end;
+    }
+    Ok(())
+}
+
+/// Appends what `range` of the file holds to `bytes`. Of its holes no more than `free` bytes are
+/// taken, which get fewer by that; what the file ends before is [`Part::Truncated`].
+pub(crate) fn read_stored<F: File>(
+    file: &F,
+    number: u32,
+    range: Range<u64>,
+    (bytes, free): (&mut Vec<u8>, &mut u64),
+) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let hole_len = hole_len(file, number, at..range.end)?;
+        let left = free.checked_sub(hole_len);
+        *free = left.ok_or(Error::Damaged { part: Part::Blocks, file: number })?;
+        bytes.resize(bytes.len() + narrow(hole_len), 0);
+        at += hole_len;
+        let len = (range.end - at).min(PIECE_LEN);
+        let from = bytes.len();
+        bytes.resize(from + narrow(len), 0);
+        read_exactly(file, number, bytes.get_mut(from..).unwrap_or_default(), at)?;
+        at += len;
     }
     Ok(())
 }

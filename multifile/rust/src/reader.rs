@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    backing::hole_len,
+    backing::{FREE_LEN, hole_len, read_stored},
     blocks::Table,
     codec::{narrow, wide},
     cursor::Cursor,
@@ -386,6 +386,20 @@ impl<F: File> TaskReader<F> {
             done += len;
         }
         Ok(done)
+    }
+
+    /// Reads from the position to the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Part::Blocks`] when more than 64 MiB of that are holes; as [`read`](Self::read).
+    pub fn read_rest(&mut self) -> Result<Vec<u8>> {
+        let (mut bytes, mut free) = (Vec::new(), FREE_LEN);
+        while let Some((at, len)) = self.cursor.extent()? {
+            read_stored(&*self.file, self.number, at..at + len, (&mut bytes, &mut free))?;
+            self.cursor.advance(len);
+        }
+        Ok(bytes)
     }
 
     /// Moves to byte `at` of the stream.

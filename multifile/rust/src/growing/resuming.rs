@@ -8,14 +8,15 @@ use std::{path::Path, sync::Arc};
 
 use super::{Filled, Growing, Held, Member, Shape};
 use crate::{
-    codec::{narrow, wide},
+    backing::{FREE_LEN, read_stored},
+    codec::wide,
     error::{Error, Part, Result},
     mark::Mark,
     name,
     physical::RESERVED_VERSION,
     plan::{FilePlan, Options, Style},
     repair::Broken,
-    storage::{File, Storage, read_up_to},
+    storage::{File, Storage},
     writer::instance,
 };
 
@@ -69,22 +70,19 @@ impl<S: Storage> Growing<S> {
     ///
     /// # Errors
     ///
-    /// What the storage reports; [`Part::Blocks`]: it ends before.
+    /// What the storage reports; [`Part::Truncated`]: it ends before; [`Part::Blocks`]: more than
+    /// 64 MiB of it are holes.
     pub fn names(&self, len: u64) -> Result<Vec<u8>> {
         let (place, member) = (self.place(0, 0)?, self.member(0)?);
-        let mut bytes = Vec::new();
+        let (mut bytes, mut free) = (Vec::new(), FREE_LEN);
         for block in 0.. {
             let done = wide(bytes.len());
             let rest = len.saturating_sub(done).min(place.chunk_len);
             if rest == 0 {
                 break;
             }
-            let mut part = vec![0; narrow(rest)];
-            let read = read_up_to(&*member.file, &mut part, place.block_at(block)?);
-            if read.map_err(|error| Error::io(0, &error))? < part.len() {
-                return Err(Error::Damaged { part: Part::Blocks, file: 0 });
-            }
-            bytes.append(&mut part);
+            let at = place.block_at(block)?;
+            read_stored(&*member.file, 0, at..at + rest, (&mut bytes, &mut free))?;
         }
         Ok(bytes)
     }
