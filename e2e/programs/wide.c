@@ -48,6 +48,13 @@ int main(void) {
     fwprintf(file, L"more");
     fclose(file);
     show("wide4");
+    fd = open("wide5", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write(fd, "cut off again", 13);
+    file = fopen("wide5", "w,ccs=UTF-8");
+    fputws(L"n\u00ef" L"w", file);
+    fclose(file);
+    close(fd);
+    show("wide5");
     fputws(L"left", fopen("wide3", "w"));
     return 0;
 }

@@ -21,6 +21,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, ignore},
     open::open_at,
+    paths::{remote, resolved},
     start::{client, text},
     stat::settle_path,
 };
@@ -162,7 +163,9 @@ unsafe fn open(
     // SAFETY: as the caller promises.
     let Some(parsed) = (unsafe { Mode::parse(mode) }).filter(|parsed| !parsed.has_charset) else {
         // SAFETY: as the caller promises.
-        return Ok(unsafe { plain_fopen(path, mode) });
+        let call = |path| unsafe { open_plain(client, path, mode) };
+        // SAFETY: as the caller promises.
+        return unsafe { resolved(AT_FDCWD, path, call) };
     };
     // SAFETY: as the caller promises.
     let fd = unsafe { open_at(AT_FDCWD, path, parsed.flags, 0o666) }?;
@@ -171,6 +174,33 @@ unsafe fn open(
         // The stream's failure is what the program hears of.
         ignore(close_number(fd));
     })
+}
+
+/// As `fopen(3)`, by libc itself, which refuses a mode that is none.
+///
+/// # Errors
+///
+/// `EINVAL`, as of a character set that libc does not know: it finds no remote file.
+///
+/// # Safety
+///
+/// `path` and `mode` are null or C strings.
+unsafe fn open_plain(
+    client: &'static Client,
+    path: *const c_char,
+    mode: *const c_char,
+) -> Outcome<*mut FILE> {
+    // SAFETY: as the caller promises.
+    if let Some(name) = unsafe { text(path) } {
+        if client.is_remote(AT_FDCWD, name) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: a C string.
+        unsafe { settle_path(client, AT_FDCWD, path, 0) };
+    }
+    // SAFETY: as the caller promises.
+    let stream = unsafe { plain_fopen(path, mode) };
+    if stream.is_null() { Err(last()) } else { Ok(stream) }
 }
 
 /// As `fdopen(3)`.
@@ -260,7 +290,7 @@ unsafe fn reopen_remote(
     stream: *mut FILE,
 ) -> Outcome<*mut FILE> {
     // SAFETY: as the caller promises.
-    let parsed = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL);
+    let parsed = unsafe { Mode::parse(mode) }.filter(|mode| !mode.has_charset).ok_or(Errno::INVAL);
     // SAFETY: a C string.
     let opened = parsed.and_then(|mode| unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) });
     let mode = match parsed.map_or(0, |mode| mode.flags) & libc::O_ACCMODE {
@@ -326,6 +356,10 @@ unsafe fn open_again(path: *const c_char, mode: Mode, fd: c_int) -> Outcome<c_in
         Some(link) if path.is_null() => link.as_ptr(),
         _ => path,
     };
+    // SAFETY: a C string.
+    if mode.has_charset && unsafe { remote(AT_FDCWD, path) }.is_some() {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: a C string.
     unsafe { open_at(AT_FDCWD, path, mode.flags, 0o666) }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::limits::Disk;
+use crate::{calls::Calls, limits::Disk};
 
 /// A link beside the folder, one to a file in it, and one to where a file is to be.
 #[test]
@@ -54,6 +54,22 @@ fn a_coalesced_folder_in_another_one_is_listed_there() {
     let output = crate::harness::run(other.arg("true"), SOON);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("would hide"), "{said}");
+}
+
+/// libc opens a file by itself to convert what is in it, and would make one beneath the folder.
+#[test]
+fn a_character_set_is_refused_of_a_coalesced_file() {
+    let folder = Folder::new();
+    let mut calls = Calls::start(coalescing(&folder).arg(program("calls")));
+    let path = local(&folder).join("file");
+    assert_eq!(calls.ask(&format!("fopen {} w,ccs=UTF-8", path.display())), "EINVAL");
+    assert_eq!(calls.ask(&format!("stat {}", path.display())), "ENOENT");
+    let beside = folder.join("beside");
+    let stream = calls.get(&format!("fopen {} w,ccs=UTF-8", beside.display()));
+    calls.get(&format!("fclose {stream}"));
+    assert!(beside.exists());
+    calls.end();
+    assert!(!path.exists());
 }
 
 /// A multifile that was closed, and one that could not be.
