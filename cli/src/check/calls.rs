@@ -29,12 +29,12 @@ pub(super) const GROUPS: [Group; 12] = [
             open_tree fopen fopen64 fdopen freopen freopen64 _IO_fopen _IO_fdopen",
     },
     Group {
-        effect: "bypasses Kakehi: correct because the descriptor is real, undelegated (under the \
-            policy 'delegate' it fails with EBADF)",
-        names: "io_uring_queue_init io_uring_queue_init_params io_uring_submit \
-            io_uring_submit_and_wait io_uring_setup io_uring_enter io_uring_register io_setup \
-            io_submit io_getevents aio_read aio_read64 aio_write aio_write64 aio_fsync \
-            aio_fsync64 lio_listio lio_listio64",
+        effect: "bypasses Kakehi, undelegated, and may overtake what other calls have staged: give \
+            files that have both the policy 'pass' (under 'delegate' it fails with EBADF)",
+        names: "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem \
+            io_uring_submit io_uring_submit_and_wait io_uring_setup io_uring_enter \
+            io_uring_register io_setup io_submit io_getevents aio_read aio_read64 aio_write \
+            aio_write64 aio_fsync aio_fsync64 lio_listio lio_listio64",
     },
     Group {
         effect: "goes to the kernel on the real descriptor, and may overtake what was staged in \
