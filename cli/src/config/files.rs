@@ -90,41 +90,9 @@ fn own(path: PathBuf) -> Result<Option<(PathBuf, String)>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        os::unix::fs::{PermissionsExt as _, symlink},
-        sync::atomic::{AtomicBool, Ordering},
-        thread,
-    };
-
     use rustix::fs::{CWD, mkfifoat};
 
     use super::*;
-
-    #[test]
-    fn what_was_checked_is_read_though_another_file_takes_its_name() {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let path = |name: &str| folder.path().join(name);
-        for (name, mode) in [("ours", 0o600), ("theirs", 0o666)] {
-            fs::write(path(name), name).expect("a file");
-            fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).expect("mode");
-        }
-        symlink("ours", path("kakehi.toml")).expect("a link");
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    for name in ["theirs", "ours"] {
-                        symlink(name, path("next")).expect("a link");
-                        fs::rename(path("next"), path("kakehi.toml")).expect("renamed");
-                    }
-                }
-            });
-            let mut read = (0..20_000).filter_map(|_| own(path("kakehi.toml")).ok().flatten());
-            let wrong = read.find(|(_, text)| text != "ours");
-            is_over.store(true, Ordering::Relaxed);
-            assert_eq!(wrong, None);
-        });
-    }
 
     #[test]
     fn a_pipe_of_that_name_is_not_waited_for() {
