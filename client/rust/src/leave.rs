@@ -148,12 +148,13 @@ impl Client {
 
     /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
     /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
+    /// What another thread does not let go of stays the parent's as it is.
     pub fn before_fork(&'static self) {
         if self.active().is_none() {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
-            let Some(mut file) = self.locked(fd, id) else { continue };
+            let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
             file.take_back();
             // The position is shared from now on, so the kernel has to keep it.
             if file.stays_over_fork() {
@@ -206,13 +207,16 @@ impl Client {
     }
 
     /// The last destructor has run: drains everything. What is opened or first written later is the
-    /// kernel's if it is on this node; each write to a file of a server waits until it is done.
+    /// kernel's if it is on this node; each write to a file of a server waits until it is done. What
+    /// another thread does not let go of, the daemon drains once the process has ended.
     pub fn exiting(&'static self) {
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
             return;
         }
-        self.before_unlock(None);
-        self.each_linked(|file| {
+        if self.has_locks.load(Ordering::Relaxed) {
+            self.each_linked_by(Self::locked_at_exit, Locked::drain);
+        }
+        self.each_linked_by(Self::locked_at_exit, |file| {
             file.release_window();
             if file.is_placeholder() && (file.access.writable || !file.is_remote()) {
                 self.unlock_at_exit(file);

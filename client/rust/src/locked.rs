@@ -1,6 +1,9 @@
 //! An open file in this thread's hands.
 
-use core::ops::{Deref, DerefMut};
+use core::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use rustix::fd::{BorrowedFd, RawFd};
 use shm::Guard;
@@ -10,6 +13,12 @@ use crate::{
     file::{FileEntry, OpenFile},
     table::{Entry, FileId},
 };
+
+/// For how long a file may stay locked before whoever has it is given up: a signal handler may have
+/// stopped that thread for good, as natively it may. At an exit the daemon has what is left over; a
+/// child of a fork would miss it, and a holder may wait for a slow device.
+const AT_EXIT: Duration = Duration::from_secs(1);
+const AT_FORK: Duration = Duration::from_secs(10);
 
 /// An open file that this thread has locked, by one of its numbers.
 pub(crate) struct Locked {
@@ -55,6 +64,23 @@ impl Client {
         Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
     }
 
+    /// As [`locked`](Self::locked), before the process ends. A holder that does not let go of the
+    /// file is given up, and the file left out.
+    pub(crate) fn locked_at_exit(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        self.locked_within(fd, id, AT_EXIT)
+    }
+
+    /// As [`locked_at_exit`](Self::locked_at_exit), before the process is copied.
+    pub(crate) fn locked_at_fork(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        self.locked_within(fd, id, AT_FORK)
+    }
+
+    fn locked_within(&'static self, fd: RawFd, id: FileId, time: Duration) -> Option<Locked> {
+        let entry = self.files.get(id)?;
+        let file = entry.lock.lock_within(time)?;
+        Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
+    }
+
     /// Locks the file that a number stands for.
     pub(crate) fn locked_fd(&'static self, fd: RawFd) -> Option<Locked> {
         self.look_up(fd);
@@ -67,12 +93,21 @@ impl Client {
         self.locked(fd, id).filter(|_| self.table.get(fd) == Entry::File(id))
     }
 
-    pub(crate) fn each_linked(&'static self, mut each: impl FnMut(&mut Locked)) {
+    pub(crate) fn each_linked(&'static self, each: impl FnMut(&mut Locked)) {
+        self.each_linked_by(Self::locked, each);
+    }
+
+    /// As [`each_linked`](Self::each_linked), with what `lock` locks.
+    pub(crate) fn each_linked_by(
+        &'static self,
+        lock: impl Fn(&'static Self, RawFd, FileId) -> Option<Locked>,
+        mut each: impl FnMut(&mut Locked),
+    ) {
         if self.connected().is_none() {
             return;
         }
         for (fd, id) in self.table.files(0, u32::MAX) {
-            if let Some(mut file) = self.locked(fd, id).filter(|file| file.link.is_some()) {
+            if let Some(mut file) = lock(self, fd, id).filter(|file| file.link.is_some()) {
                 each(&mut file);
             }
         }

@@ -62,3 +62,15 @@ fn a_thread_that_waits_to_open_a_pipe_can_be_cancelled() {
     assert_eq!(succeed(cancelled.arg(folder.join("pipe")), SOON), "cancelled\n");
     daemon.end();
 }
+
+#[test]
+fn a_thread_that_a_handler_stops_in_a_call_keeps_nobody_from_an_end_or_a_fork() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    for how in ["_exit", "exit", "fork"] {
+        let mut parked = daemon.wrap(program("parked"));
+        succeed(parked.arg(folder.join("file")).arg(how), SOON);
+        assert!(fs::read(folder.join("file")).expect("the file").iter().all(|byte| *byte == b'x'));
+    }
+    daemon.end();
+}

@@ -16,7 +16,10 @@ use core::{
     marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
+    time::Duration,
 };
+
+use rustix::{io::Errno, time::Timespec};
 
 const FREE: usize = 0;
 /// Set beside the holder when somebody may sleep; [`thread`] leaves it clear.
@@ -74,9 +77,21 @@ impl<T> Lock<T> {
             if found & !CONTENDED == me {
                 return Err(Reentered);
             }
-            self.wait(me);
+            self.wait(me, None);
         }
         Ok(self.guard())
+    }
+
+    /// Locks, waiting for the holder if need be. `None` when this thread is it, or when nobody has
+    /// freed the lock for `time`: a signal handler may keep the holder for ever.
+    pub fn lock_within(&self, time: Duration) -> Option<Guard<'_, T>> {
+        let me = thread();
+        if let Err(found) = self.take(me) {
+            if found & !CONTENDED == me || !self.wait(me, Some(time)) {
+                return None;
+            }
+        }
+        Some(self.guard())
     }
 
     /// Locks if nobody holds the lock.
@@ -103,22 +118,26 @@ impl<T> Lock<T> {
         self.state.compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed)
     }
 
+    /// Returns whether the lock was taken, rather than not freed for `time`.
     #[cold]
-    fn wait(&self, me: usize) {
+    fn wait(&self, me: usize, time: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             core::hint::spin_loop();
             if self.state.load(Ordering::Relaxed) == FREE && self.take(me).is_ok() {
-                return;
+                return true;
             }
         }
         loop {
             let freed = self.freed.load(Ordering::Acquire);
             // Contended from the start: others may sleep already.
-            let Err(found) = self.take(me | CONTENDED) else { return };
+            let Err(found) = self.take(me | CONTENDED) else { return true };
             let marked = found | CONTENDED;
             let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
             if found == marked || self.state.compare_exchange(found, marked, ok, err).is_ok() {
-                sleep(&self.freed, freed);
+                let is_late = sleep(&self.freed, freed, time);
+                if is_late && self.freed.load(Ordering::Acquire) == freed {
+                    return false;
+                }
             }
         }
     }
@@ -165,12 +184,12 @@ impl<T> fmt::Debug for Guard<'_, T> {
     }
 }
 
-fn sleep(freed: &AtomicU32, seen: u32) {
+/// Returns whether it took all of the time.
+fn sleep(freed: &AtomicU32, seen: u32, time: Option<Duration>) -> bool {
     use rustix::thread::futex::{Flags, wait};
+    let time = time.and_then(|time| Timespec::try_from(time).ok());
     // A wake-up, a signal, and a changed word all mean: look again.
-    match wait(freed, Flags::PRIVATE, seen, None) {
-        Ok(()) | Err(_) => {}
-    }
+    wait(freed, Flags::PRIVATE, seen, time.as_ref()) == Err(Errno::TIMEDOUT)
 }
 
 fn wake(freed: &AtomicU32) {
@@ -252,6 +271,20 @@ mod tests {
         lock.state.store(usize::MAX, Ordering::Relaxed); // A thread that fork did not copy.
         lock.break_open();
         assert!(lock.lock().is_ok());
+    }
+
+    #[test]
+    fn a_holder_that_does_not_let_go_is_given_up_and_one_that_does_is_not() {
+        let (lock, time) = (Lock::new(()), Duration::from_millis(50));
+        let guard = lock.lock().expect("free");
+        assert!(lock.lock_within(time).is_none(), "its own");
+        thread::scope(|scope| {
+            let other = || lock.lock_within(time).is_some();
+            assert_eq!(scope.spawn(other).join().ok(), Some(false));
+            let patient = scope.spawn(|| lock.lock_within(Duration::from_secs(60)).is_some());
+            drop(guard);
+            assert_eq!(patient.join().ok(), Some(true));
+        });
     }
 
     #[test]
