@@ -34,6 +34,7 @@ mod marks;
 mod memory;
 mod mirrors;
 mod names;
+mod nested;
 mod open;
 mod paths;
 mod patience;
