@@ -157,8 +157,8 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     Failure::new(Code::Failure, path.display(), why, advice)
 }
 
-/// Keeps daemons from writing a multifile as long as the file is open, and with `is_exclusive`, which
-/// takes a file that may be written, others from repairing it; false if somebody does that to us.
+/// Keeps daemons from writing a multifile as long as the file is open, and with `is_exclusive`,
+/// which takes a file that may be written, others from repairing it; false if somebody has it.
 fn lock(file: &File, is_exclusive: bool) -> bool {
     let how = if is_exclusive {
         FlockOperation::NonBlockingLockExclusive

@@ -55,7 +55,8 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes the next `len` bytes of `from` here, long runs of zeros as holes; `failed` says what became of a read.
+    /// Writes the next `len` bytes of `from` here, long runs of zeros as holes; `failed` says what
+    /// became of a read.
     ///
     /// # Errors
     ///

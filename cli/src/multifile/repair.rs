@@ -110,8 +110,8 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     judge(&report)
 }
 
-/// Keeps daemons from writing a multifile, and others from repairing it `in_place`; one that does so
-/// already, or a program, is the reason why it is not closed.
+/// Keeps daemons from writing a multifile, and others from repairing it `in_place`; one that does
+/// so already, or a program, is the reason why it is not closed.
 fn hold(path: &Path, in_place: bool) -> Result<File, Failure> {
     // Network file systems lend no exclusive lock to who may only read.
     let writable = File::options().read(true).write(in_place).open(path);

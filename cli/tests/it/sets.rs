@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use multifile::{Disk, NewTask, Options, Writer};
+use multifile::{Disk, NewTask, Options, Writer, codec::Order};
 use tempfile::tempdir;
 
 use crate::{
@@ -144,11 +144,11 @@ fn what_is_a_hole_stays_one_and_blocks_that_nobody_has_are_not_shown() {
     }
 
     let path = folder.path().join("many");
-    let writer =
-        Writer::create(&Disk::new(), &path, &NewTask::in_one_file(&[0]), &Options::default());
+    let options = Options { order: Order::Little, ..Options::default() };
+    let writer = Writer::create(&Disk::new(), &path, &NewTask::in_one_file(&[0]), &options);
     writer.expect("made").close().expect("closed");
     let file = fs::OpenOptions::new().write(true).open(&path).expect("a file");
-    file.write_all_at(&3_000_000u32.to_ne_bytes(), 1076 + 16).expect("written");
+    file.write_all_at(&3_000_000u32.to_le_bytes(), 1076 + 16).expect("written");
     file.set_len(1 << 25).expect("longer");
     let tool = folder.path().join("siondump");
     symlink(env!("CARGO_BIN_EXE_kakehi"), &tool).expect("a link");

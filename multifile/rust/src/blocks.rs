@@ -110,8 +110,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Part::Blocks`] when a count is 0 or larger than the table has blocks, or than what is stored
-    /// vouches for; [`Part::Truncated`], and what the storage reports.
+    /// [`Part::Blocks`] when a count is 0 or larger than the table has blocks, or than what is
+    /// stored vouches for; [`Part::Truncated`], and what the storage reports.
     pub(crate) fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
         let damaged = Error::Damaged { part: Part::Blocks, file: number };
         let mut first = vec![0];

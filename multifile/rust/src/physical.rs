@@ -1,6 +1,6 @@
 //! One physical file, opened for reading: header, places, and tables, all checked.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use crate::{
     backing::demand,
@@ -216,4 +216,38 @@ pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec
 pub(crate) fn mapping_entry(pair: u64, header: &Header) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = header.order.bytes_u64(pair);
     (header.order.u32([a, b, c, d]), header.order.u32([e, f, g, h]))
+}
+
+/// Members agree on what they are members of, and the mapping names existing tasks once each.
+pub(crate) fn check_set<F: File>(
+    files: &BTreeMap<usize, Physical<F>>,
+    mapping: &[(u32, u32)],
+) -> Result<()> {
+    let first = files.get(&0).map(|file| &file.front.header);
+    let file_count = first.map_or(0, |first| first.file_count);
+    for file in files.values() {
+        let (header, number) = (&file.front.header, file.front.number);
+        let same = first.is_some_and(|first| {
+            first.file_count == header.file_count && first.keyval == header.keyval
+        });
+        if !same || header.file_number != number {
+            return Err(Error::Damaged { part: Part::Set, file: number });
+        }
+    }
+    let damaged = Error::Damaged { part: Part::Mapping, file: 0 };
+    let unseen = |file: &Physical<F>| vec![false; file.front.ranks.len()];
+    let mut seen: BTreeMap<_, _> = files.iter().map(|(file, of)| (*file, unseen(of))).collect();
+    for (file, local) in mapping {
+        let tasks = match seen.get_mut(&narrow(u64::from(*file))) {
+            Some(tasks) => tasks,
+            // Of a file that is not open there is nothing to compare with.
+            None if *file < file_count => continue,
+            None => return Err(damaged),
+        };
+        let slot = tasks.get_mut(narrow(u64::from(*local)));
+        if std::mem::replace(slot.ok_or(damaged)?, true) {
+            return Err(damaged);
+        }
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{
     header::Header,
     layout::Layout,
     name,
-    physical::{self, Physical},
+    physical::{self, Physical, check_set},
     storage::{File, Storage, read_exactly},
     sums,
 };
@@ -480,35 +480,4 @@ impl<F: File> io::Read for TaskReader<F> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         Self::read(self, buf).map_err(io::Error::from)
     }
-}
-
-/// Members agree on what they are members of, and the mapping names existing tasks once each.
-fn check_set<F: File>(files: &BTreeMap<usize, Physical<F>>, mapping: &[(u32, u32)]) -> Result<()> {
-    let first = files.get(&0).map(|file| &file.front.header);
-    let file_count = first.map_or(0, |first| first.file_count);
-    for file in files.values() {
-        let (header, number) = (&file.front.header, file.front.number);
-        let same = first.is_some_and(|first| {
-            first.file_count == header.file_count && first.keyval == header.keyval
-        });
-        if !same || header.file_number != number {
-            return Err(Error::Damaged { part: Part::Set, file: number });
-        }
-    }
-    let damaged = Error::Damaged { part: Part::Mapping, file: 0 };
-    let unseen = |file: &Physical<F>| vec![false; file.front.ranks.len()];
-    let mut seen: BTreeMap<_, _> = files.iter().map(|(file, of)| (*file, unseen(of))).collect();
-    for (file, local) in mapping {
-        let tasks = match seen.get_mut(&narrow(u64::from(*file))) {
-            Some(tasks) => tasks,
-            // Of a file that is not open there is nothing to compare with.
-            None if *file < file_count => continue,
-            None => return Err(damaged),
-        };
-        let slot = tasks.get_mut(narrow(u64::from(*local)));
-        if std::mem::replace(slot.ok_or(damaged)?, true) {
-            return Err(damaged);
-        }
-    }
-    Ok(())
 }
