@@ -213,6 +213,7 @@ pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
 /// # Safety
 ///
 /// There is room for `len` bytes at `buffer`.
+#[inline(never)]
 pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
     let mut space = [0; 4096];
     match current(&mut space) {

@@ -4,6 +4,8 @@
 //! What is staged for a file is drained before its mode, owner, or times change: drained later, it
 //! would change them once more (a write takes set-user-id away, and sets the time).
 
+use core::ffi::CStr;
+
 use client::{Client, Errno, Times};
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, gid_t, mode_t, size_t,
@@ -124,7 +126,7 @@ interpose! {
 pub(crate) unsafe fn remote<'a>(
     dir: c_int,
     path: *const c_char,
-) -> Option<(&'static Client, &'a core::ffi::CStr)> {
+) -> Option<(&'static Client, &'a CStr)> {
     let client = client()?;
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }?;
@@ -145,13 +147,22 @@ pub(crate) unsafe fn resolved<T>(
     // SAFETY: as the caller promises.
     if let (Some(client), Some(name)) = (client(), unsafe { text(path) }) {
         if client.may_lead_out(name) {
-            let mut space = [0; 4096];
-            if let Some(outside) = client.outside(dir, name, &mut space) {
-                return call(outside.as_ptr());
-            }
+            return leading_out(client, dir, name, call);
         }
     }
     call(path)
+}
+
+/// Apart, for its room for a path: a thread may have little stack.
+#[cold]
+#[inline(never)]
+fn leading_out<T>(
+    client: &'static Client,
+    dir: c_int,
+    name: &CStr,
+    call: impl FnOnce(*const c_char) -> T,
+) -> T {
+    call(client.outside(dir, name, &mut [0; 4096]).unwrap_or(name).as_ptr())
 }
 
 /// Flags of most calls on names.
@@ -201,12 +212,9 @@ unsafe fn read_link_at(
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
         if let Some((client, name)) = unsafe { remote(dir, path) } {
-            let mut link = [0; 4096];
-            if let Some(found) = client.read_link(dir, name, &mut link) {
-                let found = found?.min(len);
-                // SAFETY: the program gives room for so many bytes.
-                unsafe { link.as_ptr().copy_to_nonoverlapping(buffer.cast(), found) };
-                return Ok(found.value());
+            // SAFETY: as the caller promises.
+            if let Some(found) = unsafe { read_remote_link(client, dir, name, buffer, len) } {
+                return found;
             }
         }
         // SAFETY: the program's own call.
@@ -214,6 +222,30 @@ unsafe fn read_link_at(
     };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }
+}
+
+/// Apart, as [`leading_out`].
+///
+/// # Safety
+///
+/// There is room for `len` bytes at `buffer`.
+#[cold]
+#[inline(never)]
+unsafe fn read_remote_link(
+    client: &'static Client,
+    dir: c_int,
+    name: &CStr,
+    buffer: *mut c_char,
+    len: size_t,
+) -> Option<Outcome> {
+    let mut link = [0; 4096];
+    let found = client.read_link(dir, name, &mut link)?;
+    Some(found.map(|found| {
+        let found = found.min(len);
+        // SAFETY: the program gives room for so many bytes.
+        unsafe { link.as_ptr().copy_to_nonoverlapping(buffer.cast(), found) };
+        found.value()
+    }))
 }
 
 /// As `fchmodat(3)`.

@@ -88,7 +88,7 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
         // SAFETY: the caller promises the room.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
         // SAFETY: as above.
-        (Some(checked), _) => unsafe { checked.read::<MOST>() },
+        (Some(checked), _) => unsafe { checked.read_many() },
         // SAFETY: the caller's own call.
         (None, None) => unsafe { blocking!(SYS_readv, fd, buffers, count) },
         // SAFETY: the caller's own call.
@@ -107,7 +107,7 @@ unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) 
         // SAFETY: the caller promises the data.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: as above.
-        (Some(checked), _) => unsafe { checked.write::<MOST>() },
+        (Some(checked), _) => unsafe { checked.write_many() },
         // SAFETY: the caller's own call.
         (None, None) => unsafe { blocking!(SYS_writev, fd, data, count) },
         // SAFETY: the caller's own call.
@@ -162,6 +162,30 @@ impl Checked<'_> {
             total = sum;
         }
         Ok(Some(Self { client, fd, list, at }))
+    }
+
+    /// Apart: the list is longer than many a stack.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`](Self::read).
+    #[cold]
+    #[inline(never)]
+    unsafe fn read_many(&self) -> Outcome {
+        // SAFETY: as the caller promises.
+        unsafe { self.read::<MOST>() }
+    }
+
+    /// As [`read_many`](Self::read_many).
+    ///
+    /// # Safety
+    ///
+    /// As [`write`](Self::write).
+    #[cold]
+    #[inline(never)]
+    unsafe fn write_many(&self) -> Outcome {
+        // SAFETY: as the caller promises.
+        unsafe { self.write::<MOST>() }
     }
 
     /// # Safety

@@ -30,10 +30,13 @@ pub(crate) struct Arena {
 impl Arena {
     /// All of an arena of `len` bytes, or as much as can be tracked.
     pub(crate) const fn new(len: u64) -> Self {
-        let blocks = len / BLOCK;
-        let blocks = if blocks < BLOCKS { blocks } else { BLOCKS };
         let (used, lent) = ([0; (BLOCKS / WORD) as usize], [0; BLOCKS_MAX]);
-        Self { used, blocks, populated: 0, lent, lent_blocks: 0 }
+        Self { used, blocks: blocks_of(len), populated: 0, lent, lent_blocks: 0 }
+    }
+
+    /// Makes an empty one that of an arena of `len` bytes.
+    pub(crate) fn cover(&mut self, len: u64) {
+        self.blocks = blocks_of(len);
     }
 
     /// Bytes in all.
@@ -109,6 +112,12 @@ impl Arena {
             *word = if used { *word | bit } else { *word & !bit };
         }
     }
+}
+
+/// Blocks of an arena of `len` bytes that can be tracked.
+const fn blocks_of(len: u64) -> u64 {
+    let blocks = len / BLOCK;
+    if blocks < BLOCKS { blocks } else { BLOCKS }
 }
 
 /// The block that a place lies in.

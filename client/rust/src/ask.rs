@@ -13,7 +13,7 @@ use wire::{PathPair, Request};
 use crate::{
     client::{Client, Status},
     connection::Lane,
-    paths::AbsolutePath,
+    paths::{AbsolutePath, apart},
 };
 
 /// The value of a completion, and the lane that has what else was answered.
@@ -64,9 +64,11 @@ impl Client {
         path: &CStr,
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<()>> {
-        let name = self.delegated_path(dir, path)?;
-        let done = self.ask(name.bytes(), &[], request).map(|done| done.map(drop));
-        done.or(name.is_remote().then_some(Err(Errno::IO)))
+        self.if_ruled(|| {
+            let name = self.delegated_path(dir, path)?;
+            let done = self.ask(name.bytes(), &[], request).map(|done| done.map(drop));
+            done.or(name.is_remote().then_some(Err(Errno::IO)))
+        })
     }
 
     /// Sends a request about two paths, of which a rule delegates the second.
@@ -90,9 +92,14 @@ impl Client {
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
-        let absolute = self.remote_path(dir, path)?;
-        let checked = self.check_folder((dir, path));
-        Some(checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request)))
+        if !self.has_remote() {
+            return None;
+        }
+        apart(|| {
+            let absolute = self.remote_path(dir, path)?;
+            let checked = self.check_folder((dir, path));
+            Some(checked.and_then(|()| self.ask_remote(absolute.bytes(), extra, request)))
+        })
     }
 
     /// Sends a request about a remote open file.

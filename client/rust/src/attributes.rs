@@ -8,11 +8,7 @@ use rustix::{fd::RawFd, io};
 use shm::copy::copy_out;
 use wire::{FileSystem, Request, Times};
 
-use crate::{
-    client::Client,
-    connection::Lane,
-    paths::{CURRENT_FOLDER, PATH_MAX},
-};
+use crate::{client::Client, connection::Lane, paths::CURRENT_FOLDER};
 
 impl Client {
     /// As `readlinkat(2)`.
@@ -70,10 +66,8 @@ impl Client {
     pub fn set_mode_of(&'static self, fd: RawFd, mode: u32) -> Option<io::Result<()>> {
         let request = |file| Request::SetMode { file, path_len: 0, mode };
         let done = self.about_remote_file(fd, &[], request);
-        done.map(|done| done.map(drop)).or_else(|| {
-            let mut path = [0; PATH_MAX];
-            self.set_mode(CURRENT_FOLDER, self.path_of_mirror(fd, &mut path)?, mode)
-        })
+        done.map(|done| done.map(drop))
+            .or_else(|| self.of_mirror(fd, |path| self.set_mode(CURRENT_FOLDER, path, mode)))
     }
 
     /// As `fchown(2)`.
@@ -85,9 +79,7 @@ impl Client {
         let request = |file| Request::SetOwner { file, path_len: 0, user, group, follow: true };
         let done = self.about_remote_file(fd, &[], request);
         done.map(|done| done.map(drop)).or_else(|| {
-            let mut path = [0; PATH_MAX];
-            let path = self.path_of_mirror(fd, &mut path)?;
-            self.set_owner(CURRENT_FOLDER, path, (user, group), true)
+            self.of_mirror(fd, |path| self.set_owner(CURRENT_FOLDER, path, (user, group), true))
         })
     }
 
@@ -96,9 +88,7 @@ impl Client {
         let request = |file| Request::SetTimes { file, path_len: 0, follow: true };
         let done = self.about_remote_file(fd, &times.encode(), request);
         done.map(|done| done.map(drop)).or_else(|| {
-            let mut path = [0; PATH_MAX];
-            let path = self.path_of_mirror(fd, &mut path)?;
-            self.set_times(CURRENT_FOLDER, path, times, true)
+            self.of_mirror(fd, |path| self.set_times(CURRENT_FOLDER, path, times, true))
         })
     }
 
@@ -113,10 +103,9 @@ impl Client {
     pub fn file_system_of(&'static self, fd: RawFd) -> Option<io::Result<FileSystem>> {
         let request = |file| Request::FileSystem { file, path_len: 0 };
         let found = self.about_remote_file(fd, &[], request);
-        found.map(|found| found.and_then(|(_, lane)| file_system_in(&lane))).or_else(|| {
-            let mut path = [0; PATH_MAX];
-            self.file_system(CURRENT_FOLDER, self.path_of_mirror(fd, &mut path)?)
-        })
+        found
+            .map(|found| found.and_then(|(_, lane)| file_system_in(&lane)))
+            .or_else(|| self.of_mirror(fd, |path| self.file_system(CURRENT_FOLDER, path)))
     }
 }
 

@@ -59,6 +59,8 @@ impl Locked {
     }
 
     /// Gives a file a log, and takes its position from the kernel.
+    #[cold]
+    #[inline(never)]
     fn begin_staging(&mut self) -> Result<(), Reason> {
         if let Some(reason) = self.unfit().filter(|_| !self.is_remote()) {
             self.fall_back(reason);

@@ -21,6 +21,7 @@ use crate::{
     file::{FileEntry, Files},
     marks::Marks,
     table::Table,
+    tables::Tables,
 };
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
@@ -93,6 +94,7 @@ pub struct Client {
     /// Length of log that the last file came to need, bytes.
     pub(crate) log_len: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
+    tables: [Tables; CONNECTIONS],
     /// Which of the connections is this process's; beyond the last: none any more.
     current: AtomicUsize,
     connecting: Lock<()>,
@@ -129,6 +131,7 @@ impl Client {
             is_limited: AtomicBool::new(false),
             log_len: AtomicU64::new(crate::staging::LOG_MIN),
             connections: [const { Once::new() }; CONNECTIONS],
+            tables: [const { Tables::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
             setting_umask: Lock::new(()),
@@ -182,8 +185,15 @@ impl Client {
         if let Some(connection) = self.connected() {
             return Some(connection).filter(|connection| !connection.is_lost());
         }
+        self.connect()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn connect(&'static self) -> Option<&'static Connection> {
         let config = self.active()?;
-        let place = self.connections.get(self.current.load(Ordering::Acquire))?;
+        let current = self.current.load(Ordering::Acquire);
+        let (place, tables) = (self.connections.get(current)?, self.tables.get(current)?);
         // The code that this handler interrupted is connecting: not this time.
         let _turn = self.connecting.lock().ok()?;
         if let Some(connection) = self.connected() {
@@ -192,7 +202,7 @@ impl Client {
         if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
-        let connection = match Connection::open(config, self.host) {
+        let connection = match Connection::open(config, self.host, tables) {
             Ok(connection) => place.set(connection).ok(),
             Err(failure) => {
                 let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
@@ -282,6 +292,10 @@ impl Client {
 
     /// The child of a fork begins without a connection.
     pub(crate) fn forget_connection(&'static self) {
+        // Also where the parent was connecting.
+        if let Some(tables) = self.tables.get(self.current.load(Ordering::Acquire)) {
+            tables.break_open();
+        }
         if let Some(connection) = self.connected() {
             connection.abandon();
             self.current.fetch_add(1, Ordering::AcqRel);

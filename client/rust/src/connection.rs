@@ -43,6 +43,7 @@ use crate::{
     config::Config,
     patience::{Patience, look},
     slots::Slots,
+    tables::Tables,
 };
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -80,9 +81,9 @@ pub(crate) struct Sent {
 pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) job: Job,
-    pub(crate) slots: Lock<Slots>,
-    pub(crate) arena: Lock<Arena>,
-    lanes: [Lock<Requester>; LANES],
+    pub(crate) slots: &'static Lock<Slots>,
+    pub(crate) arena: &'static Lock<Arena>,
+    lanes: &'static [Lock<Requester>; LANES],
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
     materializing: Lock<()>,
@@ -108,7 +109,11 @@ pub(crate) struct Lane<'a> {
 
 impl Connection {
     /// Connects to the daemon that the settings name.
-    pub(crate) fn open(config: &Config, host: &'static dyn Host) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        config: &Config,
+        host: &'static dyn Host,
+        tables: &'static Tables,
+    ) -> Result<Self, Failure> {
         let fence_timeout = config.fence_timeout;
         let dialed = dial(config.folder(), fence_timeout, host);
         let (socket, daemon) = dialed.map_err(|_| Failure::Unreachable)?;
@@ -119,13 +124,15 @@ impl Connection {
         let (Some(session), Some(job)) = (session, job) else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
+        tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
         let arena_len = welcome.arena_len.min(session.arena().len() as u64);
+        tables.arena.lock().map_err(|_| Failure::Unreachable)?.cover(arena_len);
         Ok(Self {
             session,
             job,
-            slots: Lock::new(Slots::new(welcome.file_credit)),
-            arena: Lock::new(Arena::new(arena_len)),
-            lanes: [const { Lock::new(Requester::new()) }; LANES],
+            slots: &tables.slots,
+            arena: &tables.arena,
+            lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
             materializing: Lock::new(()),
             socket: out_of_the_way(socket),
@@ -153,12 +160,9 @@ impl Connection {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Frees every lane for the child of a fork, which has no session but may look at this one.
+    /// For the child of a fork, which has no session but may look at this one.
     pub(crate) fn abandon(&self) {
         self.lost.store(true, Ordering::Release);
-        self.lanes.iter().for_each(Lock::break_open);
-        self.slots.break_open();
-        self.arena.break_open();
     }
 
     /// Hands an open file to the daemon. It counts as handed over when this returns: the kernel

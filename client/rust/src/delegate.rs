@@ -26,6 +26,7 @@ use crate::{
 
 impl Client {
     /// Opens a file at the daemon; `None`: open it without.
+    #[inline(never)]
     pub(crate) fn open_delegated(
         &'static self,
         (dir, path): (RawFd, &CStr),

@@ -47,6 +47,7 @@ mod rules;
 mod slots;
 mod staging;
 mod table;
+mod tables;
 mod umask;
 mod window;
 mod write;

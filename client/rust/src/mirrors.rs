@@ -15,7 +15,7 @@ use wire::Request;
 
 use crate::{
     client::{Client, Status},
-    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, link_of},
+    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, apart, link_of},
     table::Entry,
 };
 
@@ -43,20 +43,13 @@ impl Client {
 
     /// Before an open folder is listed: its mirror gets the names that are there by now.
     pub fn refresh_folder(&'static self, fd: RawFd) {
-        let (mut path, mut mirror) = ([0; PATH_MAX], [0; PATH_MAX]);
-        if let Some(path) = self.path_of_mirror(fd, &mut path) {
-            match self.mirror(path, &mut mirror) {
-                // What cannot be asked for any more stays as it was.
-                Some(_) | None => {}
-            }
-        }
+        // What cannot be asked for any more stays as it was.
+        self.of_mirror(fd, |path| self.mirror(path, &mut [0; PATH_MAX]).map(drop));
     }
 
     /// As `fstat(2)` of an open folder that is a mirror.
     pub fn stat_folder(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
-        let mut path = [0; PATH_MAX];
-        let path = self.path_of_mirror(fd, &mut path)?;
-        self.stat_path(CURRENT_FOLDER, path, true)
+        self.of_mirror(fd, |path| self.stat_path(CURRENT_FOLDER, path, true))
     }
 
     /// Opens the mirror of a remote folder.
@@ -90,12 +83,20 @@ impl Client {
         CStr::from_bytes_until_nul(mirror).map_err(|_| Errno::INVAL)
     }
 
-    /// The remote path of a descriptor that is a mirror.
-    pub(crate) fn path_of_mirror<'a>(
+    /// Asks about the remote folder that a descriptor is the mirror of.
+    pub(crate) fn of_mirror<T>(
         &'static self,
         fd: RawFd,
-        space: &'a mut Path,
-    ) -> Option<&'a CStr> {
+        ask: impl FnOnce(&CStr) -> Option<T>,
+    ) -> Option<T> {
+        if !self.has_remote() {
+            return None;
+        }
+        apart(|| ask(self.path_of_mirror(fd, &mut [0; PATH_MAX])?))
+    }
+
+    /// The remote path of a descriptor that is a mirror.
+    fn path_of_mirror<'a>(&'static self, fd: RawFd, space: &'a mut Path) -> Option<&'a CStr> {
         let config = self.active().filter(|config| config.has_remote())?;
         let mut name = [0; 32];
         let link = link_of(fd, &mut name)?;

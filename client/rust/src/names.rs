@@ -153,22 +153,33 @@ impl Client {
         if !known.contains(how) || how.contains(exchange) && how != exchange {
             return None;
         }
-        let target = match self.target(from, to, || self.may_rename(from, to, how))? {
-            Ok(target) => target,
-            Err(errno) => return Some(Err(errno)),
-        };
-        let before = self.inode(from);
-        let path = self.absolute_path(from.0, from.1)?;
-        let request = |paths| Request::Rename { paths, flags };
-        let done = self.about_paths(path.bytes(), &target, request);
-        self.unless_done(done, || {
-            let (from, to) = (self.inode(from), self.inode(to));
-            before.is_some() && from != before && to == before
+        self.if_ruled(|| {
+            let target = match self.target(from, to, || self.may_rename(from, to, how))? {
+                Ok(target) => target,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let before = self.inode(from);
+            let path = self.absolute_path(from.0, from.1)?;
+            let request = |paths| Request::Rename { paths, flags };
+            let done = self.about_paths(path.bytes(), &target, request);
+            self.unless_done(done, || {
+                let (from, to) = (self.inode(from), self.inode(to));
+                before.is_some() && from != before && to == before
+            })
         })
     }
 
     /// As `linkat(2)`, following a link at the end of `from` when `follow`.
     pub fn link(
+        &'static self,
+        from: Name<'_>,
+        to: Name<'_>,
+        follow: bool,
+    ) -> Option<io::Result<()>> {
+        self.if_ruled(|| self.link_delegated(from, to, follow))
+    }
+
+    fn link_delegated(
         &'static self,
         from: Name<'_>,
         to: Name<'_>,
@@ -198,11 +209,13 @@ impl Client {
 
     /// As `symlinkat(2)`.
     pub fn symlink(&'static self, text: &CStr, to: Name<'_>) -> Option<io::Result<()>> {
-        let target = self.delegated_path(to.0, to.1)?;
-        if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
-            return Some(Err(errno));
-        }
-        self.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+        self.if_ruled(|| {
+            let target = self.delegated_path(to.0, to.1)?;
+            if let Some(errno) = self.refusal(to, Errno::EXIST, Some(Errno::EXIST)) {
+                return Some(Err(errno));
+            }
+            self.about_paths(text.to_bytes(), &target, |paths| Request::Symlink { paths })
+        })
     }
 
     /// Where a call leads that gives what is at `from` another name, if the kernel `would` make it;
@@ -277,10 +290,12 @@ impl Client {
 
     /// As `fstatat(2)`, heeding nothing of how the name ends.
     fn look(&'static self, name: Name<'_>, follow: bool) -> Option<io::Result<Status>> {
-        let name = self.delegated_path(name.0, name.1)?;
-        let request = |path_len| Request::Stat { path_len, follow };
-        let answer = self.status(name.bytes(), request);
-        answer.or(name.is_remote().then_some(Err(Errno::IO)))
+        self.if_ruled(|| {
+            let name = self.delegated_path(name.0, name.1)?;
+            let request = |path_len| Request::Stat { path_len, follow };
+            let answer = self.status(name.bytes(), request);
+            answer.or(name.is_remote().then_some(Err(Errno::IO)))
+        })
     }
 
     /// Why what only a folder can be is not opened to be written or made.

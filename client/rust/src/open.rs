@@ -14,6 +14,7 @@ use crate::{
     client::Client,
     file::{self, Descriptor, FileEntry, OpenFile, identity},
     locked::Locked,
+    paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
     table::{Entry, FileId},
 };
@@ -35,8 +36,22 @@ impl Client {
         mode: u32,
     ) -> io::Result<RawFd> {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
-        let resolved = self.resolve(dir, path);
-        let policy = match &resolved {
+        let ruled = self.if_ruled(|| {
+            let resolved = self.resolve(dir, path)?;
+            Some(self.open_resolved((dir, path), Some(&resolved), flags, mode))
+        });
+        ruled.unwrap_or_else(|| self.open_resolved((dir, path), None, flags, mode))
+    }
+
+    /// Opens a path; `resolved`: as a rule says.
+    fn open_resolved(
+        &'static self,
+        (dir, path): (RawFd, &CStr),
+        resolved: Option<&AbsolutePath>,
+        flags: OFlags,
+        mode: Mode,
+    ) -> io::Result<RawFd> {
+        let policy = match resolved {
             Some(resolved) => Some(resolved.policy()),
             None => self.active().map(|_| policy_without_rules(dir, path)),
         };
@@ -45,7 +60,7 @@ impl Client {
             self.settle_path(dir, path);
             self.sweep();
         }
-        let opened = match (policy, &resolved) {
+        let opened = match (policy, resolved) {
             (Some(Policy::Kernels), _) => self.open_number(path, flags),
             (Some(Policy::Remote), Some(resolved)) => {
                 Some(self.open_remote((path, resolved), flags, mode))

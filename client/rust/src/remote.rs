@@ -19,13 +19,14 @@ use crate::{
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
     names::Ending,
-    paths::{AbsolutePath, Path, link_of},
+    paths::{AbsolutePath, Path, apart, link_of},
     slots::Slot,
     table::Entry,
 };
 
 impl Client {
     /// Opens a remote file or folder.
+    #[inline(never)]
     pub(crate) fn open_remote(
         &'static self,
         (name, path): (&CStr, &AbsolutePath),
@@ -151,7 +152,7 @@ impl Client {
     /// Whether a path is remote.
     #[must_use]
     pub fn is_remote(&'static self, dir: RawFd, path: &CStr) -> bool {
-        self.remote_path(dir, path).is_some()
+        self.has_remote() && apart(|| self.remote_path(dir, path).is_some())
     }
 
     /// Whether an open file is remote.

@@ -11,7 +11,7 @@ use rustix::fd::RawFd;
 
 use crate::{
     client::Client,
-    paths::{AbsolutePath, CURRENT_FOLDER},
+    paths::{AbsolutePath, CURRENT_FOLDER, apart},
 };
 
 /// What happens to the calls on a file.
@@ -50,6 +50,12 @@ impl Client {
     pub(crate) fn remote_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
         self.active().filter(|config| config.has_remote())?;
         self.resolve(dir, path).filter(AbsolutePath::is_remote)
+    }
+
+    /// Asks about paths, where there are rules that may be about any.
+    pub(crate) fn if_ruled<T>(&'static self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.active().filter(|config| !config.rules().is_empty())?;
+        apart(ask)
     }
 }
 

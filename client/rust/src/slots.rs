@@ -90,6 +90,11 @@ impl Slots {
         Self { used: [0; FILES], credit }
     }
 
+    /// The session has so many.
+    pub(crate) fn credit(&mut self, credit: u32) {
+        self.credit = credit;
+    }
+
     /// Takes the lowest free slot; `None` when the credit is used up.
     fn take(&mut self) -> Option<u32> {
         let (slot, used) = (0..self.credit).zip(&mut self.used).find(|(_, used)| **used == 0)?;

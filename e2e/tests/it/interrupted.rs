@@ -83,3 +83,12 @@ fn what_a_handler_does_to_the_file_beneath_it_comes_before_or_after() {
     assert_eq!(said, "cut: 0, written: 0, read: 0\n");
     daemon.end();
 }
+
+#[test]
+fn calls_need_little_stack() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut stacks = daemon.wrap(program("stacks"));
+    assert_eq!(succeed(stacks.current_dir(folder.path()), SOON), "");
+    daemon.end();
+}

@@ -1,0 +1,31 @@
+//! What is large of a connection. It is there before the connection is, which is made on whatever
+//! stack the first write comes from, and that may be a signal handler's.
+
+use shm::{LANES, Lock, lane::Requester};
+
+use crate::{arena::Arena, slots::Slots};
+
+/// The large parts of one connection.
+pub(crate) struct Tables {
+    pub(crate) slots: Lock<Slots>,
+    pub(crate) arena: Lock<Arena>,
+    pub(crate) lanes: [Lock<Requester>; LANES],
+}
+
+impl Tables {
+    /// Those of a connection that is yet to be made.
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: Lock::new(Slots::new(0)),
+            arena: Lock::new(Arena::new(0)),
+            lanes: [const { Lock::new(Requester::new()) }; LANES],
+        }
+    }
+
+    /// Frees them for the child of a fork, which may look at those of its parent.
+    pub(crate) fn break_open(&self) {
+        self.lanes.iter().for_each(Lock::break_open);
+        self.slots.break_open();
+        self.arena.break_open();
+    }
+}
