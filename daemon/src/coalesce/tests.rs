@@ -67,8 +67,8 @@ impl World {
 
     fn start(&mut self) {
         let path = self.path();
-        let opened = Volume::open(self.machine.clone(), &path, SHAPE);
-        let volume = self.executor.run_until(opened).expect("opened");
+        let volume = Volume::open(self.machine.clone(), &path, SHAPE);
+        let volume = self.executor.run_until(volume).expect("opened");
         self.files.volumes = Rc::new([(b"/m".to_vec(), volume)]);
     }
 
@@ -94,8 +94,7 @@ impl World {
     }
 
     fn status(&mut self, file: &Open) -> Status {
-        let files = self.files.clone();
-        self.executor.run_until(files.status(file)).expect("open")
+        self.executor.run_until(self.files.clone().status(file)).expect("open")
     }
 
     fn write(&mut self, file: &Open, at: usize, bytes: &[u8]) {
