@@ -7,8 +7,7 @@
 //! glibc makes such streams for bytes only. A program may use any stream for wide characters
 //! instead, so each is given what glibc keeps for those in its own streams. With the first wide
 //! character glibc then makes it one of its own, which writes to the file's number itself: the
-//! kernel has the position then, unless the program, too, has written by the number since it made
-//! the stream.
+//! kernel has the position then, unless the program, too, has written by the number before.
 
 use core::{
     ffi::{CStr, c_void},

@@ -65,12 +65,12 @@ interpose! {
 }
 
 /// A library that was just written is whole before it is mapped. One that is bound to libc past
-/// everybody else, or to a libc of its own, does with files what nobody sees; to bind it otherwise
-/// might give it another library's functions in the place of its own.
+/// everybody else, or to a libc of its own, may write to what the program has open, and nobody sees
+/// it; to bind it otherwise might give it another library's functions in the place of its own.
 fn before_load(flags: c_int) {
     if flags & libc::RTLD_DEEPBIND == 0 {
         drain_all();
     } else if let Some(client) = client() {
-        client.leave_all();
+        client.leave_open();
     }
 }

@@ -221,9 +221,7 @@ unsafe fn over(
             // SAFETY: the command takes a number.
             unsafe { control(fd, libc::F_SETFL, flags_of(client, fd) | libc::O_APPEND as usize) }?;
         }
-        // A stream that comes to be one of wide characters goes on at the kernel's position.
-        let is_fit = !client.is_ahead(fd);
-        if let Some(stream) = is_fit.then(|| cookie::stream(fd, parsed)).flatten() {
+        if let Some(stream) = cookie::stream(fd, parsed) {
             return Ok(stream);
         }
         client.leave(fd, Reason::Unsupported);

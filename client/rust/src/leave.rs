@@ -121,6 +121,11 @@ impl Client {
     /// with any of them that nobody sees.
     pub fn leave_all(&'static self) {
         self.leaves_all.store(true, Ordering::Release);
+        self.leave_open();
+    }
+
+    /// Leaves every file of this node that the program has open now.
+    pub fn leave_open(&'static self) {
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
             if !file.is_remote() {
@@ -207,8 +212,8 @@ impl Client {
     }
 
     /// The last destructor has run: drains everything. What is opened or first written later is the
-    /// kernel's if it is on this node; each write to a file of a server waits until it is done. What
-    /// another thread does not let go of, the daemon drains once the process has ended.
+    /// kernel's if it is on this node; each write to a file of a server waits until it is done.
+    /// What another thread does not let go of, the daemon drains once the process has ended.
     pub fn exiting(&'static self) {
         if self.exiting.swap(true, Ordering::AcqRel) || self.active().is_none() {
             return;

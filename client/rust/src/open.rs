@@ -12,8 +12,7 @@ use wire::{Counter, Reason, Request};
 
 use crate::{
     client::Client,
-    file::{self, Descriptor, FileEntry, OpenFile, identity},
-    locked::Locked,
+    file::{self, FileEntry, OpenFile, identity},
     paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
     table::{Entry, FileId},
@@ -98,15 +97,6 @@ impl Client {
         self.locked_fd(fd).is_some_and(|file| {
             file.left.is_none() && (file.access.writable || file.is_placeholder())
         })
-    }
-
-    /// Whether the kernel would serve `fd` at a position that is not the program's: it is a real
-    /// descriptor, and has been written.
-    #[must_use]
-    pub fn is_ahead(&'static self, fd: RawFd) -> bool {
-        let is_staged = |file: &Locked| file.entry.is_staged.load(Ordering::Acquire);
-        self.locked_fd(fd)
-            .is_some_and(|f| matches!(f.descriptor, Descriptor::Real) && is_staged(&f))
     }
 
     /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
