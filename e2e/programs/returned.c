@@ -26,21 +26,6 @@ static void fail(const char *what) {
     exit(1);
 }
 
-// Past the library, which would take it for a handler's.
-static long seek(long fd, long at) {
-#ifdef __x86_64__
-    long done;
-    __asm__ volatile("syscall" : "=a"(done) : "a"(SYS_lseek), "D"(fd), "S"(at), "d"(SEEK_SET)
-                     : "rcx", "r11", "memory");
-    return done;
-#else
-    register long call __asm__("x8") = SYS_lseek, first __asm__("x0") = fd;
-    register long second __asm__("x1") = at, third __asm__("x2") = SEEK_SET;
-    __asm__ volatile("svc 0" : "+r"(first) : "r"(call), "r"(second), "r"(third) : "memory");
-    return first;
-#endif
-}
-
 // Writes, at the first time, and does what was to be done, by the other number of the file.
 static void handler(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
@@ -48,10 +33,10 @@ static void handler(int signal, siginfo_t *info, void *context) {
     if (hits++ == 0 && write(WATCHED, "handler ", 8) != 8) _exit(2);
 #ifdef __x86_64__
     greg_t *registers = state->uc_mcontext.gregs;
-    registers[REG_RAX] = seek(OTHER, registers[REG_RSI]);
+    registers[REG_RAX] = lseek(OTHER, registers[REG_RSI], SEEK_SET);
 #else
     unsigned long long *registers = state->uc_mcontext.regs;
-    registers[0] = seek(OTHER, registers[1]);
+    registers[0] = lseek(OTHER, registers[1], SEEK_SET);
 #endif
 }
 

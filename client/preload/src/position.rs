@@ -20,11 +20,7 @@ interpose! { safe:
 /// Moves the file position; returns it in bytes.
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
     match client() {
-        Some(client)
-            if client.keeps_position(fd)
-                || client.is_delegated(fd)
-                || client.is_remote_file(fd) =>
-        {
+        Some(client) if client.is_delegated(fd) || client.is_remote_file(fd) => {
             let at = client.seek(fd, offset, unsigned(whence))?;
             isize::try_from(at).map_err(|_| Errno::OVERFLOW)
         }

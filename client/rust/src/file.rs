@@ -26,9 +26,6 @@ const FILES_MAX: usize = 4096;
 /// The position right after an append, which is known once that is drained; or the kernel has it.
 pub(crate) const AT_END: u64 = u64::MAX;
 
-/// No handler has cut the file.
-pub(crate) const UNCUT: u64 = u64::MAX;
-
 /// One open file. What is outside the lock is read without it; a read of a fresh file finds all it
 /// needs in one cache line.
 #[repr(C, align(64))]
@@ -44,9 +41,6 @@ pub(crate) struct FileEntry {
     pub(crate) streak: AtomicU32,
     /// Bytes read since they were last added to the process's counters.
     pub(crate) read_len: AtomicU64,
-    /// The size that a signal handler has given the file since a write last took its place, or
-    /// [`UNCUT`].
-    pub(crate) cut: AtomicU64,
     pub(crate) lock: Lock<OpenFile>,
 }
 
@@ -236,7 +230,6 @@ impl Files {
                     identity: AtomicU64::new(0),
                     streak: AtomicU32::new(0),
                     read_len: AtomicU64::new(0),
-                    cut: AtomicU64::new(UNCUT),
                     lock: Lock::new(OpenFile::FREE),
                 }
             }; FILES_MAX],
@@ -258,7 +251,6 @@ impl Files {
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.is_staged.store(false, Ordering::Relaxed);
             entry.streak.store(0, Ordering::Relaxed);
-            entry.cut.store(UNCUT, Ordering::Relaxed);
             entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);
             self.hint.store(index + 1, Ordering::Relaxed);

@@ -34,7 +34,6 @@ mod marks;
 mod memory;
 mod mirrors;
 mod names;
-mod nested;
 mod open;
 mod paths;
 mod patience;

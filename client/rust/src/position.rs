@@ -30,10 +30,7 @@ impl Client {
     /// As `lseek(2)`.
     pub fn seek(&'static self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let Some(mut file) = self.locked_fd(fd) else {
-            return match self.interrupted(fd) {
-                Some(entry) => self.seek_nested(fd, entry, offset, whence),
-                None => self.kernel_seek(fd, offset, whence),
-            };
+            return self.kernel_seek(fd, offset, whence);
         };
         file.take_back();
         if let Some(link) = file.link.filter(|_| file.is_piped()) {
@@ -194,10 +191,7 @@ impl Client {
             self.settle_others(&mut file);
             return fs::ftruncate(self.borrow(fd), len);
         }
-        match self.interrupted(fd) {
-            Some(entry) => self.truncate_nested(fd, entry, len),
-            None => fs::ftruncate(self.borrow(fd), len),
-        }
+        fs::ftruncate(self.borrow(fd), len)
     }
 }
 

@@ -116,7 +116,6 @@ impl Client {
     ) -> io::Result<usize> {
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let Ok(file) = entry.lock.lock() else {
-            self.settle_nested(fd, entry);
             let position = entry.position.load(Ordering::Relaxed);
             let position = Some(position).filter(|position| *position != AT_END);
             return self.kernel_read(fd, buffers, at.or(position));

@@ -3,7 +3,8 @@
 use core::{slice::from_ref, sync::atomic::Ordering};
 
 use rustix::{
-    fd::{BorrowedFd, RawFd},
+    fd::{AsFd, BorrowedFd, RawFd},
+    fs::{self, Mode, OFlags},
     io::{self, Errno, IoSlice},
 };
 use shm::staging::APPEND;
@@ -13,9 +14,10 @@ use crate::{
     append,
     client::Client,
     clock::coarse_now,
-    file::{AT_END, FileEntry, UNCUT},
+    file::{AT_END, FileEntry},
     limit::{exceeded, fitting},
     locked::Locked,
+    paths::link_of,
     staging,
     table::{Entry, FileId},
 };
@@ -116,9 +118,6 @@ impl Client {
         let start = reserve(entry, file.access.append, at, len as u64)?;
         file.empty_window();
         let staged = file.stage(data, start);
-        if at.is_none() && !file.access.append {
-            file.cut_again(start);
-        }
         let moved = staged.unwrap_or(0);
         if moved < len && at.is_none() && !file.access.append {
             file.put_position(start + moved as u64)?;
@@ -140,6 +139,49 @@ impl Client {
         }
         let (whole, part) = fitting(data, room);
         self.write_file(fd, id, if whole.is_empty() { from_ref(&part) } else { whole }, at)
+    }
+
+    /// A signal handler writes to the file that the code beneath it is using.
+    fn write_nested(
+        &'static self,
+        fd: RawFd,
+        entry: &FileEntry,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let len = total(data) as u64;
+        let is_staged = entry.is_staged.load(Ordering::Acquire);
+        let keeps_position = is_staged && entry.position.load(Ordering::Relaxed) != AT_END;
+        let at = match at {
+            // Behind what the interrupted write has reserved; a file opened to append ignores it.
+            None if keeps_position => Some(entry.position.fetch_add(len, Ordering::Relaxed)),
+            at => at,
+        };
+        let len = match self.kernel_write(fd, data, at) {
+            Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at)?,
+            wrote => wrote?,
+        };
+        if at.is_none() && !is_staged {
+            // It is about to be taken from the kernel.
+            entry.position.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        self.count_written(Reason::Nested, len);
+        Ok(len)
+    }
+
+    /// Writes to the file behind a placeholder, when the lanes and locks of this thread may be in
+    /// use beneath it.
+    fn write_behind_placeholder(
+        &self,
+        fd: RawFd,
+        data: &[&[u8]],
+        at: Option<u64>,
+    ) -> io::Result<usize> {
+        let mut name = [0; 32];
+        let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
+        let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
+        let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty())?;
+        kernel_write_pieces(file.as_fd(), data, at)
     }
 
     pub(crate) fn kernel_write(
@@ -267,18 +309,7 @@ fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::R
     }
     let start = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
     i64::try_from(start.saturating_add(len)).map_err(|_| Errno::INVAL)?;
-    if at.is_some() {
-        return Ok(start);
-    }
-    if entry.cut.load(Ordering::Relaxed) != UNCUT {
-        entry.cut.store(UNCUT, Ordering::Relaxed);
-    }
-    let place = entry.position.fetch_add(len, Ordering::AcqRel);
-    if place != start {
-        // A handler has moved the position, and so was here before this write.
-        entry.cut.store(UNCUT, Ordering::Relaxed);
-    }
-    Ok(place)
+    Ok(at.unwrap_or_else(|| entry.position.fetch_add(len, Ordering::Relaxed)))
 }
 
 /// The daemon went away after `accepted` bytes: writes the others directly, as far as the kernel
@@ -318,11 +349,7 @@ fn write_rest(
 }
 
 /// Writes several buffers by as few calls as there can be: only those of one call are one append.
-pub(crate) fn kernel_write_pieces(
-    fd: BorrowedFd<'_>,
-    data: &[&[u8]],
-    at: Option<u64>,
-) -> io::Result<usize> {
+fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
     if data.len() <= FEW {
         write_pieces::<FEW>(fd, data, at)
     } else {
@@ -360,17 +387,12 @@ fn write_pieces<const N: usize>(
     Ok(done)
 }
 
-pub(crate) fn total(data: &[&[u8]]) -> usize {
+fn total(data: &[&[u8]]) -> usize {
     data.iter().map(|piece| piece.len()).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use rustix::{
-        fd::AsFd,
-        fs::{self, Mode, OFlags},
-    };
-
     use super::*;
 
     /// A program that is told of an error writes all of it again; an append would be there twice.

@@ -76,15 +76,6 @@ fn a_thread_that_a_handler_stops_in_a_call_keeps_nobody_from_an_end_or_a_fork() 
 }
 
 #[test]
-fn what_a_handler_does_to_the_file_beneath_it_comes_before_or_after() {
-    let folder = Folder::new();
-    let daemon = Daemon::start(&folder, "job", &[]);
-    let said = succeed(daemon.wrap(program("nested")).arg(folder.join("file")), SOON);
-    assert_eq!(said, "cut: 0, written: 0, read: 0\n");
-    daemon.end();
-}
-
-#[test]
 fn calls_need_little_stack() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);
