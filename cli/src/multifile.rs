@@ -150,7 +150,6 @@ pub(crate) fn file_failure(path: &Path, why: &io::Error) -> Failure {
     let advice = match why.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room and try again",
         io::ErrorKind::NotFound => "check the name",
-        io::ErrorKind::ResourceBusy => "wait until nobody writes it",
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
         _ => "check the file and its file system",
     };

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use multifile::{Disk, Storage, name, storage::Claim};
+use multifile::{Disk, Storage, name};
 
 /// Gives the name of a physical file; the result is allocated with malloc.
 pub(crate) type NameCallback = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_char;
@@ -53,10 +53,6 @@ impl Storage for Files {
 
     fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {
         self.disk.open(path, writable)
-    }
-
-    fn claim(&self, path: &Path) -> io::Result<Claim> {
-        self.disk.claim(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

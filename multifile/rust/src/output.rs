@@ -13,7 +13,7 @@ use crate::{
     header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
     run::{Piece, Run},
-    storage::{Claim, File, Storage, write_all},
+    storage::{File, Storage, write_all},
 };
 
 /// A physical file being written.
@@ -31,8 +31,6 @@ pub(crate) struct Output<S: Storage> {
     owner: Option<Owner>,
     buffer_len: usize,
     failed: bool,
-    /// Of who created the file.
-    claim: Claim,
 }
 
 /// A writer that is dropped unclosed still hands over what it accepted; there is nobody left to
@@ -98,19 +96,7 @@ impl<S: Storage> Output<S> {
             owner: None,
             buffer_len: manner.buffer_len,
             failed: false,
-            claim: Claim::default(),
         }
-    }
-
-    /// Keeps others from writing the file, until it is dropped or [released](Self::release).
-    pub(crate) fn claimed(mut self, claim: Claim) -> Self {
-        self.claim = claim;
-        self
-    }
-
-    /// Lets others write the file.
-    pub(crate) fn release(&mut self) {
-        self.claim = Claim::default();
     }
 
     /// Writes `bytes` at `at`, or keeps them until more come. `owner` is the block they belong to

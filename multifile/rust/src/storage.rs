@@ -14,7 +14,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    fcntl::{FallocateFlags, Flock, FlockArg, fallocate},
+    fcntl::{FallocateFlags, fallocate},
     sys::statfs::{EXT4_SUPER_MAGIC, fstatfs},
     unistd::{Whence, close, lseek},
 };
@@ -52,29 +52,12 @@ pub trait Storage: Clone + fmt::Debug {
     /// What the system reports.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Keeps others from writing the file `path` as long as there is what this returns; makes the
-    /// file if it is missing. A hint: it may do nothing.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`: somebody else does that.
-    fn claim(&self, _path: &Path) -> io::Result<Claim> {
-        Ok(Claim::default())
-    }
-
     /// The name of physical file `file` of the multifile `set`.
     ///
     /// The default is the format's rule; a program that names its files otherwise says so here.
     fn physical_name(&self, set: &Path, file: u32) -> PathBuf {
         name::physical(set, file)
     }
-}
-
-/// Keeps others from writing a file. Locks belong to a descriptor of its own: under `kakehi run`
-/// what is written through one that is locked is not delegated.
-#[derive(Debug, Default)]
-pub struct Claim {
-    _lock: Option<Flock<fs::File>>,
 }
 
 /// An open file, read and written at positions given in bytes from its start.
@@ -197,15 +180,6 @@ impl Storage for Disk {
 
     fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {
         fs::OpenOptions::new().read(true).write(writable).open(self.root.join(path))
-    }
-
-    fn claim(&self, path: &Path) -> io::Result<Claim> {
-        // What cannot be opened is told by who has to; some file systems know no locks.
-        let Ok(file) = self.create(path, false) else { return Ok(Claim::default()) };
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Err((_, Errno::EAGAIN)) => Err(Errno::EBUSY.into()),
-            locked => Ok(Claim { _lock: locked.ok() }),
-        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -19,7 +19,7 @@ use crate::{
     physical::{Physical, RESERVED_VERSION},
     plan::{FilePlan, NewTask, Options, check, plan},
     reader::Reader,
-    storage::{Claim, File, Storage},
+    storage::{File, Storage},
     task_writer::{States, TaskState, TaskWriter},
 };
 
@@ -62,8 +62,6 @@ impl<S: Storage> Writer<S> {
         // Refuses what cannot be before an existing file is cut.
         check(tasks, options, name)?;
         let early = options.fs_block_len.map(planned).transpose()?;
-        // That of file 0 stands for the set.
-        let mut claim = claim(storage, path, 0)?;
         let first = create(storage, path, 0)?;
         let plans = early.map_or_else(|| planned(fs_block_len(&first, options)?), Ok)?;
         let mut first = Some(first);
@@ -79,8 +77,7 @@ impl<S: Storage> Writer<S> {
                 blank: true,
                 instance,
             };
-            let output = Output::new(storage, file, &manner);
-            let mut output = output.claimed(std::mem::take(&mut claim));
+            let mut output = Output::new(storage, file, &manner);
             output.write(&plan.front(), 0, None)?;
             output.flush()?;
             let states = plan.ranks.iter().map(|_| None).collect();
@@ -102,16 +99,13 @@ impl<S: Storage> Writer<S> {
     /// sizes do not say what was reserved.
     pub fn append(storage: &S, path: &Path, options: &Options) -> Result<Self> {
         let reader = Reader::open(storage, path)?;
-        let mut claim = claim(storage, path, 0)?;
         let instance = instance();
         let mut files = Vec::new();
         let (members, mapping) = reader.into_parts();
         for (number, member) in (0u32..).zip(members) {
             let path = storage.physical_name(path, number);
             let mapping = mapping.as_ref().filter(|_| number == 0);
-            let mut file = reopen(storage, &path, member, mapping, (options, instance))?;
-            file.output = file.output.claimed(std::mem::take(&mut claim));
-            files.push(file);
+            files.push(reopen(storage, &path, member, mapping, (options, instance))?);
         }
         let first = files.first().map_or(0, |file| file.states.len());
         let single = || (0u32..).take(first).map(|local| (0, local)).collect();
@@ -192,12 +186,6 @@ impl<S: Storage> Writer<S> {
     pub fn file(&self, file: usize) -> Option<&Arc<S::File>> {
         self.files.get(file).map(|file| file.output.file())
     }
-}
-
-/// Keeps others from writing physical file `number`, which is made if it is missing.
-pub(crate) fn claim<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Claim> {
-    let claim = storage.claim(&storage.physical_name(path, number));
-    claim.map_err(|error| Error::io(number, &error))
 }
 
 /// Creates physical file `number` empty, and removes a journal left by an earlier one.

@@ -20,9 +20,9 @@ use crate::{
         writer::{Local, ParWriter},
     },
     plan::{NewTask, Options, plan},
-    storage::{Claim, Storage},
+    storage::Storage,
     task_writer::TaskState,
-    writer::{claim, create, fs_block_len, instance},
+    writer::{create, fs_block_len, instance},
 };
 
 /// A set whose files this rank has opened, before it knows where its tasks go.
@@ -30,7 +30,7 @@ pub(super) struct Opening<'a, S: Storage> {
     storage: &'a S,
     path: &'a Path,
     options: &'a Options,
-    files: BTreeMap<u32, (S::File, Claim)>,
+    files: BTreeMap<u32, S::File>,
 }
 
 impl<'a, S: Storage> Opening<'a, S> {
@@ -44,14 +44,14 @@ impl<'a, S: Storage> Opening<'a, S> {
     ) -> Result<Self> {
         options.check(options.name_for(path))?;
         let files = open_files(storage, path, tasks)?;
-        files.iter().try_for_each(|(number, (file, _))| prepare(*number, file))?;
+        files.iter().try_for_each(|(number, file)| prepare(*number, file))?;
         Ok(Self { storage, path, options, files })
     }
 
     /// What this rank asks for; `fingerprint` stands for what all ranks must pass alike.
     pub(super) fn asks(&self, tasks: &[NewTask], fingerprint: u32) -> Result<Vec<Ask>> {
         let ask = |task: &NewTask| {
-            let (file, _) = self.files.get(&task.file).ok_or(Argument::Mapping)?;
+            let file = self.files.get(&task.file).ok_or(Argument::Mapping)?;
             let fs_block_len = fs_block_len(file, self.options)?;
             Ok(Ask { task: *task, fs_block_len, options: fingerprint })
         };
@@ -86,7 +86,7 @@ impl<'a, S: Storage> Opening<'a, S> {
     fn begin_task(&mut self, writer: &mut ParWriter<S>, task: NewTask, grant: &Grant) {
         let options = self.options;
         let state = TaskState::new(Fill::new(grant.place), Vec::new());
-        if let Some((file, claim)) = self.files.remove(&task.file) {
+        if let Some(file) = self.files.remove(&task.file) {
             let journal = name::journal(&self.storage.physical_name(self.path, task.file));
             let manner = Manner {
                 number: task.file,
@@ -96,8 +96,7 @@ impl<'a, S: Storage> Opening<'a, S> {
                 blank: true,
                 instance: grant.instance,
             };
-            let output = Output::new(self.storage, file, &manner);
-            writer.outputs.insert(task.file, output.claimed(claim));
+            writer.outputs.insert(task.file, Output::new(self.storage, file, &manner));
         }
         if let Some(output) = writer.outputs.get_mut(&task.file).filter(|_| !grant.by_root) {
             let numbers = (task.file, grant.file_count, grant.task_count);
@@ -209,17 +208,15 @@ fn open_files<S: Storage>(
     storage: &S,
     path: &Path,
     tasks: &[NewTask],
-) -> Result<BTreeMap<u32, (S::File, Claim)>> {
+) -> Result<BTreeMap<u32, S::File>> {
     let mut files = BTreeMap::new();
     for task in tasks.iter().filter(|task| task.local_rank == 0) {
-        let claim = claim(storage, path, task.file)?;
-        files.insert(task.file, (create(storage, path, task.file)?, claim));
+        files.insert(task.file, create(storage, path, task.file)?);
     }
     for task in tasks {
         if let Entry::Vacant(slot) = files.entry(task.file) {
             let file = storage.create(&storage.physical_name(path, task.file), false);
-            let file = file.map_err(|error| Error::io(task.file, &error))?;
-            slot.insert((file, Claim::default()));
+            slot.insert(file.map_err(|error| Error::io(task.file, &error))?);
         }
     }
     Ok(files)

@@ -262,8 +262,6 @@ impl<S: Storage> ParWriter<S> {
             } else {
                 output.hand_over()?;
             }
-            // Who is told that the set is closed may create it anew, by whatever rank.
-            output.release();
         }
         Ok(())
     }

@@ -9,7 +9,6 @@
 mod allocations;
 mod append;
 mod buddy;
-mod claims;
 mod commit;
 mod crash;
 mod failing;
