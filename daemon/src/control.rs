@@ -48,14 +48,16 @@ impl Attachment {
     ///
     /// # Errors
     ///
-    /// As `fcntl(2)` and `sendmsg(2)`.
+    /// As `fcntl(2)`.
     pub fn inherit(&mut self) -> io::Result<()> {
         let mut places = INHERITED_MIN.into_iter();
         if let Some(moved) = places.find_map(|min| fcntl_dupfd_cloexec(&self.socket, min).ok()) {
             self.socket = moved;
         }
         fcntl_setfd(&self.socket, FdFlags::empty())?;
-        socket::send(&self.socket, &Message::Doorbell.encode(), &[])
+        // Where the daemon is gone the program does without.
+        socket::send(&self.socket, &Message::Doorbell.encode(), &[]).ok();
+        Ok(())
     }
 }
 

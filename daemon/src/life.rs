@@ -59,7 +59,8 @@ impl Life {
             End::Told
         };
         let end = first(first(self.reason(), self.forsaken()), told).await;
-        first(self.end(end), signals.came(enough + 1)).await;
+        let heard = if end == End::Told { enough } else { enough - 1 };
+        first(self.end(end), signals.came(heard + 1)).await;
         for core in 0..self.core.node.core_count() {
             if let Some(mailbox) = self.core.node.mailbox(core) {
                 mailbox.send(Mail::End);

@@ -53,7 +53,9 @@ pub(crate) fn connect_to(folder: &Path, time: Duration) -> io::Result<OwnedFd> {
     let socket = create(SocketFlags::CLOEXEC)?;
     set_socket_timeout(&socket, Timeout::Send, Some(time))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(time))?;
-    connect(&socket, &SocketAddrUnix::new(path(folder))?)?;
+    // With a limit of time it is not begun again by the kernel.
+    let address = SocketAddrUnix::new(path(folder))?;
+    rustix::io::retry_on_intr(|| connect(&socket, &address))?;
     Ok(socket)
 }
 

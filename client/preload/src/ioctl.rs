@@ -42,7 +42,8 @@ interpose! {
 ///
 /// `argument` is what the request asks for.
 unsafe fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
-    let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
+    let is_clone = matches!(request, libc::FICLONE | libc::FICLONERANGE);
+    let client = client().filter(|client| is_clone && client.is_file(fd))?;
     // SAFETY: as the caller promises.
     let mut files = unsafe { others(request, argument) }.chain([fd]);
     files.any(|fd| client.is_remote_file(fd)).then_some(Errno::OPNOTSUPP)

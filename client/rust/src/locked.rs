@@ -15,10 +15,11 @@ use crate::{
 };
 
 /// For how long a file may stay locked before whoever has it is given up: a signal handler may have
-/// stopped that thread for good, as natively it may. At an exit the daemon has what is left over; a
-/// child of a fork would miss it, and a holder may wait for a slow device.
+/// stopped that thread for good, as natively it may. At an exit the daemon has what is left over. A
+/// child of a fork would go on at the kernel's position, so only a holder that is slower than any
+/// device is given up there.
 const AT_EXIT: Duration = Duration::from_secs(1);
-const AT_FORK: Duration = Duration::from_secs(10);
+const AT_FORK: Duration = Duration::from_secs(30);
 
 /// An open file that this thread has locked, by one of its numbers.
 pub(crate) struct Locked {

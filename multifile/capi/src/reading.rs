@@ -3,13 +3,7 @@
 //! Every task keeps its own position. A rank that reads fewer tasks than were written gets them one
 //! after the other, as if they were one stream.
 
-use std::{
-    collections::BTreeMap,
-    ffi::c_int,
-    fs,
-    os::{fd::AsRawFd as _, unix::fs::FileExt},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ffi::c_int, fs, os::unix::fs::FileExt, sync::Arc};
 
 use libc::FILE;
 use multifile::{
@@ -296,9 +290,9 @@ impl Reading {
     pub(crate) fn descriptor(&mut self) -> Result<c_int> {
         let stream = &self.used()?.stream;
         let (number, file) = (stream.file_number(), Arc::clone(stream.file()));
-        self.streams.lend(number, &file);
+        let lent = self.streams.lend(number, &file, false)?;
         self.place()?;
-        Ok(file.as_raw_fd())
+        Ok(lent)
     }
 
     /// Index of the task with global rank `rank`, or number `rank` when all are open.

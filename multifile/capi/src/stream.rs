@@ -150,6 +150,8 @@ pub(crate) struct Streams {
     second: Option<Stream>,
     /// What a program was given instead of streams, by number of the physical file.
     descriptors: BTreeMap<u32, Arc<fs::File>>,
+    /// In whose place another one came; closed with the handle.
+    turned: Vec<Stream>,
 }
 
 impl Streams {
@@ -190,9 +192,23 @@ impl Streams {
         Ok(self.of(number).map_or(null_mut(), |stream| stream.file))
     }
 
-    /// Lends the program the descriptor of physical file `number`, from now on like a stream.
-    pub(crate) fn lend(&mut self, number: u32, file: &Arc<fs::File>) {
-        self.descriptors.insert(number, Arc::clone(file));
+    /// Lends the program the descriptor of physical file `number`, from now on like a stream. One
+    /// to read has a position of its own: a duplicate of the handle reads elsewhere.
+    pub(crate) fn lend(
+        &mut self,
+        number: u32,
+        file: &Arc<fs::File>,
+        writable: bool,
+    ) -> Result<c_int> {
+        let lent = match self.descriptors.entry(number) {
+            Entry::Occupied(lent) => lent.into_mut(),
+            Entry::Vacant(slot) if writable => slot.insert(Arc::clone(file)),
+            Entry::Vacant(slot) => {
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                slot.insert(Arc::new(fs::File::open(path).map_err(Failure::Stream)?))
+            }
+        };
+        Ok(lent.as_raw_fd())
     }
 
     /// Gives the program on physical file `number`, where it goes on, what it has on others.
@@ -205,8 +221,7 @@ impl Streams {
         if self.descriptors.is_empty() {
             return self.make(number, file, writable).map(|_| ());
         }
-        self.lend(number, file);
-        Ok(())
+        self.lend(number, file, writable).map(|_| ())
     }
 
     /// Has the program's stream on physical file `from` be one on `number`, for who reads on there
@@ -214,7 +229,8 @@ impl Streams {
     pub(crate) fn turn(&mut self, from: u32, number: u32, file: &fs::File) -> Result<()> {
         if let Some(stream) = self.by_file.remove(&from) {
             stream.turn(file)?;
-            self.by_file.insert(number, stream);
+            // The program may have that one, too.
+            self.turned.extend(self.by_file.insert(number, stream));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! from the stream's position whenever that is asked for (`settle`); until then only the room left
 //! in the chunk depends on it.
 
-use std::{ffi::c_int, os::fd::AsRawFd as _, sync::Arc};
+use std::{ffi::c_int, sync::Arc};
 
 use libc::FILE;
 use multifile::{Argument, Error, NewTask, ParWriter, TaskWriter, Writer, parallel::BuddyWriter};
@@ -173,9 +173,9 @@ impl Writing {
         self.settle()?;
         let number = self.file_number()?;
         let file = Arc::clone(self.task()?.file()?);
-        self.streams.lend(number, &file);
+        let lent = self.streams.lend(number, &file, true)?;
         self.place()?;
-        Ok(file.as_raw_fd())
+        Ok(lent)
     }
 
     /// The end of the current task's stream, not counting what waits to be settled.

@@ -263,8 +263,9 @@ impl<S: Storage> Service<S> {
         let storage = self.storage.clone();
         self.handle.spawn(Class::Throughput, async move {
             session.changed.until(|| session.busy.get() == 0).await;
+            // Who waits for a lock is not to wait for a file that takes long besides.
             let files = session.files.take().into_values().map(|open| open.file);
-            for file in files.chain(session.locks.holders()) {
+            for file in session.locks.holders().chain(files) {
                 storage.close(file).await.ok(); // There is nobody to tell.
                 yield_now().await;
             }

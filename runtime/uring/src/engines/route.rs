@@ -79,9 +79,10 @@ impl State {
         operation: &Operation,
         clock: &impl executor::Clock,
     ) -> Route {
-        storage.map_or(Route::Threads, |Storage { kind, device, .. }| {
+        let route = storage.map_or(Route::Threads, |Storage { kind, device, .. }| {
             route(self.choice, kind, operation, self.slow.contains(device, clock))
-        })
+        });
+        if route == Route::Ring && self.ring.is_err() { Route::Threads } else { route }
     }
 }
 
