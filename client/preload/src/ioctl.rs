@@ -42,10 +42,9 @@ interpose! {
 ///
 /// `argument` is what the request asks for.
 unsafe fn refusal(fd: c_int, request: c_ulong, argument: usize) -> Option<Errno> {
-    let is_clone = matches!(request, libc::FICLONE | libc::FICLONERANGE);
-    let client = client().filter(|client| is_clone && client.is_file(fd))?;
+    let client = client().filter(|_| matches!(request, libc::FICLONE | libc::FICLONERANGE))?;
     // SAFETY: as the caller promises.
-    let mut files = unsafe { others(request, argument) }.chain([fd]);
+    let mut files = unsafe { others(client, fd, request, argument) }.chain([fd]);
     files.any(|fd| client.is_remote_file(fd)).then_some(Errno::OPNOTSUPP)
 }
 
@@ -100,21 +99,27 @@ unsafe fn before(fd: c_int, request: c_ulong, argument: usize) {
     client.drain(fd);
     position::publish(client, fd);
     // SAFETY: as the caller promises.
-    unsafe { others(request, argument) }.for_each(|other| client.drain(other));
+    unsafe { others(client, fd, request, argument) }.for_each(|other| client.drain(other));
 }
 
-/// The files that a request is about besides the one it is made of.
+/// The files that a request is about besides the one it is made of. Memory is looked at for what
+/// may be a file alone: to other numbers the request is nothing, or something else.
 ///
 /// # Safety
 ///
 /// `argument` is what the request asks for.
-unsafe fn others(request: c_ulong, argument: usize) -> impl Iterator<Item = c_int> {
+unsafe fn others(
+    client: &'static Client,
+    fd: c_int,
+    request: c_ulong,
+    argument: usize,
+) -> impl Iterator<Item = c_int> {
     const COUNT_AT: usize = 16;
     const FIRST_AT: usize = 24;
     const ONE_LEN: usize = 32;
     let count = match request {
         libc::FICLONE => 1,
-        _ if argument == 0 => 0,
+        _ if argument == 0 || !client.is_file(fd) => 0,
         libc::FICLONERANGE => 1,
         // SAFETY: the caller promises a list, with its length.
         FIDEDUPERANGE => unsafe { pointer::<u16>(argument + COUNT_AT).read() },
