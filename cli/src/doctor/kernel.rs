@@ -29,13 +29,13 @@ pub(super) fn io_uring() -> Finding {
     const NAME: &str = "io_uring";
     const THREADS: &str = "file I/O runs on threads instead (engine 'threads')";
     let best: io::Result<IoUring> =
-        IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(8);
+        IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(8);
     let Err(why) = best else {
         return Finding::ok(NAME, "a ring was set up", "the daemon can use it");
     };
     if IoUring::new(8).is_ok() {
         return Finding::note(NAME, "a plain ring was set up", "the daemon can use it, less well")
-            .advise("Linux 6.1 or later has deferred task work, which is faster");
+            .advise("Linux 6.0 or later has cooperative task work, which is faster");
     }
     let sysctl = setting("/proc/sys/kernel/io_uring_disabled");
     let finding = Finding::note(NAME, &why, THREADS);

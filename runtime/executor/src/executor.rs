@@ -1,7 +1,7 @@
 //! The loop of one core.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt, hint, mem,
     pin::pin,
     rc::Rc,
@@ -130,6 +130,8 @@ impl Executor {
         let since = clock.now();
         let inner = Rc::new(Inner {
             clock,
+            looked_at: Cell::new(since),
+            has_backlog: Cell::new(false),
             wakes,
             idle: config.idle,
             lists: lists.clone(),
@@ -185,10 +187,11 @@ impl Executor {
     /// configured budget, one poll of a throughput task.
     pub fn turn(&mut self) -> bool {
         // Right after a block its end is now.
-        let now = if self.was_parked { self.since } else { self.inner.clock.now() };
+        let now = if self.was_parked { self.since } else { self.inner.look() };
         self.account(now);
         let timers = self.fire_timers(now);
         let latency_polls = self.slice(now);
+        self.inner.has_backlog.set(!self.ready.is_empty() || self.main_woken);
         let source_events = self.visit_sources() + self.visit_lists();
         let throughput_polls = u64::from(self.has_ready(Class::Throughput));
         self.poll_next(Class::Throughput);
@@ -245,7 +248,7 @@ impl Executor {
         let mut polls = 0;
         while polls < u64::from(self.config.slice_polls) && self.has_ready(Class::Latency) {
             // The first is polled, however late it is.
-            if polls > 0 && self.inner.clock.now().saturating_since(start) >= self.config.slice {
+            if polls > 0 && self.inner.look().saturating_since(start) >= self.config.slice {
                 break;
             }
             self.poll_next(Class::Latency);
@@ -385,12 +388,12 @@ impl Executor {
     }
 
     fn park(&mut self) {
-        let now = self.inner.clock.now();
+        let now = self.inner.look();
         self.account(now);
         let next = self.inner.timers.borrow().next();
         self.park.park(next.map(|at| at.saturating_since(now)));
         self.inner.lists.wake(self.core);
-        let now = self.inner.clock.now();
+        let now = self.inner.look();
         let mut counters = self.inner.counters.borrow_mut();
         counters.parked += now.saturating_since(mem::replace(&mut self.since, now));
         counters.parks += 1;

@@ -1,7 +1,7 @@
 //! What tasks and sources hold of their executor.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt,
     pin::Pin,
     rc::Rc,
@@ -28,6 +28,10 @@ pub struct Handle(Rc<Inner>);
 /// State shared by an executor and its handles.
 pub(crate) struct Inner {
     pub(crate) clock: Rc<dyn Clock>,
+    /// When the executor looked at the clock last.
+    pub(crate) looked_at: Cell<Instant>,
+    /// The last slice left tasks ready.
+    pub(crate) has_backlog: Cell<bool>,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) idle: Idle,
     pub(crate) lists: PollLists,
@@ -38,6 +42,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Looks at the clock.
+    pub(crate) fn look(&self) -> Instant {
+        let now = self.clock.now();
+        self.looked_at.set(now);
+        now
+    }
+
     fn add(&self, class: Class, future: impl Future<Output = ()> + 'static) -> Rc<Slot> {
         self.tasks.borrow_mut().add(class, Box::pin(future), &self.wakes)
     }
@@ -110,6 +121,20 @@ impl Handle {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.0.clock.now()
+    }
+
+    /// When the executor looked at its clock last: before the last task that it polled. Reads no
+    /// clock.
+    #[must_use]
+    pub fn lately(&self) -> Instant {
+        self.0.looked_at.get()
+    }
+
+    /// Whether the last slice left tasks ready: for a source, that the executor will not block in
+    /// this turn.
+    #[must_use]
+    pub fn has_backlog(&self) -> bool {
+        self.0.has_backlog.get()
     }
 
     /// Puts a source on the poll list; it is visited from this or the next turn on.

@@ -3,6 +3,9 @@
 //! As soon as they are as many as the device has left to do, or a quarter of that if they are short
 //! and scattered (at least 2, at most 32), so that it never waits while a long batch is prepared.
 //!
+//! Who is served mostly asks for more. The last of those that follow what was served goes by the
+//! call that the executor blocks in, if it does so in this turn: one call less.
+//!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much
 //! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for
 //! 512 KiB of them, also when the device has nothing to do, as long as more of them come. More does
@@ -51,21 +54,32 @@ pub(crate) struct Batch {
     has_lone: bool,
     /// Operations that there were when it was last asked whether they are due.
     len_before: usize,
+    /// How many will probably follow those that were served.
+    expected: usize,
+    /// The last of those was noted just now.
+    is_complete: bool,
 }
 
 impl Batch {
     /// Notes an operation whose entry is pushed next.
-    pub(crate) fn note(&mut self, operation: &Operation, now: impl FnOnce() -> Instant) {
+    pub(crate) fn note(&mut self, operation: &Operation, now: Instant) {
+        self.is_complete = self.expected == 1;
+        self.expected = self.expected.saturating_sub(1);
         let continued = mem::replace(&mut self.continues, false);
         self.continues = self.continues_last(operation);
         if self.len == 0 {
             (self.byte_len, self.has_lone, self.len_before) = (0, false, 0);
-            self.oldest = now();
+            self.oldest = now;
         } else if !self.continues && !continued {
             self.has_lone = true;
         }
         self.byte_len += operation.transfer().map_or(0, |(.., buffers)| buffers.len());
         self.len += 1;
+    }
+
+    /// Notes how many operations a visit has served.
+    pub(crate) fn served(&mut self, count: usize) {
+        self.expected = count;
     }
 
     /// Whether the last transfer is short and does not continue another: the time until the device
@@ -74,8 +88,12 @@ impl Batch {
         self.last.is_some() && !self.continues
     }
 
-    /// Whether it is worth a system call while the device has `left` operations to do.
-    pub(crate) fn is_full(&self, left: usize) -> bool {
+    /// Whether it is worth a system call of its own while the device has `left` operations to do.
+    pub(crate) fn is_worth_a_call(&self, left: usize) -> bool {
+        !self.is_complete && self.is_full(left)
+    }
+
+    fn is_full(&self, left: usize) -> bool {
         let worth_a_call = if self.is_gathered() {
             usize::MAX
         } else {
@@ -86,17 +104,18 @@ impl Batch {
     }
 
     /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
-    /// `is_alone`.
-    pub(crate) fn is_due(&mut self, is_alone: bool, now: impl FnOnce() -> Instant) -> bool {
+    /// `is_alone`, and which a block may follow when `may_block`.
+    pub(crate) fn is_due(&mut self, is_alone: bool, may_block: bool, now: Instant) -> bool {
+        let goes_by_block = mem::take(&mut self.is_complete) && may_block;
         let grows = mem::replace(&mut self.len_before, self.len) < self.len;
         if self.len == 0 {
             return false;
         }
         let gathers = self.is_gathered() && grows;
         let held_max = if gathers { GATHERING_MAX } else { HELD_MAX };
-        is_alone && !gathers
+        is_alone && !gathers && !goes_by_block
             || self.is_full(usize::MAX)
-            || now().saturating_since(self.oldest) >= held_max
+            || now.saturating_since(self.oldest) >= held_max
     }
 
     /// Whether it is short transfers that continue each other.
@@ -134,7 +153,7 @@ mod tests {
         let file = Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")));
         let note = move |batch: &mut Batch, at| {
             let (file, from) = (Arc::clone(&file), Heap::buffer(len).into());
-            batch.note(&Operation::Write { file, at, from }, Instant::default);
+            batch.note(&Operation::Write { file, at, from }, Instant::default());
         };
         let mut batch = Batch::default();
         places.iter().for_each(|at| note(&mut batch, *at));
@@ -144,16 +163,16 @@ mod tests {
     #[test]
     fn what_continues_waits_for_more_as_long_as_more_comes_but_not_for_ever() {
         let (mut batch, note) = batch_of(&[0, LEN as u64]);
-        let after = |time| move || Instant::default() + time;
+        let after = |time| Instant::default() + time;
         for (place, time) in (2..).zip([HELD_MAX, GATHERING_MAX / 2, GATHERING_MAX * 99 / 100]) {
-            assert!(!batch.is_due(true, after(time)));
+            assert!(!batch.is_due(true, true, after(time)));
             note(&mut batch, place * LEN as u64);
         }
-        assert!(batch.is_due(true, after(GATHERING_MAX)));
+        assert!(batch.is_due(true, true, after(GATHERING_MAX)));
 
         let (mut batch, _) = batch_of(&[0, LEN as u64]);
-        assert!(!batch.is_due(true, Instant::default));
-        assert!(batch.is_due(true, Instant::default), "no more of them has come");
+        assert!(!batch.is_due(true, true, Instant::default()));
+        assert!(batch.is_due(true, true, Instant::default()), "no more of them has come");
     }
 
     #[test]
@@ -183,6 +202,6 @@ mod tests {
     #[test]
     fn what_stands_alone_does_not_wait_for_what_continues() {
         let (mut batch, _) = batch_of(&[1 << 30, 0, LEN as u64]);
-        assert!(batch.is_due(true, Instant::default));
+        assert!(batch.is_due(true, true, Instant::default()));
     }
 }

@@ -171,7 +171,7 @@ impl Ring {
         true
     }
 
-    /// Gives queued entries to the kernel, and lets it post deferred completions.
+    /// Gives queued entries to the kernel, and lets it post completions.
     fn enter(&mut self) {
         self.close_run();
         // EAGAIN, EBUSY, EINTR: what the kernel did not take stays queued for the next turn.
@@ -179,7 +179,7 @@ impl Ring {
         self.batch.len = self.ring.submission().len();
     }
 
-    /// Has the kernel post deferred completions, and gives it nothing.
+    /// Has the kernel post completions, and gives it nothing.
     fn fetch(&mut self) {
         let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: nothing is submitted, and no argument is passed.
@@ -226,7 +226,7 @@ impl Ring {
 
     fn submission_is_due(&mut self) -> bool {
         let is_alone = self.in_flight.len() == self.queued();
-        self.batch.is_due(is_alone, || self.handle.now())
+        self.batch.is_due(is_alone, !self.handle.has_backlog(), self.handle.lately())
     }
 
     /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
@@ -241,7 +241,7 @@ impl Ring {
         if [-libc::ECANCELED, -libc::EINTR, -libc::EAGAIN].contains(&value) {
             self.unserved.extend(run.into_operations());
         } else if let Some(run) = run.finish(result(value), done) {
-            run.operations().for_each(|one| self.batch.note(one, || self.handle.now()));
+            run.operations().for_each(|one| self.batch.note(one, self.handle.lately()));
             let key = self.begin(run);
             self.queue(key);
         }
@@ -281,7 +281,7 @@ impl Engine for Ring {
         if matches!(operation, Operation::Call(_)) {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         }
-        self.batch.note(&operation, || self.handle.now());
+        self.batch.note(&operation, self.handle.lately());
         let joined = match self.open.and_then(|key| self.in_flight.get_mut(key)) {
             Some(InFlight { run, .. }) => run.join(operation, token),
             None => Err(operation),
@@ -291,7 +291,7 @@ impl Engine for Ring {
             self.open = Some(self.begin(Run::new(operation, token)));
         }
         let left = self.left();
-        if self.batch.is_full(left) {
+        if self.batch.is_worth_a_call(left) {
             self.enter();
         }
         Ok(())
@@ -325,6 +325,7 @@ impl Engine for Ring {
             };
             self.finish(run, completion.result(), &mut counted);
         }
+        self.batch.served(count);
         count
     }
 

@@ -25,14 +25,14 @@ pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, Features)> {
 }
 
 fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
-    let deferred = IoUring::builder()
+    let cooperative = IoUring::builder()
         .setup_single_issuer()
-        .setup_defer_taskrun()
+        .setup_coop_taskrun()
         .setup_taskrun_flag()
         .build(entries);
-    match deferred {
-        Ok(ring) => return Ok((ring, "single issuer, deferred task work")),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // Before 6.1.
+    match cooperative {
+        Ok(ring) => return Ok((ring, "single issuer, cooperative task work")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // Before 6.0.
         Err(error) => return Err(error),
     }
     Ok((IoUring::new(entries)?, "plain set-up"))

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use executor::{Config, Executor, ManualClock};
+use executor::{Class, Config, Executor, ManualClock};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::*;
@@ -22,7 +22,7 @@ struct Bench {
     clock: Rc<ManualClock>,
     read: Arc<OwnedFd>,
     write: OwnedFd,
-    _executor: Executor,
+    executor: Executor,
 }
 
 impl Bench {
@@ -34,7 +34,7 @@ impl Bench {
         let ring = Ring::new(&executor.handle(), &events).ok()?;
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let read = Arc::new(read);
-        Some(Self { ring, events, clock, read, write, _executor: executor })
+        Some(Self { ring, events, clock, read, write, executor })
     }
 
     fn submit(&mut self) -> Result<(), Refused> {
@@ -55,13 +55,27 @@ impl Bench {
         self.ring.submit(Operation::Read { file: self.read.clone(), at, into }, Token(0))
     }
 
-    /// Has two operations complete, of which a new kernel posts one and holds the other back.
+    /// Has time pass, which the executor sees.
+    fn advance(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.executor.turn();
+    }
+
+    /// Has two operations complete.
     fn complete_two(&mut self) {
         self.submit().unwrap();
         self.submit().unwrap();
         self.queued_after_reap();
         rustix::io::write(&self.write, b"xy").unwrap();
         assert!(self.ring.wait(Some(Duration::from_secs(60))));
+    }
+
+    /// Has two operations complete and serves them one by one.
+    fn serve_two(&mut self) {
+        self.complete_two();
+        while !self.ring.in_flight.is_empty() {
+            self.ring.reap(1, &mut |_, _| {});
+        }
     }
 
     fn queued_after_reap(&mut self) -> usize {
@@ -85,7 +99,7 @@ fn an_entry_is_held_for_20_us_while_others_are_in_flight() {
     bench.submit().unwrap();
     assert_eq!(bench.queued_after_reap(), 1);
 
-    bench.clock.advance(HELD_MAX);
+    bench.advance(HELD_MAX);
 
     assert_eq!(bench.queued_after_reap(), 0);
 }
@@ -101,6 +115,28 @@ fn a_device_with_little_to_do_gets_short_batches() {
             assert_eq!(bench.ring.batch.len, queued % batch_len);
         }
     }
+}
+
+#[test]
+fn the_last_that_follows_what_was_served_goes_by_the_call_that_blocks() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.serve_two();
+    bench.submit().unwrap();
+    assert_eq!(bench.queued_after_reap(), 1);
+    assert_eq!(bench.queued_after_reap(), 0, "it did not block");
+}
+
+#[test]
+fn what_follows_waits_for_no_block_beside_tasks_that_are_ready() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.serve_two();
+    for _ in 0..=Config::default().slice_polls {
+        bench.executor.handle().spawn(Class::Latency, async {});
+    }
+    bench.executor.turn();
+    bench.submit().unwrap();
+
+    assert_eq!(bench.queued_after_reap(), 0);
 }
 
 #[test]
@@ -169,7 +205,7 @@ fn transfers_that_continue_each_other_wait_no_longer_than_gathering_takes() {
     assert_eq!(bench.queued_after_reap(), 2);
     bench.submit_at(2).unwrap();
 
-    bench.clock.advance(GATHERING_MAX);
+    bench.advance(GATHERING_MAX);
 
     assert_eq!(bench.queued_after_reap(), 0);
 }
@@ -180,21 +216,21 @@ fn who_continues_nothing_does_not_wait_for_those_that_do() {
     for _ in 0..BATCH_LEN {
         bench.submit().unwrap();
     }
-    bench.clock.advance(HELD_MAX);
+    bench.advance(HELD_MAX);
     bench.queued_after_reap();
     for first in [1000, 20] {
         bench.submit_at(first).unwrap();
         bench.submit_at(first + 10).unwrap();
         bench.submit_at(first + 11).unwrap();
         assert_eq!(bench.queued_after_reap(), 3);
-        bench.clock.advance(HELD_MAX);
+        bench.advance(HELD_MAX);
         assert_eq!(bench.queued_after_reap(), 0, "begins with one by itself");
     }
     for at in 60..68 {
         bench.submit_at(at).unwrap();
     }
     bench.submit_at(7).unwrap();
-    bench.clock.advance(HELD_MAX);
+    bench.advance(HELD_MAX);
     assert_eq!(bench.queued_after_reap(), 0, "ends with one by itself");
 }
 

@@ -96,7 +96,9 @@ impl Folder {
     /// make a ledger of one meanwhile, and write to it: whatever has its room keeps its content.
     fn make_spares(&self) -> Result<(), Errno> {
         for path in spares() {
-            let make = |fd| fallocate(fd, FallocateFlags::empty(), 0, LEDGER_LEN);
+            let make = |fd: OwnedFd| {
+                retry_on_intr(|| fallocate(&fd, FallocateFlags::empty(), 0, LEDGER_LEN))
+            };
             if let Err(why) = self.file(&path).and_then(make) {
                 self.remove_if_there(&path); // One without room is no use.
                 return Err(why);
