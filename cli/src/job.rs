@@ -8,6 +8,7 @@
 //! from moving our folder away.
 
 mod asked;
+mod deserted;
 
 use std::{
     fmt,
@@ -25,6 +26,7 @@ use rustix::{
     io::Errno,
 };
 
+pub(crate) use self::deserted::sweep;
 use crate::{
     config::{Config, Environment},
     failure::{Code, Failure},
@@ -58,7 +60,7 @@ pub(crate) struct Job {
 
 /// The right to start a job's daemon, or to remove its folder.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "held")] File);
+pub(crate) struct Lock(File);
 
 impl Job {
     /// The job of this process. Touches no file.

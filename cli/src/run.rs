@@ -21,7 +21,7 @@ use crate::{
     env::variables,
     failure::{Code, Failure},
     folders::Folders,
-    job::Job,
+    job::{self, Job},
     launch::{self, Launched},
     remote,
     report::{self, Stats},
@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     let mut folders = Folders::make(config.mapped())?;
     let job = Job::find(&config, environment)?;
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
+    job::sweep(environment);
     job.create().map_err(Failure::ours)?;
     let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
     // After the daemon was started, which has cores of its own.

@@ -15,7 +15,7 @@ use crate::{
     config::{Config, Environment, Flags},
     failure::Failure,
     folders::Folders,
-    job::Job,
+    job::{self, Job},
     launch::INSTEAD,
     log, output,
     remote::{self, Url},
@@ -97,7 +97,12 @@ fn serve_to_end(
     log::start(config.log, args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
+    if !starter.is_run() {
+        job::sweep(environment);
+    }
     let created = job.create()?;
+    // A `kakehi run` has it for the daemon that it starts.
+    let lock = if starter.is_run() { None } else { Some(job.lock()?) };
     let own = if args.listen.is_some() { None } else { coalesce::own(&config, &job)? };
     let (own_remote, own_serving) = own.unzip();
     let configuration = daemon::Config {
@@ -130,6 +135,7 @@ fn serve_to_end(
                 writeln!(io::stderr(), "kakehi: listening at {address}").ok();
             }
         }
+        drop(lock);
         starter.tell_ready();
     };
     let summary =

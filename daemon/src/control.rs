@@ -67,6 +67,13 @@ pub fn is_there(folder: &Path) -> bool {
     socket::is_listened_at(folder)
 }
 
+/// Whether a daemon has left its socket in `folder`, on which nobody of this machine listens. Never
+/// blocks.
+#[must_use]
+pub fn is_deserted(folder: &Path) -> bool {
+    socket::is_deserted(folder)
+}
+
 /// Asks the daemon in `folder` and returns its answer, one JSON document.
 ///
 /// Blocks until the daemon has done what is asked, however long that takes; its state it tells at

@@ -62,10 +62,17 @@ pub(crate) fn connect_to(folder: &Path, time: Duration) -> io::Result<OwnedFd> {
 /// Whether somebody listens on the socket of `folder`, and may be too busy to let anybody in.
 /// Never blocks.
 pub(crate) fn is_listened_at(folder: &Path) -> bool {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let connected =
-        create(flags).and_then(|socket| Ok(connect(&socket, &SocketAddrUnix::new(path(folder))?)?));
-    connected.map_or_else(|why| why.kind() == io::ErrorKind::WouldBlock, |()| true)
+    try_to_connect(folder).map_or_else(|why| why.kind() == io::ErrorKind::WouldBlock, |()| true)
+}
+
+/// Whether there is the socket of `folder`, and nobody listens on it. Never blocks.
+pub(crate) fn is_deserted(folder: &Path) -> bool {
+    try_to_connect(folder).is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn try_to_connect(folder: &Path) -> io::Result<()> {
+    let socket = create(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    Ok(connect(&socket, &SocketAddrUnix::new(path(folder))?)?)
 }
 
 /// Listens on the socket of `folder`. The socket never blocks.

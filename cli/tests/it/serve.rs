@@ -1,6 +1,7 @@
 //! `kakehi serve` and the daemon that `run` starts: where they listen, and what they cannot use.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead as _, BufReader},
     net::TcpListener,
@@ -61,6 +62,32 @@ fn a_server_says_where_it_listens() {
     let port = line.trim_end().strip_prefix("kakehi: listening at tcp://127.0.0.1:");
     let port: u16 = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"));
     assert_ne!(port, 0);
+}
+
+#[test]
+fn what_killed_daemons_have_left_is_gone_when_the_next_starts() {
+    let folder = tempdir().expect("temporary folder");
+    fs::create_dir(folder.path().join("root")).expect("folder");
+    let start = || start(&mut serve(folder.path(), "tcp://127.0.0.1:0")).0;
+    let jobs = folder.path().join("kakehi");
+    let names = || {
+        let entries = fs::read_dir(&jobs).expect("folders of jobs");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+        names.map(|name| name.expect("a number")).collect::<BTreeSet<_>>()
+    };
+    let (killed, users, lives) = (start(), start(), start());
+    let number = |server: &Server| server.0.id().to_string();
+    let [killed_name, users_name, lives_name] = [&killed, &users, &lives].map(number);
+    assert_eq!(names().len(), 3);
+    let rights = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(jobs.join(&users_name), rights).expect("as if the user had made it");
+    drop((killed, users));
+    assert!(names().contains(&killed_name));
+
+    let next = start();
+
+    assert_eq!(names(), [users_name, lives_name.clone(), number(&next)].into());
+    assert!(jobs.join(lives_name).join("socket").exists());
 }
 
 #[test]
