@@ -20,7 +20,10 @@ use std::{
     process,
 };
 
-use daemon::folder::{self, is_made};
+use daemon::{
+    control,
+    folder::{self, is_made},
+};
 use rustix::{
     fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat},
     io::Errno,
@@ -36,6 +39,8 @@ use crate::{
 const SOCKET: &str = "socket";
 /// The file that starters of daemons lock there.
 const LOCK: &str = "lock";
+/// The file there that runs of the job have locked as long as their programs live.
+const PROGRAMS: &str = "programs";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";
 /// What `sockaddr_un` holds, without the final NUL.
@@ -58,7 +63,7 @@ pub(crate) struct Job {
     pub(crate) folder: PathBuf,
 }
 
-/// The right to start a job's daemon, or to remove its folder.
+/// The right to start a job's daemon, or to remove its folder; or that these stay.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
@@ -145,11 +150,20 @@ impl Job {
 
     /// Removes the folder of a daemon that has ended.
     ///
-    /// It stays where somebody starts the next daemon, has put something else there, or made it.
+    /// It stays where somebody starts the next daemon or has started it, has put something else
+    /// there, or made it.
     pub(crate) fn remove(&self) {
-        if let Ok(lock) = self.take_lock(FlockOperation::NonBlockingLockExclusive) {
+        let Ok(lock) = self.take_lock(FlockOperation::NonBlockingLockExclusive) else { return };
+        if !control::is_there(&self.folder) {
             self.remove_locked(&lock);
         }
+    }
+
+    /// Says that a program of the job lives, until the result is dropped: what its daemon has there
+    /// stays, should that be killed. `None`: it cannot be said.
+    pub(crate) fn attend(&self) -> Option<Lock> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        self.open(PROGRAMS, flags).and_then(|file| locked(file, FlockOperation::LockShared)).ok()
     }
 
     /// Held by whoever starts the job's daemon, until it listens, and by whoever removes the
@@ -174,16 +188,19 @@ impl Job {
 
     /// Locks the file that is the lock once it is held: not one that was removed meanwhile.
     fn take_lock(&self, how: FlockOperation) -> rustix::io::Result<Lock> {
-        let path = self.folder.join(LOCK);
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let opened = unmasked(|| openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR));
-        let file = File::from(opened?);
-        rustix::io::retry_on_intr(|| flock(&file, how))?;
-        let (held, there) = (fstat(&file)?, statat(CWD, &path, AtFlags::empty())?);
+        let lock = locked(self.open(LOCK, flags)?, how)?;
+        let held = fstat(&lock.0)?;
+        let there = statat(CWD, self.folder.join(LOCK), AtFlags::empty())?;
         if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino) {
             return Err(Errno::AGAIN);
         }
-        Ok(Lock(file))
+        Ok(lock)
+    }
+
+    fn open(&self, name: &str, flags: OFlags) -> rustix::io::Result<File> {
+        let path = self.folder.join(name);
+        unmasked(|| openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR)).map(File::from)
     }
 
     /// As [`remove`](Self::remove), for whoever has the lock.
@@ -191,7 +208,9 @@ impl Job {
         if is_made(&self.own_server()) {
             fs::remove_dir_all(self.own_server()).ok();
         }
-        fs::remove_file(self.folder.join(LOCK)).ok();
+        for name in [PROGRAMS, LOCK] {
+            fs::remove_file(self.folder.join(name)).ok();
+        }
         if is_made(&self.folder) {
             fs::remove_dir(&self.folder).ok();
         }
@@ -237,6 +256,11 @@ impl Job {
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join(SOCKET)
     }
+}
+
+fn locked(file: File, how: FlockOperation) -> rustix::io::Result<Lock> {
+    rustix::io::retry_on_intr(|| flock(&file, how))?;
+    Ok(Lock(file))
 }
 
 fn unreachable(place: &Path, why: impl fmt::Display) -> Failure {

@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job::sweep(environment);
     job.create().map_err(Failure::ours)?;
+    let _attended = job.attend();
     let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
     // After the daemon was started, which has cores of its own.
     cores::leave(config.cores.as_ref())?;

@@ -100,9 +100,7 @@ fn serve_to_end(
     if !starter.is_run() {
         job::sweep(environment);
     }
-    let created = job.create()?;
-    // A `kakehi run` has it for the daemon that it starts.
-    let lock = if starter.is_run() { None } else { Some(job.lock()?) };
+    job.create()?;
     let own = if args.listen.is_some() { None } else { coalesce::own(&config, &job)? };
     let (own_remote, own_serving) = own.unzip();
     let configuration = daemon::Config {
@@ -125,6 +123,8 @@ fn serve_to_end(
             own => own,
         },
     };
+    // A `kakehi run` has it for the daemon that it starts.
+    let lock = if starter.is_run() { None } else { Some(job.lock()?) };
     let is_server = args.listen.is_some();
     let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
     let ready = |address: Option<&daemon::Address>| {
@@ -151,7 +151,7 @@ fn serve_to_end(
         if let Ok(lock) = job.lock() {
             job.remove_locked(&lock);
         }
-    } else if created || args.for_run || summary.is_ok() {
+    } else {
         job.remove();
     }
     summary

@@ -191,7 +191,6 @@ impl Executor {
         self.account(now);
         let timers = self.fire_timers(now);
         let latency_polls = self.slice(now);
-        self.inner.has_backlog.set(!self.ready.is_empty() || self.main_woken);
         let source_events = self.visit_sources() + self.visit_lists();
         let throughput_polls = u64::from(self.has_ready(Class::Throughput));
         self.poll_next(Class::Throughput);
@@ -246,14 +245,20 @@ impl Executor {
     /// Polls latency tasks until the slice that began at `start` is over; returns how many.
     fn slice(&mut self, start: Instant) -> u64 {
         let mut polls = 0;
-        while polls < u64::from(self.config.slice_polls) && self.has_ready(Class::Latency) {
+        let has_backlog = loop {
+            if !self.has_ready(Class::Latency) {
+                break !self.ready.is_empty() || self.main_woken;
+            }
             // The first is polled, however late it is.
-            if polls > 0 && self.inner.look().saturating_since(start) >= self.config.slice {
-                break;
+            if polls == u64::from(self.config.slice_polls)
+                || polls > 0 && self.inner.look().saturating_since(start) >= self.config.slice
+            {
+                break true;
             }
             self.poll_next(Class::Latency);
             polls += 1;
-        }
+        };
+        self.inner.has_backlog.set(has_backlog);
         polls
     }
 

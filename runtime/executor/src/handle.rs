@@ -123,8 +123,8 @@ impl Handle {
         self.0.clock.now()
     }
 
-    /// When the executor looked at its clock last: before the last task that it polled. Reads no
-    /// clock.
+    /// When the executor looked at its clock last: at its last block's end, at the start of this
+    /// turn, or before the last latency task that it polled. Reads no clock.
     #[must_use]
     pub fn lately(&self) -> Instant {
         self.0.looked_at.get()

@@ -4,7 +4,7 @@
 //! and scattered (at least 2, at most 32), so that it never waits while a long batch is prepared.
 //!
 //! Who is served mostly asks for more. The last of those that follow what was served goes by the
-//! call that the executor blocks in, if it does so in this turn: one call less.
+//! call that the executor blocks in: one call less. If it does not block it is late by one turn.
 //!
 //! Short transfers that continue each other go as one (`run`), and each call for them costs as much
 //! time of a core as many of them: it wakes the device, whose interrupt follows. So they wait for
@@ -56,8 +56,10 @@ pub(crate) struct Batch {
     len_before: usize,
     /// How many will probably follow those that were served.
     expected: usize,
-    /// The last of those was noted just now.
+    /// The last of those has been noted since the last visit.
     is_complete: bool,
+    /// At the last visit it was left to a block.
+    is_left: bool,
 }
 
 impl Batch {
@@ -104,16 +106,18 @@ impl Batch {
     }
 
     /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
-    /// `is_alone`, and which a block may follow when `may_block`.
+    /// `is_alone`, and which a block will probably follow when `may_block`.
     pub(crate) fn is_due(&mut self, is_alone: bool, may_block: bool, now: Instant) -> bool {
-        let goes_by_block = mem::take(&mut self.is_complete) && may_block;
+        let is_complete = mem::take(&mut self.is_complete);
+        let was_left = mem::replace(&mut self.is_left, is_complete && may_block);
         let grows = mem::replace(&mut self.len_before, self.len) < self.len;
         if self.len == 0 {
             return false;
         }
         let gathers = self.is_gathered() && grows;
         let held_max = if gathers { GATHERING_MAX } else { HELD_MAX };
-        is_alone && !gathers && !goes_by_block
+        let waits_for_more = gathers || !(is_alone || is_complete || was_left);
+        !waits_for_more && !self.is_left
             || self.is_full(usize::MAX)
             || now.saturating_since(self.oldest) >= held_max
     }
@@ -196,6 +200,22 @@ mod tests {
             assert!(!fewer.is_full(usize::MAX), "{worth} of {len} bytes less one");
             note(&mut fewer, 0);
             assert!(fewer.is_full(usize::MAX));
+        }
+    }
+
+    #[test]
+    fn the_last_that_follows_is_left_to_a_block_once() {
+        for is_alone in [true, false] {
+            let followed = || {
+                let (mut batch, note) = batch_of(&[]);
+                batch.served(1);
+                note(&mut batch, 0);
+                batch
+            };
+            let mut batch = followed();
+            assert!(!batch.is_due(is_alone, true, Instant::default()));
+            assert!(batch.is_due(is_alone, true, Instant::default()), "it did not block");
+            assert!(followed().is_due(is_alone, false, Instant::default()), "it will not");
         }
     }
 

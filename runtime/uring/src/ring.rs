@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Armed, Handle};
+use executor::{Armed, Handle, Idle};
 use io_uring::{
     EnterFlags, IoUring, opcode, squeue,
     types::{Fd, SubmitArgs, Timespec},
@@ -226,14 +226,9 @@ impl Ring {
 
     fn submission_is_due(&mut self) -> bool {
         let is_alone = self.in_flight.len() == self.queued();
-        self.batch.is_due(is_alone, !self.handle.has_backlog(), self.handle.lately())
-    }
-
-    /// Whether the kernel is to post completions that it holds back. Where it is urgent, those that
-    /// are there are served before: what follows them goes by the same call.
-    fn fetch_is_due(&mut self) -> bool {
-        let may_fetch = !self.batch.is_urgent() || self.ring.completion().is_empty();
-        may_fetch && self.ring.submission().taskrun()
+        let blocks = matches!(self.handle.idle(), Idle::Park | Idle::Interrupt);
+        let may_block = blocks && !self.handle.has_backlog();
+        self.batch.is_due(is_alone, may_block, self.handle.lately())
     }
 
     /// Reports what the kernel says of a run, and has done what it has left of it.
@@ -299,9 +294,11 @@ impl Engine for Ring {
 
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize {
         if self.in_flight.is_empty() {
+            self.batch.served(0);
             return 0;
         }
-        match (self.submission_is_due(), self.fetch_is_due()) {
+        let (is_due, holds_back) = (self.submission_is_due(), self.ring.submission().taskrun());
+        match (is_due, holds_back) {
             (false, true) if self.batch.is_gathered() => self.fetch(),
             (false, false) => {}
             _ => self.enter(),

@@ -102,7 +102,7 @@ impl Run {
             let (token, operation) = first;
             drop(operation);
             done(token, result);
-            return if rest.is_empty() { None } else { Self::one_by_one(rest) };
+            return Self::one_by_one(rest);
         }
         let mut left = result.unwrap_or(0);
         let mut unfinished = Vec::new();
