@@ -39,7 +39,8 @@ use crate::{
 const SOCKET: &str = "socket";
 /// The file that starters of daemons lock there.
 const LOCK: &str = "lock";
-/// The file there that runs of the job have locked as long as their programs live.
+/// The file there that the run which started the daemon has locked until its program has ended, and
+/// the daemon, too.
 const PROGRAMS: &str = "programs";
 /// The daemon's link to the job's segment there.
 const LINK: &str = "job";

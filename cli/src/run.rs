@@ -81,7 +81,6 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job::sweep(environment);
     job.create().map_err(Failure::ours)?;
-    let _attended = job.attend();
     let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
     // After the daemon was started, which has cores of its own.
     cores::leave(config.cores.as_ref())?;
@@ -92,6 +91,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             Err(failed_to_execute(&args.command, &command.exec()))
         }
         Launched::Started(daemon, attachment) => {
+            let _attended = job.attend();
             folders.tell_at_start();
             let status = signals::run_to_end(&mut command);
             folders.tell_at_end();

@@ -1,4 +1,5 @@
-//! How a folder that Kakehi made is told from one that the user made.
+//! How a folder that Kakehi made is told from one that the user made, and one of this machine from
+//! one that others have, too.
 
 use std::{
     fs,

@@ -4,7 +4,7 @@
 //! from the stream's position whenever that is asked for (`settle`); until then only the room left
 //! in the chunk depends on it.
 
-use std::{ffi::c_int, sync::Arc};
+use std::{ffi::c_int, fs, sync::Arc};
 
 use libc::FILE;
 use multifile::{Argument, Error, NewTask, ParWriter, TaskWriter, Writer, parallel::BuddyWriter};
@@ -160,22 +160,25 @@ impl Writing {
 
     /// The stdio stream on the current task's physical file, at its position.
     pub(crate) fn export(&mut self) -> Result<*mut FILE> {
-        self.settle()?;
-        let number = self.file_number()?;
-        let file = Arc::clone(self.task()?.file()?);
-        let stream = self.streams.make(number, &file, true)?;
-        self.place()?;
-        Ok(stream)
+        self.hand_out(|streams, number, file| streams.make(number, file, true))
     }
 
     /// The descriptor of the current task's physical file, at its position.
     pub(crate) fn descriptor(&mut self) -> Result<c_int> {
+        self.hand_out(|streams, number, file| streams.lend(number, file, true))
+    }
+
+    /// Gives the program a way to the current task's physical file, by its number.
+    fn hand_out<T>(
+        &mut self,
+        way: impl FnOnce(&mut Streams, u32, &Arc<fs::File>) -> Result<T>,
+    ) -> Result<T> {
         self.settle()?;
         let number = self.file_number()?;
         let file = Arc::clone(self.task()?.file()?);
-        let lent = self.streams.lend(number, &file, true)?;
+        let given = way(&mut self.streams, number, &file)?;
         self.place()?;
-        Ok(lent)
+        Ok(given)
     }
 
     /// The end of the current task's stream, not counting what waits to be settled.

@@ -86,7 +86,7 @@ impl Batch {
 
     /// Whether the last transfer is short and does not continue another: the time until the device
     /// begins with the like counts more than what they cost together.
-    pub(crate) fn is_urgent(&self) -> bool {
+    fn is_urgent(&self) -> bool {
         self.last.is_some() && !self.continues
     }
 
