@@ -97,12 +97,15 @@ fn serve_to_end(
     log::start(config.log, args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
+    let remote = if args.listen.is_none() { remote::server(&config)? } else { None };
+    let serving = serving(args, &config, environment)?;
+    // From here on there is something to be left behind.
     if !starter.is_run() {
         job::sweep(environment);
     }
     job.create()?;
-    let own = if args.listen.is_some() { None } else { coalesce::own(&config, &job)? };
-    let (own_remote, own_serving) = own.unzip();
+    let own = if args.listen.is_none() { coalesce::own(&config, &job) } else { Ok(None) };
+    let (own_remote, own_serving) = own.inspect_err(|_| job.remove())?.unzip();
     let configuration = daemon::Config {
         folder: job.folder.clone(),
         idle: config.idle.into(),
@@ -114,14 +117,8 @@ fn serve_to_end(
         launcher: starter.launcher(),
         linger: daemon::LINGER,
         ucx_variables: environment.ucx_variables(),
-        remote: match own_remote {
-            None if args.listen.is_none() => remote::server(&config)?,
-            own => own,
-        },
-        serving: match own_serving {
-            None => serving(args, &config, environment)?,
-            own => own,
-        },
+        remote: own_remote.or(remote),
+        serving: own_serving.or(serving),
     };
     // A `kakehi run` has it for the daemon that it starts.
     let lock = if starter.is_run() { None } else { Some(job.lock()?) };

@@ -133,6 +133,12 @@ fn a_daemon_that_cannot_start_leaves_nothing_and_keeps_the_program_from_running(
     assert_eq!((code, &*stdout), (125, ""), "{stderr}");
     assert!(stderr.contains("core 8191") && stderr.contains("KAKEHI_DISABLE=1"), "{stderr}");
     assert!(!folder.path().join("kakehi").exists(), "a job's folder is left behind");
+
+    let mut command = kakehi(folder.path());
+    command.env("XDG_RUNTIME_DIR", folder.path());
+    command.args(["serve", "--listen", "tcp://127.0.0.1:0", "--root", "."]);
+    fails(&mut command, 2, &["--listen needs --key"]);
+    assert!(!folder.path().join("kakehi").exists(), "a server's folder is left behind");
 }
 
 #[test]
