@@ -10,8 +10,9 @@
 //! do file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and
 //! blocking calls of fio's. (epoll does not apply: a file is always ready.)
 //!
-//! CPU time is that of our process and of fio's thread. For files in memory fio's is that of its
-//! process too, less its start: there kernel workers copy for its thread.
+//! CPU time is that of our process and of fio's thread, and of the kernel's workers on their core,
+//! which issue half of fio's requests where a device's queue is short. For files in memory fio's is
+//! that of its process too, less its start: there workers of its own copy for its thread.
 
 pub(crate) mod side;
 
@@ -24,6 +25,7 @@ use self::side::Engine;
 use crate::{
     files::{self, Place, Places},
     fio::Fio,
+    kernel_workers,
     machine::{self, Cores, Machine},
     options::{Common, Only, one_of, size_name, size_of},
     progress::Progress,
@@ -283,12 +285,11 @@ impl Cell {
         let Self { is_write: write, random, size, depth } = *self;
         let (count, span, path) = (self.count(effort, place), effort.span, place.file());
         let args = side::Args { engine, write, random, size, count, depth, span, path, core };
-        let sample = args.run()?;
-        let volume = (count * size as u64) as f64;
+        let (sample, workers) = kernel_workers::beside(core, || args.run());
+        let sample = sample?;
+        let times = [sample.wall_ns as f64, sample.cpu_ns as f64 + workers.as_nanos() as f64];
         // Bytes a nanosecond are gigabytes a second.
-        let [rate, per_cpu] =
-            [sample.wall_ns, sample.cpu_ns].map(|time| 1e3 * volume / time as f64);
-        Ok([rate, per_cpu])
+        Ok(times.map(|time| 1e3 * (count * size as u64) as f64 / time))
     }
 
     fn fio(
@@ -307,12 +308,14 @@ impl Cell {
         let (size, count, span) = (self.size, self.count(effort, place), effort.span);
         let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
         let fio = Fio { pattern, engine, size, count, depth, span, core };
-        let found = fio.run(&place.file())?;
-        let cpu = if place.is_memory() {
+        let (found, workers) = kernel_workers::beside(core, || fio.run(&place.file()));
+        let found = found?;
+        let own = if place.is_memory() {
             fio.cpu_with_workers(&found, &place.file())?
         } else {
             found.thread_cpu
         };
+        let cpu = own + workers.as_secs_f64();
         let volume = (count * size as u64) as f64;
         Ok([found.rate, volume / 1e6 / cpu.max(f64::MIN_POSITIVE)])
     }

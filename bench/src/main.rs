@@ -10,6 +10,7 @@ mod fio;
 mod idle;
 mod job;
 mod kakehi;
+mod kernel_workers;
 mod machine;
 mod meter;
 mod options;
