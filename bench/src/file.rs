@@ -15,13 +15,14 @@
 //! that of its process too, less its start: there workers of its own copy for its thread.
 
 pub(crate) mod side;
+mod turns;
 
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use self::side::Engine;
+use self::{side::Engine, turns::Turns};
 use crate::{
     files::{self, Place, Places},
     fio::Fio,
@@ -82,6 +83,8 @@ fn depth(text: &str) -> Result<usize, String> {
 struct Effort {
     only: Only,
     rounds: usize,
+    /// Of each program, in a round in which they take turns.
+    turns: usize,
     /// Up to which size engines that only stand beside are measured, once.
     others_size_max: usize,
     /// With depths.
@@ -99,18 +102,22 @@ struct Effort {
 
 impl Effort {
     fn of(args: &Args) -> Self {
-        let (sizes, only) = (sizes(args), args.common.only());
-        if args.common.quick {
-            let end = Some(Instant::now() + QUICK);
-            let (volume, span, count_max) = (128 << 20, 256 << 20, 8 << 10);
-            let (others_size_max, place_count) = (4 * KIB, 1);
-            let rounds = args.common.rounds_or(3);
-            Self { only, rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
-        } else {
-            let (volume, span, count_max) = (1 << 30, 1 << 30, 64 << 10);
-            let (others_size_max, place_count, end) = (usize::MAX, 2, None);
-            let rounds = args.common.rounds_or(5);
-            Self { only, rounds, others_size_max, sizes, volume, count_max, span, place_count, end }
+        let quick = args.common.quick;
+        let end = quick.then(|| Instant::now() + QUICK);
+        let (rounds, turns) = if quick { (3, 5) } else { (5, 20) };
+        let (volume, span, count_max) =
+            if quick { (128 << 20, 256 << 20, 8 << 10) } else { (1 << 30, 1 << 30, 64 << 10) };
+        Self {
+            only: args.common.only(),
+            rounds: args.common.rounds_or(rounds),
+            turns,
+            others_size_max: if quick { 4 * KIB } else { usize::MAX },
+            sizes: sizes(args),
+            volume,
+            count_max,
+            span,
+            place_count: if quick { 1 } else { 2 },
+            end,
         }
     }
 
@@ -160,7 +167,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let cells: Vec<_> = all.filter(|(cell, place)| cell.is_wanted(&effort, place)).collect();
     let mut progress = Progress::of("file", cells.len());
     for (cell, place) in cells {
-        cell.measure(&effort, place, core, &mut report);
+        cell.measure(At { effort: &effort, place, core }, &mut report);
         progress.step();
     }
     drop(progress);
@@ -174,6 +181,14 @@ struct Cell {
     random: bool,
     size: usize,
     depth: usize,
+}
+
+/// Where, how much, and on which core it is measured.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    effort: &'a Effort,
+    place: &'a Place,
+    core: Option<usize>,
 }
 
 /// What is measured of a cell.
@@ -194,39 +209,11 @@ fn fios(engine: &str) -> String {
 type Values = Result<Vec<[f64; 2]>, String>;
 
 impl Cell {
-    /// Measures our engines and fio's in turn.
-    fn measure(&self, effort: &Effort, place: &Place, core: Option<usize>, report: &mut Report) {
-        let engines = self.engines(effort, place);
-        let none = Values::Ok(Vec::new());
-        let mut ours = vec![none.clone(); engines.ours.len()];
-        let mut others = vec![none.clone(); engines.others.len()];
-        let mut fio_others = vec![none.clone(); engines.fio_others.len()];
-        let mut fio = none;
-        for round in 0..effort.rounds {
-            if effort.is_used_up() {
-                break;
-            }
-            let is_fio_first = round % 2 == 1;
-            if engines.has_fio && is_fio_first {
-                push(&mut fio, || self.fio(FIO, effort, place, core));
-            }
-            for ((engine, _), values) in engines.ours.iter().zip(&mut ours) {
-                push(values, || self.ours(*engine, effort, place, core));
-            }
-            if engines.has_fio && !is_fio_first {
-                push(&mut fio, || self.fio(FIO, effort, place, core));
-            }
-            if round > 0 {
-                continue;
-            }
-            for ((engine, _), values) in engines.others.iter().zip(&mut others) {
-                push(values, || self.ours(*engine, effort, place, core));
-            }
-            for (engine, values) in engines.fio_others.iter().zip(&mut fio_others) {
-                push(values, || self.fio(engine, effort, place, core));
-            }
-        }
-        let name = |engine: &str| self.row(engine, place);
+    /// Measures our engines and fio's.
+    fn measure(&self, at: At<'_>, report: &mut Report) {
+        let engines = self.engines(at.effort, at.place);
+        let name = |engine: &str| self.row(engine, at.place);
+        let (ours, fio) = self.compare(&engines, at);
         if engines.has_fio {
             put(report, &name(&fios(FIO)), &fio);
         }
@@ -235,14 +222,55 @@ impl Cell {
             report.ratio(name(engine) + ":fio", ratio(values, &fio, 0));
             report.ratio(name(engine) + ":fio/cpu", ratio(values, &fio, 1));
         }
-        let names = engines.others.iter().map(|(_, engine)| (*engine).to_owned());
-        let names = names.chain(engines.fio_others.iter().map(|engine| fios(engine)));
-        for (engine, values) in names.zip(others.iter().chain(&fio_others)) {
-            if values.as_ref().is_ok_and(Vec::is_empty) {
-                continue; // The time of --quick was used up.
-            }
-            put(report, &name(&engine), values);
+        if at.effort.is_used_up() {
+            return;
         }
+        for (engine, named) in &engines.others {
+            let value = self.ours(*engine, at);
+            put(report, &name(named), &value.map(|value| vec![value]));
+        }
+        for engine in &engines.fio_others {
+            let value = self.fio(engine, at);
+            put(report, &name(&fios(engine)), &value.map(|value| vec![value]));
+        }
+    }
+
+    /// What our engines and fio's reach: in turns where there is one of each, and the kernel counts
+    /// what they move; else one run after the other.
+    fn compare(&self, engines: &Engines, at: At<'_>) -> (Vec<Values>, Values) {
+        if let ([(engine, _)], true, false) =
+            (&*engines.ours, engines.has_fio, at.place.is_memory())
+        {
+            if let Ok([ours, fio]) = self.in_turns(*engine, at) {
+                return (vec![Ok(ours)], Ok(fio));
+            }
+        }
+        let none = Values::Ok(Vec::new());
+        let (mut ours, mut fio) = (vec![none.clone(); engines.ours.len()], none);
+        for round in 0..at.effort.rounds {
+            if at.effort.is_used_up() {
+                break;
+            }
+            let is_fio_first = round % 2 == 1;
+            if engines.has_fio && is_fio_first {
+                push(&mut fio, || self.fio(FIO, at));
+            }
+            for ((engine, _), values) in engines.ours.iter().zip(&mut ours) {
+                push(values, || self.ours(*engine, at));
+            }
+            if engines.has_fio && !is_fio_first {
+                push(&mut fio, || self.fio(FIO, at));
+            }
+        }
+        (ours, fio)
+    }
+
+    fn in_turns(&self, engine: Engine, at: At<'_>) -> anyhow::Result<[Vec<[f64; 2]>; 2]> {
+        let Effort { rounds, turns, .. } = *at.effort;
+        let in_flight = (self.depth * self.size) as u64;
+        let turns = Turns { rounds, turns, is_write: self.is_write, in_flight, core: at.core };
+        let ours = self.our_side(engine, at).endless()?;
+        turns.run([ours, self.fio_side(FIO, at).endless(&at.place.file())])
     }
 
     /// Those that are wanted, and what they are compared with.
@@ -275,49 +303,49 @@ impl Cell {
         format!("{}/{engine}{}", self.name(), place.suffix)
     }
 
-    fn ours(
-        &self,
-        engine: Engine,
-        effort: &Effort,
-        place: &Place,
-        core: Option<usize>,
-    ) -> Result<[f64; 2], String> {
-        let Self { is_write: write, random, size, depth } = *self;
-        let (count, span, path) = (self.count(effort, place), effort.span, place.file());
-        let args = side::Args { engine, write, random, size, count, depth, span, path, core };
-        let (sample, workers) = kernel_workers::beside(core, || args.run());
+    fn ours(&self, engine: Engine, at: At<'_>) -> Result<[f64; 2], String> {
+        let args = self.our_side(engine, at);
+        let (sample, workers) = kernel_workers::beside(at.core, || args.run());
         let sample = sample?;
         let times = [sample.wall_ns as f64, sample.cpu_ns as f64 + workers.as_nanos() as f64];
         // Bytes a nanosecond are gigabytes a second.
-        Ok(times.map(|time| 1e3 * (count * size as u64) as f64 / time))
+        Ok(times.map(|time| 1e3 * (args.count * self.size as u64) as f64 / time))
     }
 
-    fn fio(
-        &self,
-        engine: &'static str,
-        effort: &Effort,
-        place: &Place,
-        core: Option<usize>,
-    ) -> Result<[f64; 2], String> {
+    fn fio(&self, engine: &'static str, at: At<'_>) -> Result<[f64; 2], String> {
+        let fio = self.fio_side(engine, at);
+        let (found, workers) = kernel_workers::beside(at.core, || fio.run(&at.place.file()));
+        let found = found?;
+        let own = if at.place.is_memory() {
+            fio.cpu_with_workers(&found, &at.place.file())?
+        } else {
+            found.thread_cpu
+        };
+        let cpu = own + workers.as_secs_f64();
+        let volume = (fio.count * self.size as u64) as f64;
+        Ok([found.rate, volume / 1e6 / cpu.max(f64::MIN_POSITIVE)])
+    }
+
+    /// Our process for it.
+    fn our_side(&self, engine: Engine, at: At<'_>) -> side::Args {
+        let Self { is_write: write, random, size, depth } = *self;
+        let At { effort, place, core } = at;
+        let (count, span, path) = (self.count(effort, place), effort.span, place.file());
+        side::Args { engine, write, random, size, count, depth, span, path, core }
+    }
+
+    /// fio's process for it.
+    fn fio_side(&self, engine: &'static str, at: At<'_>) -> Fio {
         let pattern = match (self.is_write, self.random) {
             (true, false) => "write",
             (true, true) => "randwrite",
             (false, false) => "read",
             (false, true) => "randread",
         };
+        let At { effort, place, core } = at;
         let (size, count, span) = (self.size, self.count(effort, place), effort.span);
         let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
-        let fio = Fio { pattern, engine, size, count, depth, span, core };
-        let (found, workers) = kernel_workers::beside(core, || fio.run(&place.file()));
-        let found = found?;
-        let own = if place.is_memory() {
-            fio.cpu_with_workers(&found, &place.file())?
-        } else {
-            found.thread_cpu
-        };
-        let cpu = own + workers.as_secs_f64();
-        let volume = (count * size as u64) as f64;
-        Ok([found.rate, volume / 1e6 / cpu.max(f64::MIN_POSITIVE)])
+        Fio { pattern, engine, size, count, depth, span, core }
     }
 
     fn count(&self, effort: &Effort, place: &Place) -> u64 {

@@ -57,7 +57,14 @@ impl Fio {
         Ok((found.process_cpu - single.process_cpu).max(found.thread_cpu))
     }
 
-    fn find(&self, path: &Path) -> anyhow::Result<Found> {
+    /// The same without end.
+    pub(crate) fn endless(&self, path: &Path) -> Command {
+        let mut command = self.command(path);
+        command.args(["--time_based=1", "--runtime=1d"]);
+        command
+    }
+
+    fn command(&self, path: &Path) -> Command {
         let mut command = Command::new("fio");
         command.args(["--name=bench", "--direct=1", "--thread=1", "--output-format=json"]);
         command.args(["--overwrite=1", "--norandommap=1", "--randrepeat=0"]);
@@ -66,7 +73,6 @@ impl Fio {
         command.arg(format!("--rw={}", self.pattern)).arg(format!("--ioengine={}", self.engine));
         command.arg(format!("--filename={}", path.display()));
         command.arg(format!("--bs={}", self.size)).arg(format!("--size={}", self.span));
-        command.arg(format!("--io_size={}", self.count * self.size as u64));
         command.arg(format!("--iodepth={}", self.depth));
         if self.engine == "io_uring" {
             command.args(["--registerfiles=1", "--fixedbufs=1"]);
@@ -74,6 +80,12 @@ impl Fio {
         if let Some(core) = self.core {
             command.arg(format!("--cpus_allowed={core}"));
         }
+        command
+    }
+
+    fn find(&self, path: &Path) -> anyhow::Result<Found> {
+        let mut command = self.command(path);
+        command.arg(format!("--io_size={}", self.count * self.size as u64));
         let before = cpu_of_children();
         let output = command.output()?;
         let process_cpu = cpu_of_children() - before;

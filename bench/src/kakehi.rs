@@ -15,13 +15,13 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::{
-    io::Errno,
-    process::{Signal, getpid, getppid, set_parent_process_death_signal},
-};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{process::Process, scratch::Scratch};
+use crate::{
+    process::{Process, end_with_this},
+    scratch::Scratch,
+};
 
 /// Longest start of a daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,14 +61,8 @@ impl Daemon {
         if let Some(core) = core {
             command.arg("--cores").arg(core.to_string());
         }
-        // One that is stopped would stay behind when this program is killed.
-        let parent = getpid();
-        let mortal = move || {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have been killed already.
-            if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
-        };
-        // SAFETY: two system calls, which may be made in the child of a fork.
+        let mortal = end_with_this();
+        // SAFETY: it makes two system calls, which may be made in the child of a fork.
         unsafe { command.pre_exec(mortal) };
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().with_context(|| {

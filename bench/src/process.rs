@@ -10,7 +10,10 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+    process::{
+        Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open,
+        set_parent_process_death_signal,
+    },
 };
 
 /// How long a process may take to end once it was asked to.
@@ -50,6 +53,17 @@ impl Drop for Process {
             self.kill();
         }
         self.0.wait().ok();
+    }
+}
+
+/// For a child between fork and exec: has it killed when this process ends, so that one that is
+/// stopped does not stay behind.
+pub(crate) fn end_with_this() -> impl FnMut() -> io::Result<()> + Send + Sync + 'static {
+    let parent = getpid();
+    move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have been killed already.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fs, iter,
+    env, fs, io, iter,
     os::{
         fd::OwnedFd,
         unix::fs::{FileExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
+    process::Command,
     rc::Rc,
 };
 
@@ -77,6 +78,17 @@ impl Args {
         let sample = Speaker::start(&self.words(), self.count * self.size as u64)
             .and_then(|mut speaker| speaker.sample());
         sample.map_err(|why| format!("{why:#}"))
+    }
+
+    /// The process that does it without end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `/proc/self/exe`.
+    pub(crate) fn endless(&self) -> io::Result<Command> {
+        let mut command = Command::new(env::current_exe()?);
+        command.env_clear().args(Self { count: u64::MAX, ..self.clone() }.words());
+        Ok(command)
     }
 
     fn words(&self) -> Vec<String> {
