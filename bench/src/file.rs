@@ -5,20 +5,23 @@
 //! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
 //! and written past the page cache where the file system can. Both sides go through the same file
 //! with registered buffers, as many bytes, at random in an order that is new in each run: so
-//! neither goes back to blocks of its own, which the host then has in its caches. They take turns,
-//! and change places from round to round: who comes second finds those caches filled. Other ways to
-//! do file I/O stand beside them: threads and blocking calls of ours, libaio, POSIX AIO and
-//! blocking calls of fio's. (epoll does not apply: a file is always ready.)
+//! neither goes back to blocks of its own, which the host then has in its caches. On a disk both
+//! take turns of some hundredths of a second (`turns`); elsewhere they run one after the other, and
+//! change places from round to round. Other ways to do file I/O stand beside them: threads and
+//! blocking calls of ours, libaio, POSIX AIO and blocking calls of fio's. (epoll does not apply: a
+//! file is always ready.)
 //!
-//! CPU time is that of our process and of fio's thread, and of the kernel's workers on their core,
-//! which issue half of fio's requests where a device's queue is short. For files in memory fio's is
-//! that of its process too, less its start: there workers of its own copy for its thread.
+//! CPU time is that of our process and of fio's thread, and of the kernel's workers on their core
+//! (`kernel_workers`). For files in memory fio's is that of its process, less its start: there
+//! workers of its own copy for its thread.
 
 pub(crate) mod side;
 mod turns;
 
 use std::{
+    io::{self, Write as _},
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -26,7 +29,7 @@ use self::{side::Engine, turns::Turns};
 use crate::{
     files::{self, Place, Places},
     fio::Fio,
-    kernel_workers,
+    kernel_workers::Workers,
     machine::{self, Cores, Machine},
     options::{Common, Only, one_of, size_name, size_of},
     progress::Progress,
@@ -42,6 +45,8 @@ const DEPTHS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const IN_MEMORY: (u64, u64) = (2 << 30, 128 << 10);
 /// When the last case of `--quick` begins.
 const QUICK: Duration = Duration::from_secs(45);
+/// How long each program has in a round in which they take turns; a quarter of it by `--quick`.
+const ROUND: Duration = Duration::from_millis(800);
 /// The engines of ours that are compared with fio's io_uring, with their names in the cases; on a
 /// disk they are the same, and the first stands for both.
 const OURS: [(Engine, &str); 2] = [(Engine::Auto, "auto"), (Engine::Uring, "uring")];
@@ -83,8 +88,8 @@ fn depth(text: &str) -> Result<usize, String> {
 struct Effort {
     only: Only,
     rounds: usize,
-    /// Of each program, in a round in which they take turns.
-    turns: usize,
+    /// How long each program has in a round in which they take turns.
+    round: Duration,
     /// Up to which size engines that only stand beside are measured, once.
     others_size_max: usize,
     /// With depths.
@@ -104,13 +109,13 @@ impl Effort {
     fn of(args: &Args) -> Self {
         let quick = args.common.quick;
         let end = quick.then(|| Instant::now() + QUICK);
-        let (rounds, turns) = if quick { (3, 5) } else { (5, 20) };
+        let (rounds, round) = if quick { (3, ROUND / 4) } else { (5, ROUND) };
         let (volume, span, count_max) =
             if quick { (128 << 20, 256 << 20, 8 << 10) } else { (1 << 30, 1 << 30, 64 << 10) };
         Self {
             only: args.common.only(),
             rounds: args.common.rounds_or(rounds),
-            turns,
+            round,
             others_size_max: if quick { 4 * KIB } else { usize::MAX },
             sizes: sizes(args),
             volume,
@@ -166,8 +171,10 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let all = places.into_iter().flat_map(|place| effort.cells().map(move |cell| (cell, place)));
     let cells: Vec<_> = all.filter(|(cell, place)| cell.is_wanted(&effort, place)).collect();
     let mut progress = Progress::of("file", cells.len());
+    let takes_turns = AtomicBool::new(true);
     for (cell, place) in cells {
-        cell.measure(At { effort: &effort, place, core }, &mut report);
+        let at = At { effort: &effort, place, core, takes_turns: &takes_turns };
+        cell.measure(at, &mut report);
         progress.step();
     }
     drop(progress);
@@ -189,6 +196,8 @@ struct At<'a> {
     effort: &'a Effort,
     place: &'a Place,
     core: Option<usize>,
+    /// On a disk two programs take turns, unless that has failed.
+    takes_turns: &'a AtomicBool,
 }
 
 /// What is measured of a cell.
@@ -238,11 +247,15 @@ impl Cell {
     /// What our engines and fio's reach: in turns where there is one of each, and the kernel counts
     /// what they move; else one run after the other.
     fn compare(&self, engines: &Engines, at: At<'_>) -> (Vec<Values>, Values) {
-        if let ([(engine, _)], true, false) =
-            (&*engines.ours, engines.has_fio, at.place.is_memory())
-        {
-            if let Ok([ours, fio]) = self.in_turns(*engine, at) {
-                return (vec![Ok(ours)], Ok(fio));
+        let takes_turns = !at.place.is_memory() && at.takes_turns.load(Ordering::Relaxed);
+        if let ([(engine, _)], true, true) = (&*engines.ours, engines.has_fio, takes_turns) {
+            match self.in_turns(*engine, at) {
+                Ok([ours, fio]) => return (vec![Ok(ours)], Ok(fio)),
+                Err(why) => {
+                    at.takes_turns.store(false, Ordering::Relaxed);
+                    let told = "kakehi-bench: file: one run after the other, not in turns";
+                    writeln!(io::stderr(), "{told}: {why:#}").ok();
+                }
             }
         }
         let none = Values::Ok(Vec::new());
@@ -266,11 +279,13 @@ impl Cell {
     }
 
     fn in_turns(&self, engine: Engine, at: At<'_>) -> anyhow::Result<[Vec<[f64; 2]>; 2]> {
-        let Effort { rounds, turns, .. } = *at.effort;
+        let Effort { rounds, round, end, .. } = *at.effort;
         let in_flight = (self.depth * self.size) as u64;
-        let turns = Turns { rounds, turns, is_write: self.is_write, in_flight, core: at.core };
+        let turns = Turns { rounds, round, end, is_write: self.is_write, in_flight, core: at.core };
         let ours = self.our_side(engine, at).endless()?;
-        turns.run([ours, self.fio_side(FIO, at).endless(&at.place.file())])
+        let fio = self.fio_side(FIO, at).endless(&at.place.file());
+        // fio first, which may not be there.
+        turns.run([fio, ours]).map(|[fio, ours]| [ours, fio])
     }
 
     /// Those that are wanted, and what they are compared with.
@@ -305,7 +320,7 @@ impl Cell {
 
     fn ours(&self, engine: Engine, at: At<'_>) -> Result<[f64; 2], String> {
         let args = self.our_side(engine, at);
-        let (sample, workers) = kernel_workers::beside(at.core, || args.run());
+        let (sample, workers) = Workers::of(at.core).beside(|| args.run());
         let sample = sample?;
         let times = [sample.wall_ns as f64, sample.cpu_ns as f64 + workers.as_nanos() as f64];
         // Bytes a nanosecond are gigabytes a second.
@@ -314,7 +329,7 @@ impl Cell {
 
     fn fio(&self, engine: &'static str, at: At<'_>) -> Result<[f64; 2], String> {
         let fio = self.fio_side(engine, at);
-        let (found, workers) = kernel_workers::beside(at.core, || fio.run(&at.place.file()));
+        let (found, workers) = Workers::of(at.core).beside(|| fio.run(&at.place.file()));
         let found = found?;
         let own = if at.place.is_memory() {
             fio.cpu_with_workers(&found, &at.place.file())?
@@ -329,9 +344,10 @@ impl Cell {
     /// Our process for it.
     fn our_side(&self, engine: Engine, at: At<'_>) -> side::Args {
         let Self { is_write: write, random, size, depth } = *self;
-        let At { effort, place, core } = at;
+        let At { effort, place, core, .. } = at;
         let (count, span, path) = (self.count(effort, place), effort.span, place.file());
-        side::Args { engine, write, random, size, count, depth, span, path, core }
+        let halfway = false;
+        side::Args { engine, write, random, size, count, depth, span, halfway, path, core }
     }
 
     /// fio's process for it.
@@ -342,7 +358,7 @@ impl Cell {
             (false, false) => "read",
             (false, true) => "randread",
         };
-        let At { effort, place, core } = at;
+        let At { effort, place, core, .. } = at;
         let (size, count, span) = (self.size, self.count(effort, place), effort.span);
         let depth = u32::try_from(self.depth).unwrap_or(u32::MAX);
         Fio { pattern, engine, size, count, depth, span, core }

@@ -2,47 +2,52 @@
 //! it is not told of that as its own CPU time: they issue what the queue of a device had no room
 //! for, and end direct writes.
 
-use std::{collections::HashMap, fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-/// Runs `work`, and says besides how long the workers of `core` ran meanwhile; of no core, not at
-/// all.
-pub(crate) fn beside<T>(core: Option<usize>, work: impl FnOnce() -> T) -> (T, Duration) {
-    let before = core.map(Workers::of);
-    let result = work();
-    let time = core.zip(before).map(|(core, before)| Workers::of(core).time_since(&before));
-    (result, time.unwrap_or_default())
-}
-
-/// The workers of a core, by process id, and how long each has run since it was started.
-#[derive(Debug)]
-struct Workers(HashMap<u32, Duration>);
+/// The workers that a core has, as files that say how long each has run.
+#[derive(Debug, Default)]
+pub(crate) struct Workers(Vec<PathBuf>);
 
 impl Workers {
-    /// Those of `core` by now. None where they cannot be seen, as in a container with process ids
-    /// of its own.
-    fn of(core: usize) -> Self {
-        Self::below(Path::new("/proc"), core)
+    /// Those of `core` by now; none where they cannot be seen, as in a container with process ids
+    /// of its own, and none of no core.
+    pub(crate) fn of(core: Option<usize>) -> Self {
+        core.map(|core| Self::below(Path::new("/proc"), core)).unwrap_or_default()
     }
 
     fn below(proc: &Path, core: usize) -> Self {
         let prefix = format!("kworker/{core}:");
-        let worker = |id: &str| {
-            let read = |name| fs::read_to_string(proc.join(id).join(name)).ok();
-            let id = id.parse().ok()?;
-            read("comm")?.starts_with(&prefix).then_some(())?;
-            // The first number: nanoseconds on a core.
-            let nanos = read("schedstat")?.split(' ').next()?.parse().ok()?;
-            Some((id, Duration::from_nanos(nanos)))
+        let processes = fs::read_dir(proc).into_iter().flatten().flatten().map(|one| one.path());
+        let is_worker = |process: &PathBuf| {
+            fs::read_to_string(process.join("comm")).is_ok_and(|name| name.starts_with(&prefix))
         };
-        let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-        Self(entries.filter_map(|entry| worker(entry.file_name().to_str()?)).collect())
+        Self(processes.filter(is_worker).map(|process| process.join("schedstat")).collect())
     }
 
-    /// How long they have run between `earlier` and now. What one did that has ended is not known.
-    fn time_since(&self, earlier: &Self) -> Duration {
-        let before = |id| earlier.0.get(id).copied().unwrap_or_default();
-        self.0.iter().map(|(id, time)| time.saturating_sub(before(id))).sum()
+    /// Runs `work`, and says besides how long they have run meanwhile.
+    pub(crate) fn beside<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let before = self.times();
+        let result = work();
+        let times = self.times();
+        let ran = times.zip(before).map(|(time, before)| Some(time?.saturating_sub(before?)));
+        (result, ran.flatten().sum())
     }
+
+    /// How long each has run since it was started, unless it has ended.
+    fn times(&self) -> impl Iterator<Item = Option<Duration>> + use<> {
+        let times: Vec<_> = self.0.iter().map(|file| run_time(file)).collect();
+        times.into_iter()
+    }
+}
+
+/// How long a process or thread has been on a core, by its `schedstat`.
+pub(crate) fn run_time(schedstat: &Path) -> Option<Duration> {
+    let times = fs::read_to_string(schedstat).ok()?;
+    Some(Duration::from_nanos(times.split(' ').next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -66,10 +71,15 @@ mod tests {
         put(proc, 41, "kworker/11:0", 1000);
         put(proc, 42, "kworker/u8:1-events", 1000);
         put(proc, 43, "fio", 1000);
-        let before = Workers::below(proc, 1);
-        put(proc, 40, "kworker/1:1H-dio", 1500);
-        (41..44).for_each(|id| put(proc, id, "fio", 9000));
-        put(proc, 44, "kworker/1:2", 70);
-        assert_eq!(Workers::below(proc, 1).time_since(&before), Duration::from_nanos(570));
+        put(proc, 44, "kworker/1:2", 1000);
+        let workers = Workers::below(proc, 1);
+
+        let ((), time) = workers.beside(|| {
+            put(proc, 40, "kworker/1:1H-dio", 1500);
+            (41..44).for_each(|id| put(proc, id, "fio", 9000));
+            fs::remove_dir_all(proc.join("44")).expect("is ours");
+        });
+
+        assert_eq!(time, Duration::from_nanos(500));
     }
 }

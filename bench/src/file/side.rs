@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Length of the file; after its end comes its start.
     #[arg(long)]
     pub(crate) span: u64,
+    /// Begins in the middle of it.
+    #[arg(long)]
+    pub(crate) halfway: bool,
     #[arg(long)]
     pub(crate) path: PathBuf,
     #[arg(long)]
@@ -80,14 +83,15 @@ impl Args {
         sample.map_err(|why| format!("{why:#}"))
     }
 
-    /// The process that does it without end.
+    /// The process that does it without end, from the middle of the file on: beside another that
+    /// began at its start, neither goes where the other has just been.
     ///
     /// # Errors
     ///
     /// Those of `/proc/self/exe`.
     pub(crate) fn endless(&self) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
-        command.env_clear().args(Self { count: u64::MAX, ..self.clone() }.words());
+        command.env_clear().args(Self { count: u64::MAX, halfway: true, ..self.clone() }.words());
         Ok(command)
     }
 
@@ -103,6 +107,7 @@ impl Args {
         ];
         words.extend(values.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         words.extend(self.write.then(|| "--write".to_owned()));
+        words.extend(self.halfway.then(|| "--halfway".to_owned()));
         words.extend(self.random.then(|| "--random".to_owned()));
         words
             .extend(self.core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
@@ -164,6 +169,7 @@ pub(crate) fn open(path: &Path, is_write: bool) -> anyhow::Result<fs::File> {
 /// Where each call goes.
 struct Blocks {
     next: u64,
+    first: u64,
     count: u64,
     order: Option<Rng>,
     size: u64,
@@ -175,7 +181,9 @@ impl Blocks {
     fn new(args: &Args) -> Self {
         let size = args.size as u64;
         let order = args.random.then(Rng::new);
-        Self { next: 0, count: args.count, order, size, block_count: args.span / size }
+        let block_count = args.span / size;
+        let first = if args.halfway { block_count / 2 } else { 0 };
+        Self { next: 0, first, count: args.count, order, size, block_count }
     }
 }
 
@@ -189,7 +197,7 @@ impl Iterator for Blocks {
         self.next += 1;
         let block = match &mut self.order {
             Some(rng) => rng.u64(..self.block_count),
-            None => (self.next - 1) % self.block_count,
+            None => (self.first + self.next - 1) % self.block_count,
         };
         Some(block * self.size)
     }

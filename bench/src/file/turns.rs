@@ -1,12 +1,14 @@
 //! Two programs that do the same to the same file, in turns of some hundredths of a second.
 //!
-//! Both go on for ever, and one of them is stopped at any time. A disk that others share is faster
-//! and slower by a third for a tenth of a second, or for minutes: of two runs, one after the other,
-//! one may meet the good ones. In turns both meet the same. What one has in flight when it is
-//! stopped ends while nobody is measured, so a turn is long by that.
+//! Both go on for ever, and at any time at least one is stopped. A disk that others share is faster
+//! and slower by a third, for a tenth of a second or for minutes: of two runs, one after the other,
+//! one may meet the good ones. In turns both meet the same.
+//!
+//! What is in flight when a program is stopped ends while nobody is measured. The kernel counts
+//! bytes when they are asked for, so that much is taken off what a turn has moved.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,28 +16,33 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::process::Signal;
+use rustix::{
+    io::retry_on_intr,
+    process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
+};
 
 use crate::{
-    kernel_workers,
+    kernel_workers::{Workers, run_time},
     process::{Process, end_with_this, pause},
 };
 
 /// The shortest turn: so many of them meet each phase of the disk.
 const TURN: Duration = Duration::from_millis(40);
 /// A turn is at least so many times as long as what is in flight takes.
-const IN_FLIGHT_PARTS: u32 = 16;
-/// How long each runs before, and the longest that it may take to begin.
+const IN_FLIGHT_PARTS: u32 = 4;
+/// How long each runs before, and how long it may take to begin.
 const WARM_UP: Duration = Duration::from_millis(200);
-const START_MAX: Duration = Duration::from_secs(20);
-/// Between two looks whether something has happened.
-const LOOK: Duration = Duration::from_micros(200);
+const START_MAX: Duration = Duration::from_secs(5);
+/// Between two looks whether it has begun.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// How two programs compete.
 pub(super) struct Turns {
     pub(super) rounds: usize,
-    /// Of each program, in a round.
-    pub(super) turns: usize,
+    /// How long each program has in a round.
+    pub(super) round: Duration,
+    /// No round begins later.
+    pub(super) end: Option<Instant>,
     pub(super) is_write: bool,
     /// Bytes that each has in flight.
     pub(super) in_flight: u64,
@@ -45,29 +52,37 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Lets the programs run. Returns of each MB/s and MB per second of CPU time, one a round.
+    ///
+    /// # Errors
+    ///
+    /// One does not run, or the kernel does not count all that it does by one thread of it.
     pub(super) fn run(&self, programs: [Command; 2]) -> anyhow::Result<[Vec<[f64; 2]>; 2]> {
-        let [first, second] = programs;
-        let first = Runner::start(first, self)?;
-        let second = Runner::start(second, self)?;
-        let turn = first.turn.max(second.turn);
-        let mut values = [Vec::new(), Vec::new()];
-        for round in 0..self.rounds {
+        let [one, other] = programs;
+        let runners = [Runner::start(one, self)?, Runner::start(other, self)?];
+        let turn = runners.iter().map(|runner| runner.turn).max().unwrap_or(TURN);
+        let turn_count = (self.round.as_nanos() / turn.as_nanos()).max(1);
+        let (mut values, mut is_reversed) = ([Vec::new(), Vec::new()], false);
+        for _ in 0..self.rounds {
+            if self.end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
             let mut sums = [Took::default(); 2];
-            for number in 0..self.turns {
-                let [ours, others] = &mut sums;
-                let mut pairs = [(&first, ours), (&second, others)];
-                if (round * self.turns + number) % 2 == 1 {
+            for _ in 0..turn_count {
+                let mut pairs: Vec<_> = runners.iter().zip(&mut sums).collect();
+                if is_reversed {
                     pairs.reverse();
                 }
+                is_reversed = !is_reversed;
                 for (runner, sum) in pairs {
-                    sum.add(&runner.take_turn(turn, self.core)?);
-                    pause(turn / (IN_FLIGHT_PARTS / 2))?;
+                    sum.add(&runner.take_turn(turn, self.in_flight)?);
+                    pause(turn / IN_FLIGHT_PARTS)?;
                 }
             }
             for (values, sum) in values.iter_mut().zip(&sums) {
-                values.push([sum.bytes_by(sum.wall), sum.bytes_by(sum.cpu)]);
+                values.push([sum.moved as f64 / sum.wall, sum.asked as f64 / sum.cpu]);
             }
         }
+        runners.iter().try_for_each(Runner::check)?;
         Ok(values)
     }
 }
@@ -75,96 +90,127 @@ impl Turns {
 /// A program that is stopped when it has no turn.
 struct Runner {
     process: Process,
-    /// The folder of its thread that reads or writes.
+    /// Its folder in `/proc`, and that of its thread that reads or writes.
+    proc: PathBuf,
     task: PathBuf,
     is_write: bool,
+    workers: Workers,
     /// A turn that is long enough for it.
     turn: Duration,
 }
 
-/// What a turn took, or several.
+/// What a turn took, or several; times in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Took {
-    bytes: u64,
-    wall: Duration,
+    /// Bytes it has asked for.
+    asked: u64,
+    /// Bytes that were moved meanwhile.
+    moved: u64,
+    wall: f64,
     /// Of the thread, and of the kernel's workers on its core.
-    cpu: Duration,
+    cpu: f64,
 }
 
 impl Took {
     fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
+        self.asked += other.asked;
+        self.moved += other.moved;
         self.wall += other.wall;
         self.cpu += other.cpu;
-    }
-
-    /// MB a second of `time`.
-    fn bytes_by(&self, time: Duration) -> f64 {
-        self.bytes as f64 / 1e6 / time.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
 impl Runner {
     fn start(mut command: Command, turns: &Turns) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // What stops and continues this program's group is nothing to them.
+        command.process_group(0);
         let mortal = end_with_this();
         // SAFETY: it makes two system calls, which may be made in the child of a fork.
         unsafe { command.pre_exec(mortal) };
-        let child = command.spawn().with_context(|| format!("{:?}", command.get_program()))?;
-        let mut process = Process(child);
-        let tasks = Path::new("/proc").join(process.0.id().to_string()).join("task");
-        let begin = Instant::now();
-        while busiest(&tasks, turns.is_write).is_none() {
-            if begin.elapsed() > START_MAX || process.0.try_wait()?.is_some() {
-                process.kill();
-                bail!("it moves no bytes that the kernel counts");
-            }
-            pause(LOOK)?;
-        }
-        pause(WARM_UP)?;
-        let task = busiest(&tasks, turns.is_write).context("it has ended early")?;
-        let mut runner = Self { process, task, is_write: turns.is_write, turn: TURN };
-        let took = runner.take_turn(WARM_UP, turns.core)?;
-        ensure!(took.bytes > 0, "it moves no bytes that the kernel counts");
-        let part = turns.in_flight as f64 / took.bytes as f64;
-        runner.turn = TURN.max(took.wall.mul_f64(part) * IN_FLIGHT_PARTS);
+        let program = PathBuf::from(command.get_program());
+        let child = command.spawn().with_context(|| program.display().to_string())?;
+        let proc = Path::new("/proc").join(child.id().to_string());
+        let (task, is_write, turn) = (PathBuf::new(), turns.is_write, TURN);
+        let workers = Workers::of(turns.core);
+        let mut runner = Self { process: Process(child), proc, task, is_write, workers, turn };
+        runner.task = runner.warm_up().with_context(|| program.display().to_string())?;
+        runner.process.send(Signal::STOP);
+        runner.await_stop()?;
+        let took = runner.take_turn(WARM_UP, 0)?;
+        let part = turns.in_flight as f64 / took.moved as f64;
+        runner.turn = TURN.max(WARM_UP.mul_f64(part) * IN_FLIGHT_PARTS);
         Ok(runner)
     }
 
-    /// Lets it go on for about `time`, and says what it did meanwhile.
-    fn take_turn(&self, time: Duration, core: Option<usize>) -> anyhow::Result<Took> {
+    /// Waits until it has begun, and for a while longer; returns the thread that moves its bytes.
+    fn warm_up(&mut self) -> anyhow::Result<PathBuf> {
+        let begin = Instant::now();
+        loop {
+            if let Some(task) = self.busiest()? {
+                pause(WARM_UP)?;
+                if self.busiest()?.as_ref() == Some(&task) {
+                    return Ok(task);
+                }
+            }
+            ensure!(self.process.0.try_wait()?.is_none(), "it ended early");
+            ensure!(begin.elapsed() < START_MAX, "the kernel counts no bytes of it");
+            pause(LOOK)?;
+        }
+    }
+
+    /// The thread that has moved most bytes, if one has.
+    fn busiest(&self) -> anyhow::Result<Option<PathBuf>> {
+        let tasks = fs::read_dir(self.proc.join("task"))?.flatten().map(|task| task.path());
+        let moved = tasks.map(|task| Ok((bytes_of(&task, self.is_write)?, task)));
+        let most = moved.collect::<anyhow::Result<Vec<_>>>()?.into_iter().max();
+        Ok(most.filter(|(bytes, _)| *bytes > 0).map(|(_, task)| task))
+    }
+
+    /// Lets it go on for `time`, and says what it did meanwhile.
+    fn take_turn(&self, time: Duration, in_flight: u64) -> anyhow::Result<Took> {
         let turn = || -> anyhow::Result<Took> {
             let (bytes, cpu) = self.so_far()?;
             let begin = Instant::now();
             self.process.send(Signal::CONT);
             pause(time)?;
             self.process.send(Signal::STOP);
-            while !self.is_stopped()? {
-                pause(LOOK)?;
-            }
-            let wall = begin.elapsed();
+            self.await_stop()?;
+            let wall = micros(begin.elapsed());
             let (bytes_then, cpu_then) = self.so_far()?;
-            Ok(Took { bytes: bytes_then - bytes, wall, cpu: cpu_then.saturating_sub(cpu) })
+            let asked = bytes_then.saturating_sub(bytes);
+            let (moved, cpu) = (asked.saturating_sub(in_flight), cpu_then.saturating_sub(cpu));
+            ensure!(moved > 0 && !cpu.is_zero(), "the kernel does not count all that it does");
+            Ok(Took { asked, moved, wall, cpu: micros(cpu) })
         };
-        let (took, workers) = kernel_workers::beside(core, turn);
-        let mut took = took.context("it has ended early")?;
-        took.cpu += workers;
-        Ok(took)
+        let (took, workers) = self.workers.beside(turn);
+        let took = took?;
+        Ok(Took { cpu: took.cpu + micros(workers), ..took })
     }
 
     /// Bytes that its thread has moved so far, and CPU time that it has taken.
     fn so_far(&self) -> anyhow::Result<(u64, Duration)> {
-        let bytes = bytes_of(&self.task, self.is_write)?.context("bytes")?;
-        let times = fs::read_to_string(self.task.join("schedstat"))?;
-        let nanos = times.split(' ').next().context("a time")?.parse()?;
-        Ok((bytes, Duration::from_nanos(nanos)))
+        let time = run_time(&self.task.join("schedstat")).context("a time")?;
+        Ok((bytes_of(&self.task, self.is_write)?, time))
     }
 
-    fn is_stopped(&self) -> anyhow::Result<bool> {
-        let stat = fs::read_to_string(self.task.join("stat"))?;
-        // Behind its name, which may contain anything.
-        let (_, state) = stat.rsplit_once(") ").context("a state")?;
-        Ok(state.starts_with('T'))
+    fn await_stop(&self) -> anyhow::Result<()> {
+        let id = WaitId::Pid(Pid::from_child(&self.process.0));
+        // Whoever has ended is left to the handle.
+        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = retry_on_intr(|| waitid(id.clone(), either))?;
+        if !status.is_some_and(|status| status.stopped()) {
+            bail!("it ended early");
+        }
+        retry_on_intr(|| waitid(id.clone(), WaitIdOptions::STOPPED))?;
+        Ok(())
+    }
+
+    /// That the one thread has moved all bytes, but for those by which the program was loaded.
+    fn check(&self) -> anyhow::Result<()> {
+        let [task, all] = [&self.task, &self.proc].map(|who| bytes_of(who, self.is_write));
+        ensure!(task? >= all? / 100 * 99, "it has several threads that move bytes");
+        Ok(())
     }
 }
 
@@ -174,16 +220,48 @@ impl Drop for Runner {
     }
 }
 
-/// The task that has moved most bytes, if one has.
-fn busiest(tasks: &Path, is_write: bool) -> Option<PathBuf> {
-    let folders = fs::read_dir(tasks).ok()?.flatten().map(|task| task.path());
-    let moved = folders.filter_map(|task| Some((bytes_of(&task, is_write).ok()??, task)));
-    moved.filter(|(bytes, _)| *bytes > 0).max().map(|(_, task)| task)
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
-/// Bytes that a task has asked storage for, or given it.
-fn bytes_of(task: &Path, is_write: bool) -> io::Result<Option<u64>> {
+/// Bytes that a task, or a process, has asked storage for, or given it.
+fn bytes_of(who: &Path, is_write: bool) -> anyhow::Result<u64> {
     let name = if is_write { "write_bytes: " } else { "read_bytes: " };
-    let text = fs::read_to_string(task.join("io"))?;
-    Ok(text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()))
+    let counts = fs::read_to_string(who.join("io"))?;
+    let bytes = counts.lines().find_map(|line| line.strip_prefix(name));
+    Ok(bytes.context("a count")?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns() -> Turns {
+        let (rounds, round, end) = (1, TURN, None);
+        Turns { rounds, round, end, is_write: true, in_flight: 0, core: None }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_program_that_ends_or_is_not_there_is_no_runner() {
+        let why = |command| format!("{:#}", Runner::start(command, &turns()).err().expect("none"));
+        assert_eq!(why(shell("exit 3")), "sh: it ended early");
+        assert!(why(Command::new("/nobody/here")).starts_with("/nobody/here: "));
+    }
+
+    #[test]
+    fn one_that_ends_while_it_has_its_turn_is_not_waited_for() {
+        let child = shell("sleep 0.05").spawn().expect("a shell");
+        let proc = Path::new("/proc").join(child.id().to_string());
+        let task = proc.clone();
+        let (process, workers) = (Process(child), Workers::default());
+        let runner = Runner { process, proc, task, is_write: true, workers, turn: TURN };
+        pause(TURN * 5).expect("may wait");
+        runner.await_stop().expect_err("it has ended");
+    }
 }

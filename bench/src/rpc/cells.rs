@@ -186,9 +186,10 @@ impl Cell {
             Step::Request => push(&mut self.request, || ours(Part::Request)),
             Step::Integrated => push(&mut self.integrated, || ours(Part::Integrated)),
             Step::File => push(&mut self.file, || {
-                let (engine, write, random) = (Engine::Auto, true, false);
+                let (engine, write, random, halfway) = (Engine::Auto, true, false, false);
                 let (depth, path) = (depth(AT_DEVICE, size), path.to_owned());
-                file::Args { engine, write, random, size, count, depth, span, path, core }.run()
+                file::Args { engine, write, random, size, count, depth, span, halfway, path, core }
+                    .run()
             }),
             Step::Network => push(&mut self.network, || {
                 Ok(rate(all, &run(Program::Psync, Part::Network, all, path, cores)?))
