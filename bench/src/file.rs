@@ -285,7 +285,7 @@ impl Cell {
         let ours = self.our_side(engine, at).endless()?;
         let fio = self.fio_side(FIO, at).endless(&at.place.file());
         // fio first, which may not be there.
-        turns.run([fio, ours]).map(|[fio, ours]| [ours, fio])
+        turns.run(&mut [fio, ours]).map(|[fio, ours]| [ours, fio])
     }
 
     /// Those that are wanted, and what they are compared with.

@@ -33,6 +33,8 @@ const IN_FLIGHT_PARTS: u32 = 4;
 /// How long each runs before, and how long it may take to begin.
 const WARM_UP: Duration = Duration::from_millis(200);
 const START_MAX: Duration = Duration::from_secs(5);
+/// Rounds that may fail and be done again.
+const FAILURES_MAX: usize = 3;
 /// Between two looks whether it has begun.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -56,34 +58,52 @@ impl Turns {
     /// # Errors
     ///
     /// One does not run, or the kernel does not count all that it does by one thread of it.
-    pub(super) fn run(&self, programs: [Command; 2]) -> anyhow::Result<[Vec<[f64; 2]>; 2]> {
+    pub(super) fn run(&self, programs: &mut [Command; 2]) -> anyhow::Result<[Vec<[f64; 2]>; 2]> {
+        programs.iter_mut().for_each(prepare);
+        let (mut values, mut failures) = ([Vec::new(), Vec::new()], 0);
+        let mut running = None;
+        while values[0].len() < self.rounds && self.end.is_none_or(|end| Instant::now() < end) {
+            let runners = match running.take() {
+                Some(runners) => runners,
+                None => self.start(programs)?,
+            };
+            match self.round(&runners) {
+                Ok(sums) => {
+                    for (values, sum) in values.iter_mut().zip(sums) {
+                        values.push([sum.moved as f64 / sum.wall, sum.asked as f64 / sum.cpu]);
+                    }
+                    running = Some(runners);
+                }
+                // fio does not always survive a stop: both begin anew.
+                Err(_) if failures < FAILURES_MAX => failures += 1,
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(values)
+    }
+
+    /// Starts both, and stops each once it has begun.
+    fn start(&self, programs: &mut [Command; 2]) -> anyhow::Result<[Runner; 2]> {
         let [one, other] = programs;
-        let runners = [Runner::start(one, self)?, Runner::start(other, self)?];
+        Ok([Runner::start(one, self)?, Runner::start(other, self)?])
+    }
+
+    fn round(&self, runners: &[Runner; 2]) -> anyhow::Result<[Took; 2]> {
         let turn = runners.iter().map(|runner| runner.turn).max().unwrap_or(TURN);
         let turn_count = (self.round.as_nanos() / turn.as_nanos()).max(1);
-        let (mut values, mut is_reversed) = ([Vec::new(), Vec::new()], false);
-        for _ in 0..self.rounds {
-            if self.end.is_some_and(|end| Instant::now() >= end) {
-                break;
+        let mut sums = [Took::default(); 2];
+        for number in 0..turn_count {
+            let mut pairs: Vec<_> = runners.iter().zip(&mut sums).collect();
+            if number % 2 == 1 {
+                pairs.reverse();
             }
-            let mut sums = [Took::default(); 2];
-            for _ in 0..turn_count {
-                let mut pairs: Vec<_> = runners.iter().zip(&mut sums).collect();
-                if is_reversed {
-                    pairs.reverse();
-                }
-                is_reversed = !is_reversed;
-                for (runner, sum) in pairs {
-                    sum.add(&runner.take_turn(turn, self.in_flight)?);
-                    pause(turn / IN_FLIGHT_PARTS)?;
-                }
-            }
-            for (values, sum) in values.iter_mut().zip(&sums) {
-                values.push([sum.moved as f64 / sum.wall, sum.asked as f64 / sum.cpu]);
+            for (runner, sum) in pairs {
+                sum.add(&runner.take_turn(turn, self.in_flight)?);
+                pause(turn / IN_FLIGHT_PARTS)?;
             }
         }
         runners.iter().try_for_each(Runner::check)?;
-        Ok(values)
+        Ok(sums)
     }
 }
 
@@ -121,13 +141,7 @@ impl Took {
 }
 
 impl Runner {
-    fn start(mut command: Command, turns: &Turns) -> anyhow::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // What stops and continues this program's group is nothing to them.
-        command.process_group(0);
-        let mortal = end_with_this();
-        // SAFETY: it makes two system calls, which may be made in the child of a fork.
-        unsafe { command.pre_exec(mortal) };
+    fn start(command: &mut Command, turns: &Turns) -> anyhow::Result<Self> {
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().with_context(|| program.display().to_string())?;
         let proc = Path::new("/proc").join(child.id().to_string());
@@ -180,7 +194,10 @@ impl Runner {
             let (bytes_then, cpu_then) = self.so_far()?;
             let asked = bytes_then.saturating_sub(bytes);
             let (moved, cpu) = (asked.saturating_sub(in_flight), cpu_then.saturating_sub(cpu));
-            ensure!(moved > 0 && !cpu.is_zero(), "the kernel does not count all that it does");
+            ensure!(
+                moved > 0 && !cpu.is_zero(),
+                "the kernel counts {asked} bytes and {cpu:?} of CPU time in a turn of {wall:.0} us"
+            );
             Ok(Took { asked, moved, wall, cpu: micros(cpu) })
         };
         let (took, workers) = self.workers.beside(turn);
@@ -220,6 +237,16 @@ impl Drop for Runner {
     }
 }
 
+/// Has the program say nothing, and end with this one at the latest.
+fn prepare(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What stops and continues this program's group is nothing to it.
+    command.process_group(0);
+    let mortal = end_with_this();
+    // SAFETY: it makes two system calls, which may be made in the child of a fork.
+    unsafe { command.pre_exec(mortal) };
+}
+
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
@@ -249,7 +276,9 @@ mod tests {
 
     #[test]
     fn a_program_that_ends_or_is_not_there_is_no_runner() {
-        let why = |command| format!("{:#}", Runner::start(command, &turns()).err().expect("none"));
+        let why = |mut command| {
+            format!("{:#}", Runner::start(&mut command, &turns()).err().expect("none"))
+        };
         assert_eq!(why(shell("exit 3")), "sh: it ended early");
         assert!(why(Command::new("/nobody/here")).starts_with("/nobody/here: "));
     }
