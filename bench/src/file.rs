@@ -4,9 +4,9 @@
 //! A ratio is our bandwidth by fio's with io_uring at the same size and depth, or the bandwidth per
 //! CPU of both: more than 1 is better. The file is there before, in its whole length, and is read
 //! and written past the page cache where the file system can. Both sides go through the same file
-//! with registered buffers, as many bytes, at random in an order that is new in each run: so
-//! neither goes back to blocks of its own, which the host then has in its caches. On a disk both
-//! take turns of some hundredths of a second (`turns`); elsewhere they run one after the other, and
+//! with registered buffers, at random in an order that is new in each run: so neither goes back to
+//! blocks of its own, which the host then has in its caches. On a disk both take turns of some
+//! hundredths of a second (`turns`); elsewhere they move as many bytes one after the other, and
 //! change places from round to round. Other ways to do file I/O stand beside them: threads and
 //! blocking calls of ours, libaio, POSIX AIO and blocking calls of fio's. (epoll does not apply: a
 //! file is always ready.)
@@ -19,9 +19,9 @@ pub(crate) mod side;
 mod turns;
 
 use std::{
+    cell,
     io::{self, Write as _},
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -171,7 +171,7 @@ pub(crate) fn file(args: &Args) -> anyhow::Result<()> {
     let all = places.into_iter().flat_map(|place| effort.cells().map(move |cell| (cell, place)));
     let cells: Vec<_> = all.filter(|(cell, place)| cell.is_wanted(&effort, place)).collect();
     let mut progress = Progress::of("file", cells.len());
-    let takes_turns = AtomicBool::new(true);
+    let takes_turns = cell::Cell::new(true);
     for (cell, place) in cells {
         let at = At { effort: &effort, place, core, takes_turns: &takes_turns };
         cell.measure(at, &mut report);
@@ -197,7 +197,7 @@ struct At<'a> {
     place: &'a Place,
     core: Option<usize>,
     /// On a disk two programs take turns, unless that has failed.
-    takes_turns: &'a AtomicBool,
+    takes_turns: &'a cell::Cell<bool>,
 }
 
 /// What is measured of a cell.
@@ -247,12 +247,12 @@ impl Cell {
     /// What our engines and fio's reach: in turns where there is one of each, and the kernel counts
     /// what they move; else one run after the other.
     fn compare(&self, engines: &Engines, at: At<'_>) -> (Vec<Values>, Values) {
-        let takes_turns = !at.place.is_memory() && at.takes_turns.load(Ordering::Relaxed);
+        let takes_turns = !at.place.is_memory() && at.takes_turns.get();
         if let ([(engine, _)], true, true) = (&*engines.ours, engines.has_fio, takes_turns) {
             match self.in_turns(*engine, at) {
                 Ok([ours, fio]) => return (vec![Ok(ours)], Ok(fio)),
                 Err(why) => {
-                    at.takes_turns.store(false, Ordering::Relaxed);
+                    at.takes_turns.set(false);
                     let told = "kakehi-bench: file: one run after the other, not in turns";
                     writeln!(io::stderr(), "{told}: {why:#}").ok();
                 }

@@ -32,15 +32,14 @@ impl Workers {
     pub(crate) fn beside<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
         let before = self.times();
         let result = work();
-        let times = self.times();
+        let times = self.times().into_iter();
         let ran = times.zip(before).map(|(time, before)| Some(time?.saturating_sub(before?)));
         (result, ran.flatten().sum())
     }
 
     /// How long each has run since it was started, unless it has ended.
-    fn times(&self) -> impl Iterator<Item = Option<Duration>> + use<> {
-        let times: Vec<_> = self.0.iter().map(|file| run_time(file)).collect();
-        times.into_iter()
+    fn times(&self) -> Vec<Option<Duration>> {
+        self.0.iter().map(|file| run_time(file)).collect()
     }
 }
 

@@ -31,7 +31,7 @@ const TURN: Duration = Duration::from_millis(40);
 /// A turn is at least so many times as long as what is in flight takes.
 const IN_FLIGHT_PARTS: u32 = 4;
 /// How long each runs before, and how long it may take to begin.
-const WARM_UP: Duration = Duration::from_millis(200);
+const WARM_UP: Duration = Duration::from_millis(100);
 const START_MAX: Duration = Duration::from_secs(5);
 /// Rounds that may fail and be done again.
 const FAILURES_MAX: usize = 3;
@@ -63,12 +63,9 @@ impl Turns {
         let (mut values, mut failures) = ([Vec::new(), Vec::new()], 0);
         let mut running = None;
         while values[0].len() < self.rounds && self.end.is_none_or(|end| Instant::now() < end) {
-            let runners = match running.take() {
-                Some(runners) => runners,
-                None => self.start(programs)?,
-            };
-            match self.round(&runners) {
-                Ok(sums) => {
+            let runners = running.take().map_or_else(|| self.start(programs), Ok);
+            match runners.and_then(|runners| Ok((self.round(&runners)?, runners))) {
+                Ok((sums, runners)) => {
                     for (values, sum) in values.iter_mut().zip(sums) {
                         values.push([sum.moved as f64 / sum.wall, sum.asked as f64 / sum.cpu]);
                     }
@@ -161,24 +158,24 @@ impl Runner {
     fn warm_up(&mut self) -> anyhow::Result<PathBuf> {
         let begin = Instant::now();
         loop {
+            ensure!(self.process.0.try_wait()?.is_none(), "it ended early");
+            bytes_of(&self.proc, self.is_write)?; // Fails at once where none are counted.
             if let Some(task) = self.busiest()? {
                 pause(WARM_UP)?;
                 if self.busiest()?.as_ref() == Some(&task) {
                     return Ok(task);
                 }
             }
-            ensure!(self.process.0.try_wait()?.is_none(), "it ended early");
             ensure!(begin.elapsed() < START_MAX, "the kernel counts no bytes of it");
             pause(LOOK)?;
         }
     }
 
-    /// The thread that has moved most bytes, if one has.
+    /// The thread that has moved most bytes, of those that have not ended.
     fn busiest(&self) -> anyhow::Result<Option<PathBuf>> {
         let tasks = fs::read_dir(self.proc.join("task"))?.flatten().map(|task| task.path());
-        let moved = tasks.map(|task| Ok((bytes_of(&task, self.is_write)?, task)));
-        let most = moved.collect::<anyhow::Result<Vec<_>>>()?.into_iter().max();
-        Ok(most.filter(|(bytes, _)| *bytes > 0).map(|(_, task)| task))
+        let moved = tasks.filter_map(|task| Some((bytes_of(&task, self.is_write).ok()?, task)));
+        Ok(moved.filter(|(bytes, _)| *bytes > 0).max().map(|(_, task)| task))
     }
 
     /// Lets it go on for `time`, and says what it did meanwhile.
