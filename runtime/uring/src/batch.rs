@@ -1,7 +1,9 @@
 //! When the entries that are queued for the kernel are worth a system call.
 //!
-//! As soon as they are as many as the device has left to do, or a quarter of that if they are short
-//! and scattered (at least 2, at most 32), so that it never waits while a long batch is prepared.
+//! As soon as they are as many as the device has left to do (at least 2, at most 32), so that it
+//! never waits while a long batch is prepared. If they are short and scattered the first goes alone
+//! to a device that has nothing to do, when more will probably follow, and the others are a quarter
+//! of what it has left: at least 3, for which Linux wakes it once, and for each of fewer.
 //!
 //! Who is served mostly asks for more. The last of those that follow what was served goes by the
 //! call that the executor blocks in: one call less. If it does not block it is late by one turn.
@@ -12,42 +14,37 @@
 //! not wait, of whatever kind: the kernel would make longer requests of it, which begin later and
 //! take a device longer.
 
-use std::{
-    mem,
-    os::fd::{AsRawFd as _, RawFd},
-    time::Duration,
-};
+use std::{mem, time::Duration};
 
 use executor::Instant;
 
-use crate::operation::Operation;
+use crate::extent::Extent;
 
 /// So many queued operations are worth a system call at once, whatever the device has to do,
 pub(crate) const BATCH_LEN: usize = 32;
-/// and so many when it has nothing.
+/// and so many when it has nothing,
 pub(crate) const BATCH_LEN_MIN: usize = 2;
+/// or has begun with short and scattered ones.
+const PLUGGED_LEN_MIN: usize = 3;
 
 /// So many bytes are worth one at once, too.
-pub(crate) const BATCH_BYTES: usize = 512 << 10;
+pub(crate) const BATCH_BYTES: u64 = 512 << 10;
 /// Short transfers that continue each other stay queued so long for that at most.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_micros(400);
 
 /// The longest any other stays queued while some are in flight.
 pub(crate) const HELD_MAX: Duration = Duration::from_micros(20);
 
-/// A transfer up to so many bytes costs a device more by itself than as a part of a longer one.
-pub(crate) const SHORT_LEN_MAX: usize = 16 * 1024;
-
 /// Operations not yet given to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) len: usize,
     /// Of the transfers among them.
-    byte_len: usize,
+    byte_len: u64,
     /// When the first of them was pushed.
     oldest: Instant,
-    /// File and end of the transfer pushed last, if it is short, or of short buffers.
-    last: Option<(RawFd, u64)>,
+    /// The transfer pushed last, if it is short, or of short buffers.
+    last: Option<Extent>,
     /// The transfer pushed last continues the one before it.
     continues: bool,
     /// One of them neither continues another nor is continued.
@@ -63,19 +60,19 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Notes an operation whose entry is pushed next.
-    pub(crate) fn note(&mut self, operation: &Operation, now: Instant) {
+    /// Notes an operation whose entry is pushed next, and where it goes if it is a transfer.
+    pub(crate) fn note(&mut self, extent: Option<&Extent>, now: Instant) {
         self.is_complete = self.expected == 1;
         self.expected = self.expected.saturating_sub(1);
         let continued = mem::replace(&mut self.continues, false);
-        self.continues = self.continues_last(operation);
+        self.continues = self.continues_last(extent);
         if self.len == 0 {
             (self.byte_len, self.has_lone, self.len_before) = (0, false, 0);
             self.oldest = now;
         } else if !self.continues && !continued {
             self.has_lone = true;
         }
-        self.byte_len += operation.transfer().map_or(0, |(.., buffers)| buffers.len());
+        self.byte_len = self.byte_len.saturating_add(extent.map_or(0, Extent::len));
         self.len += 1;
     }
 
@@ -96,13 +93,16 @@ impl Batch {
     }
 
     fn is_full(&self, left: usize) -> bool {
-        let worth_a_call = if self.is_gathered() {
-            usize::MAX
-        } else {
-            let worth_a_call = if self.is_urgent() { left / 4 } else { left };
-            worth_a_call.clamp(BATCH_LEN_MIN, BATCH_LEN)
-        };
-        self.len >= worth_a_call || self.byte_len >= BATCH_BYTES
+        self.byte_len >= BATCH_BYTES || !self.is_gathered() && self.len >= self.full_len(left)
+    }
+
+    /// How many fill it while the device has `left` operations to do.
+    fn full_len(&self, left: usize) -> usize {
+        match left {
+            0 if self.is_urgent() && self.expected > 1 => 1,
+            1.. if self.is_urgent() => (left / 4).clamp(PLUGGED_LEN_MIN, BATCH_LEN),
+            _ => left.clamp(BATCH_LEN_MIN, BATCH_LEN),
+        }
     }
 
     /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
@@ -127,15 +127,13 @@ impl Batch {
         self.continues && !self.has_lone && self.len > 1
     }
 
-    /// Whether `operation` is short, or of short buffers, and begins where the last one ended: what
-    /// goes to the kernel together becomes one request to the device.
-    fn continues_last(&mut self, operation: &Operation) -> bool {
-        let Some((file, at, buffers)) = operation.transfer() else { return false };
-        let (fd, len) = (file.as_raw_fd(), buffers.len());
-        let is_short = buffers.as_slice().iter().all(|one| one.len() <= SHORT_LEN_MAX);
-        let last =
-            mem::replace(&mut self.last, is_short.then(|| (fd, at.saturating_add(len as u64))));
-        is_short && last == Some((fd, at))
+    /// Whether what goes there is short, or of short buffers, and begins where the last one ended:
+    /// what goes to the kernel together becomes one request to the device.
+    fn continues_last(&mut self, extent: Option<&Extent>) -> bool {
+        let Some(extent) = extent else { return false };
+        let short = extent.is_of_short.then_some(*extent);
+        let last = mem::replace(&mut self.last, short);
+        short.is_some() && last.is_some_and(|last| extent.continues(&last))
     }
 }
 
@@ -144,7 +142,7 @@ mod tests {
     use std::{fs::File, os::fd::OwnedFd, sync::Arc};
 
     use super::*;
-    use crate::memory::Heap;
+    use crate::{extent::SHORT_LEN_MAX, memory::Heap, operation::Operation};
 
     const LEN: usize = 4096;
 
@@ -157,7 +155,8 @@ mod tests {
         let file = Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")));
         let note = move |batch: &mut Batch, at| {
             let (file, from) = (Arc::clone(&file), Heap::buffer(len).into());
-            batch.note(&Operation::Write { file, at, from }, Instant::default());
+            let write = Operation::Write { file, at, from };
+            batch.note(Extent::of(&write).as_ref(), Instant::default());
         };
         let mut batch = Batch::default();
         places.iter().for_each(|at| note(&mut batch, *at));
@@ -182,17 +181,33 @@ mod tests {
     #[test]
     fn what_is_scattered_waits_for_a_quarter_of_what_the_device_has_left() {
         let scattered: Vec<_> = (0..8).map(|place| place << 20).collect();
-        for (len, left_max) in [(2, 11), (3, 15), (8, 35)] {
+        for (len, left_max) in [(3, 15), (8, 35)] {
             let (batch, _) = batch_of(scattered.get(..len).expect("so many"));
             assert!(batch.is_full(left_max) && !batch.is_full(left_max + 1), "{len} transfers");
         }
-        let (one, _) = batch_of(&[0]);
-        assert!(!one.is_full(0));
+        let (two, _) = batch_of(&[1 << 20, 0]);
+        assert!(two.is_full(0) && !two.is_full(1));
+    }
+
+    #[test]
+    fn the_first_of_several_that_are_scattered_goes_alone_to_a_device_with_nothing_to_do() {
+        for (served, goes) in [(0, false), (2, false), (3, true), (16, true)] {
+            let (mut batch, note) = batch_of(&[]);
+            batch.served(served);
+            note(&mut batch, 0);
+            assert_eq!(batch.is_worth_a_call(0), goes, "{served} were served");
+            assert!(!batch.is_worth_a_call(1));
+        }
+        let (mut batch, note) = batch_of_len(SHORT_LEN_MAX + 1, &[]);
+        batch.served(16);
+        note(&mut batch, 0);
+        assert!(!batch.is_worth_a_call(0), "long ones are not urgent");
     }
 
     #[test]
     fn what_is_long_enough_waits_for_no_more_whatever_the_device_has_left() {
-        for (len, worth) in [(BATCH_BYTES, 1), (BATCH_BYTES / 2, 2), (BATCH_BYTES / 8, 8)] {
+        let whole = usize::try_from(BATCH_BYTES).expect("fits");
+        for (len, worth) in [(whole, 1), (whole / 2, 2), (whole / 8, 8)] {
             let places: Vec<_> = (0..worth).map(|place| place << 30).collect();
             let (batch, note) = batch_of_len(len, &places);
             assert!(batch.is_full(usize::MAX), "{worth} of {len} bytes");

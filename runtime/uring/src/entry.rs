@@ -24,22 +24,23 @@ pub(crate) struct Registered<'a> {
     pub(crate) lists: bool,
 }
 
-/// The submission entry of what is to be executed of `run`, with the addresses that it points to.
+/// The submission entry of what is to be executed of `run`. The addresses that it points to, if it
+/// points to several, are put into `list`.
 ///
 /// `None` when a ring does not execute it.
 pub(crate) fn entry(
     run: &Run,
     sink: &Buffer,
     registered: &Registered<'_>,
-) -> Option<(squeue::Entry, Vec<libc::iovec>)> {
+    list: &mut Vec<libc::iovec>,
+) -> Option<squeue::Entry> {
     let operation = run.first();
     let vectors = match operation {
         Operation::Read { .. } | Operation::Write { .. } => run.vectors(LEN_MAX),
         Operation::Fetch { len, .. } => Vectors::repeated(sink, *len),
         Operation::Sync { file, data_only } => {
             let flags = if *data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
-            let entry = opcode::Fsync::new(Fd(file.as_raw_fd())).flags(flags).build();
-            return Some((entry, Vec::new()));
+            return Some(opcode::Fsync::new(Fd(file.as_raw_fd())).flags(flags).build());
         }
         Operation::Call(_) => return None,
     };
@@ -50,27 +51,25 @@ pub(crate) fn entry(
     };
     let (fd, at) = (Fd(file.as_raw_fd()), offset(at));
     let is_fixed = registered.holds(vectors.as_slice());
-    let list = match vectors {
-        Vectors::Many(list) => list,
+    *list = match vectors {
+        Vectors::Many(many) => many,
         Vectors::One([one]) => {
             let (bytes, len) = (one.iov_base.cast(), u32::try_from(one.iov_len).ok()?);
-            let entry = match (is_write, is_fixed) {
+            return Some(match (is_write, is_fixed) {
                 (false, false) => opcode::Read::new(fd, bytes, len).offset(at).build(),
                 (false, true) => opcode::ReadFixed::new(fd, bytes, len, 0).offset(at).build(),
                 (true, false) => opcode::Write::new(fd, bytes, len).offset(at).build(),
                 (true, true) => opcode::WriteFixed::new(fd, bytes, len, 0).offset(at).build(),
-            };
-            return Some((entry, Vec::new()));
+            });
         }
     };
     let (start, count) = (list.as_ptr(), u32::try_from(list.len()).ok()?);
-    let entry = match (is_write, is_fixed) {
+    Some(match (is_write, is_fixed) {
         (false, false) => opcode::Readv::new(fd, start, count).offset(at).build(),
         (false, true) => opcode::ReadvFixed::new(fd, start, count, 0).offset(at).build(),
         (true, false) => opcode::Writev::new(fd, start, count).offset(at).build(),
         (true, true) => opcode::WritevFixed::new(fd, start, count, 0).offset(at).build(),
-    };
-    Some((entry, list))
+    })
 }
 
 /// An offset as a ring takes it: all ones would mean the file's own position. What is as far beyond

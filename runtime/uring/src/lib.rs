@@ -14,6 +14,7 @@ mod crowd;
 mod engine;
 mod engines;
 mod entry;
+mod extent;
 mod file;
 mod foreign;
 mod inline;

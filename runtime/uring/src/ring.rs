@@ -45,10 +45,11 @@ use crate::{
     batch::Batch,
     engine::{Engine, Refusal, Refused, Token},
     entry::{Registered, entry},
+    extent::Extent,
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
     parker::Events,
-    run::Run,
+    run::{Growth, Run},
     set_up::{Features, set_up},
 };
 
@@ -77,7 +78,7 @@ pub struct Ring {
     ring: IoUring,
     in_flight: Slab<InFlight>,
     /// The run begun last, as long as its entry is not queued: more may join it.
-    open: Option<usize>,
+    open: Option<(usize, Growth)>,
     batch: Batch,
     handle: Handle,
     sink: Buffer,
@@ -194,7 +195,7 @@ impl Ring {
 
     /// Queues the run that more might join.
     fn close_run(&mut self) {
-        if let Some(key) = self.open.take() {
+        if let Some((key, _)) = self.open.take() {
             self.queue(key);
         }
     }
@@ -203,9 +204,8 @@ impl Ring {
     fn queue(&mut self, key: usize) {
         let Some(InFlight { run, vectors }) = self.in_flight.get_mut(key) else { return };
         let (memory, lists) = (self.registered.as_deref(), self.features.registered_lists);
-        let made = entry(run, &self.sink, &Registered { memory, lists });
-        let (entry, list) = made.expect("a run has operations that a ring executes");
-        *vectors = list;
+        let made = entry(run, &self.sink, &Registered { memory, lists }, vectors);
+        let entry = made.expect("a run has operations that a ring executes");
         self.push(&entry.user_data(key as u64));
     }
 
@@ -236,7 +236,9 @@ impl Ring {
         if [-libc::ECANCELED, -libc::EINTR, -libc::EAGAIN].contains(&value) {
             self.unserved.extend(run.into_operations());
         } else if let Some(run) = run.finish(result(value), done) {
-            run.operations().for_each(|one| self.batch.note(one, self.handle.lately()));
+            for one in run.operations() {
+                self.batch.note(Extent::of(one).as_ref(), self.handle.lately());
+            }
             let key = self.begin(run);
             self.queue(key);
         }
@@ -276,14 +278,23 @@ impl Engine for Ring {
         if matches!(operation, Operation::Call(_)) {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         }
-        self.batch.note(&operation, self.handle.lately());
-        let joined = match self.open.and_then(|key| self.in_flight.get_mut(key)) {
+        let extent = Extent::of(&operation);
+        self.batch.note(extent.as_ref(), self.handle.lately());
+        let open = self
+            .open
+            .as_mut()
+            .and_then(|(key, growth)| growth.takes(&operation, extent.as_ref()).then_some(*key));
+        match open.and_then(|key| self.in_flight.get_mut(key)) {
             Some(InFlight { run, .. }) => run.join(operation, token),
-            None => Err(operation),
-        };
-        if let Err(operation) = joined {
-            self.close_run();
-            self.open = Some(self.begin(Run::new(operation, token)));
+            None => {
+                self.close_run();
+                let growth = Growth::new(&operation, extent);
+                let key = self.begin(Run::new(operation, token));
+                match growth {
+                    Some(growth) => self.open = Some((key, growth)),
+                    None => self.queue(key),
+                }
+            }
         }
         let left = self.left();
         if self.batch.is_worth_a_call(left) {

@@ -6,14 +6,11 @@
 //! executed one by one: so each has its own result, and nothing is written twice, not to a file
 //! that is appended to either.
 
-use std::{
-    io, iter, mem,
-    os::fd::{AsRawFd as _, RawFd},
-};
+use std::{io, iter};
 
 use crate::{
-    batch::SHORT_LEN_MAX,
     engine::Token,
+    extent::{Extent, SHORT_LEN_MAX},
     memory::BUFFER_COUNT_MAX,
     operation::Operation,
     vectors::{Vectors, places},
@@ -22,46 +19,58 @@ use crate::{
 /// What goes together is at most so long,
 const LEN_MAX: u64 = 1 << 20;
 /// and each write of it. Of reads, for whose results somebody waits, only short ones go together.
-const WRITE_LEN_MAX: usize = 256 << 10;
+const WRITE_LEN_MAX: u64 = 256 << 10;
+const READ_LEN_MAX: u64 = SHORT_LEN_MAX as u64;
 
 /// Operations in the order of the file, at least one.
 #[derive(Debug)]
 pub(crate) struct Run {
     first: (Token, Operation),
     rest: Vec<(Token, Operation)>,
-    /// Places in memory, at most [`BUFFER_COUNT_MAX`].
-    vector_count: usize,
     /// The operations are executed one by one.
     is_broken: bool,
 }
 
+/// What a run that more may join has come to.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    extent: Extent,
+    /// Places in memory, at most [`BUFFER_COUNT_MAX`].
+    vector_count: usize,
+}
+
+impl Growth {
+    /// Of a run of one operation, which goes to `extent`; `None` when it goes by itself.
+    pub(crate) fn new(operation: &Operation, extent: Option<Extent>) -> Option<Self> {
+        let extent = extent.filter(may_go_together)?;
+        Some(Self { extent, vector_count: vector_count(operation) })
+    }
+
+    /// Whether the run takes in this operation, which goes to `extent`.
+    pub(crate) fn takes(&mut self, operation: &Operation, extent: Option<&Extent>) -> bool {
+        let Some(part) = extent else { return false };
+        let whole = &mut self.extent;
+        let continues = part.continues(whole) && part.is_write == whole.is_write;
+        if !continues || !may_go_together(part) || part.end - whole.at > LEN_MAX {
+            return false;
+        }
+        let vector_count = self.vector_count + vector_count(operation);
+        let fits = vector_count <= BUFFER_COUNT_MAX;
+        if fits {
+            (whole.end, self.vector_count) = (part.end, vector_count);
+        }
+        fits
+    }
+}
+
 impl Run {
     pub(crate) fn new(operation: Operation, token: Token) -> Self {
-        let vector_count = vector_count(&operation);
-        Self { first: (token, operation), rest: Vec::new(), vector_count, is_broken: false }
+        Self { first: (token, operation), rest: Vec::new(), is_broken: false }
     }
 
-    /// Adds an operation that continues it, or hands it back.
-    pub(crate) fn join(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
-        let vector_count = self.vector_count + vector_count(&operation);
-        if vector_count <= BUFFER_COUNT_MAX && self.is_continued_by(&operation) {
-            self.rest.push((token, operation));
-            self.vector_count = vector_count;
-            Ok(())
-        } else {
-            Err(operation)
-        }
-    }
-
-    fn is_continued_by(&self, next: &Operation) -> bool {
-        let (_, first) = &self.first;
-        let (_, last) = self.rest.last().unwrap_or(&self.first);
-        let (Some(start), Some(end), Some(place)) = (place(first), place(last), place(next)) else {
-            return false;
-        };
-        mem::discriminant(first) == mem::discriminant(next)
-            && (place.fd, place.at) == (end.fd, end.end)
-            && place.end - start.at <= LEN_MAX
+    /// Adds an operation that its [`Growth`] takes.
+    pub(crate) fn join(&mut self, operation: Operation, token: Token) {
+        self.rest.push((token, operation));
     }
 
     /// The first of the operations that the kernel is to execute now.
@@ -102,12 +111,12 @@ impl Run {
             let (token, operation) = first;
             drop(operation);
             done(token, result);
-            return Self::one_by_one(rest);
+            return if rest.is_empty() { None } else { Self::one_by_one(rest) };
         }
         let mut left = result.unwrap_or(0);
         let mut unfinished = Vec::new();
         for (token, operation) in iter::once(first).chain(rest) {
-            let len = place(&operation).map_or(0, |place| place.end - place.at);
+            let len = Extent::of(&operation).map_or(0, |extent| extent.len());
             let reached = left.min(len);
             left -= reached;
             if reached == 0 {
@@ -133,21 +142,10 @@ impl Run {
     }
 }
 
-/// Where a transfer goes.
-struct Place {
-    fd: RawFd,
-    at: u64,
-    end: u64,
-}
-
-/// `None` for what goes by itself.
-fn place(operation: &Operation) -> Option<Place> {
-    let (file, at, buffers) = operation.transfer()?;
-    let is_write = matches!(operation, Operation::Write { .. });
-    let len_max = if is_write { WRITE_LEN_MAX } else { SHORT_LEN_MAX };
-    let len = buffers.len();
-    let end = at.checked_add(len as u64).filter(|_| (1..=len_max).contains(&len))?;
-    Some(Place { fd: file.as_raw_fd(), at, end })
+/// Whether what goes there may go with others.
+fn may_go_together(extent: &Extent) -> bool {
+    let len_max = if extent.is_write { WRITE_LEN_MAX } else { READ_LEN_MAX };
+    (1..=len_max).contains(&extent.len())
 }
 
 /// Vectors that the buffers of a transfer take.
@@ -168,6 +166,8 @@ mod tests {
     use super::*;
     use crate::memory::{Buffers, Heap};
 
+    const WRITE_LEN: usize = 256 << 10;
+
     fn null() -> Arc<OwnedFd> {
         Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")))
     }
@@ -180,9 +180,18 @@ mod tests {
     fn three() -> Run {
         let file = null();
         let mut run = Run::new(write(&file, 5, 10), Token(0));
-        run.join(write(&file, 15, 10), Token(1)).expect("continues");
-        run.join(write(&file, 25, 10), Token(2)).expect("continues");
+        run.join(write(&file, 15, 10), Token(1));
+        run.join(write(&file, 25, 10), Token(2));
         run
+    }
+
+    fn growth(first: &Operation) -> Growth {
+        Growth::new(first, Extent::of(first)).expect("others may join it")
+    }
+
+    /// Whether the next operation is taken.
+    fn takes(growth: &mut Growth, next: &Operation) -> bool {
+        growth.takes(next, Extent::of(next).as_ref())
     }
 
     /// Tokens and results of what is over, and how many operations are not.
@@ -197,29 +206,30 @@ mod tests {
         let (file, other) = (null(), null());
         let read = |at| Operation::Read { file: file.clone(), at, into: Heap::buffer(10).into() };
         let pair = Buffers::new(vec![Heap::buffer(5), Heap::buffer(5)]).expect("two");
-        let mut run = Run::new(write(&file, 5, 10), Token(0));
+        let mut run = growth(&write(&file, 5, 10));
         for elsewhere in [
             write(&file, 14, 10),
             write(&file, 16, 10),
             write(&file, 5, 10),
             write(&other, 15, 10),
-            write(&file, 15, WRITE_LEN_MAX + 1),
+            write(&file, 15, WRITE_LEN + 1),
             write(&file, 15, 0),
             Operation::Sync { file: file.clone(), data_only: true },
             read(15),
         ] {
-            run.join(elsewhere, Token(1)).expect_err("goes by itself");
+            assert!(!takes(&mut run, &elsewhere), "{elsewhere:?} goes by itself");
         }
-        run.join(write(&file, 15, WRITE_LEN_MAX), Token(1)).expect("continues");
-        let pair = Operation::Write { file, at: 15 + WRITE_LEN_MAX as u64, from: pair };
-        run.join(pair, Token(2)).expect("continues");
-        assert_eq!(run.operations().count(), 3);
+        assert!(takes(&mut run, &write(&file, 15, WRITE_LEN)));
+        let pair = Operation::Write { file, at: 15 + WRITE_LEN as u64, from: pair };
+        assert!(takes(&mut run, &pair));
 
         let read =
             |at, len| Operation::Read { file: other.clone(), at, into: Heap::buffer(len).into() };
-        let mut run = Run::new(read(0, 10), Token(0));
-        run.join(read(10, SHORT_LEN_MAX + 1), Token(1)).expect_err("is waited for by itself");
-        run.join(read(10, SHORT_LEN_MAX), Token(1)).expect("continues");
+        let mut run = growth(&read(0, 10));
+        assert!(!takes(&mut run, &read(10, SHORT_LEN_MAX + 1)), "it is waited for by itself");
+        assert!(takes(&mut run, &read(10, SHORT_LEN_MAX)));
+        let alone = read(0, SHORT_LEN_MAX + 1);
+        assert!(Growth::new(&alone, Extent::of(&alone)).is_none());
     }
 
     #[test]
@@ -231,22 +241,20 @@ mod tests {
         };
         let write = |at: u64, from| Operation::Write { file: file.clone(), at, from };
         let whole = BUFFER_COUNT_MAX as u64;
-        let mut run = Run::new(write(0, parts(1)), Token(0));
-        run.join(write(whole, parts(2)), Token(1)).expect("the first is one place");
-        run.join(write(whole * 3 / 2, parts(2)), Token(2)).expect_err("one too many");
-        run.join(write(whole * 3 / 2, parts(4)), Token(2)).expect("half as many");
+        let mut run = growth(&write(0, parts(1)));
+        assert!(takes(&mut run, &write(whole, parts(2))), "the first is one place");
+        assert!(!takes(&mut run, &write(whole * 3 / 2, parts(2))), "one too many");
+        assert!(takes(&mut run, &write(whole * 3 / 2, parts(4))), "half as many");
     }
 
     #[test]
     fn a_run_is_no_longer_than_one_request() {
         for (len, count) in [(1, BUFFER_COUNT_MAX), (4 << 10, 64), (64 << 10, 16), (256 << 10, 4)] {
             let file = null();
-            let mut run = Run::new(write(&file, 0, len), Token(0));
-            let joined = (1..).take_while(|number| {
-                let at = number * len as u64;
-                run.join(write(&file, at, len), Token(*number)).is_ok()
-            });
-            assert_eq!(1 + joined.count(), count, "{len} bytes");
+            let mut run = growth(&write(&file, 0, len));
+            let taken =
+                (1..).take_while(|number| takes(&mut run, &write(&file, number * len as u64, len)));
+            assert_eq!(1 + taken.count(), count, "{len} bytes");
         }
     }
 

@@ -13,7 +13,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::*;
 use crate::{
-    batch::{BATCH_BYTES, BATCH_LEN, BATCH_LEN_MIN, GATHERING_MAX, HELD_MAX, SHORT_LEN_MAX},
+    batch::{BATCH_BYTES, BATCH_LEN, BATCH_LEN_MIN, GATHERING_MAX, HELD_MAX},
+    extent::SHORT_LEN_MAX,
     memory::Buffers,
 };
 
@@ -161,9 +162,9 @@ fn transfers_that_continue_each_other_gather_while_all_that_is_complete_is_fetch
 fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
     let Some(mut bench) = Bench::new() else { return };
     const LEN: usize = 4096;
-    for number in 0..BATCH_BYTES / LEN {
-        assert_eq!(bench.ring.batch.len, number);
-        bench.submit_of(LEN, (number * LEN) as u64).unwrap();
+    for number in 0..BATCH_BYTES / LEN as u64 {
+        assert_eq!(bench.ring.batch.len as u64, number);
+        bench.submit_of(LEN, number * LEN as u64).unwrap();
     }
     assert_eq!(bench.ring.batch.len, 0);
 }
@@ -336,7 +337,7 @@ fn what_is_interrupted_or_would_block_is_left_to_another_engine() {
     for errno in [libc::EINTR, libc::EAGAIN] {
         let Some(mut bench) = Bench::new() else { return };
         bench.submit().unwrap();
-        let key = bench.ring.open.take().expect("not queued yet");
+        let (key, _) = bench.ring.open.take().expect("not queued yet");
         let InFlight { run, .. } = bench.ring.in_flight.remove(key);
 
         bench.ring.finish(run, -errno, &mut |_, _| panic!("nothing to report"));
