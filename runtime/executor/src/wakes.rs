@@ -9,7 +9,7 @@ use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
 use crate::{
     park::Unpark,
-    sync::{AtomicBool, Mutex, Ordering, lock},
+    sync::{Mutex, lock},
     task::{Class, PerClass},
 };
 
@@ -25,8 +25,6 @@ impl Ready {
 /// The way from a waker to the executor.
 pub(crate) struct Wakes {
     state: Mutex<State>,
-    /// A hint: tasks are queued, so that looking for none costs no lock.
-    is_filled: AtomicBool,
     unparker: Arc<dyn Unpark>,
 }
 
@@ -39,15 +37,13 @@ struct State {
 
 impl Wakes {
     pub(crate) fn new(unparker: Arc<dyn Unpark>) -> Self {
-        let (state, is_filled) = (Mutex::new(State::default()), AtomicBool::new(false));
-        Self { state, is_filled, unparker }
+        Self { state: Mutex::new(State::default()), unparker }
     }
 
     /// Queues a task and ends the park if there is one. For any thread.
     pub(crate) fn push(&self, class: Class, index: u32) {
         let mut state = lock(&self.state);
         state.ready.of(class).push_back(index);
-        self.is_filled.store(true, Ordering::Relaxed);
         let parked = mem::take(&mut state.parked);
         drop(state);
         if parked {
@@ -57,11 +53,7 @@ impl Wakes {
 
     /// Moves everything queued behind what `ready` holds.
     pub(crate) fn take(&self, ready: &mut Ready) {
-        if !self.is_filled.load(Ordering::Relaxed) {
-            return;
-        }
         let mut state = lock(&self.state);
-        self.is_filled.store(false, Ordering::Relaxed);
         for class in [Class::Latency, Class::Throughput] {
             let (queued, taken) = (state.ready.of(class), ready.of(class));
             match (queued.is_empty(), taken.is_empty()) {

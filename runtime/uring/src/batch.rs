@@ -18,7 +18,7 @@ use std::{mem, time::Duration};
 
 use executor::Instant;
 
-use crate::extent::Extent;
+use crate::span::Span;
 
 /// So many queued operations are worth a system call at once, whatever the device has to do,
 pub(crate) const BATCH_LEN: usize = 32;
@@ -28,7 +28,7 @@ pub(crate) const BATCH_LEN_MIN: usize = 2;
 const PLUGGED_LEN_MIN: usize = 3;
 
 /// So many bytes are worth one at once, too.
-pub(crate) const BATCH_BYTES: u64 = 512 << 10;
+pub(crate) const BATCH_BYTES: usize = 512 << 10;
 /// Short transfers that continue each other stay queued so long for that at most.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_micros(400);
 
@@ -40,19 +40,21 @@ pub(crate) const HELD_MAX: Duration = Duration::from_micros(20);
 pub(crate) struct Batch {
     pub(crate) len: usize,
     /// Of the transfers among them.
-    byte_len: u64,
+    byte_len: usize,
     /// When the first of them was pushed.
     oldest: Instant,
     /// The transfer pushed last, if it is short, or of short buffers.
-    last: Option<Extent>,
+    last: Option<Span>,
     /// The transfer pushed last continues the one before it.
     continues: bool,
     /// One of them neither continues another nor is continued.
     has_lone: bool,
     /// Operations that there were when it was last asked whether they are due.
     len_before: usize,
-    /// How many will probably follow those that were served.
-    expected: usize,
+    /// How many the last visit has served: as many will probably follow.
+    served: usize,
+    /// How many have followed.
+    followed: usize,
     /// The last of those has been noted since the last visit.
     is_complete: bool,
     /// At the last visit it was left to a block.
@@ -61,24 +63,24 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Notes an operation whose entry is pushed next, and where it goes if it is a transfer.
-    pub(crate) fn note(&mut self, extent: Option<&Extent>, now: Instant) {
-        self.is_complete = self.expected == 1;
-        self.expected = self.expected.saturating_sub(1);
+    pub(crate) fn note(&mut self, span: Option<&Span>, now: Instant) {
+        self.followed += 1;
+        self.is_complete = self.followed == self.served;
         let continued = mem::replace(&mut self.continues, false);
-        self.continues = self.continues_last(extent);
+        self.continues = self.continues_last(span);
         if self.len == 0 {
             (self.byte_len, self.has_lone, self.len_before) = (0, false, 0);
             self.oldest = now;
         } else if !self.continues && !continued {
             self.has_lone = true;
         }
-        self.byte_len = self.byte_len.saturating_add(extent.map_or(0, Extent::len));
+        self.byte_len += span.map_or(0, |span| span.len);
         self.len += 1;
     }
 
     /// Notes how many operations a visit has served.
     pub(crate) fn served(&mut self, count: usize) {
-        self.expected = count;
+        (self.served, self.followed) = (count, 0);
     }
 
     /// Whether the last transfer is short and does not continue another: the time until the device
@@ -99,7 +101,7 @@ impl Batch {
     /// How many fill it while the device has `left` operations to do.
     fn full_len(&self, left: usize) -> usize {
         match left {
-            0 if self.is_urgent() && self.expected > 1 => 1,
+            0 if self.is_urgent() && self.followed == 1 && self.served > 2 => 1,
             1.. if self.is_urgent() => (left / 4).clamp(PLUGGED_LEN_MIN, BATCH_LEN),
             _ => left.clamp(BATCH_LEN_MIN, BATCH_LEN),
         }
@@ -129,11 +131,11 @@ impl Batch {
 
     /// Whether what goes there is short, or of short buffers, and begins where the last one ended:
     /// what goes to the kernel together becomes one request to the device.
-    fn continues_last(&mut self, extent: Option<&Extent>) -> bool {
-        let Some(extent) = extent else { return false };
-        let short = extent.is_of_short.then_some(*extent);
+    fn continues_last(&mut self, span: Option<&Span>) -> bool {
+        let Some(span) = span else { return false };
+        let short = span.is_of_short.then_some(*span);
         let last = mem::replace(&mut self.last, short);
-        short.is_some() && last.is_some_and(|last| extent.continues(&last))
+        short.is_some() && last.is_some_and(|last| span.continues(&last))
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
     use std::{fs::File, os::fd::OwnedFd, sync::Arc};
 
     use super::*;
-    use crate::{extent::SHORT_LEN_MAX, memory::Heap, operation::Operation};
+    use crate::{memory::Heap, operation::Operation, span::SHORT_LEN_MAX};
 
     const LEN: usize = 4096;
 
@@ -156,7 +158,7 @@ mod tests {
         let note = move |batch: &mut Batch, at| {
             let (file, from) = (Arc::clone(&file), Heap::buffer(len).into());
             let write = Operation::Write { file, at, from };
-            batch.note(Extent::of(&write).as_ref(), Instant::default());
+            batch.note(Span::of(&write).as_ref(), Instant::default());
         };
         let mut batch = Batch::default();
         places.iter().for_each(|at| note(&mut batch, *at));
@@ -197,6 +199,9 @@ mod tests {
             note(&mut batch, 0);
             assert_eq!(batch.is_worth_a_call(0), goes, "{served} were served");
             assert!(!batch.is_worth_a_call(1));
+            batch.len = 0; // Submitted, and complete at once.
+            note(&mut batch, 1 << 20);
+            assert!(!batch.is_worth_a_call(0), "it is not the first");
         }
         let (mut batch, note) = batch_of_len(SHORT_LEN_MAX + 1, &[]);
         batch.served(16);
@@ -206,8 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_long_enough_waits_for_no_more_whatever_the_device_has_left() {
-        let whole = usize::try_from(BATCH_BYTES).expect("fits");
-        for (len, worth) in [(whole, 1), (whole / 2, 2), (whole / 8, 8)] {
+        for (len, worth) in [(BATCH_BYTES, 1), (BATCH_BYTES / 2, 2), (BATCH_BYTES / 8, 8)] {
             let places: Vec<_> = (0..worth).map(|place| place << 30).collect();
             let (batch, note) = batch_of_len(len, &places);
             assert!(batch.is_full(usize::MAX), "{worth} of {len} bytes");

@@ -45,12 +45,12 @@ use crate::{
     batch::Batch,
     engine::{Engine, Refusal, Refused, Token},
     entry::{Registered, entry},
-    extent::Extent,
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
     parker::Events,
     run::{Growth, Run},
     set_up::{Features, set_up},
+    span::Span,
 };
 
 /// Room for entries that the kernel has not taken. The completion queue holds twice as many.
@@ -237,7 +237,7 @@ impl Ring {
             self.unserved.extend(run.into_operations());
         } else if let Some(run) = run.finish(result(value), done) {
             for one in run.operations() {
-                self.batch.note(Extent::of(one).as_ref(), self.handle.lately());
+                self.batch.note(Span::of(one).as_ref(), self.handle.lately());
             }
             let key = self.begin(run);
             self.queue(key);
@@ -278,17 +278,17 @@ impl Engine for Ring {
         if matches!(operation, Operation::Call(_)) {
             return Err(Refused { operation, refusal: Refusal::Unsupported });
         }
-        let extent = Extent::of(&operation);
-        self.batch.note(extent.as_ref(), self.handle.lately());
+        let span = Span::of(&operation);
+        self.batch.note(span.as_ref(), self.handle.lately());
         let open = self
             .open
             .as_mut()
-            .and_then(|(key, growth)| growth.takes(&operation, extent.as_ref()).then_some(*key));
+            .and_then(|(key, growth)| growth.takes(&operation, span.as_ref()).then_some(*key));
         match open.and_then(|key| self.in_flight.get_mut(key)) {
             Some(InFlight { run, .. }) => run.join(operation, token),
             None => {
                 self.close_run();
-                let growth = Growth::new(&operation, extent);
+                let growth = Growth::new(&operation, span);
                 let key = self.begin(Run::new(operation, token));
                 match growth {
                     Some(growth) => self.open = Some((key, growth)),

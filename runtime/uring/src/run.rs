@@ -10,17 +10,16 @@ use std::{io, iter};
 
 use crate::{
     engine::Token,
-    extent::{Extent, SHORT_LEN_MAX},
     memory::BUFFER_COUNT_MAX,
     operation::Operation,
+    span::{SHORT_LEN_MAX, Span},
     vectors::{Vectors, places},
 };
 
 /// What goes together is at most so long,
-const LEN_MAX: u64 = 1 << 20;
+const LEN_MAX: usize = 1 << 20;
 /// and each write of it. Of reads, for whose results somebody waits, only short ones go together.
-const WRITE_LEN_MAX: u64 = 256 << 10;
-const READ_LEN_MAX: u64 = SHORT_LEN_MAX as u64;
+const WRITE_LEN_MAX: usize = 256 << 10;
 
 /// Operations in the order of the file, at least one.
 #[derive(Debug)]
@@ -34,30 +33,31 @@ pub(crate) struct Run {
 /// What a run that more may join has come to.
 #[derive(Debug)]
 pub(crate) struct Growth {
-    extent: Extent,
+    span: Span,
     /// Places in memory, at most [`BUFFER_COUNT_MAX`].
     vector_count: usize,
 }
 
 impl Growth {
-    /// Of a run of one operation, which goes to `extent`; `None` when it goes by itself.
-    pub(crate) fn new(operation: &Operation, extent: Option<Extent>) -> Option<Self> {
-        let extent = extent.filter(may_go_together)?;
-        Some(Self { extent, vector_count: vector_count(operation) })
+    /// Of a run of one operation, which goes to `span`; `None` when it goes by itself.
+    pub(crate) fn new(operation: &Operation, span: Option<Span>) -> Option<Self> {
+        let span = span.filter(may_go_together)?;
+        Some(Self { span, vector_count: vector_count(operation) })
     }
 
-    /// Whether the run takes in this operation, which goes to `extent`.
-    pub(crate) fn takes(&mut self, operation: &Operation, extent: Option<&Extent>) -> bool {
-        let Some(part) = extent else { return false };
-        let whole = &mut self.extent;
+    /// Whether the run takes in this operation, which goes to `span`.
+    pub(crate) fn takes(&mut self, operation: &Operation, span: Option<&Span>) -> bool {
+        let Some(part) = span else { return false };
+        let whole = &mut self.span;
         let continues = part.continues(whole) && part.is_write == whole.is_write;
-        if !continues || !may_go_together(part) || part.end - whole.at > LEN_MAX {
+        if !continues || !may_go_together(part) || whole.len + part.len > LEN_MAX {
             return false;
         }
         let vector_count = self.vector_count + vector_count(operation);
         let fits = vector_count <= BUFFER_COUNT_MAX;
         if fits {
-            (whole.end, self.vector_count) = (part.end, vector_count);
+            whole.len += part.len;
+            self.vector_count = vector_count;
         }
         fits
     }
@@ -111,12 +111,12 @@ impl Run {
             let (token, operation) = first;
             drop(operation);
             done(token, result);
-            return if rest.is_empty() { None } else { Self::one_by_one(rest) };
+            return Self::one_by_one(rest);
         }
         let mut left = result.unwrap_or(0);
         let mut unfinished = Vec::new();
         for (token, operation) in iter::once(first).chain(rest) {
-            let len = Extent::of(&operation).map_or(0, |extent| extent.len());
+            let len = operation.transfer().map_or(0, |(.., buffers)| buffers.len() as u64);
             let reached = left.min(len);
             left -= reached;
             if reached == 0 {
@@ -143,9 +143,9 @@ impl Run {
 }
 
 /// Whether what goes there may go with others.
-fn may_go_together(extent: &Extent) -> bool {
-    let len_max = if extent.is_write { WRITE_LEN_MAX } else { READ_LEN_MAX };
-    (1..=len_max).contains(&extent.len())
+fn may_go_together(span: &Span) -> bool {
+    let len_max = if span.is_write { WRITE_LEN_MAX } else { SHORT_LEN_MAX };
+    (1..=len_max).contains(&span.len)
 }
 
 /// Vectors that the buffers of a transfer take.
@@ -166,8 +166,6 @@ mod tests {
     use super::*;
     use crate::memory::{Buffers, Heap};
 
-    const WRITE_LEN: usize = 256 << 10;
-
     fn null() -> Arc<OwnedFd> {
         Arc::new(OwnedFd::from(File::open("/dev/null").expect("is there")))
     }
@@ -186,12 +184,12 @@ mod tests {
     }
 
     fn growth(first: &Operation) -> Growth {
-        Growth::new(first, Extent::of(first)).expect("others may join it")
+        Growth::new(first, Span::of(first)).expect("others may join it")
     }
 
     /// Whether the next operation is taken.
     fn takes(growth: &mut Growth, next: &Operation) -> bool {
-        growth.takes(next, Extent::of(next).as_ref())
+        growth.takes(next, Span::of(next).as_ref())
     }
 
     /// Tokens and results of what is over, and how many operations are not.
@@ -212,15 +210,15 @@ mod tests {
             write(&file, 16, 10),
             write(&file, 5, 10),
             write(&other, 15, 10),
-            write(&file, 15, WRITE_LEN + 1),
+            write(&file, 15, WRITE_LEN_MAX + 1),
             write(&file, 15, 0),
             Operation::Sync { file: file.clone(), data_only: true },
             read(15),
         ] {
             assert!(!takes(&mut run, &elsewhere), "{elsewhere:?} goes by itself");
         }
-        assert!(takes(&mut run, &write(&file, 15, WRITE_LEN)));
-        let pair = Operation::Write { file, at: 15 + WRITE_LEN as u64, from: pair };
+        assert!(takes(&mut run, &write(&file, 15, WRITE_LEN_MAX)));
+        let pair = Operation::Write { file, at: 15 + WRITE_LEN_MAX as u64, from: pair };
         assert!(takes(&mut run, &pair));
 
         let read =
@@ -229,7 +227,7 @@ mod tests {
         assert!(!takes(&mut run, &read(10, SHORT_LEN_MAX + 1)), "it is waited for by itself");
         assert!(takes(&mut run, &read(10, SHORT_LEN_MAX)));
         let alone = read(0, SHORT_LEN_MAX + 1);
-        assert!(Growth::new(&alone, Extent::of(&alone)).is_none());
+        assert!(Growth::new(&alone, Span::of(&alone)).is_none());
     }
 
     #[test]

@@ -14,8 +14,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::*;
 use crate::{
     batch::{BATCH_BYTES, BATCH_LEN, BATCH_LEN_MIN, GATHERING_MAX, HELD_MAX},
-    extent::SHORT_LEN_MAX,
     memory::Buffers,
+    span::SHORT_LEN_MAX,
 };
 
 struct Bench {
@@ -162,9 +162,9 @@ fn transfers_that_continue_each_other_gather_while_all_that_is_complete_is_fetch
 fn transfers_that_continue_each_other_wait_for_as_many_as_are_worth_a_call() {
     let Some(mut bench) = Bench::new() else { return };
     const LEN: usize = 4096;
-    for number in 0..BATCH_BYTES / LEN as u64 {
-        assert_eq!(bench.ring.batch.len as u64, number);
-        bench.submit_of(LEN, number * LEN as u64).unwrap();
+    for number in 0..BATCH_BYTES / LEN {
+        assert_eq!(bench.ring.batch.len, number);
+        bench.submit_of(LEN, (number * LEN) as u64).unwrap();
     }
     assert_eq!(bench.ring.batch.len, 0);
 }
