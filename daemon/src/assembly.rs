@@ -182,6 +182,7 @@ impl Hall {
         handle: &Handle,
         reactor: &Reactor,
         sockets: &Sockets,
+        own: &Own,
     ) -> Result<Option<Rc<mounts::Servers>>, Error> {
         let Some((remote, key)) = self.config.remote.as_ref().zip(self.key.as_ref()) else {
             return Ok(None);
@@ -193,8 +194,9 @@ impl Hall {
                 Carrier::Ucx => Some(Workers::for_client(handle, reactor, chosen)?),
             };
             let (sockets, place) = (sockets.clone(), address.clone());
-            let dial = Dial { sockets, address: place, key: key.clone(), workers };
-            let client = Client::new(handle.clone(), dial, key.clone(), remote.timeout);
+            let (key, own) = (key.clone(), own.clone());
+            let dial = Dial { sockets, address: place, key: key.clone(), workers, own };
+            let client = Client::new(handle.clone(), dial, key, remote.timeout);
             let client = client.map_err(Error::setup("random numbers"))?;
             handle.spawn(Class::Latency, Rc::clone(&client).run());
             Ok(Member { name: address.to_string(), client })
@@ -209,7 +211,6 @@ impl Hall {
             pipes: RefCell::default(),
             stand_ins: self.node.stand_ins.clone(),
             listings: self.listings.clone(),
-            own: Own::default(),
         })))
     }
 
@@ -235,6 +236,7 @@ struct Seat {
     machine: Machine,
     sockets: Sockets,
     server: Option<Rc<mounts::Servers>>,
+    own: Own,
     /// What it serves to daemons elsewhere.
     coalesced: Option<Coalesced>,
 }
@@ -261,7 +263,8 @@ impl Seat {
         let sockets = Sockets::new(&handle, &events, &engines).map_err(Error::setup("sockets"))?;
         let reactor = Reactor::new(&handle, events);
         let machine = Machine::new(engines);
-        let server = hall.server(&handle, &reactor, &sockets)?;
+        let own = Own::default();
+        let server = hall.server(&handle, &reactor, &sockets, &own)?;
         let mounts = Mounts::new(machine.clone(), server.clone());
         let core = Core::new(index, handle, mounts, Arc::clone(&hall.node));
         core.handle.add_source(Box::new(Lanes::new(Rc::clone(&core))));
@@ -272,7 +275,7 @@ impl Seat {
             job_fd: Arc::clone(&hall.job_fd),
         };
         core.handle.spawn(Class::Latency, door.open());
-        Ok(Self { executor, core, reactor, machine, sockets, server, coalesced: None })
+        Ok(Self { executor, core, reactor, machine, sockets, server, own, coalesced: None })
     }
 
     /// Waits until a server of remote files is reached; the other executors do without those that
@@ -346,8 +349,8 @@ impl Seat {
         let service = Service::new(handle.clone(), files, Box::new(folder), hall.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());
-        if let Some((client, _)) = self.server.as_ref().zip(hall.config.own()) {
-            client.own.set(&service);
+        if hall.config.own().is_some() {
+            self.own.set(&service);
         }
         let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         let server = Server::new(service, key, boot);

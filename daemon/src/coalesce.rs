@@ -4,7 +4,7 @@
 //! below them are in the catalogue of a multifile, and their bytes in its streams, one for each
 //! file. Everything else of a server, and all of its clients, sees files as ever: so what holds for
 //! remote files holds for these, and a run whose files are to be coalesced on its own node is its
-//! own server's client, over a Unix socket.
+//! own server's client.
 //!
 //! The way of a write: `Coalesced::write` finds the open file, `file` its stream, `stream` the
 //! places of its bytes in the physical file, and the engines write them there; then the journal
@@ -268,15 +268,18 @@ impl Storage for Coalesced {
         }
     }
 
-    async fn open(&self, mut call: OpenCall) -> io::Result<Open> {
+    async fn open(&self, mut call: OpenCall) -> io::Result<(Open, Status)> {
         let flags = OFlags::from_bits_retain(call.flags);
         let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
         let Ok((volume, path)) = self.find(&call.path, follow).await? else {
-            return self.machine.open(call).await.map(Open::Plain);
+            let (file, status) = self.machine.open(call).await?;
+            return Ok((Open::Plain(file), status));
         };
         call.path = path;
-        Box::pin(Packed::open(volume, &call)).await.map(|file| Open::Packed(Rc::new(file)))
+        let file = Box::pin(Packed::open(volume, &call)).await?;
+        let status = file.status()?;
+        Ok((Open::Packed(Rc::new(file)), status))
     }
 
     async fn lock(&self, file: &Open, call: LockCall) -> io::Result<()> {

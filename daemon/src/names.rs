@@ -102,7 +102,7 @@ impl Answer {
 }
 
 /// Opens a regular file; others are refused, and neither opened for long nor waited for.
-pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<uring::File> {
+pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     if flags.contains(OFlags::PATH) {
         return Err(Errno::NOTSUP.into());
@@ -111,14 +111,15 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<uring::File> {
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
-    if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
+    let stat = fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Errno::NOTSUP.into());
     }
     if !flags.contains(OFlags::NONBLOCK) {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
-    uring::File::new(fd)
+    Ok((uring::File::new(fd)?, status_of(&stat)))
 }
 
 /// Another open file of the same inode: for both reading and writing where that is allowed.

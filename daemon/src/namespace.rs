@@ -88,7 +88,8 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
         Call::Adopt { slot, stand_in } => {
             let file = core.storage.adopt(stand_in).await.map_err(|error| errno(&error))?;
-            fill(core, ticket, slot, FileFlags::default(), file).await.map(|_| 0)
+            let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
+            fill(core, ticket, slot, FileFlags::default(), (file, status)).map(|_| 0)
         }
         Call::Name(call) => {
             // What was written before must be seen by this, and not undo it afterwards.
@@ -121,20 +122,19 @@ async fn open_into<S: Storage>(
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     settle_path(core, &open.path, true).await;
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
-    let file = storage.open(open).await.map_err(|error| errno(&error))?;
-    fill(core, ticket, slot, flags, file).await
+    let (file, status) = storage.open(open).await.map_err(|error| errno(&error))?;
+    fill(core, ticket, slot, flags, (file, status))
 }
 
 /// Registers an open file without a log, and puts its status into the lane's buffer; the value is
 /// its flags.
-async fn fill<S: Storage>(
+fn fill<S: Storage>(
     core: &Rc<Core<S>>,
     ticket: &Ticket<S>,
     slot: u32,
     flags: FileFlags,
-    file: S::File,
+    (file, status): (S::File, Status),
 ) -> Verdict {
-    let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
     put(ticket, &status.encode());
     let (session, identity) = (ticket.session.id, status.identity());
     core.node.shared().inodes.add(identity.0, identity.1);

@@ -30,6 +30,6 @@ pub(crate) use self::{
     },
 };
 pub use self::{
-    client::{group::Spread, mounts::Mount},
+    client::{group::Spread, mount::Mount},
     line::address::Address,
 };

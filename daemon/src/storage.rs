@@ -81,8 +81,8 @@ pub(crate) trait Storage: Clone + 'static {
         Err(Errno::SPIPE.into())
     }
 
-    /// Opens a regular file by name.
-    async fn open(&self, call: OpenCall) -> io::Result<Self::File>;
+    /// Opens a regular file by name; tells its status, too, which everybody asks for next.
+    async fn open(&self, call: OpenCall) -> io::Result<(Self::File, Status)>;
 
     /// Lets go of a file, also where that fails; on return no lock is left that was held by it
     /// alone.
@@ -265,7 +265,7 @@ impl Storage for Machine {
         self.call_on(file, |file| uring::File::new(names::reopen(file.fd())?)).await
     }
 
-    async fn open(&self, call: OpenCall) -> io::Result<uring::File> {
+    async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
         let place = self.place.clone();
         self.call(move || names::open(&place, &call)).await
     }

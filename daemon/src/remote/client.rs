@@ -1,9 +1,10 @@
 //! The client's side: files below a mapped folder are a server's.
 //!
-//! `mounts` sees whether a path or a file is one of these; `group` chooses the server; `dial`
-//! reaches it; `requests` has each request answered, however often the connection breaks. `file`
-//! has the calls. What a program needs beside them, a local name to work in, a copy to read, a pipe
-//! to write, is in `mirror`, `links`, `copy`, `pipe`.
+//! `mounts` sees whether a path or a file is one of these, `mount` where a path leads; `group`
+//! chooses the server; `dial` reaches it, unless it is here (`own`); `requests` has each request
+//! answered, however often the connection breaks. `file` has the calls. What a program needs beside
+//! them, a local name to work in, a copy to read, a pipe to write, is in `mirror`, `links`, `copy`,
+//! `pipe`.
 
 pub(super) mod copy;
 pub(super) mod dial;
@@ -12,6 +13,7 @@ pub(super) mod group;
 pub(super) mod held;
 pub(super) mod links;
 pub(super) mod mirror;
+pub(super) mod mount;
 pub(crate) mod mounts;
 pub(super) mod opened;
 pub(super) mod own;

@@ -213,7 +213,7 @@ impl Storage for SimStorage {
         Err(Errno::NOSYS.into())
     }
 
-    async fn open(&self, _: OpenCall) -> io::Result<Rc<Open>> {
+    async fn open(&self, _: OpenCall) -> io::Result<(Rc<Open>, Status)> {
         Err(Errno::NOSYS.into())
     }
 

@@ -296,7 +296,7 @@ fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
             drop(open);
             let flags = (OFlags::CREATE | OFlags::RDWR).bits();
             let call = OpenCall { path: name("b"), flags, mode: 0o644 };
-            let other = files.open(call).await.expect("made");
+            let (other, _) = files.open(call).await.expect("made");
             files.write(&other, 0, bytes(3000, 9)).await.expect("room");
         });
         let is_done = world.die_in(steps, Box::pin(beside([unlink, next], 0)));

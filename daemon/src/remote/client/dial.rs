@@ -3,8 +3,12 @@
 use std::{fmt, io, time::Duration};
 
 use uring::Sockets;
+use wire::SESSION_LEN;
 
-use super::requests::Network;
+use super::{
+    own::{Neighbour, Own},
+    requests::Network,
+};
 use crate::Address;
 use crate::remote::{
     line::{self, Incoming, Outgoing, key::Key, workers::Workers},
@@ -23,6 +27,7 @@ pub(crate) struct Dial {
     pub(crate) key: Key,
     /// To talk by UCX once the server is met.
     pub(crate) workers: Option<Workers>,
+    pub(crate) own: Own,
 }
 
 impl fmt::Display for Dial {
@@ -44,5 +49,9 @@ impl Network for Dial {
         // What has failed with `EIO` is not to happen once the network is back.
         stream.set_forgetful()?;
         Ok(line::halves(stream, self.workers.clone()))
+    }
+
+    fn neighbour(&self, session: &[u8; SESSION_LEN]) -> Option<Neighbour> {
+        self.own.neighbour(session)
     }
 }

@@ -8,9 +8,7 @@ use rustix::{
     io::Errno,
 };
 use uring::{Buffer, Buffers};
-use wire::{
-    FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, SESSION_LEN, Status,
-};
+use wire::{FileSystem, FoundLock, PIECE_LEN_MAX, Request, SEEK_DATA, SEEK_HOLE, Status};
 
 use super::requests::{Client, Network};
 use crate::{
@@ -43,26 +41,23 @@ impl<N: Network> Drop for RemoteFile<N> {
 }
 
 impl<N: Network> RemoteFile<N> {
-    /// Opens a file for the process of this number; the path starts at the server's root.
+    /// Opens a file for the process of this number, and tells its status; the path starts at the
+    /// server's root.
     pub(crate) async fn open(
         client: &Rc<Client<N>>,
         process: Option<u16>,
         call: OpenCall,
-    ) -> io::Result<Rc<Self>> {
+    ) -> io::Result<(Rc<Self>, Status)> {
         let handle = client.new_handle();
         let (request, path) = call.encode(handle)?;
         let answered = client.call(request, path, call.is_once()).await?;
-        Status::decode(&answered.1).ok_or(Errno::IO)?;
+        let status = marked(Status::decode(&answered.1).ok_or(Errno::IO)?);
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         client.is_for(handle, process);
         let (is_closed, is_used) = (Cell::new(false), Cell::new(false));
         let (client, left_at) = (Rc::clone(client), Cell::default());
-        Ok(Rc::new(Self { client, handle, appends, is_closed, is_used, left_at }))
-    }
-
-    /// By which session the server knows it, and by which number; `None`: it is appended to.
-    pub(super) fn at_server(&self) -> Option<(&[u8; SESSION_LEN], u32)> {
-        (!self.appends).then(|| (self.client.session(), self.handle))
+        let file = Rc::new(Self { client, handle, appends, is_closed, is_used, left_at });
+        Ok((file, status))
     }
 
     /// Whoever was handed the file is gone, and has left the position here.
@@ -233,7 +228,7 @@ impl<N: Network> RemoteFile<N> {
 }
 
 /// Executes a call on names; paths start at the server's root.
-pub(crate) async fn name<N: Network>(client: &Client<N>, call: NameCall) -> io::Result<Answer> {
+pub(crate) async fn name<N: Network>(client: &Rc<Client<N>>, call: NameCall) -> io::Result<Answer> {
     if let NameCall::Mirror { .. } = call {
         return Err(Errno::NOSYS.into()); // It never leaves its node.
     }

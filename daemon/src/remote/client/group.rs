@@ -13,6 +13,7 @@
 use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 
 use rustix::fs::OFlags;
+use wire::Status;
 
 use super::{
     file::{self, RemoteFile, together},
@@ -113,7 +114,7 @@ impl<N: Network> Group<N> {
         &self,
         (process, rank): (Option<u16>, Option<u32>),
         call: OpenCall,
-    ) -> io::Result<Rc<RemoteFile<N>>> {
+    ) -> io::Result<(Rc<RemoteFile<N>>, Status)> {
         let appends = OFlags::from_bits_retain(call.flags).contains(OFlags::APPEND);
         let rank = rank.filter(|_| !appends);
         RemoteFile::open(&self.client(rank, call.path.to_bytes()), process, call).await

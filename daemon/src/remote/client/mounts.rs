@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    ffi::{CStr, CString, OsStr, OsString},
+    ffi::{CString, OsString},
     io,
     os::{
         fd::{AsFd, BorrowedFd},
@@ -29,8 +29,8 @@ use super::{
     group::Group,
     links,
     mirror::{self, Listings},
+    mount::{self, Mount},
     opened::exchanges,
-    own::Own,
     pipe::{Pipe, StandIns},
 };
 use crate::{
@@ -40,20 +40,11 @@ use crate::{
     storage::{Machine, Storage},
 };
 
-/// A local folder below which files are those of a folder below the server's root.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Absolute, without `.` and `..`.
-    pub local: PathBuf,
-    /// From the server's root.
-    pub remote: PathBuf,
-}
-
 /// The files of this machine and of a server, as one process asks for them. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Mounts {
     machine: Machine,
-    pub(super) server: Option<Rc<Servers>>,
+    server: Option<Rc<Servers>>,
     /// Number of the process that asks, at this daemon.
     process: Option<u16>,
     /// And in its parallel job.
@@ -71,7 +62,6 @@ pub(crate) struct Servers {
     pub(crate) pipes: RefCell<Vec<Weak<Pipe>>>,
     pub(crate) stand_ins: StandIns,
     pub(crate) listings: Listings,
-    pub(crate) own: Own,
 }
 
 /// An open file.
@@ -108,7 +98,7 @@ impl Mounts {
     }
 
     /// A remote file with everything in it that programs have written to pipes.
-    pub(super) async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
+    async fn settled<'a>(&self, file: &'a RemoteFile<Dial>) -> &'a RemoteFile<Dial> {
         self.settle().await;
         file
     }
@@ -116,7 +106,7 @@ impl Mounts {
     /// The server that has a path, and the path from its root.
     fn find(&self, path: &CString) -> Option<(&Rc<Servers>, CString)> {
         let server = self.server.as_ref()?;
-        server.remote_path(local_path(path)).map(|remote| (server, remote))
+        mount::remote(&server.mounts, mount::local(path)).map(|remote| (server, remote))
     }
 
     /// A call on names with its paths from the server's root; `None` when it is about this machine.
@@ -166,28 +156,6 @@ impl Servers {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let listed = self.group.name(None, NameCall::ReadDir { path, from: 0, room: 0 }).await;
         listed.map(drop).map_err(|error| why.unwrap_or(error))
-    }
-
-    /// The map that a path is below. The longest wins.
-    fn mount_of(&self, path: &Path) -> Option<&Mount> {
-        let below = |mount: &&Mount| path.starts_with(&mount.local);
-        self.mounts.iter().filter(below).max_by_key(|mount| mount.local.as_os_str().len())
-    }
-
-    /// The path from the server's root of a path below a mapped folder.
-    fn remote_path(&self, path: &Path) -> Option<CString> {
-        let longest = self.mount_of(path)?;
-        let rest = path.strip_prefix(&longest.local).ok()?;
-        let mut remote = b"/".to_vec();
-        for part in longest.remote.components().chain(rest.components()) {
-            if let std::path::Component::Normal(name) = part {
-                if remote != b"/" {
-                    remote.push(b'/');
-                }
-                remote.extend_from_slice(name.as_bytes());
-            }
-        }
-        CString::new(remote).ok()
     }
 
     /// Has everything that programs have written to pipes at the server.
@@ -255,7 +223,7 @@ impl Servers {
             from = part.next;
             listing.extend(part.names);
         }
-        let local = self.real_path(machine, rank, local_path(local)).await?;
+        let local = self.real_path(machine, rank, mount::local(local)).await?;
         let mirror = mirror::path(&self.folder, local.as_os_str().as_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();
         machine.call(move || listings.show(&mirror, &listing, number)).await?;
@@ -269,21 +237,17 @@ impl Servers {
         rank: Option<u32>,
         path: &Path,
     ) -> io::Result<PathBuf> {
-        let top = self.mount_of(path).map_or(path, |mount| &mount.local);
+        let top = mount::of(&self.mounts, path).map_or(path, |mount| &mount.local);
         let (job, folder) = (self.folder.clone(), path.to_owned());
         let known = machine.call(move || Ok(mirror::known(&job, &folder))).await?;
         let known = if known.starts_with(top) { &known } else { top };
         let text_of = async |path: &Path| {
-            let path = self.remote_path(path)?;
+            let path = mount::remote(&self.mounts, path)?;
             let text = self.group.name(rank, NameCall::ReadLink { path }).await.ok()?.bytes;
             Some(PathBuf::from(OsString::from_vec(text)))
         };
         Ok(links::followed((top, known), path, text_of).await.unwrap_or_else(|| path.to_owned()))
     }
-}
-
-fn local_path(path: &CStr) -> &Path {
-    Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
 impl Storage for Mounts {
@@ -318,14 +282,18 @@ impl Storage for Mounts {
         match file {
             Located::Here(file) => self.machine.read(file, at, into).await,
             // On the heap: the future of a local file stays small.
-            Located::There(file) => Box::pin(self.read_there(file, at, into)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.read(at, &into).await }).await
+            }
         }
     }
 
     async fn write(&self, file: &Located, at: u64, from: Buffers) -> io::Result<usize> {
         match file {
             Located::Here(file) => self.machine.write(file, at, from).await,
-            Located::There(file) => Box::pin(self.write_there(file, at, from)).await,
+            Located::There(file) => {
+                Box::pin(async { self.settled(file).await.write(at, &from).await }).await
+            }
         }
     }
 
@@ -407,13 +375,15 @@ impl Storage for Mounts {
         uring::File::new(end).map(Located::Here)
     }
 
-    async fn open(&self, mut call: OpenCall) -> io::Result<Located> {
+    async fn open(&self, mut call: OpenCall) -> io::Result<(Located, Status)> {
         let Some((server, remote)) = self.find(&call.path) else {
-            return self.machine.open(call).await.map(Located::Here);
+            let (file, status) = self.machine.open(call).await?;
+            return Ok((Located::Here(file), status));
         };
         server.settle().await;
         call.path = remote;
-        server.group.open((self.process, self.rank), call).await.map(Located::There)
+        let (file, status) = server.group.open((self.process, self.rank), call).await?;
+        Ok((Located::There(file), status))
     }
 
     async fn close(&self, file: Located) -> io::Result<()> {

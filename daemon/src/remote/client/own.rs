@@ -1,24 +1,24 @@
 //! A server that is on the very executor of its client, which coalesces the files of its own node:
-//! their bytes need no network.
+//! what is asked of it needs no connection.
 //!
-//! Everything else about them is asked over the connection, where it is what it is for all clients.
-//! Nothing overtakes anything: whoever changes a file has its turn, and waits for the answer,
-//! whichever way that comes. Appends go over the connection, too, for there they have an order.
+//! There is one all the same: it begins the session, and ends it. When it breaks, the next one
+//! begins once nothing that was asked is under way, so that nothing is asked again over it.
 
-use std::{cell::OnceCell, io, rc::Rc};
+use std::{cell::OnceCell, rc::Rc};
 
-use uring::Buffers;
+use wire::SESSION_LEN;
 
-use super::{dial::Dial, file::RemoteFile, mounts::Mounts};
-use crate::remote::server::service::Service;
 use crate::{
-    coalesce::{Coalesced, Open},
-    storage::Storage as _,
+    coalesce::Coalesced,
+    remote::server::{
+        decode::Job,
+        service::{Answer, Service, Session},
+    },
 };
 
-/// The server, if it is here.
-#[derive(Default)]
-pub(crate) struct Own(OnceCell<Rc<Service<Coalesced>>>);
+/// The server, if it is here. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Own(Rc<OnceCell<Rc<Service<Coalesced>>>>);
 
 impl Own {
     /// The server is this one.
@@ -26,44 +26,22 @@ impl Own {
         self.0.set(Rc::clone(service)).ok(); // There is one for a daemon's life.
     }
 
-    /// A file as the server has it open, and the files it is of.
-    fn file(&self, file: &RemoteFile<Dial>) -> Option<(Coalesced, Open)> {
-        let (service, (session, handle)) = self.0.get().zip(file.at_server())?;
-        Some((service.storage.clone(), service.file_of(session, handle)?))
+    /// The server, with a session that it knows.
+    pub(super) fn neighbour(&self, session: &[u8; SESSION_LEN]) -> Option<Neighbour> {
+        let service = Rc::clone(self.0.get()?);
+        Some(Neighbour { session: service.session(session)?, service })
     }
 }
 
-impl Mounts {
-    /// A remote file of this very executor.
-    fn own(&self, file: &RemoteFile<Dial>) -> Option<(Coalesced, Open)> {
-        self.server.as_ref()?.own.file(file)
-    }
+/// A session at a server of this executor.
+pub(crate) struct Neighbour {
+    service: Rc<Service<Coalesced>>,
+    session: Rc<Session<Coalesced>>,
+}
 
-    /// Reads a remote file, behind what programs have written to pipes.
-    pub(super) async fn read_there(
-        &self,
-        file: &RemoteFile<Dial>,
-        at: u64,
-        into: Buffers,
-    ) -> io::Result<usize> {
-        let file = self.settled(file).await;
-        match self.own(file) {
-            Some((files, open)) => files.read(&open, at, into).await,
-            None => file.read(at, &into).await,
-        }
-    }
-
-    /// Writes a remote file, behind what programs have written to pipes.
-    pub(super) async fn write_there(
-        &self,
-        file: &RemoteFile<Dial>,
-        at: u64,
-        from: Buffers,
-    ) -> io::Result<usize> {
-        let file = self.settled(file).await;
-        match self.own(file) {
-            Some((files, open)) => files.write(&open, at, from).await,
-            None => file.write(at, &from).await,
-        }
+impl Neighbour {
+    /// Has the server execute a request; `answer` gets what it has come to.
+    pub(super) fn ask(&self, job: Job, answer: impl FnOnce(u64, Answer) + 'static) {
+        self.service.start(&self.session, job, answer);
     }
 }

@@ -8,6 +8,7 @@
 //! so, and is waited for.
 
 mod beat;
+mod handles;
 mod reopen;
 mod state;
 
@@ -18,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, Credits, Handle, Instant, Notify, first};
+use executor::{Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
 use uring::{Buffer, Buffers};
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
 
 use self::state::{Pending, State};
-use super::opened::Move;
+use super::own::Neighbour;
 use crate::remote::{
     line::{
         channel::{Inbox, Outbox, Receive, Transmit, bytes_of},
@@ -36,7 +37,7 @@ use crate::remote::{
         ledger::RECORDS,
     },
 };
-use crate::verdict::verdict;
+use crate::verdict::{self, verdict};
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -57,6 +58,11 @@ pub(crate) trait Network: fmt::Display + 'static {
 
     /// Connects to the server.
     async fn connect(&self) -> io::Result<(Self::Receiver, Self::Sender)>;
+
+    /// The server itself, if it is on this executor and knows the session.
+    fn neighbour(&self, _session: &[u8; SESSION_LEN]) -> Option<Neighbour> {
+        None
+    }
 }
 
 /// A daemon's session at its server.
@@ -148,7 +154,7 @@ impl<N: Network> Client<N> {
     ///
     /// What the server says; `EIO` when it could not be reached for the timeout.
     pub(crate) async fn call(
-        &self,
+        self: &Rc<Self>,
         request: Request,
         payload: Vec<u8>,
         is_once: bool,
@@ -162,7 +168,7 @@ impl<N: Network> Client<N> {
     ///
     /// As [`call`](Self::call).
     pub(crate) async fn transfer(
-        &self,
+        self: &Rc<Self>,
         request: Request,
         data: Buffer,
         is_once: bool,
@@ -173,7 +179,7 @@ impl<N: Network> Client<N> {
     }
 
     async fn ask(
-        &self,
+        self: &Rc<Self>,
         request: Request,
         payload: (Vec<u8>, Option<Buffer>),
         is_once: bool,
@@ -193,8 +199,9 @@ impl<N: Network> Client<N> {
         Ok((verdict(value)?, payload))
     }
 
+    /// Asks the server, or has it asked over the connection that there is, or the next.
     fn post(
-        &self,
+        self: &Rc<Self>,
         request: Request,
         (payload, data): (Vec<u8>, Option<Buffer>),
         is_once: bool,
@@ -213,9 +220,25 @@ impl<N: Network> Client<N> {
         let id = state.next_id;
         state.next_id += 1;
         state.pending.insert(id, Rc::clone(&pending));
-        state.unsent.push_back(id);
-        drop(state);
-        self.news.notify_all();
+        let is_begun = state.is_connected;
+        match self.network.neighbour(&self.session).filter(|_| is_begun) {
+            Some(neighbour) => {
+                drop(state);
+                let (client, asked) = (Rc::clone(self), Rc::clone(&pending));
+                neighbour.ask(pending.job(id), move |_, answer| {
+                    let (value, payload) = match answer {
+                        Ok((value, payload)) => (verdict::value(Ok(value)), payload),
+                        Err(why) => (verdict::value(Err(why)), Vec::new()),
+                    };
+                    client.conclude(&asked, value, payload);
+                });
+            }
+            None => {
+                state.unsent.push_back(id);
+                drop(state);
+                self.news.notify_all();
+            }
+        }
         Ok((id, pending))
     }
 
@@ -224,9 +247,9 @@ impl<N: Network> Client<N> {
         self.state.borrow().dead.is_some()
     }
 
-    /// The name of its session.
-    pub(super) fn session(&self) -> &[u8; SESSION_LEN] {
-        &self.session
+    /// The right to wait for a lock at the server.
+    pub(crate) async fn wait(&self) -> impl Sized + use<'_, N> {
+        self.waits.take(1).await
     }
 
     /// Waits until everything is answered, and ends the session.
@@ -249,67 +272,6 @@ impl<N: Network> Client<N> {
         self.state.borrow_mut().is_leaving = true;
         self.news.notify_all();
     }
-
-    // ---- open files
-
-    /// A handle that no file has.
-    pub(crate) fn new_handle(&self) -> u32 {
-        self.state.borrow_mut().opened.new_handle()
-    }
-
-    /// Why a file can no longer be used, if the server could not have all of it again.
-    pub(crate) fn why_gone(&self, handle: u32) -> Option<Errno> {
-        self.state.borrow().opened.why_gone(handle)
-    }
-
-    /// The name of an open file, from the server's root, to be printed.
-    pub(crate) fn name_of(&self, handle: u32) -> Option<String> {
-        self.state.borrow().opened.name(handle)
-    }
-
-    /// A file was opened for this process.
-    pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
-        self.state.borrow_mut().opened.is_for(handle, process);
-    }
-
-    /// The right to wait for a lock at the server.
-    pub(crate) async fn wait(&self) -> impl Sized + use<'_, N> {
-        self.waits.take(1).await
-    }
-
-    /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(crate) fn may_move(&self, rename: &Move) {
-        self.state.borrow_mut().opened.may_move(rename);
-    }
-
-    /// A rename is over; if it `happened`, open files have their new names.
-    pub(crate) fn has_moved(&self, rename: &Move, happened: bool) {
-        self.state.borrow_mut().opened.has_moved(rename, happened);
-    }
-
-    /// Closes a file, without waiting for that.
-    pub(crate) fn close_soon(self: &Rc<Self>, handle: u32) {
-        let client = Rc::clone(self);
-        self.handle.spawn(Class::Latency, async move {
-            if let Err(error) = client.close(handle).await {
-                tracing::debug!("a remote file could not be closed: {error}");
-            }
-        });
-    }
-
-    /// Closes a file.
-    ///
-    /// # Errors
-    ///
-    /// What was written to it and is lost, if the server is told only now; as
-    /// [`call`](Self::call).
-    pub(crate) async fn close(&self, handle: u32) -> io::Result<()> {
-        let closed = self.call(Request::Close { file: handle }, Vec::new(), false).await;
-        self.state.borrow_mut().opened.remove(handle);
-        closed.map(drop)
-    }
-
-    // ---- the connection
 
     /// Keeps a connection until the client is given up, or has said goodbye.
     pub(crate) async fn run(self: Rc<Self>) {
@@ -452,8 +414,7 @@ impl<N: Network> Client<N> {
 
     /// Takes a reply. One that nobody waits for was answered on an earlier connection.
     fn answered(&self, id: u64, value: u64, found: Option<Buffers>) {
-        let mut state = self.state.borrow_mut();
-        let pending = state.pending.get(&id).cloned();
+        let pending = self.state.borrow().pending.get(&id).cloned();
         if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
             let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
             match (&pending.data, pending.request, found) {
@@ -465,11 +426,14 @@ impl<N: Network> Client<N> {
                 }
                 _ => payload = found.map(bytes_of).unwrap_or_default(),
             }
-            state.note(&pending, value, &payload);
-            drop(state);
-            pending.reply.replace(Some((value, payload)));
-            pending.answered.notify_all();
+            self.conclude(&pending, value, payload);
         }
+    }
+
+    fn conclude(&self, pending: &Pending, value: u64, payload: Vec<u8>) {
+        self.state.borrow_mut().note(pending, value, &payload);
+        pending.reply.replace(Some((value, payload)));
+        pending.answered.notify_all();
     }
 
     /// Everything fails from now on.

@@ -25,7 +25,7 @@ use std::{
 };
 
 use executor::{Class, Notify, first};
-use uring::{Heap, Listener, Pipes};
+use uring::{Buffer, Listener, Pipes};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
 
 use super::{
@@ -245,7 +245,7 @@ impl<S: Storage> Connection<'_, S> {
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;
-                    let data = inbox.data().unwrap_or_else(|| Heap::buffer(0).into());
+                    let data = inbox.data().unwrap_or_else(|| Buffer::from(Vec::new()).into());
                     let (payload, data) = match request {
                         Request::Write { .. } => (Rc::default(), data),
                         Request::Read { len, .. } => {

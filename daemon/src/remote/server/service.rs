@@ -239,14 +239,9 @@ impl<S: Storage> Service<S> {
         }
     }
 
-    /// The file that a session knows by this number.
-    pub(in crate::remote) fn file_of(
-        &self,
-        session: &[u8; SESSION_LEN],
-        handle: u32,
-    ) -> Option<S::File> {
-        let sessions = self.sessions.borrow();
-        sessions.get(session)?.file(handle).ok().map(|open| open.file)
+    /// The session of this name, if there is one.
+    pub(in crate::remote) fn session(&self, name: &[u8; SESSION_LEN]) -> Option<Rc<Session<S>>> {
+        self.sessions.borrow().get(name).cloned()
     }
 
     /// The session is over.

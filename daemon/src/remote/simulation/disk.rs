@@ -240,7 +240,7 @@ impl Storage for SimDisk {
         Err(Errno::NOSYS.into())
     }
 
-    async fn open(&self, call: OpenCall) -> io::Result<Open> {
+    async fn open(&self, call: OpenCall) -> io::Result<(Open, Status)> {
         self.pause().await;
         let flags = OFlags::from_bits_retain(call.flags);
         let found = self.disk.find(&call.path);
@@ -253,7 +253,9 @@ impl Storage for SimDisk {
             None => return Err(Errno::NOENT.into()),
         };
         self.pause().await;
-        Ok(self.opened(inode, flags.contains(OFlags::APPEND)))
+        let file = self.opened(inode, flags.contains(OFlags::APPEND));
+        let status = self.status(&file).await?;
+        Ok((file, status))
     }
 
     async fn close(&self, _: Open) -> io::Result<()> {

@@ -50,7 +50,7 @@ impl World {
         let (client, flags) = (Rc::clone(client), (OFlags::CREATE | OFlags::RDWR).bits());
         let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
         let opened = async move { RemoteFile::open(&client, process, call).await };
-        self.outcome_of(opened).expect("opened")
+        self.outcome_of(opened).expect("opened").0
     }
 
     fn pass(&mut self, time: Duration) {
@@ -247,7 +247,7 @@ fn what_a_file_system_tells_at_a_close_the_program_is_told() {
         let flags = (OFlags::CREATE | OFlags::RDWR).bits();
         let call = OpenCall { path: path("/file"), flags, mode: 0o600 };
         let closed = world.outcome_of(async move {
-            let file = RemoteFile::open(&client, None, call).await?;
+            let (file, _) = RemoteFile::open(&client, None, call).await?;
             if is_written {
                 file.write(0, &buffers(b"data")).await?;
             }

@@ -14,7 +14,10 @@ use wire::{Request, Status};
 
 use crate::{
     locks::LockCall,
-    remote::{client::held::Held, client::opened::Opened, server::ledger::RECORDS},
+    remote::{
+        client::{held::Held, opened::Opened},
+        server::{decode::Job, ledger::RECORDS},
+    },
     verdict::verdict,
 };
 
@@ -45,6 +48,15 @@ pub(super) struct Pending {
     pub(super) data: Option<Buffer>,
     pub(super) reply: RefCell<Option<(u64, Vec<u8>)>>,
     pub(super) answered: Notify,
+}
+
+impl Pending {
+    /// The request as its server takes it, which is told no bytes that are here already.
+    pub(super) fn job(&self, id: u64) -> Job {
+        let data = self.data.clone().unwrap_or_else(|| Vec::new().into());
+        let (request, record, payload) = (self.request, self.record, Rc::from(&*self.payload));
+        Job { id, record, request, payload, data: data.into() }
+    }
 }
 
 impl State {

@@ -9,6 +9,7 @@
 use std::io;
 
 use rustix::{fs::OFlags, io::Errno};
+use wire::Status;
 
 use super::{Answer, Open, Service, Session};
 use crate::{names::OpenCall, storage::Storage, verdict::errno};
@@ -35,8 +36,7 @@ impl<S: Storage> Service<S> {
         }
         self.admit_one(session)?;
         let flags = OFlags::from_bits_retain(call.flags);
-        let file = self.open_readable(call).await.map_err(io)?;
-        let status = self.storage.status(&file).await.map_err(io)?;
+        let (file, status) = self.open_readable(call).await.map_err(io)?;
         let appends = flags.contains(OFlags::APPEND);
         let open = Open { file, appends, identity: status.identity() };
         session.files.borrow_mut().insert(handle, open);
@@ -44,7 +44,7 @@ impl<S: Storage> Service<S> {
     }
 
     /// Opens a file; one to append to so that it can be seen what was appended.
-    async fn open_readable(&self, call: OpenCall) -> io::Result<S::File> {
+    async fn open_readable(&self, call: OpenCall) -> io::Result<(S::File, Status)> {
         let flags = OFlags::from_bits_retain(call.flags);
         if !flags.contains(OFlags::APPEND) || flags & OFlags::RWMODE != OFlags::WRONLY {
             return self.storage.open(call).await;

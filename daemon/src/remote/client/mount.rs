@@ -1,0 +1,43 @@
+//! Which remote path a local one leads to.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    os::unix::ffi::OsStrExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+/// A local folder below which files are those of a folder below the server's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Absolute, without `.` and `..`.
+    pub local: PathBuf,
+    /// From the server's root.
+    pub remote: PathBuf,
+}
+
+/// The map that a path is below. The longest wins.
+pub(super) fn of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let below = |mount: &&Mount| path.starts_with(&mount.local);
+    mounts.iter().filter(below).max_by_key(|mount| mount.local.as_os_str().len())
+}
+
+/// The path from the server's root of a path below a mapped folder.
+pub(super) fn remote(mounts: &[Mount], path: &Path) -> Option<CString> {
+    let longest = of(mounts, path)?;
+    let rest = path.strip_prefix(&longest.local).ok()?;
+    let mut remote = b"/".to_vec();
+    for part in longest.remote.components().chain(rest.components()) {
+        if let Component::Normal(name) = part {
+            if remote != b"/" {
+                remote.push(b'/');
+            }
+            remote.extend_from_slice(name.as_bytes());
+        }
+    }
+    CString::new(remote).ok()
+}
+
+/// A path as it came.
+pub(super) fn local(path: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(path.to_bytes()))
+}

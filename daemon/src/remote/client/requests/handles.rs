@@ -1,0 +1,64 @@
+//! What a session has open, by the handles that it chooses.
+
+use std::{io, rc::Rc};
+
+use executor::Class;
+use rustix::io::Errno;
+use wire::Request;
+
+use super::{Client, Network};
+use crate::remote::client::opened::Move;
+
+impl<N: Network> Client<N> {
+    /// A handle that no file has.
+    pub(crate) fn new_handle(&self) -> u32 {
+        self.state.borrow_mut().opened.new_handle()
+    }
+
+    /// Why a file can no longer be used, if the server could not have all of it again.
+    pub(crate) fn why_gone(&self, handle: u32) -> Option<Errno> {
+        self.state.borrow().opened.why_gone(handle)
+    }
+
+    /// The name of an open file, from the server's root, to be printed.
+    pub(crate) fn name_of(&self, handle: u32) -> Option<String> {
+        self.state.borrow().opened.name(handle)
+    }
+
+    /// A file was opened for this process.
+    pub(crate) fn is_for(&self, handle: u32, process: Option<u16>) {
+        self.state.borrow_mut().opened.is_for(handle, process);
+    }
+
+    /// A rename was asked for, of this server or of another that serves the same folder.
+    pub(crate) fn may_move(&self, rename: &Move) {
+        self.state.borrow_mut().opened.may_move(rename);
+    }
+
+    /// A rename is over; if it `happened`, open files have their new names.
+    pub(crate) fn has_moved(&self, rename: &Move, happened: bool) {
+        self.state.borrow_mut().opened.has_moved(rename, happened);
+    }
+
+    /// Closes a file, without waiting for that.
+    pub(crate) fn close_soon(self: &Rc<Self>, handle: u32) {
+        let client = Rc::clone(self);
+        self.handle.spawn(Class::Latency, async move {
+            if let Err(error) = client.close(handle).await {
+                tracing::debug!("a remote file could not be closed: {error}");
+            }
+        });
+    }
+
+    /// Closes a file.
+    ///
+    /// # Errors
+    ///
+    /// What was written to it and is lost, if the server is told only now; as
+    /// [`call`](Self::call).
+    pub(crate) async fn close(self: &Rc<Self>, handle: u32) -> io::Result<()> {
+        let closed = self.call(Request::Close { file: handle }, Vec::new(), false).await;
+        self.state.borrow_mut().opened.remove(handle);
+        closed.map(drop)
+    }
+}
