@@ -128,7 +128,7 @@ impl Dump<'_> {
         {
             self.bytes(&format!("size of {label} chunks"), bytes, format_args!(" # {count:6}"));
         }
-        self.bytes("overhead compared to task-local file", chunks - data, "");
+        self.bytes("overhead compared to task-local file", chunks.saturating_sub(data), "");
         if chunks > 0 {
             self.percent(47, "file usage (user data/chunk size)", data, chunks);
         }

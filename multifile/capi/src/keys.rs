@@ -33,10 +33,14 @@ fn write(open: &mut Open, key: u64, data: &[u8]) -> Result<()> {
     open.writing()?.write_record(key, data)
 }
 
-/// Reads whole items of `size` bytes and returns how many.
+/// Reads whole items of `size` bytes of one record and returns how many. What is left of it that is
+/// no item stays, and is passed over when it is next: 0 is the end.
 fn read(open: &mut Open, key: u64, (size, buf): (usize, &mut [u8])) -> Result<usize> {
     let records = open.reading()?.records()?.records.as_mut().ok_or(Failure::Internal)?;
-    let n = records.read(key, buf)?;
+    let mut n = records.read(key, buf)?;
+    while n > 0 && n < size {
+        n = records.read(key, buf)?;
+    }
     let (Some(items), Some(rest)) = (n.checked_div(size), n.checked_rem(size)) else {
         return Ok(0);
     };

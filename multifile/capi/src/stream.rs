@@ -5,7 +5,7 @@
 //! tells how far the program went.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ffi::c_int,
     fs,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
@@ -32,9 +32,10 @@ pub(crate) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// A stream on `file`, for writing too if `writable`.
+    /// A stream on `file`, for writing too if `writable`; one to read has a position of its own.
     fn on(file: &fs::File, writable: bool) -> Result<Self> {
-        let fd = file.try_clone().map_err(Failure::Stream)?.into_raw_fd();
+        let own = if writable { file.try_clone().map_err(Failure::Stream) } else { again(file) };
+        let fd = own?.into_raw_fd();
         let mode = if writable { c"r+b" } else { c"rb" };
         // SAFETY: the descriptor is ours to give away, the mode is a C string.
         let file = unsafe { libc::fdopen(fd, mode.as_ptr()) };
@@ -83,7 +84,7 @@ impl Stream {
         done(unsafe { libc::fflush(self.file) })
     }
 
-    /// Makes it one on `file`, at whatever position.
+    /// Makes it one to read `file`, at whatever position.
     fn turn(&self, file: &fs::File) -> Result<()> {
         if self.closed {
             return Ok(());
@@ -92,7 +93,7 @@ impl Stream {
         // SAFETY: an open stream.
         let own = unsafe { libc::fileno(self.file) };
         // SAFETY: the stream's descriptor, and another one that is open.
-        let turned = unsafe { libc::dup3(file.as_raw_fd(), own, libc::O_CLOEXEC) };
+        let turned = unsafe { libc::dup3(again(file)?.as_raw_fd(), own, libc::O_CLOEXEC) };
         done(c_int::from(turned < 0))
     }
 
@@ -137,6 +138,13 @@ impl Drop for Stream {
     }
 }
 
+/// The same file, open to be read, with a position of its own: a duplicate of the handle reads
+/// elsewhere.
+fn again(file: &fs::File) -> Result<fs::File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::File::open(path).map_err(Failure::Stream)
+}
+
 fn done(code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Failure::Stream(io::Error::last_os_error())) }
 }
@@ -150,6 +158,8 @@ pub(crate) struct Streams {
     second: Option<Stream>,
     /// What a program was given instead of streams, by number of the physical file.
     descriptors: BTreeMap<u32, Arc<fs::File>>,
+    /// Of these, on which a write of the library's has failed.
+    failed: BTreeSet<u32>,
     /// In whose place another one came; closed with the handle.
     turned: Vec<Stream>,
 }
@@ -192,8 +202,7 @@ impl Streams {
         Ok(self.of(number).map_or(null_mut(), |stream| stream.file))
     }
 
-    /// Lends the program the descriptor of physical file `number`, from now on like a stream. One
-    /// to read has a position of its own: a duplicate of the handle reads elsewhere.
+    /// Lends the program the descriptor of physical file `number`, from now on like a stream.
     pub(crate) fn lend(
         &mut self,
         number: u32,
@@ -203,10 +212,7 @@ impl Streams {
         let lent = match self.descriptors.entry(number) {
             Entry::Occupied(lent) => lent.into_mut(),
             Entry::Vacant(slot) if writable => slot.insert(Arc::clone(file)),
-            Entry::Vacant(slot) => {
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-                slot.insert(Arc::new(fs::File::open(path).map_err(Failure::Stream)?))
-            }
+            Entry::Vacant(slot) => slot.insert(Arc::new(again(file)?)),
         };
         Ok(lent.as_raw_fd())
     }
@@ -266,11 +272,15 @@ impl Streams {
     }
 
     /// Writes through the stream on physical file `number`.
-    pub(crate) fn write(&self, number: u32, bytes: &[u8]) -> Result<()> {
-        match self.descriptors.get(&number) {
-            Some(file) => file.as_ref().write_all(bytes).map_err(Failure::Stream),
-            None => self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes)),
+    pub(crate) fn write(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        let Some(file) = self.descriptors.get(&number) else {
+            return self.of(number).map_or(Err(Failure::Internal), |stream| stream.write(bytes));
+        };
+        let written = file.as_ref().write_all(bytes);
+        if written.is_err() {
+            self.failed.insert(number);
         }
+        written.map_err(Failure::Stream)
     }
 
     /// Hands over what waits in the stream on physical file `number`.
@@ -280,6 +290,9 @@ impl Streams {
 
     /// Fails when the stream on physical file `number` has lost something that was written.
     pub(crate) fn check(&self, number: u32) -> Result<()> {
+        if self.failed.contains(&number) {
+            return Err(Failure::Stream(io::Error::from_raw_os_error(libc::EIO)));
+        }
         self.of(number).map_or(Ok(()), Stream::check)
     }
 

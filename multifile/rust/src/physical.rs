@@ -26,8 +26,6 @@ pub(crate) struct Front<F> {
     pub(crate) header: Header,
     pub(crate) ranks: Vec<i64>,
     pub(crate) layout: Layout,
-    /// Chunk sizes as stored, where they differ from the reserved ones.
-    requests: Option<Vec<u64>>,
     pub(crate) size: u64,
 }
 
@@ -43,7 +41,6 @@ pub(crate) struct Physical<F> {
 #[derive(Debug)]
 pub(crate) struct Spot {
     pub(crate) global_rank: i64,
-    pub(crate) stored_len: u64,
     pub(crate) place: Place,
 }
 
@@ -58,23 +55,19 @@ impl<F: File> Front<F> {
             Ok(())
         })?;
         let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
-        let (mut stored, mut total) = (Vec::new(), 0u64);
+        let (mut chunks, mut total) = (Vec::new(), 0u64);
         each_u64(&file, number, header.chunks_at(), tasks, header.order, |len| {
             total = total.checked_add(len).filter(|sum| *sum <= OFFSET_MAX).ok_or(damaged)?;
-            stored.push(len);
+            chunks.push(reserved(&header, len).ok_or(damaged)?);
             Ok(())
         })?;
-        let reserved = stored.iter().map(|len| reserved(&header, *len)).collect::<Option<Vec<_>>>();
-        let layout = Layout::of_chunks(reserved.ok_or(damaged)?, header.fs_block_len);
-        let layout = layout.map_err(|_| damaged)?;
-        let requests = (header.version < RESERVED_VERSION).then_some(stored);
-        Ok(Self { file: Arc::new(file), number, header, ranks, layout, requests, size })
+        let layout = Layout::of_chunks(chunks, header.fs_block_len).map_err(|_| damaged)?;
+        Ok(Self { file: Arc::new(file), number, header, ranks, layout, size })
     }
 
-    /// The chunk size stored for task `task`.
-    pub(crate) fn stored_len(&self, task: usize) -> Option<u64> {
-        let stored = self.requests.as_deref().unwrap_or_else(|| self.layout.chunks());
-        stored.get(task).copied()
+    /// The size of the chunks of task `task`.
+    pub(crate) fn chunk_len(&self, task: usize) -> Option<u64> {
+        self.layout.chunks().get(task).copied()
     }
 }
 
@@ -137,9 +130,8 @@ pub(crate) fn spot<F: File>(file: &F, number: u32, header: &Header, task: u32) -
         Ok(header.order.u64(bytes))
     };
     let global_rank = signed(own(header.ranks_at())?);
-    let stored_len = own(header.chunks_at())?;
     let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
-    let chunk_len = reserved(header, stored_len).ok_or(damaged)?;
+    let chunk_len = reserved(header, own(header.chunks_at())?).ok_or(damaged)?;
     let tasks = u64::from(header.task_count);
     let data_at = crate::layout::data_at(tasks, header.fs_block_len).ok_or(damaged)?;
     let (before, skip): (u64, u64) = match Mark::decode(header.flag2) {
@@ -150,7 +142,7 @@ pub(crate) fn spot<F: File>(file: &F, number: u32, header: &Header, task: u32) -
         _ => chunk_sums(file, number, header, task)?,
     };
     let start_at = data_at.checked_add(before).filter(|at| *at <= OFFSET_MAX).ok_or(damaged)?;
-    Ok(Spot { global_rank, stored_len, place: Place { start_at, chunk_len, skip } })
+    Ok(Spot { global_rank, place: Place { start_at, chunk_len, skip } })
 }
 
 /// Reads and checks the fixed fields of a file, and that the file is long enough for its tables.

@@ -118,6 +118,9 @@ impl Options {
         if name.len() >= PREFIX_LEN {
             return Err(Argument::Name.into());
         }
+        if let Packing::Modular { size: 0 | 1 } = self.packing {
+            return Err(Argument::Packing.into());
+        }
         match self.fs_block_len {
             Some(len) if len == 0 || i32::try_from(len).is_err() => {
                 Err(Argument::FsBlockLen.into())

@@ -42,7 +42,7 @@ pub struct Task {
     pub local_rank: u32,
     /// Rank the writer gave the task.
     pub global_rank: i64,
-    /// Chunk size as stored, in bytes.
+    /// Chunk size in bytes: what is reserved of each block.
     pub chunk_len: u64,
 }
 
@@ -179,7 +179,7 @@ impl<F: File> Reader<F> {
     pub fn task(&self, task: usize) -> Result<Task> {
         let (file, local) = self.locate(task)?;
         let front = &file.front;
-        let found = front.ranks.get(local).copied().zip(front.stored_len(local));
+        let found = front.ranks.get(local).copied().zip(front.chunk_len(local));
         let (global_rank, chunk_len) = found.ok_or(Argument::Task)?;
         let local_rank = u32::try_from(local).map_err(|_| Error::TooLarge)?;
         Ok(Task { file: front.number, local_rank, global_rank, chunk_len })
@@ -364,7 +364,7 @@ impl<F: File> TaskReader<F> {
         let spot = physical::spot(&file, number, &header, local_rank)?;
         let lens = table.load_task(&file, number, local_rank)?;
         let cursor = Cursor::new(spot.place, lens, number)?;
-        let (global_rank, chunk_len) = (spot.global_rank, spot.stored_len);
+        let (global_rank, chunk_len) = (spot.global_rank, spot.place.chunk_len);
         let task = Task { file: number, local_rank, global_rank, chunk_len };
         Ok((Self { file: Arc::new(file), number, cursor }, header, task))
     }

@@ -314,7 +314,7 @@ impl<S: Storage> Repair<S> {
                 file: front.number,
                 local_rank: u32::try_from(local).unwrap_or(u32::MAX),
                 global_rank: front.ranks.get(local).copied().unwrap_or(0),
-                chunk_len: front.stored_len(local).unwrap_or(0),
+                chunk_len: front.chunk_len(local).unwrap_or(0),
             };
             let len = extent.lens.iter().sum();
             let doubt = if extent.damaged {

@@ -58,16 +58,16 @@ impl<S: Storage> Writer<S> {
     pub fn create(storage: &S, path: &Path, tasks: &[NewTask], options: &Options) -> Result<Self> {
         let name = options.name_for(path);
         let instance = instance();
-        let planned = |fs_block_len| plan(tasks, fs_block_len, options, name, instance);
-        // Refuses what cannot be before an existing file is cut.
+        // What cannot be is refused before an existing file is cut.
         check(tasks, options, name)?;
-        let early = options.fs_block_len.map(planned).transpose()?;
-        let first = create(storage, path, 0)?;
-        let plans = early.map_or_else(|| planned(fs_block_len(&first, options)?), Ok)?;
-        let mut first = Some(first);
+        let fs_block_len = match options.fs_block_len {
+            Some(len) => len,
+            None => fs_block_len(&open_to_create(storage, path, 0)?, options)?,
+        };
+        let plans = plan(tasks, fs_block_len, options, name, instance)?;
         let mut files = Vec::with_capacity(plans.len());
         for (number, plan) in (0u32..).zip(plans) {
-            let file = first.take().map_or_else(|| create(storage, path, number), Ok)?;
+            let file = create(storage, path, number)?;
             let journal = name::journal(&storage.physical_name(path, number));
             let manner = Manner {
                 number,
@@ -186,6 +186,12 @@ impl<S: Storage> Writer<S> {
     pub fn file(&self, file: usize) -> Option<&Arc<S::File>> {
         self.files.get(file).map(|file| file.output.file())
     }
+}
+
+/// Opens physical file `number`, or makes it; one that is there stays as it is.
+pub(crate) fn open_to_create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
+    let opened = storage.create(&storage.physical_name(path, number), false);
+    opened.map_err(|error| Error::io(number, &error))
 }
 
 /// Creates physical file `number` empty, and removes a journal left by an earlier one.

@@ -1,4 +1,6 @@
 /* What a program is lent, streams and descriptors, and what it does with it; argv[1] says which. */
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "threads.h"
@@ -67,12 +69,58 @@ static void descriptor(void) {
     CHECK(sion_feof(sid) && sion_close(sid));
 }
 
+/* A handle and its duplicate read by streams of their own, by whatever calls. */
+static void read_twice(struct rank *rank) {
+    unsigned char bytes[2][TASKS * LEN];
+    FILE *fp = NULL;
+    int sid = paropen(rank, "a.sion", "br", 1, 0, FSBLK, &fp);
+    CHECK(sid >= 0 && fp != NULL);
+    int copy = sion_dup(sid, SION_DUP_ALL, 0, 0);
+    CHECK(copy >= 0 && sion_get_fp(copy) != NULL);
+    size_t done[2] = {0};
+    while (done[0] < TASKS * LEN || done[1] < TASKS * LEN)
+        for (int i = 0; i < 2; i++) {
+            size_t left = TASKS * LEN - done[i], part = i ? 1000 : 700;
+            size_t len = left < part ? left : part;
+            CHECK(sion_fread(bytes[i] + done[i], 1, len, i ? copy : sid) == len);
+            done[i] += len;
+        }
+    for (int task = 0; task < TASKS; task++)
+        for (int i = 0; i < 2; i++)
+            CHECK(is_pattern(bytes[i] + task * LEN, task, 0, LEN));
+    CHECK(sion_dedup(copy) && sion_generic_parclose(sid));
+}
+
+static void duplicate(void) {
+    together(TASKS, write_one);
+    together(1, read_twice);
+}
+
+/* What could not be written whole is not taken for whole. */
+static void failed(void) {
+    static char bytes[40000];
+    int sid = create_tasks("a.sion", "bw,posix", 1, sizeof bytes, FSBLK, NULL);
+    CHECK(sid >= 0 && sion_get_fd(sid) >= 0 && sion_fwrite(bytes, 1, 10000, sid) == 10000);
+    struct rlimit limit;
+    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = 20000;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK(sion_fwrite(bytes, 1, 30000, sid) == 0);
+    limit.rlim_cur = before;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0 && !sion_close(sid));
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (strcmp(argv[1], "second") == 0)
         second();
     else if (strcmp(argv[1], "files") == 0)
         files();
+    else if (strcmp(argv[1], "duplicate") == 0)
+        duplicate();
+    else if (strcmp(argv[1], "failed") == 0)
+        failed();
     else
         descriptor();
     return 0;

@@ -45,6 +45,13 @@ static void read_location(int sid, int location) {
         CHECK(sion_fread_key(bytes, key, len - 2, 5, sid) == 1);
         CHECK(sion_fread_key(bytes, key, 1, 5, sid) == 1);
         CHECK(bytes[0] == pattern(location, i + (long)len - 1));
+        /* Then it is passed over. */
+        CHECK(sion_seek_key(sid, key, i, (sion_int64)len - 1));
+        int next = i + 1;
+        while (next < CHUNKS && chunk_len(location, next) < 2)
+            next++;
+        CHECK(sion_fread_key(bytes, key, 2, 1, sid) == (next < CHUNKS));
+        CHECK(next == CHUNKS || is_pattern(bytes, location, next, 2));
         CHECK(!sion_seek_key(sid, key, i, (sion_int64)len + 1));
     }
     CHECK(!sion_seek_key(sid, key, CHUNKS, 0) && !sion_seek_key(sid, 77, 0, 0));

@@ -36,7 +36,7 @@ fn one_process_reads_and_writes_in_every_pattern() {
 /// A stream, or a descriptor, that the library and its program both use.
 #[test]
 fn what_a_program_is_lent_goes_on_where_the_library_stopped() {
-    for lent in ["second", "files", "descriptor"] {
+    for lent in ["second", "files", "descriptor", "duplicate", "failed"] {
         let folder = TempDir::new().unwrap();
         check(program("lent", Build::Sanitized, &folder).arg(lent));
     }

@@ -1,4 +1,5 @@
-//! How a set comes to be: every rank opens its files and asks, rank 0 plans and grants.
+//! How a set comes to be: every rank opens its files and asks, rank 0 plans, cuts what was there,
+//! and grants. So a set that cannot be leaves the one before it whole.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -22,7 +23,7 @@ use crate::{
     plan::{NewTask, Options, plan},
     storage::Storage,
     task_writer::TaskState,
-    writer::{create, fs_block_len, instance},
+    writer::{fs_block_len, instance, open_to_create},
 };
 
 /// A set whose files this rank has opened, before it knows where its tasks go.
@@ -157,8 +158,8 @@ pub(super) fn alike(asks: &[Vec<Ask>], fingerprint: u32) -> Result<()> {
     if alike { Ok(()) } else { Err(Argument::Disagree.into()) }
 }
 
-/// Rank 0 plans the set from what all ranks `asked` for and the tasks that nobody writes to, and
-/// describes it if it is small or if there are any of those.
+/// Rank 0 plans the set from what all ranks `asked` for and the tasks that nobody writes to, cuts
+/// its files, and describes it if it is small or if there are any of those.
 pub(super) fn decide<S: Storage>(
     storage: &S,
     path: &Path,
@@ -177,6 +178,7 @@ pub(super) fn decide<S: Storage>(
     let place = |ask: &Ask| (ask.task.file, ask.task.local_rank);
     let owned = asked.iter().map(|asks| asks.iter().map(place).collect()).collect();
     let root = Root { plans, owned, instance };
+    root.cut(storage, path)?;
     let by_root = root.front_is_small() || !nobodys.is_empty();
     if by_root {
         root.write_fronts(storage, path)?;
@@ -203,20 +205,16 @@ pub(super) fn decide<S: Storage>(
     Ok((root, grants))
 }
 
-/// Opens every physical file that `tasks` go to; its first task creates it anew.
+/// Opens every physical file that `tasks` go to.
 fn open_files<S: Storage>(
     storage: &S,
     path: &Path,
     tasks: &[NewTask],
 ) -> Result<BTreeMap<u32, S::File>> {
     let mut files = BTreeMap::new();
-    for task in tasks.iter().filter(|task| task.local_rank == 0) {
-        files.insert(task.file, create(storage, path, task.file)?);
-    }
     for task in tasks {
         if let Entry::Vacant(slot) = files.entry(task.file) {
-            let file = storage.create(&storage.physical_name(path, task.file), false);
-            slot.insert(file.map_err(|error| Error::io(task.file, &error))?);
+            slot.insert(open_to_create(storage, path, task.file)?);
         }
     }
     Ok(files)

@@ -1,7 +1,7 @@
 //! Merged writing: the data of a group of tasks goes to the stream of its first one.
 //!
 //! No data travels between ranks. Rank 0 of the file's group tells each where in the collector's
-//! chunks its bytes belong, in the order of ranks, and each writes them there itself.
+//! chunks its bytes belong, in the order of local ranks, and each writes them there itself.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::{
     storage::Storage,
 };
 
-const ASK_LEN: usize = 4 + 8 + 8 + 8 + 8;
+const ASK_LEN: usize = 4 + 4 + 8 + 8 + 8 + 8;
 const ANSWER_LEN: usize = 8 + 8 + 8;
 
 impl<S: Storage> ParWriter<S> {
     /// Appends `bytes` of every rank of one physical file to the streams of their collectors, in
-    /// the order of ranks. Collective over `group`, the file's ranks in the order of their local
-    /// ranks; costs one exchange. Any number of bytes, none included; each rank has one task.
+    /// the order of local ranks. Collective over `group`, the file's ranks in any order; costs one
+    /// exchange. Any number of bytes, none included; each rank has one task.
     ///
     /// # Errors
     ///
@@ -71,6 +71,7 @@ impl<S: Storage> ParWriter<S> {
         let local = self.tasks.first().ok_or(Argument::Task)?;
         let (block, used) = local.state.fill.block();
         let mut bytes = Vec::with_capacity(ASK_LEN);
+        put_u32(&mut bytes, local.task.local_rank);
         put_u32(&mut bytes, local.collector);
         put_u64(&mut bytes, local.collector_place.chunk_len);
         put_u64(&mut bytes, wide(block));
@@ -95,38 +96,64 @@ impl<S: Storage> ParWriter<S> {
     }
 }
 
-/// Gives every rank its place behind the ranks before it, and the collector the sum.
-fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
-    let mut asks = Vec::with_capacity(asked.len());
-    for ask in asked {
-        let mut fields = Fields::little(ask);
-        let collector = fields.u32().ok_or(Error::TooLarge)?;
-        let mut next = || fields.u64().ok_or(Error::TooLarge);
-        asks.push((collector, next()?, next()?, next()?, next()?));
+/// What a rank asks for.
+struct Asked {
+    local_rank: u32,
+    collector: u32,
+    chunk_len: u64,
+    /// Where the rank's own stream ends.
+    end: (u64, u64),
+    /// Bytes that it writes.
+    len: u64,
+}
+
+impl Asked {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::little(bytes);
+        let (local_rank, collector) = (fields.u32()?, fields.u32()?);
+        let (chunk_len, end) = (fields.u64()?, (fields.u64()?, fields.u64()?));
+        Some(Self { local_rank, collector, chunk_len, end, len: fields.u64()? })
     }
+
+    /// Whether others merge their data into its stream.
+    fn collects(&self) -> bool {
+        self.local_rank == self.collector
+    }
+}
+
+/// Gives every rank its place behind those of lower local ranks, and the collector the sum; in the
+/// order of the asks.
+fn assign(asked: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+    let asks = asked.iter().map(|ask| Asked::decode(ask)).collect::<Option<Vec<_>>>();
+    let asks = asks.ok_or(Error::TooLarge)?;
+    let mut order: Vec<_> = asks.iter().zip(0..).collect();
+    order.sort_unstable_by_key(|(ask, _)| ask.local_rank);
     // Position behind the bytes placed so far, and their sum, for every collector.
-    let mut groups: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
-    let mut places = Vec::with_capacity(asks.len());
-    for (rank, (collector, chunk_len, block, used, len)) in (0u32..).zip(&asks) {
-        if *len > 0 && *chunk_len == 0 {
+    let mut groups: BTreeMap<u32, ((u64, u64), u64)> = BTreeMap::new();
+    let mut places = vec![(0, 0); asks.len()];
+    for (ask, at) in order {
+        let Asked { collector, chunk_len, len, .. } = *ask;
+        if len > 0 && chunk_len == 0 {
             return Err(Argument::ChunkEmpty.into());
         }
-        if rank == *collector {
-            groups.insert(rank, (*block, *used, 0));
+        if ask.collects() {
+            groups.insert(collector, (ask.end, 0));
         }
-        let group = groups.get_mut(collector).ok_or(Argument::Disagree)?;
-        places.push((group.0, group.1));
-        let end = group.1.checked_add(*len).ok_or(Error::TooLarge)?;
-        group.0 += end.checked_div(*chunk_len).unwrap_or(0);
-        group.1 = end.checked_rem(*chunk_len).unwrap_or(0);
-        group.2 += len;
+        let ((block, used), sum) = groups.get_mut(&collector).ok_or(Argument::Disagree)?;
+        if let Some(place) = places.get_mut::<usize>(at) {
+            *place = (*block, *used);
+        }
+        let end = used.checked_add(len).ok_or(Error::TooLarge)?;
+        *block += end.checked_div(chunk_len).unwrap_or(0);
+        *used = end.checked_rem(chunk_len).unwrap_or(0);
+        *sum += len;
     }
-    let answers = (0u32..).zip(&asks).zip(places).map(|((rank, ask), (block, used))| {
-        let sum = groups.get(&rank).filter(|_| ask.0 == rank).map_or(0, |group| group.2);
+    let answers = asks.iter().zip(places).map(|(ask, (block, used))| {
+        let group = groups.get(&ask.local_rank).filter(|_| ask.collects());
         let mut bytes = Vec::with_capacity(ANSWER_LEN);
         put_u64(&mut bytes, block);
         put_u64(&mut bytes, used);
-        put_u64(&mut bytes, sum);
+        put_u64(&mut bytes, group.map_or(0, |(_, sum)| *sum));
         bytes
     });
     Ok(answers.collect())

@@ -25,7 +25,7 @@ use crate::{
     plan::{FilePlan, NewTask},
     storage::Storage,
     task_writer::TaskState,
-    writer::remove_journal,
+    writer::{create, remove_journal},
 };
 
 /// Up to so many physical files, rank 0 writes all headers.
@@ -47,6 +47,12 @@ impl Root {
     pub(crate) fn front_is_small(&self) -> bool {
         let bytes = self.plans.iter().map(|plan| 16 * wide(plan.ranks.len())).sum::<u64>();
         self.plans.len() <= ROOT_FILES_MAX && bytes <= ROOT_BYTES_MAX
+    }
+
+    /// Empties all files, while everybody waits.
+    pub(crate) fn cut<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {
+        let numbers = (0u32..).zip(&self.plans).map(|(number, _)| number);
+        numbers.map(|number| create(storage, path, number).map(drop)).collect()
     }
 
     pub(crate) fn write_fronts<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {

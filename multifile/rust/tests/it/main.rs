@@ -24,6 +24,7 @@ mod model;
 mod parallel;
 mod ranks;
 mod read_golden;
+mod refused;
 mod repair;
 mod space;
 mod sparse;
