@@ -51,8 +51,8 @@ impl Root {
 
     /// Empties all files, while everybody waits.
     pub(crate) fn cut<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {
-        let numbers = (0u32..).zip(&self.plans).map(|(number, _)| number);
-        numbers.map(|number| create(storage, path, number).map(drop)).collect()
+        let mut numbers = (0u32..).zip(&self.plans).map(|(number, _)| number);
+        numbers.try_for_each(|number| create(storage, path, number).map(drop))
     }
 
     pub(crate) fn write_fronts<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {
