@@ -99,6 +99,18 @@ interpose! {
         }
     }
 
+    fn chroot(path: *const c_char) -> c_int {
+        with_other_names(kernel!(SYS_chroot, path))
+    }
+
+    fn unshare(what: c_int) -> c_int {
+        with_other_names(kernel!(SYS_unshare, what))
+    }
+
+    fn setns(of: c_int, what: c_int) -> c_int {
+        with_other_names(kernel!(SYS_setns, of, what))
+    }
+
     fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
         // The name that the program knows may have room where the mirror's has not.
         let mut space = [0; 4096];
@@ -387,4 +399,12 @@ fn virtual_plain(found: FileSystem) -> libc::statvfs {
 
 fn word(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// After a call by which names mean something else.
+fn with_other_names(outcome: Outcome) -> c_int {
+    if let (Ok(_), Some(client)) = (outcome, client()) {
+        client.change_view();
+    }
+    answer(outcome)
 }

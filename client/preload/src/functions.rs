@@ -155,6 +155,7 @@ table! {
     SYS_accept => create::accept(a, b, c);
     SYS_accept4 => create::accept4(a, b, c, d);
     SYS_chdir => folders::chdir(a);
+    SYS_chroot => folders::chroot(a);
     SYS_close => descriptor::close(a);
     SYS_close_range => descriptor::close_range(a, b, c);
     SYS_copy_file_range => copy::copy_file_range(a, b, c, d, e, f);

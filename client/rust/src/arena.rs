@@ -6,7 +6,8 @@
 
 use core::ops::Range;
 
-const BLOCK: u64 = 64 << 10;
+/// What is taken is a multiple of it, bytes.
+pub(crate) const BLOCK: u64 = 64 << 10;
 /// Blocks that can be tracked: 64 MiB of arena.
 const BLOCKS_MAX: usize = 1024;
 const BLOCKS: u64 = BLOCKS_MAX as u64;
@@ -39,9 +40,12 @@ impl Arena {
         self.blocks = blocks_of(len);
     }
 
-    /// Bytes in all.
-    pub(crate) const fn len(&self) -> u64 {
-        self.blocks * BLOCK
+    /// The `part`th part of what is free, as a power of two, and at least a block: who takes no
+    /// more at a time leaves something for many others.
+    pub(crate) fn share(&self, part: u64) -> u64 {
+        let used: u32 = self.used.iter().map(|word| word.count_ones()).sum();
+        let free = self.blocks.saturating_sub(u64::from(used));
+        BLOCK << (free / part).checked_ilog2().unwrap_or(0)
     }
 
     /// Takes `len` bytes, a power of two of at least 64 KiB; returns where they start.
@@ -146,9 +150,18 @@ mod tests {
     #[test]
     fn a_large_arena_is_used_as_far_as_it_can_be_tracked() {
         let mut arena = Arena::new(1 << 40);
-        assert_eq!(arena.len(), 64 << 20);
+        assert_eq!(arena.share(1), 64 << 20);
         assert_eq!(arena.take(64 << 20), Some(0));
         assert_eq!(arena.take(64 << 10), None);
+    }
+
+    #[test]
+    fn shares_are_parts_of_what_is_free() {
+        let mut arena = Arena::new(4 << 20);
+        let shares = core::iter::from_fn(|| arena.take(arena.share(4)));
+        let taken = shares.count();
+        assert!(taken > 12, "{taken}");
+        assert_eq!(arena.share(4), BLOCK, "a block, though there is none");
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub struct Client {
     connecting: Lock<()>,
     /// The umask is another one for now.
     pub(crate) setting_umask: Lock<()>,
+    /// Its names may be others than the daemon's.
+    pub(crate) has_own_view: AtomicBool,
     is_unreachable: AtomicBool,
     /// The daemon is there, but had no room for this process.
     is_refused_as_full: AtomicBool,
@@ -135,6 +137,7 @@ impl Client {
             current: AtomicUsize::new(0),
             connecting: Lock::new(()),
             setting_umask: Lock::new(()),
+            has_own_view: AtomicBool::new(false),
             is_unreachable: AtomicBool::new(false),
             is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),

@@ -37,13 +37,14 @@ use wire::{
 };
 
 use crate::{
-    arena::Arena,
+    arena::{self, Arena},
     client::Host,
     clock::now,
     config::Config,
     patience::{Patience, look},
     slots::Slots,
     tables::Tables,
+    view,
 };
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     pub(crate) job: Job,
     pub(crate) slots: &'static Lock<Slots>,
     pub(crate) arena: &'static Lock<Arena>,
+    /// Where the block lies that files without room of their own take turns with.
+    pub(crate) block: Lock<u64>,
     lanes: &'static [Lock<Requester>; LANES],
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
@@ -91,6 +94,8 @@ pub(crate) struct Connection {
     host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
+    /// Names mean the same to the daemon.
+    pub(crate) shares_view: bool,
     number: usize,
     executor: usize,
     lost: AtomicBool,
@@ -126,18 +131,23 @@ impl Connection {
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
         tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
         let arena_len = welcome.arena_len.min(session.arena().len() as u64);
-        tables.arena.lock().map_err(|_| Failure::Unreachable)?.cover(arena_len);
+        let mut arena = tables.arena.lock().map_err(|_| Failure::Unreachable)?;
+        arena.cover(arena_len);
+        let block = arena.take(arena::BLOCK).ok_or(Failure::Unreachable)?;
+        drop(arena);
         Ok(Self {
             session,
             job,
             slots: &tables.slots,
             arena: &tables.arena,
+            block: Lock::new(block),
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
             materializing: Lock::new(()),
             socket: out_of_the_way(socket),
             host,
             daemon,
+            shares_view: view::is_shared_with(daemon),
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),

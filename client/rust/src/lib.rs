@@ -17,6 +17,7 @@ mod arena;
 mod ask;
 mod attributes;
 mod begin;
+mod block;
 mod client;
 mod clock;
 mod config;
@@ -48,6 +49,7 @@ mod staging;
 mod table;
 mod tables;
 mod umask;
+mod view;
 mod window;
 mod write;
 

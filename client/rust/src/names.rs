@@ -159,7 +159,7 @@ impl Client {
                 Err(errno) => return Some(Err(errno)),
             };
             let before = self.inode(from);
-            let path = self.absolute_path(from.0, from.1)?;
+            let path = self.source(from, &target)?;
             let request = |paths| Request::Rename { paths, flags };
             let done = self.about_paths(path.bytes(), &target, request);
             self.unless_done(done, || {
@@ -199,7 +199,7 @@ impl Client {
             }
         }
         let before = self.inode(to);
-        let path = self.absolute_path(from.0, from.1)?;
+        let path = self.source(from, &target)?;
         let done = self.about_paths(path.bytes(), &target, |paths| Request::Link { paths });
         self.unless_done(done, || {
             let now = self.inode(to);
@@ -242,6 +242,12 @@ impl Client {
             }
         }
         target.map(Ok)
+    }
+
+    /// The path of what is to be at `target`, too; `None` where only the kernel knows it.
+    fn source(&'static self, from: Name<'_>, target: &AbsolutePath) -> Option<AbsolutePath> {
+        let path = self.absolute_path(from.0, from.1)?;
+        Some(path).filter(|path| target.is_remote() || !path.is_textual())
     }
 
     /// Why the kernel refuses to change a name because of how it ends: a folder's name with a dot

@@ -28,6 +28,8 @@ pub(crate) struct AbsolutePath {
     len: usize,
     /// It starts in a mirror.
     is_mirrored: bool,
+    /// A `..` has taken a name away that may have been a link's, which leads elsewhere.
+    is_textual: bool,
     policy: Policy,
 }
 
@@ -36,19 +38,24 @@ impl AbsolutePath {
     /// A path into a mirror is the remote one.
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
         let policy = policy_without_rules(dir, path);
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored: false, policy };
+        let (is_mirrored, is_textual) = (false, false);
+        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored, is_textual, policy };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
         }
+        let mut named = 0u32;
         for part in path.split(|byte| *byte == b'/') {
             match part {
                 b"" | b"." => {}
                 b".." => {
                     let slash = this.bytes().iter().rposition(|byte| *byte == b'/');
                     this.len = slash.unwrap_or(0);
+                    this.is_textual |= named > 0;
+                    named = named.saturating_sub(1);
                 }
                 _ => {
+                    named += 1;
                     this.push(b"/")?;
                     this.push(part)?;
                 }
@@ -82,6 +89,16 @@ impl AbsolutePath {
 
     pub(crate) fn policy(&self) -> Policy {
         self.policy
+    }
+
+    /// The process itself opens what it names.
+    pub(crate) fn stay_here(&mut self) {
+        self.policy = Policy::Hybrid;
+    }
+
+    /// Whether it is the path only if none of the names that a `..` takes away is a link's.
+    pub(crate) fn is_textual(&self) -> bool {
+        self.is_textual
     }
 
     pub(crate) fn is_remote(&self) -> bool {
@@ -142,8 +159,16 @@ fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
 /// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and
 /// empty when that one has ended before the others.
 pub fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
-    const PREFIX: &[u8] = b"/proc/thread-self/fd/";
-    let mut number = fd.unsigned_abs();
+    numbered(b"/proc/thread-self/fd/", fd.unsigned_abs(), b"", space)
+}
+
+/// A number between two parts of a name; `None` when there is no room for it.
+pub(crate) fn numbered<'a>(
+    before: &[u8],
+    mut number: u32,
+    behind: &[u8],
+    space: &'a mut [u8; 32],
+) -> Option<&'a CStr> {
     let mut digits = [0; 10];
     let mut first = digits.len();
     loop {
@@ -154,9 +179,11 @@ pub fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
             break;
         }
     }
-    let digits = digits.get(first..)?;
-    space.get_mut(..PREFIX.len())?.copy_from_slice(PREFIX);
-    space.get_mut(PREFIX.len()..PREFIX.len() + digits.len())?.copy_from_slice(digits);
+    let parts = before.iter().chain(digits.get(first..)?).chain(behind).chain(&[0]);
+    let mut places = space.iter_mut();
+    for byte in parts {
+        *places.next()? = *byte;
+    }
     CStr::from_bytes_until_nul(space).ok()
 }
 

@@ -135,7 +135,8 @@ impl Client {
         if file.is_placeholder() {
             let len = file.read_delegated(buffers, from)?;
             if at.is_none() {
-                entry.position.store(from + len as u64, Ordering::Relaxed);
+                // The kernel's, if the daemon is gone since.
+                file.put_position(from + len as u64)?;
             }
             return Ok(len);
         }

@@ -3,7 +3,7 @@
 //! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what
 //! no rule names is hybrid. `*` and `?` stop at a slash, `**` does not, and `/**/` stands for `/`,
 //! too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are never
-//! delegated.
+//! delegated. A path that the daemon might take for another file's is not told to it.
 
 use core::ffi::CStr;
 
@@ -37,7 +37,11 @@ impl Client {
         if policy_without_rules(dir, path) == Policy::Kernels {
             return None;
         }
-        self.absolute_path(dir, path)
+        let mut path = self.absolute_path(dir, path)?;
+        if path.policy() == Policy::Delegate && (path.is_textual() || !self.shares_view()) {
+            path.stay_here();
+        }
+        Some(path)
     }
 
     /// The same of a path that the daemon is asked about.

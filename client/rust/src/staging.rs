@@ -31,7 +31,7 @@ use crate::{
 
 /// First log of a process's first file, bytes; later files start with what the last one needed.
 pub(crate) const LOG_MIN: u64 = 64 << 10;
-/// A log never takes more than this share of the arena.
+/// A log never takes more than this part of what is free of the arena.
 const LOG_SHARE: u64 = 4;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
 const COPY_MAX: usize = 256 << 10;
@@ -200,7 +200,7 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
 }
 
 fn largest_log(connection: &Connection) -> u64 {
-    connection.arena.lock().map_or(0, |arena| arena.len() / LOG_SHARE)
+    connection.arena.lock().map_or(0, |arena| arena.share(LOG_SHARE))
 }
 
 /// Waits for room in a full log, and has it hold more or less from now on, by how long that took.

@@ -19,8 +19,10 @@ use crate::{
     read::partial,
 };
 
-/// Bytes the daemon reads ahead of a sequential reader.
+/// Bytes the daemon reads ahead of a sequential reader,
 const WINDOW: u64 = 1 << 20;
+/// and never more than this part of what is free of the arena.
+const WINDOW_SHARE: u64 = 8;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
 
@@ -105,9 +107,13 @@ impl Locked {
         let (client, file) = (self.client, &mut *self.file);
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
         let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
-        let Some(window) = window(link, file) else { return Ok(Err(Errno::NOMEM)) };
-        // A child writes past everybody.
-        let is_private = !link.shared.is_synchronous() && !link.shared.is_lent() && !is_mapped;
+        let Some(window) = window(link, file) else {
+            return self.read_by_block(link, buffer, from);
+        };
+        // A child writes past everybody, and another node past this daemon.
+        let is_asked_not_to = client.config.get().is_some_and(|config| config.synchronous);
+        let is_others = link.shared.is_synchronous() || link.shared.is_lent() || is_mapped;
+        let is_private = !is_others && !is_asked_not_to;
         let forgotten = client.forgotten.load(Ordering::Acquire);
         let counts = is_private && window.forgotten == forgotten;
         let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
@@ -168,7 +174,7 @@ impl Window {
 fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
     if file.window.is_none() {
         let mut arena = link.connection.arena.lock().ok()?;
-        let len = WINDOW.min(arena.len() / 8).max(64 << 10);
+        let len = WINDOW.min(arena.share(WINDOW_SHARE));
         let at = arena.take(len)?;
         let is_remote = file.is_remote();
         let (from, filled, filled_at, forgotten) = (0, 0, Duration::ZERO, 0);

@@ -105,9 +105,11 @@ impl Client {
             drop(file);
             return self.write_fitting(fd, id, data, at, room);
         }
-        if let Err(reason) = file.ready() {
-            return file.write_past(reason, data, at);
-        }
+        let by_block = match file.ready() {
+            Ok(()) => None,
+            Err(Reason::Credit) if file.is_placeholder() => file.link,
+            Err(reason) => return file.write_past(reason, data, at),
+        };
         if at.is_some() && file.access.append {
             // Linux appends this too, and leaves the position where the last write put it.
             file.position()?;
@@ -117,12 +119,18 @@ impl Client {
         }
         let start = reserve(entry, file.access.append, at, len as u64)?;
         file.empty_window();
-        let staged = file.stage(data, start);
-        let moved = staged.unwrap_or(0);
+        let wrote = match by_block {
+            None => file.stage(data, start),
+            Some(link) => {
+                self.settle_others(&mut file);
+                file.write_by_block(link, data, start)
+            }
+        };
+        let moved = wrote.unwrap_or(0);
         if moved < len && at.is_none() && !file.access.append {
             file.put_position(start + moved as u64)?;
         }
-        staged
+        wrote
     }
 
     /// Writes no more than `room`, a limit of the file's size.

@@ -26,6 +26,7 @@ use crate::names::{Attributes, OpenCall, reopen};
 pub(crate) struct Packed {
     volume: Rc<Volume>,
     live: Rc<Live>,
+    writes: bool,
     appends: bool,
     /// To lock by; each open file has its own.
     anchor: OnceCell<uring::File>,
@@ -57,7 +58,7 @@ impl Packed {
         Self::check(volume, inode, flags)?;
         let file = Self::of(volume, inode, flags);
         if flags.contains(OFlags::TRUNC) {
-            file.truncate(0).await?;
+            file.resize(0).await?;
         }
         Ok(file)
     }
@@ -126,6 +127,7 @@ impl Packed {
         Self {
             volume: Rc::clone(volume),
             live: volume.live(inode),
+            writes: flags & OFlags::RWMODE != OFlags::RDONLY,
             appends: flags.contains(OFlags::APPEND),
             anchor: OnceCell::new(),
         }
@@ -134,7 +136,7 @@ impl Packed {
     /// Another open file of the same inode.
     pub(super) fn another(&self) -> Self {
         let (volume, live) = (Rc::clone(&self.volume), Rc::clone(&self.live));
-        Self { volume, live, appends: false, anchor: OnceCell::new() }
+        Self { volume, live, writes: self.writes, appends: false, anchor: OnceCell::new() }
     }
 
     pub(super) fn volume(&self) -> &Rc<Volume> {
@@ -159,6 +161,9 @@ impl Packed {
     }
 
     pub(super) async fn write(&self, at: u64, from: &Buffers) -> io::Result<usize> {
+        if !self.writes {
+            return Err(Errno::BADF.into());
+        }
         if from.is_empty() {
             return Ok(0);
         }
@@ -175,6 +180,10 @@ impl Packed {
     }
 
     pub(super) async fn truncate(&self, len: u64) -> io::Result<()> {
+        if self.writes { self.resize(len).await } else { Err(Errno::INVAL.into()) }
+    }
+
+    async fn resize(&self, len: u64) -> io::Result<()> {
         let changing = self.volume.begin().await?;
         if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
             let stream = self.volume.stream_for(&changing, &self.live).await?;
@@ -186,6 +195,9 @@ impl Packed {
 
     /// As `fallocate(2)`, but for what moves bytes.
     pub(super) async fn allocate(&self, mode: u32, at: u64, len: u64) -> io::Result<()> {
+        if !self.writes {
+            return Err(Errno::BADF.into());
+        }
         let mode = FallocateFlags::from_bits_retain(mode);
         let keeps = mode.contains(FallocateFlags::KEEP_SIZE);
         let how = mode - FallocateFlags::KEEP_SIZE;

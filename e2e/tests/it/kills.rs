@@ -94,6 +94,28 @@ fn file_that_a_killed_daemon_had_open_is_the_kernels_whatever_is_asked_first() {
     assert_eq!(fs::read(&path).expect("the file"), b"01234\0\0\0\0");
 }
 
+/// And moves the position, which is the kernel's from then on.
+#[test]
+fn read_that_finds_the_daemon_killed_goes_on_where_the_last_one_ended() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    daemon.set("KAKEHI_RULES", DELEGATE);
+    let mut calls = Calls::wrapped(&daemon);
+    let path = folder.join("out").display().to_string();
+    // So long that what was read ahead has not all of it.
+    let lines: String = (0..1 << 20).map(|line| format!("{line:08}")).collect();
+    fs::write(&path, lines).expect("the file");
+    let fd = calls.get(&format!("open {path} +"));
+    assert_eq!(calls.ask(&format!("read {fd} 8")), "[00000000]");
+    assert_eq!(calls.get(&format!("seek {fd} 4194304")), 4_194_312);
+    daemon.kill();
+    assert_eq!(calls.ask(&format!("read {fd} 8")), "[00524289]");
+    assert_eq!(calls.ask(&format!("read {fd} 8")), "[00524290]");
+    assert_eq!(calls.get(&format!("write {fd} new")), 3);
+    assert_eq!(calls.get(&format!("seek {fd} 0")), 4_194_331);
+    calls.end();
+}
+
 #[test]
 fn file_that_is_opened_again_has_what_was_staged_for_a_killed_daemon() {
     for (rules, flags, found) in

@@ -177,3 +177,20 @@ fn small_files_are_coalesced_where_no_file_may_be_long() {
         }
     }
 }
+
+#[test]
+fn what_was_opened_to_be_read_is_not_cut() {
+    let folder = Folder::new();
+    let mut calls = Calls::start(coalescing(&folder).arg(program("calls")));
+    let path = local(&folder).join("a").display().to_string();
+    let made = calls.get(&format!("open {path} +c"));
+    assert_eq!(calls.get(&format!("write {made} twelve_bytes")), 12);
+    let fd = calls.get(&format!("open {path} r"));
+    assert_eq!(calls.ask(&format!("truncate {fd} 0")), "EINVAL");
+    assert_eq!(calls.ask(&format!("allocate {fd} 99")), "EBADF");
+    assert_eq!(calls.get(&format!("fstat {fd}")), 12);
+    assert_eq!(calls.ask(&format!("truncate {made} 3")), "0");
+    assert_eq!(calls.get(&format!("open {path} rt")), fd + 1, "Linux cuts it all the same");
+    assert_eq!(calls.get(&format!("fstat {fd}")), 0);
+    calls.end();
+}
