@@ -21,7 +21,13 @@ use daemon::{
 };
 
 /// What lets the program run all the same.
-pub(crate) const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
+const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
+
+/// What else to do when there is no daemon: nothing where it has files that would not be where they
+/// were asked for.
+pub(crate) fn or_instead(failure: Failure, config: &Config) -> Failure {
+    if config.mapped().0.is_empty() { failure.or(INSTEAD) } else { failure }
+}
 
 /// A daemon this process started.
 pub(crate) struct Daemon {
@@ -53,7 +59,9 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
             Ok(attachment) => return check(job, config).map(|()| Launched::Attached(attachment)),
             // It has ended meanwhile.
             Err(Error::Unreachable { .. }) => {}
-            Err(why @ Error::Silent { .. }) => return Err(Failure::of_daemon(&why).or(INSTEAD)),
+            Err(why @ Error::Silent { .. }) => {
+                return Err(or_instead(Failure::of_daemon(&why), config));
+            }
             Err(why) => return Err(Failure::of_daemon(&why)),
         }
     }
@@ -90,7 +98,8 @@ fn command(program: &Path, job: &Job, config: &Config) -> Command {
 
 fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::new(Code::Failure, "the daemon did not start", why, INSTEAD)
+        let failure = Failure::new(Code::Failure, "the daemon did not start", why, "try again");
+        or_instead(failure, config)
     };
     let program = env::current_exe().map_err(|why| failed(&why))?;
     let mut command = command(&program, job, config);
@@ -116,14 +125,18 @@ impl Daemon {
     /// # Errors
     ///
     /// It did not end by itself. What it left in the job's folder is gone then.
-    pub(crate) fn wait(self, job: &Job) -> Result<Summary, Failure> {
-        self.wait_for_summary().inspect_err(|_| clear(job))
+    pub(crate) fn wait(self, job: &Job, config: &Config) -> Result<Summary, Failure> {
+        self.wait_for_summary(config).inspect_err(|_| clear(job))
     }
 
-    fn wait_for_summary(mut self) -> Result<Summary, Failure> {
+    fn wait_for_summary(mut self, config: &Config) -> Result<Summary, Failure> {
         let failed = |why: &dyn std::fmt::Display| {
-            let advice =
-                "the programs have drained what this node's files were owed and went on without it";
+            let advice = if config.mapped().0.is_empty() {
+                "the programs have drained what this node's files were owed and went on without it"
+            } else {
+                "what was done with files below mapped or coalesced folders from then on failed with \
+                 EIO: do not trust them"
+            };
             Failure::new(Code::Ours, "the daemon did not end well", why, advice)
         };
         let mut text = String::new();

@@ -46,7 +46,8 @@ const DISABLE: &str = "KAKEHI_DISABLE";
 /// Exit status: the program's own; 126 when it cannot be executed, 127 when it is not found,
 /// 128+n after signal n; 125 when kakehi itself failed, or the program ended well and yet the file
 /// system refused something it wrote; 2 when a setting or flag is wrong. A daemon that dies is no
-/// failure of the program, which goes on without it: standard error tells of it.
+/// failure of the program, which goes on without it: standard error tells of it. But where folders
+/// are mapped or coalesced, whose files only the daemon has, it is: 125.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -100,10 +101,12 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             }
             // The program is gone; from here on the daemon may end.
             drop(attachment);
-            let summary = daemon.wait(&job);
+            let summary = daemon.wait(&job, &config);
             let code = exit_code(status.map_err(|why| failed_to_execute(&args.command, &why))?);
             let summary = match summary {
                 Ok(summary) => summary,
+                // Files that only it had could not be used any more.
+                Err(failure) if code == 0 && !config.mapped().0.is_empty() => return Err(failure),
                 // The programs have gone on without it, and what they did is theirs to say.
                 Err(failure) => {
                     report::warn(&failure);

@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     folders::Folders,
     job::{self, Job},
-    launch::INSTEAD,
+    launch::or_instead,
     log, output,
     remote::{self, Url},
     report, signals,
@@ -141,7 +141,7 @@ fn serve_to_end(
             (Error::Unusable { given: Given::Multifile(_), .. }, _) | (_, false) => {
                 Failure::of_daemon(&why)
             }
-            (_, true) => Failure::of_daemon(&why).or(INSTEAD),
+            (_, true) => or_instead(Failure::of_daemon(&why), &config),
         });
     if summary.is_err() && starter.is_gone() {
         // It was killed while it started this daemon: its lock goes with it, if not this instant.

@@ -51,8 +51,10 @@ fn unread(path: &Path, why: &io::Error) -> Failure {
     Failure::usage(path.display(), why, advice)
 }
 
+/// Whether there is such a file, as far as this user can see.
 fn exists(path: &Path) -> bool {
-    !matches!(fs::metadata(path), Err(why) if absent(&why))
+    let is_hidden = |why: &io::Error| why.kind() == ErrorKind::PermissionDenied;
+    !matches!(fs::metadata(path), Err(why) if absent(&why) || is_hidden(&why))
 }
 
 fn absent(why: &io::Error) -> bool {
@@ -69,7 +71,7 @@ fn own(path: PathBuf) -> Result<Option<(PathBuf, String)>, Failure> {
     let opened = open(&path, flags, Mode::empty()).map_err(io::Error::from);
     let mut file = match opened.map(File::from) {
         Ok(file) => file,
-        Err(why) if absent(&why) => return Ok(None),
+        Err(why) if absent(&why) || !exists(&path) => return Ok(None),
         Err(why) => return Err(unread(&path, &why)),
     };
     let found = file.metadata().map_err(|why| unread(&path, &why))?;

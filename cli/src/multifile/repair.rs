@@ -31,7 +31,9 @@ use crate::{
 /// those that have lost something, or may have.
 ///
 /// Data is not touched: what closing would have written is written behind it. With --output even
-/// that happens in a copy. Exit status: 0; 4 when a task's data differs from its checksum.
+/// that happens in a copy. A closed multifile that has been cut short, as by a copy onto a full
+/// disk, is repaired in a copy only. Exit status: 0; 4 when a task's data differs from its checksum,
+/// or is cut off.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -50,8 +52,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The doubt in data that differs from its checksum.
+/// The doubt in data that differs from its checksum,
 const CHECKSUM: &str = "checksum";
+/// and in a task whose last bytes have been cut off.
+const CUT: &str = "cut";
 /// Tasks that are named to people.
 const SHOWN: usize = 20;
 
@@ -72,7 +76,7 @@ struct Row {
     local_rank: u32,
     global_rank: i64,
     bytes: u64,
-    /// `none`, `zeros`, `gap`, or `checksum`.
+    /// `none`, `zeros`, `gap`, `checksum`, or `cut`.
     doubt: &'static str,
     /// Left out behind a gap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +98,9 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     if !needed {
         compare(&args.file, &mut rows)?;
     }
-    let done = needed && !args.dry_run;
+    // Another copy may have what is lost: this one is not to look whole.
+    let is_cut = rows.iter().any(|row| row.doubt == CUT);
+    let done = needed && !args.dry_run && !(in_place && is_cut);
     match &args.output {
         Some(output) => repair_copy(args, output, found.file_count())?,
         None if done => found.apply().map_err(|why| held_failure(&args.file, why))?,
@@ -210,6 +216,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
             Doubt::Zeros { most } => ("zeros", Some(most).filter(|most| *most < u64::MAX)),
             Doubt::Gap { .. } => ("gap", None),
             Doubt::Checksum => (CHECKSUM, None),
+            Doubt::Cut => (CUT, None),
         };
         let bytes_lost = match found.doubt {
             Doubt::Gap { lost } => Some(lost),
@@ -261,6 +268,7 @@ fn text(found: &Found) -> String {
         (of("gap"), format!("lost {}", Size(lost).approximate())),
         (of("zeros"), "may have ended in zeros".to_owned()),
         (of(CHECKSUM), "not as the checksum says".to_owned()),
+        (of(CUT), "cut off".to_owned()),
     ] {
         if count > 0 {
             text += &format!(", {count} {what}");
@@ -280,19 +288,31 @@ fn line(file: &str, row: &Row) -> String {
             format!("; {lost} more are lost, for the journal has a gap before them")
         }
         (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
+        (CUT, _) => ", the rest is cut off with the end of the file".to_owned(),
         _ => String::new(),
     };
     format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n")
 }
 
 fn judge(found: &Found) -> Result<(), Failure> {
-    let damaged = found.tasks.iter().filter(|row| row.doubt == CHECKSUM).count();
-    if damaged == 0 {
-        return Ok(());
+    let of = |doubt: &str| found.tasks.iter().filter(|row| row.doubt == doubt).count();
+    let (differing, cut) = (of(CHECKSUM), of(CUT));
+    if differing > 0 {
+        let tasks = report::count(differing, "task", "s");
+        let why = format!("the data of {tasks} differs from its checksums");
+        return Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"));
     }
-    let why =
-        format!("the data of {} differs from its checksums", report::count(damaged, "task", "s"));
-    Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"))
+    if cut > 0 {
+        let tasks = report::count(cut, "task", "s");
+        let why = format!("it was closed and is cut short: {tasks} may have lost data");
+        let advice = if found.done {
+            "take these tasks from another copy"
+        } else {
+            "take it from another copy, or have what is left by --output"
+        };
+        return Err(Failure::new(Code::Damaged, &found.file, why, advice));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(crate) struct Extent {
     pub(crate) lost: u64,
     /// The data of a block differs from the checksum that a journal had.
     pub(crate) damaged: bool,
+    /// The file was closed, and ends now before a block of the task does.
+    pub(crate) is_cut: bool,
 }
 
 /// How far the data of a file can reach.

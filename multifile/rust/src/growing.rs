@@ -120,9 +120,12 @@ impl<S: Storage> Growing<S> {
     /// # Errors
     ///
     /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
-    /// task is not full; [`Part::Version`]: it is older than version 4.
+    /// task is not full, or a file that was closed is not whole any more; [`Part::Version`]: it is older than version 4.
     pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
         let mut repair = Repair::examine_as(storage, path, true)?;
+        if let Some(file) = repair.damaged_file() {
+            return Err(Error::Damaged { part: Part::Blocks, file });
+        }
         let (was_unclosed, damaged) = (repair.needed(), repair.damaged());
         if was_unclosed {
             if let Some(files) = repair.keep()? {

@@ -26,7 +26,7 @@ use self::{
 use crate::{
     backing::demand,
     blocks::Table,
-    codec::wide,
+    codec::{narrow, wide},
     cursor::Cursor,
     error::{Error, Part, Readable as _, Result},
     estimate::{Extent, Reach, estimate},
@@ -94,6 +94,8 @@ pub enum Doubt {
     },
     /// Data differs from the checksum that was recorded for it.
     Checksum,
+    /// The file was closed and has been cut since, before the end of a block of the task.
+    Cut,
 }
 
 /// A physical file that needs repair, or of which as much is known.
@@ -103,6 +105,8 @@ pub(crate) struct Broken {
     pub(crate) plan: FilePlan,
     pub(crate) extents: Vec<Extent>,
     pub(crate) source: Source,
+    /// It was closed, and is damaged.
+    was_closed: bool,
 }
 
 impl<S: Storage> Repair<S> {
@@ -166,7 +170,7 @@ impl<S: Storage> Repair<S> {
     }
 
     fn complete(&self, broken: Broken) -> Result<()> {
-        let Broken { number, mut plan, extents, source } = broken;
+        let Broken { number, mut plan, extents, source, .. } = broken;
         let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
         let file = Arc::new(self.storage.open(&path, true).map_err(io)?);
@@ -221,7 +225,7 @@ impl<S: Storage> Repair<S> {
 
     /// Tasks, counted over all files, that have lost bytes which were written.
     pub(crate) fn damaged(&self) -> Vec<usize> {
-        let is_damaged = |doubt| matches!(doubt, Doubt::Gap { .. } | Doubt::Checksum);
+        let is_damaged = |doubt| matches!(doubt, Doubt::Gap { .. } | Doubt::Checksum | Doubt::Cut);
         let all = self.found.iter().enumerate();
         all.filter(|(_, found)| is_damaged(found.doubt)).map(|(task, _)| task).collect()
     }
@@ -243,6 +247,11 @@ impl<S: Storage> Repair<S> {
     #[must_use]
     pub fn needed(&self) -> bool {
         !self.broken.is_empty() || !self.behind.is_empty()
+    }
+
+    /// The first physical file that was closed and whole, and is not any more.
+    pub(crate) fn damaged_file(&self) -> Option<u32> {
+        self.broken.iter().find(|broken| broken.was_closed).map(|broken| broken.number)
     }
 
     /// Whether a closed file had checksums that are not readable any more.
@@ -302,9 +311,13 @@ impl<S: Storage> Repair<S> {
             },
         };
         complete(&front, &mut extents, source, is_full)?;
+        if let (Reach::Blocks(count), Source::Data) = (reach, source) {
+            note_cut(&front, &mut extents, count);
+        }
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
-        self.broken.push(Broken { source, ..Broken::of(front, mapping, extents) });
+        let was_closed = reach != Reach::ToEnd;
+        self.broken.push(Broken { source, was_closed, ..Broken::of(front, mapping, extents) });
         Ok(None)
     }
 
@@ -319,6 +332,8 @@ impl<S: Storage> Repair<S> {
             let len = extent.lens.iter().sum();
             let doubt = if extent.damaged {
                 Doubt::Checksum
+            } else if extent.is_cut {
+                Doubt::Cut
             } else if extent.lost > 0 {
                 Doubt::Gap { lost: extent.lost }
             } else if extent.most > len {
@@ -345,7 +360,7 @@ impl Broken {
             durable: true,
             header,
         };
-        Self { number, plan, extents, source: Source::Table }
+        Self { number, plan, extents, source: Source::Table, was_closed: false }
     }
 }
 
@@ -426,6 +441,16 @@ fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
     let plausible = is_read && front.layout.end_of(rows) == Ok(at);
     let reach = if plausible { Reach::Blocks(rows) } else { Reach::Unknown };
     Ok(State::Broken(front, reach))
+}
+
+/// Marks the tasks of a closed file whose `count` blocks do not fit into what is left of it.
+fn note_cut<F: File>(front: &Front<F>, extents: &mut [Extent], count: u64) {
+    let Some(last) = count.checked_sub(1) else { return };
+    for (task, extent) in extents.iter_mut().enumerate() {
+        let place = front.layout.place(task).unwrap_or_default();
+        let end = place.block_at(narrow(last)).map_or(u64::MAX, |at| at + place.chunk_len);
+        extent.is_cut = place.chunk_len > 0 && end > front.size;
+    }
 }
 
 /// Reads the checksums of a closed file, if all of them are there.

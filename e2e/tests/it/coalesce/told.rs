@@ -150,3 +150,30 @@ fn a_folder_is_extracted_with_all_below_it() {
     assert!(text(&output.stderr).contains("d/x: there is no such name"));
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// Completed, it would look as if it had never held more.
+#[test]
+fn a_multifile_that_was_closed_and_is_cut_short_is_left_as_it_is() {
+    let folder = Folder::new();
+    let script = "for i in $(seq 40); do seq 500 >\"$0/$i\"; done";
+    succeed(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let whole = fs::metadata(kept(&folder)).expect("made").len();
+    let cut = fs::File::options().write(true).open(kept(&folder)).expect("made");
+    cut.set_len(whole - whole / 4).expect("shorter");
+    let before = fs::read(kept(&folder)).expect("readable");
+
+    let output = run(coalescing(&folder).arg("true"), SOON);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("kept.sion"), "{said}");
+    let output = run(&mut multifile(&["repair"], &kept(&folder)), SOON);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(4) && said.contains("cut short"), "{said}");
+    assert!(fs::read(kept(&folder)).expect("readable") == before, "it is as it was");
+
+    let left = folder.join("left.sion");
+    let to = left.display().to_string();
+    let output = run(&mut multifile(&["repair", "--output", &to], &kept(&folder)), SOON);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(" cut off"), "{}", text(&output.stdout));
+    succeed(&mut multifile(&["verify"], &left), SOON);
+}

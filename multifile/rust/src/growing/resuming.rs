@@ -30,7 +30,7 @@ impl<S: Storage> Growing<S> {
     ) -> Result<(Self, Held)> {
         let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
         let (mut members, mut lens) = (Vec::new(), Vec::new());
-        for Broken { number, mut plan, extents, source } in files {
+        for Broken { number, mut plan, extents, source, .. } in files {
             if plan.header.version < RESERVED_VERSION {
                 return Err(Error::Damaged { part: Part::Version, file: number });
             }

@@ -11,6 +11,7 @@ mod append;
 mod buddy;
 mod commit;
 mod crash;
+mod cut;
 mod failing;
 mod faults;
 mod format;
