@@ -134,8 +134,8 @@ impl Daemon {
             let advice = if config.mapped().0.is_empty() {
                 "the programs have drained what this node's files were owed and went on without it"
             } else {
-                "what was done with files below mapped or coalesced folders from then on failed with \
-                 EIO: do not trust them"
+                "what was done with files below mapped or coalesced folders from then on failed \
+                 with EIO: do not trust them"
             };
             Failure::new(Code::Ours, "the daemon did not end well", why, advice)
         };

@@ -35,6 +35,7 @@ mod span;
 mod starter;
 mod status;
 mod usage;
+mod witness;
 
 use std::{
     io::{self, Write as _},
@@ -67,6 +68,9 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     Manual(manual::Args),
+    /// Says which signals it gets, to `kakehi run`.
+    #[command(hide = true)]
+    Witness,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +113,7 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Multifile(args) => multifile::multifile(args),
         Command::Bench(args) => bench::bench(args),
         Command::Manual(args) => manual::manual(args, Arguments::command()),
+        Command::Witness => witness::testify(),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -118,6 +118,10 @@ pub(crate) fn total_len(reader: &Reader<File>) -> u64 {
 
 /// Says that the multifile at `path` could not be used, and what to do.
 pub(crate) fn failure(path: &Path, why: Error) -> Failure {
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        let why = "it is no regular file";
+        return Failure::new(Code::Failure, path.display(), why, "name a multifile");
+    }
     if matches!(why, Error::Unclosed { .. } | Error::Damaged { .. }) {
         let writer = File::open(path).ok().and_then(|file| in_use(path, &file, false));
         if let Some(in_use) = writer {

@@ -5,9 +5,12 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write as _},
     path::Path,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use daemon::Summary;
+use rustix::system::uname;
+use serde::Serialize;
 
 use crate::{
     failure::{Code, Failure},
@@ -43,12 +46,33 @@ impl<'a> Stats<'a> {
         Ok(Self { path, file: file.map_err(|why| not_written(path, &why))? })
     }
 
-    /// Appends the summary as one line of JSON.
-    pub(crate) fn append(mut self, summary: &Summary) -> Result<(), Failure> {
-        let line = serde_json::to_string(summary).map_err(|why| not_written(self.path, &why))?;
+    /// Appends the summary of a job as one line of JSON.
+    pub(crate) fn append(
+        mut self,
+        summary: &Summary,
+        (job, exit_code): (&str, u8),
+    ) -> Result<(), Failure> {
+        let system = uname();
+        let host = system.nodename().to_string_lossy();
+        let ended_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let line = Line { host: &host, job, ended_at, exit_code, summary };
+        let line = serde_json::to_string(&line).map_err(|why| not_written(self.path, &why))?;
         let written = self.file.write_all((line + "\n").as_bytes());
         written.map_err(|why| not_written(self.path, &why))
     }
+}
+
+/// What the file of `--stats` gets of a job: many nodes may share it.
+#[derive(Serialize)]
+struct Line<'a> {
+    host: &'a str,
+    job: &'a str,
+    /// Seconds since 1970.
+    ended_at: u64,
+    /// The program's.
+    exit_code: u8,
+    #[serde(flatten)]
+    summary: &'a Summary,
 }
 
 fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                     return Ok(ExitCode::from(code));
                 }
             };
-            let appended = stats.map_or(Ok(()), |stats| stats.append(&summary));
+            let appended = stats.map_or(Ok(()), |stats| stats.append(&summary, (&job.name, code)));
             let mut failures = report::failures(&summary);
             // Where the program ended well this is the job's failure.
             let is_well = code == 0 && appended.is_ok();

@@ -24,7 +24,14 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-use crate::failure::{Code, Failure};
+use crate::{
+    failure::{Code, Failure},
+    witness::Witness,
+};
+
+/// What the program is to get of what comes here.
+pub(crate) const PASSED_ON: [i32; 9] =
+    [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
 /// What ends or stops this process while it waits for the daemon, which goes on by itself.
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
@@ -38,8 +45,7 @@ const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 /// As starting and waiting give them.
 pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
-    let caught = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
-    let caught: Vec<_> = heeded(&caught).copied().collect();
+    let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
         flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
@@ -50,13 +56,15 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
 }
 
 fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
+    // Without one a signal may come twice, which is better than never.
+    let witness = Witness::start().ok();
     let program = Pid::from_child(&command.spawn()?);
     let handle = signals.handle();
     let stop = Mutex::default();
     thread::scope(|scope| {
         let passing = scope.spawn(|| {
             for signal in signals.forever() {
-                pass_on(program, signal);
+                pass_on(program, signal, witness.as_ref());
                 match signal {
                     SIGTSTP => note(&stop, |stop| stop.is_told = true),
                     SIGCONT => note(&stop, |stop| stop.is_told = false),
@@ -125,10 +133,11 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
     signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
 }
 
-fn pass_on(program: Pid, signal: i32) {
+fn pass_on(program: Pid, signal: i32, witness: Option<&Witness>) {
     // The terminal has sent these to the program too, which is in the same group.
     let from_terminal = [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    if let (Some(signal), false) = (Signal::from_named_raw(signal), from_terminal) {
+    let has_got = from_terminal || witness.is_some_and(|witness| witness.has_got(signal));
+    if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
         // A program that is gone by now needs no signal.
         kill_process(program, signal).ok();
     }

@@ -32,8 +32,8 @@ use crate::{
 ///
 /// Data is not touched: what closing would have written is written behind it. With --output even
 /// that happens in a copy. A closed multifile that has been cut short, as by a copy onto a full
-/// disk, is repaired in a copy only. Exit status: 0; 4 when a task's data differs from its checksum,
-/// or is cut off.
+/// disk, is repaired in a copy only. Exit status: 0; 4 when a task's data differs from its
+/// checksum, or is cut off.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.

@@ -230,6 +230,7 @@ table! {
     SYS_sendfile => copy::sendfile(a, b, c, d);
     SYS_sendmmsg => message::sendmmsg(a, b, c, d);
     SYS_sendmsg => message::sendmsg(a, b, c);
+    SYS_setns => folders::setns(a, b);
     SYS_setrlimit => limit::setrlimit(a, b);
     SYS_setxattr => extended::setxattr(a, b, c, d, e);
     SYS_socket => create::socket(a, b, c);
@@ -244,6 +245,7 @@ table! {
     SYS_tee => copy::tee(a, b, c, d);
     SYS_timerfd_create => create::timerfd_create(a, b);
     SYS_truncate => sync::truncate(a, b);
+    SYS_unshare => folders::unshare(a);
     SYS_unlinkat => names::unlinkat(a, b, c);
     SYS_utimensat => paths::utimensat(a, b, c, d);
     SYS_vmsplice => copy::vmsplice(a, b, c, d);

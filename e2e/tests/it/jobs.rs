@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -11,15 +11,15 @@ use std::{
 
 use rustix::{
     fs::{CWD, Mode},
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, kill_process, kill_process_group},
 };
 use serde_json::Value;
 
 use crate::{
     calls::Calls,
     harness::{
-        Folder, Running, SOON, heeded, kakehi, kakehi_run, processes_of, program, python, run,
-        skip, stats, succeed, sum, text, wait_for,
+        Folder, Running, SOON, heeded, kakehi, kakehi_run, pause, processes_of, program, python,
+        run, skip, stats, succeed, sum, text, wait_for,
     },
     start::daemon_in,
 };
@@ -90,6 +90,29 @@ fn signals_reach_the_program() {
         running.signal(signal);
         assert_eq!(running.wait(SOON).code(), Some(number), "{signal:?}");
     }
+}
+
+/// As schedulers do, which signal whatever belongs to a job.
+#[test]
+fn what_the_program_is_sent_as_well_is_not_passed_on_to_it() {
+    let folder = Folder::new();
+    let Some([python, program]) = python("signals of a whole job", "signals") else { return };
+    let mut running = ready(kakehi_run(&folder, &[]).arg(python).arg(program));
+    let counted = heeded([Signal::TERM, Signal::USR1, Signal::HUP]);
+    for signal in counted {
+        for _ in 0..5 {
+            kill_process_group(running.pid(), signal).expect("it runs");
+            // Two that come at once are one.
+            pause(Duration::from_millis(100));
+        }
+    }
+    kill_process_group(running.pid(), Signal::USR2).expect("it runs");
+    let mut said = String::new();
+    running.child.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    running.wait(SOON);
+    // One that is ignored here is so there.
+    assert!(said.split_whitespace().all(|count| ["5", "0"].contains(&count)), "{said}");
+    assert!(said.starts_with('5'), "{said}");
 }
 
 #[test]

@@ -119,8 +119,8 @@ impl<S: Storage> Growing<S> {
     ///
     /// # Errors
     ///
-    /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block that is not the last of its
-    /// task is not full, or a file that was closed is not whole any more; [`Part::Version`]: it is older than version 4.
+    /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block but the last of a task is not
+    /// full, or what was closed is damaged; [`Part::Version`]: it is older than version 4.
     pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
         let mut repair = Repair::examine_as(storage, path, true)?;
         if let Some(file) = repair.damaged_file() {

@@ -95,10 +95,11 @@ impl Unchecked {
     /// [`Part::Truncated`] below [`FIXED_LEN`] bytes, [`Part::Magic`], [`Part::ByteOrder`].
     pub fn read(bytes: &[u8]) -> Result<Self, Part> {
         let mut fields = Fields::little(bytes);
-        let magic: [u8; 4] = fields.take().ok_or(Part::Truncated)?;
-        if magic != MAGIC {
+        let start = bytes.get(..MAGIC.len()).unwrap_or(bytes);
+        if !MAGIC.starts_with(start) {
             return Err(Part::Magic);
         }
+        let _magic: [u8; 4] = fields.take().ok_or(Part::Truncated)?;
         let word = fields.take().ok_or(Part::Truncated)?;
         let order = metadata_order(word).ok_or(Part::ByteOrder)?;
         let rest = bytes.get(8..).unwrap_or_default();
@@ -301,6 +302,8 @@ mod tests {
             Unchecked::read(&header).and_then(Unchecked::check).unwrap_err()
         };
         assert_eq!(with(0, *b"siom"), Part::Magic);
+        assert_eq!(Unchecked::read(b"si").err(), Some(Part::Truncated));
+        assert_eq!(Unchecked::read(b"no").err(), Some(Part::Magic));
         assert_eq!(with(4, [2, 0, 0, 2]), Part::ByteOrder);
         assert_eq!(with(4, [0, 1, 0, 0]), Part::ByteOrder);
         assert_eq!(with(16, [2, 0, 0, 0]), Part::Version);
