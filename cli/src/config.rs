@@ -209,6 +209,13 @@ impl Config {
         self.rows.iter().filter_map(|row| Some((row.variable(), row.value.as_deref()?)))
     }
 
+    /// The settings that a daemon has from its start to its end, and their values.
+    pub(crate) fn of_daemon(&self) -> impl Iterator<Item = (&Row, String)> {
+        const NAMES: [&str; 6] = ["idle", "quiet", "engine", "cores", "staging", "memory"];
+        let rows = self.rows.iter().filter(|row| NAMES.contains(&row.name));
+        rows.filter_map(|row| Some((row, row.value.clone()?)))
+    }
+
     /// Cores of the daemon's executors; none: they run anywhere.
     pub(crate) fn daemon_cores(&self) -> Vec<usize> {
         let cores = self.cores.iter().flat_map(|Cores(cores)| cores);

@@ -9,9 +9,10 @@ use std::{
 };
 
 use crate::{
-    config::Config,
+    config::{Config, Origin},
     failure::{Code, Failure},
     job::Job,
+    report,
     starter::READY,
     status::ask,
 };
@@ -36,8 +37,8 @@ pub(crate) struct Daemon {
 }
 
 pub(crate) enum Launched {
-    /// Somebody else's daemon serves the job.
-    Attached(Attachment),
+    /// Somebody else's daemon serves the job; whether it has the cores that this run gives it.
+    Attached(Attachment, bool),
     /// This process started it.
     Started(Daemon, Attachment),
 }
@@ -56,7 +57,10 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
         // All that come wait for it at once, should it be slow.
         drop(lock);
         match control::attach(&job.folder) {
-            Ok(attachment) => return check(job, config).map(|()| Launched::Attached(attachment)),
+            Ok(attachment) => {
+                let has_cores = check(job, config)?;
+                return Ok(Launched::Attached(attachment, has_cores));
+            }
             // It has ended meanwhile.
             Err(Error::Unreachable { .. }) => {}
             Err(why @ Error::Silent { .. }) => {
@@ -67,22 +71,40 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
     }
 }
 
-/// Whether the daemon of a job has the remote folders that this run maps.
-fn check(job: &Job, config: &Config) -> Result<(), Failure> {
+/// Checks that the daemon of a job has the remote folders that this run maps, and tells of settings
+/// in which it differs; returns whether it has the cores of this run.
+fn check(job: &Job, config: &Config) -> Result<bool, Failure> {
     let mapped = config.mapped();
-    if mapped.0.is_empty() {
-        return Ok(());
+    let set: Vec<_> = config.of_daemon().filter(|(row, _)| row.origin != Origin::Default).collect();
+    if mapped.0.is_empty() && set.is_empty() {
+        return Ok(true);
     }
-    match mapped.missing_in(config.servers(), &ask(job, Control::Status)?) {
-        None => Ok(()),
-        Some(why) => Err(Failure::new(
+    let status = ask(job, Control::Status)?;
+    let daemon = format!("the daemon of this job, in {}", job.folder.display());
+    if let Some(why) = mapped.missing_in(config.servers(), &status) {
+        return Err(Failure::new(
             Code::Ours,
-            format_args!("the daemon of this job, in {}", job.folder.display()),
+            daemon,
             why,
             "give the same --remote, --map, and --coalesce, or name a folder for another daemon \
              with --socket",
-        )),
+        ));
     }
+    let theirs = |name: &str| status.get("settings")?.get(name)?.as_str();
+    let other: Vec<_> = set
+        .iter()
+        .filter(|(row, value)| theirs(row.name) != Some(value))
+        .map(|(row, _)| row)
+        .collect();
+    if !other.is_empty() {
+        let found =
+            other.iter().map(|row| format!("{}={}", row.name, theirs(row.name).unwrap_or("")));
+        let why = format!("it runs already, with {}", found.collect::<Vec<_>>().join(", "));
+        let advice = "set these where the job's first run is, or name a folder for another daemon \
+                      with --socket";
+        report::warn(&Failure::new(Code::Ours, daemon, why, advice));
+    }
+    Ok(other.iter().all(|row| row.name != "cores"))
 }
 
 /// The daemon, which is told every setting as it stands here: it reads no files, and to it a

@@ -84,9 +84,11 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     job.create().map_err(Failure::ours)?;
     let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
     // After the daemon was started, which has cores of its own.
-    cores::leave(config.cores.as_ref())?;
+    if !matches!(launched, Launched::Attached(_, false)) {
+        cores::leave(config.cores.as_ref())?;
+    }
     match launched {
-        Launched::Attached(mut attachment) => {
+        Launched::Attached(mut attachment, _) => {
             attachment.inherit().map_err(|why| lost(&why))?;
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))

@@ -119,6 +119,7 @@ fn serve_to_end(
         ucx_variables: environment.ucx_variables(),
         remote: own_remote.or(remote),
         serving: own_serving.or(serving),
+        settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
     // A `kakehi run` has it for the daemon that it starts.
     let lock = if starter.is_run() { None } else { Some(job.lock()?) };

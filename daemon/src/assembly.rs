@@ -37,7 +37,7 @@ use crate::{
     seats::Seats,
     signals::{self, Signals},
     socket_folder::SocketFolder,
-    status::{self, Listening, RemoteStatus},
+    status::{self, Listening},
     storage::Machine,
 };
 
@@ -78,10 +78,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
     let seats = Seats::new(&config);
     let core_count = seats.count();
     let admission = Admission::new(config.staging, config.memory, fds, seats);
-    let mut node = Node::new(job, admission, core_count);
-    node.remote = config.remote.as_ref().map(RemoteStatus::from);
-    node.multifiles = status::multifiles(&config);
-    let node = Arc::new(node);
+    let node = Arc::new(Node::of(&config, job, admission, core_count));
     let newcomers: Arc<[_]> = (0..core_count).map(|_| Mailbox::new()).collect();
     let lists = PollLists::new(core_count);
     let (job_fd, listings) = (Arc::new(job_fd), Listings::default());

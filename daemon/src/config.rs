@@ -1,6 +1,6 @@
 //! What whoever starts a daemon decides.
 
-use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use executor::{Idle, QUIET};
 use uring::Choice;
@@ -46,6 +46,8 @@ pub struct Config {
     pub remote: Option<Remote>,
     /// What to serve to daemons elsewhere.
     pub serving: Option<Serving>,
+    /// What the user knows of this by name, to be told to who asks.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// How a daemon reaches a server, or several that serve one folder of a shared file system.
@@ -104,6 +106,7 @@ impl Config {
             ucx_variables: Vec::new(),
             remote: None,
             serving: None,
+            settings: BTreeMap::new(),
         }
     }
 }

@@ -15,11 +15,12 @@ use shm::{Board, JobShared, Ready};
 
 use crate::{
     admission::{Admission, Grant},
+    config::Config,
     mail::{Mailbox, Reply, lock},
     registry::Registry,
     remote::StandIns,
     statistics::Totals,
-    status::{Listening, RemoteStatus},
+    status::{self, Listening, RemoteStatus},
 };
 
 /// Shared by all executors.
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) stand_ins: StandIns,
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
+    /// By name.
+    pub(crate) settings: BTreeMap<String, String>,
     /// Of a daemon that is a server.
     pub(crate) listening: OnceLock<Listening>,
     pub(crate) registry: Mutex<Registry>,
@@ -127,12 +130,28 @@ impl CoreReport {
 }
 
 impl Node {
+    /// That of a daemon of this configuration.
+    pub(crate) fn of(
+        config: &Config,
+        job: shm::Job,
+        admission: Admission,
+        core_count: usize,
+    ) -> Self {
+        Self {
+            remote: config.remote.as_ref().map(RemoteStatus::from),
+            multifiles: status::multifiles(config),
+            settings: config.settings.clone(),
+            ..Self::new(job, admission, core_count)
+        }
+    }
+
     pub(crate) fn new(job: shm::Job, admission: Admission, core_count: usize) -> Self {
         Self {
             job,
             remote: None,
             stand_ins: StandIns::default(),
             multifiles: BTreeMap::new(),
+            settings: BTreeMap::new(),
             listening: OnceLock::new(),
             registry: Mutex::default(),
             admission: Mutex::new(admission),

@@ -34,6 +34,8 @@ struct Status<'a> {
     serving: Option<ServingStatus<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     multifiles: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    settings: &'a BTreeMap<String, String>,
     summary: Summary,
 }
 
@@ -104,6 +106,7 @@ pub(crate) async fn document(node: &Node, unclosed: BTreeMap<String, String>) ->
         remote: node.remote.as_ref(),
         serving: node.listening.get().map(ServingStatus::from),
         multifiles: &node.multifiles,
+        settings: &node.settings,
         summary: Summary { unclosed, ..totals.summary() },
         cores: reports.into_iter().map(|report| report.core).collect(),
     };

@@ -251,6 +251,21 @@ const LAUNCHERS: [(&str, &str, &str); 2] = [
     ("mpirun.mpich", "-n 4", "PMI_RANK"),
 ];
 
+/// The first run of a job has started the daemon, and decided what it is like.
+#[test]
+fn settings_that_come_too_late_are_told_of() {
+    let folder = Folder::new();
+    let inner = |flags: &str| format!("{} run {flags} -- true", kakehi().display());
+    let said_of = |flags: &str| {
+        let mut command = kakehi_run(&folder, &["--idle", "park"]);
+        text(&run(command.args(["sh", "-c", &inner(flags)]), SOON).stderr)
+    };
+    let said = said_of("--idle spin --engine auto");
+    assert!(said.contains("it runs already, with idle=park; "), "{said}");
+    let said = said_of("--idle park");
+    assert!(!said.contains("it runs already"), "{said}");
+}
+
 #[test]
 fn a_launcher_inside_and_outside_makes_one_job() {
     for (launcher, flags, rank) in LAUNCHERS {
