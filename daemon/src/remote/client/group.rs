@@ -124,12 +124,22 @@ impl<N: Network> Group<N> {
     pub(crate) async fn name(&self, rank: Option<u32>, mut call: NameCall) -> io::Result<Answer> {
         let [subject, _] = call.paths_mut();
         let client = self.client(rank, subject.map_or(&[][..], |path| path.to_bytes()));
-        let Some(rename) = Move::of(&call) else { return file::name(&client, call).await };
         // Any of the servers may have files open below that name.
         let members = self.members.borrow().clone();
-        members.iter().for_each(|member| member.client.may_move(&rename));
+        let Some(change) = Move::of(&call) else {
+            let removed = match &call {
+                NameCall::Unlink { path } => Some(path.clone()),
+                _ => None,
+            };
+            let answer = file::name(&client, call).await?;
+            if let Some(name) = removed {
+                members.iter().for_each(|member| member.client.has_unlinked(name.to_bytes()));
+            }
+            return Ok(answer);
+        };
+        members.iter().for_each(|member| member.client.may_move(&change));
         let answer = file::name(&client, call).await;
-        members.iter().for_each(|member| member.client.has_moved(&rename, answer.is_ok()));
+        members.iter().for_each(|member| member.client.has_moved(&change, answer.is_ok()));
         answer
     }
 

@@ -11,12 +11,14 @@ use crate::names::{Identity, NameCall};
 pub(super) struct Opened {
     files: HashMap<u32, File>,
     next_handle: u32,
-    /// Renames that are under way, in the order they were asked for.
+    /// Renames and links that are under way, in the order they were asked for.
     moves: Vec<Move>,
 }
 
 struct File {
     path: Vec<u8>,
+    /// What links have called it besides.
+    others: Vec<Vec<u8>>,
     flags: u32,
     identity: Identity,
     /// Number of the process it is open for.
@@ -31,32 +33,64 @@ pub(super) struct Lost {
     pub(super) handle: u32,
     pub(super) flags: u32,
     pub(super) identity: Identity,
-    /// Where it may be: under its name, or under what a rename has made of it whose answer was
-    /// lost.
+    /// Where it may be: under one of its names, or under what a rename has made of it whose answer
+    /// was lost.
     pub(super) names: Vec<Vec<u8>>,
 }
 
-/// What a rename does to names.
+/// Names that are kept of a file besides the one it was opened by.
+const OTHERS_MAX: usize = 8;
+
+/// What a rename, or a link, does to names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     from: Vec<u8>,
     to: Vec<u8>,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Renames,
     /// What was called `to` is called `from` then, and is not replaced.
-    exchanges: bool,
+    Exchanges,
+    /// What is called `from` stays so.
+    Links,
 }
 
 impl Move {
-    /// That of a call, if it is a rename.
+    /// That of a call, if it is one of these.
     pub(super) fn of(call: &NameCall) -> Option<Self> {
-        let NameCall::Rename { from, to, flags } = call else { return None };
-        let (from, to) = (from.to_bytes().to_vec(), to.to_bytes().to_vec());
-        Some(Self { from, to, exchanges: exchanges(*flags) })
+        let (from, to, how) = match call {
+            NameCall::Rename { from, to, flags } if exchanges(*flags) => (from, to, How::Exchanges),
+            NameCall::Rename { from, to, .. } => (from, to, How::Renames),
+            NameCall::Link { from, to } => (from, to, How::Links),
+            _ => return None,
+        };
+        Some(Self { from: from.to_bytes().to_vec(), to: to.to_bytes().to_vec(), how })
     }
 
     /// What becomes of a name; `None`: it stays.
     fn moved(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let back = || self.exchanges.then(|| moved(name, &self.to, &self.from)).flatten();
+        let exchanges = self.how == How::Exchanges;
+        let back = || exchanges.then(|| moved(name, &self.to, &self.from)).flatten();
         moved(name, &self.from, &self.to).or_else(back)
+    }
+
+    /// Gives a file the names that it has then.
+    fn apply(&self, file: &mut File) {
+        if self.how == How::Links {
+            let made = file.others.iter().chain([&file.path]).find_map(|name| self.moved(name));
+            file.others.extend(made);
+            let surplus = file.others.len().saturating_sub(OTHERS_MAX);
+            file.others.drain(..surplus);
+            return;
+        }
+        for name in file.others.iter_mut().chain([&mut file.path]) {
+            if let Some(moved) = self.moved(name) {
+                *name = moved;
+            }
+        }
     }
 }
 
@@ -82,7 +116,8 @@ impl Opened {
     }
 
     pub(super) fn insert(&mut self, handle: u32, path: Vec<u8>, flags: u32, identity: Identity) {
-        self.files.insert(handle, File { path, flags, identity, process: None, gone: None });
+        let (others, process, gone) = (Vec::new(), None, None);
+        self.files.insert(handle, File { path, others, flags, identity, process, gone });
     }
 
     pub(super) fn remove(&mut self, handle: u32) {
@@ -149,28 +184,40 @@ impl Opened {
     }
 
     fn names_of(&self, file: &File) -> Vec<Vec<u8>> {
-        let mut names = vec![file.path.clone()];
-        for rename in &self.moves {
-            let renamed = names.last().and_then(|name| rename.moved(name));
-            names.extend(renamed);
+        let mut names: Vec<_> = [&file.path].into_iter().chain(&file.others).cloned().collect();
+        for change in &self.moves {
+            for index in 0..names.len() {
+                let moved = names.get(index).and_then(|name| change.moved(name));
+                if let Some(moved) = moved.filter(|moved| !names.contains(moved)) {
+                    names.push(moved);
+                }
+            }
         }
         names
     }
 
-    /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(super) fn may_move(&mut self, rename: &Move) {
-        self.moves.push(rename.clone());
+    /// Something was asked for, of this server or of another that serves the same folder, by which
+    /// names may change.
+    pub(super) fn may_move(&mut self, change: &Move) {
+        self.moves.push(change.clone());
     }
 
-    /// A rename is over; if it `happened`, files have their new names.
-    pub(super) fn has_moved(&mut self, rename: &Move, happened: bool) {
-        if let Some(index) = self.moves.iter().position(|under_way| under_way == rename) {
+    /// A name is removed. Who has a file open by it may have it by another one.
+    pub(super) fn has_unlinked(&mut self, name: &[u8]) {
+        for file in self.files.values_mut() {
+            file.others.retain(|other| other != name);
+            if file.path == name {
+                file.path = file.others.pop().unwrap_or_else(|| mem::take(&mut file.path));
+            }
+        }
+    }
+
+    /// It is over; if it `happened`, files have their new names.
+    pub(super) fn has_moved(&mut self, change: &Move, happened: bool) {
+        if let Some(index) = self.moves.iter().position(|under_way| under_way == change) {
             self.moves.remove(index);
         }
-        for file in self.files.values_mut().filter(|_| happened) {
-            let path = rename.moved(&file.path);
-            file.path = path.unwrap_or_else(|| mem::take(&mut file.path));
-        }
+        self.files.values_mut().filter(|_| happened).for_each(|file| change.apply(file));
     }
 }
 
@@ -189,7 +236,7 @@ mod tests {
     }
 
     fn rename(from: &str, to: &str) -> Move {
-        Move { from: from.into(), to: to.into(), exchanges: false }
+        Move { from: from.into(), to: to.into(), how: How::Renames }
     }
 
     #[test]
@@ -217,11 +264,34 @@ mod tests {
             let handle = opened.new_handle();
             opened.insert(handle, name.into(), 0, (1, 2));
         }
-        let exchange = Move { exchanges: true, ..rename("/a", "/b") };
+        let exchange = Move { how: How::Exchanges, ..rename("/a", "/b") };
         opened.may_move(&exchange);
         assert_eq!(names(&opened), [&b"/a"[..], b"/b", b"/b/file", b"/a/file"]);
         opened.has_moved(&exchange, true);
         assert_eq!(names(&opened), [&b"/b"[..], b"/a/file"]);
+    }
+
+    /// And when the first name is removed it is found under the others.
+    #[test]
+    fn file_has_the_names_that_links_give_it_too() {
+        let mut opened = Opened::new();
+        let handle = opened.new_handle();
+        opened.insert(handle, b"/a/file".to_vec(), 0, (1, 2));
+        let link = Move { how: How::Links, ..rename("/a/file", "/b") };
+        opened.may_move(&link);
+        assert_eq!(names(&opened), [&b"/a/file"[..], b"/b"]);
+        opened.has_moved(&link, true);
+        let again = Move { how: How::Links, ..rename("/b", "/c") };
+        opened.may_move(&again);
+        opened.has_moved(&again, false);
+        let folder = rename("/a", "/d");
+        opened.may_move(&folder);
+        opened.has_moved(&folder, true);
+        assert_eq!(names(&opened), [&b"/d/file"[..], b"/b"]);
+        opened.has_unlinked(b"/d/file");
+        assert_eq!(names(&opened), [&b"/b"[..]]);
+        opened.has_unlinked(b"/b");
+        assert_eq!(names(&opened), [&b"/b"[..]], "it may be there all the same");
     }
 
     #[test]

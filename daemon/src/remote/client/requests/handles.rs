@@ -30,14 +30,20 @@ impl<N: Network> Client<N> {
         self.state.borrow_mut().opened.is_for(handle, process);
     }
 
-    /// A rename was asked for, of this server or of another that serves the same folder.
-    pub(crate) fn may_move(&self, rename: &Move) {
-        self.state.borrow_mut().opened.may_move(rename);
+    /// Something was asked for, of this server or of another that serves the same folder, by which
+    /// names may change.
+    pub(crate) fn may_move(&self, change: &Move) {
+        self.state.borrow_mut().opened.may_move(change);
     }
 
-    /// A rename is over; if it `happened`, open files have their new names.
-    pub(crate) fn has_moved(&self, rename: &Move, happened: bool) {
-        self.state.borrow_mut().opened.has_moved(rename, happened);
+    /// A name is removed.
+    pub(crate) fn has_unlinked(&self, name: &[u8]) {
+        self.state.borrow_mut().opened.has_unlinked(name);
+    }
+
+    /// It is over; if it `happened`, open files have their new names.
+    pub(crate) fn has_moved(&self, change: &Move, happened: bool) {
+        self.state.borrow_mut().opened.has_moved(change, happened);
     }
 
     /// Closes a file, without waiting for that.
