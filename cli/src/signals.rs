@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::process::ExitStatusExt as _,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     process::{Command, ExitStatus},
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,7 +14,10 @@ use std::{
 
 use rustix::{
     io::retry_on_intr,
-    process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpid},
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpgrp, kill_process, pidfd_open,
+        pidfd_send_signal, waitpid,
+    },
     termios::tcgetpgrp,
 };
 use signal_hook::{
@@ -58,13 +61,13 @@ pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
 fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
     // Without one a signal may come twice, which is better than never.
     let witness = Witness::start().ok();
-    let program = Pid::from_child(&command.spawn()?);
+    let program = Program::of(Pid::from_child(&command.spawn()?));
     let handle = signals.handle();
     let stop = Mutex::default();
     thread::scope(|scope| {
         let passing = scope.spawn(|| {
             for signal in signals.forever() {
-                pass_on(program, signal, witness.as_ref());
+                pass_on(&program, signal, witness.as_ref());
                 match signal {
                     SIGTSTP => note(&stop, |stop| stop.is_told = true),
                     SIGCONT => note(&stop, |stop| stop.is_told = false),
@@ -72,12 +75,38 @@ fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
                 }
             }
         });
-        let status = wait(program, &stop);
+        let status = wait(program.pid, &stop);
         handle.close();
         // The thread ends with its handle; a panic in it has been printed.
         passing.join().ok();
         status
     })
+}
+
+/// The program: its number may be another's once it has been waited for, this is not.
+struct Program {
+    pid: Pid,
+    /// `None` where there are no such descriptors.
+    fd: Option<OwnedFd>,
+}
+
+impl Program {
+    fn of(pid: Pid) -> Self {
+        Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok() }
+    }
+
+    /// Whether what is sent to this process's group comes to it, too.
+    fn is_in_group(&self) -> bool {
+        getpgid(Some(self.pid)) == Ok(getpgrp())
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A program that is gone by now needs no signal.
+        match &self.fd {
+            Some(fd) => pidfd_send_signal(fd, signal).ok(),
+            None => kill_process(self.pid, signal).ok(),
+        };
+    }
 }
 
 /// Waits for the end of the program.
@@ -133,13 +162,14 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = &i32> {
     signals.iter().filter(move |signal| ignored >> (**signal - 1) & 1 == 0)
 }
 
-fn pass_on(program: Pid, signal: i32, witness: Option<&Witness>) {
-    // The terminal has sent these to the program too, which is in the same group.
-    let from_terminal = [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
-    let has_got = from_terminal || witness.is_some_and(|witness| witness.has_got(signal));
+fn pass_on(program: &Program, signal: i32, witness: Option<&Witness>) {
+    // The terminal has sent these to all of the group.
+    let from_terminal =
+        || [SIGINT, SIGQUIT, SIGTSTP, SIGWINCH].contains(&signal) && in_foreground();
+    let is_seen = || witness.is_some_and(|witness| witness.has_got(signal));
+    let has_got = program.is_in_group() && (from_terminal() || is_seen());
     if let (Some(signal), false) = (Signal::from_named_raw(signal), has_got) {
-        // A program that is gone by now needs no signal.
-        kill_process(program, signal).ok();
+        program.signal(signal);
     }
 }
 

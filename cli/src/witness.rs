@@ -2,19 +2,22 @@
 //!
 //! Schedulers and launchers signal all processes of a job, or of a process group. Passed on, such a
 //! signal would come twice, and what is told to stop twice often does without its checkpoint. So a
-//! witness is started beside the program, in its group, which says what it is sent: what that and
-//! `kakehi run` get at about the same time the program has got as well.
+//! witness is started beside the program, which says what it is sent: what that and `kakehi run`
+//! get at about the same time a program in their group has got as well. One that has left the group
+//! may get a signal twice. The witness has another name, for a signal may be sent by name, too.
 
 use std::{
     collections::HashMap,
     env,
     io::{self, BufReader, Read as _, Write as _},
+    os::unix::process::CommandExt as _,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use rustix::thread::set_name;
 use signal_hook::iterator::Signals;
 
 use crate::{
@@ -27,7 +30,7 @@ pub(crate) const COMMAND: &str = "witness";
 /// The byte by which it says that it listens.
 const READY: u8 = 0;
 /// How far apart a signal may come to both.
-const APART: Duration = Duration::from_millis(100);
+const APART: Duration = Duration::from_millis(50);
 /// What came to the witness alone so long ago is another one.
 const OLD: Duration = Duration::from_secs(1);
 
@@ -53,7 +56,7 @@ impl Witness {
     /// As starting a process.
     pub(crate) fn start() -> io::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.arg(COMMAND).env_clear().current_dir("/");
+        command.arg0(COMMAND).arg(COMMAND).env_clear().current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let (stdin, told) = (child.stdin.take(), Arc::new(Told::default()));
@@ -86,7 +89,9 @@ impl Witness {
 impl Drop for Witness {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        self.child.wait().ok(); // It ends where its input does.
+        // It ends where its input does, but somebody may have stopped it.
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 
@@ -103,6 +108,7 @@ impl Told {
 /// Why it cannot.
 pub(crate) fn testify() -> Result<(), Failure> {
     let listened = Signals::new(PASSED_ON).and_then(|mut signals| {
+        set_name(c"witness")?;
         say(READY)?;
         thread::spawn(move || {
             for signal in signals.forever() {

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 
 /// The doubt in data that differs from its checksum,
 const CHECKSUM: &str = "checksum";
-/// and in a task whose last bytes have been cut off.
+/// and in a task whose last bytes may have been cut off.
 const CUT: &str = "cut";
 /// Tasks that are named to people.
 const SHOWN: usize = 20;
@@ -268,7 +268,7 @@ fn text(found: &Found) -> String {
         (of("gap"), format!("lost {}", Size(lost).approximate())),
         (of("zeros"), "may have ended in zeros".to_owned()),
         (of(CHECKSUM), "not as the checksum says".to_owned()),
-        (of(CUT), "cut off".to_owned()),
+        (of(CUT), "may be cut off".to_owned()),
     ] {
         if count > 0 {
             text += &format!(", {count} {what}");
@@ -288,7 +288,7 @@ fn line(file: &str, row: &Row) -> String {
             format!("; {lost} more are lost, for the journal has a gap before them")
         }
         (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
-        (CUT, _) => ", the rest is cut off with the end of the file".to_owned(),
+        (CUT, _) => ", and more may be cut off with the end of the file".to_owned(),
         _ => String::new(),
     };
     format!("{file}: task {task} (global rank {global_rank}): {bytes} bytes{more}\n")

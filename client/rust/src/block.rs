@@ -14,6 +14,7 @@ use crate::{
     file::Link,
     locked::Locked,
     read::partial,
+    write::write_rest,
 };
 
 /// A part of a transfer, in the block.
@@ -34,6 +35,18 @@ impl Part {
         connection.session.arena().get(start..start.saturating_add(self.len)).unwrap_or_default()
     }
 
+    /// Fills it with what stands in `data` behind the first `skip` bytes.
+    fn gather(&self, connection: &'static Connection, data: &[&[u8]], mut skip: usize) {
+        let mut room = self.bytes(connection);
+        for piece in data {
+            let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
+            skip -= skip.min(piece.len());
+            let len = rest.len().min(room.len());
+            copy_in(room, rest.get(..len).unwrap_or_default());
+            room = room.get(len..).unwrap_or_default();
+        }
+    }
+
     /// Has the daemon execute a request on it; returns the bytes that it moved.
     fn ask(&self, link: Link, request: Request) -> Result<io::Result<usize>, Lost> {
         let moved = link.connection.call(request)?;
@@ -42,6 +55,13 @@ impl Part {
 }
 
 impl Locked {
+    /// The way to the block, for who cannot have a log for this reason; `None`: the kernel writes.
+    pub(crate) fn link_to_block(&self, reason: Reason) -> Option<Link> {
+        let link = self.link.filter(|_| reason == Reason::Credit && self.is_placeholder())?;
+        // A handler does not wait for what its own thread holds.
+        Some(link).filter(|link| !link.connection.block.is_mine())
+    }
+
     /// Reads through the daemon, without a window.
     pub(crate) fn read_by_block(
         &self,
@@ -71,12 +91,12 @@ impl Locked {
     }
 
     /// Writes `data` to `start`, or to the end of the file for [`APPEND`], through the daemon and
-    /// without a log.
+    /// without a log. What is appended others see in one piece, up to [`arena::BLOCK`] bytes.
     ///
     /// # Errors
     ///
-    /// What the file system says. `EIO` when the daemon is lost: what it was about to append may be
-    /// in the file.
+    /// What the file system says. `EIO` when the daemon is lost, of a remote file and of what was
+    /// about to be appended: it may be there.
     pub(crate) fn write_by_block(
         &mut self,
         link: Link,
@@ -84,47 +104,49 @@ impl Locked {
         start: u64,
     ) -> io::Result<usize> {
         let mut done = 0;
-        for piece in data {
-            match self.write_piece(link, piece, (start, &mut done)) {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) => break,
-                Ok(Err(errno)) => return partial(done, errno),
-                Err(Lost) => {
-                    self.leave(Reason::DaemonLost);
+        let moved = self.write_parts(link, data, (start, &mut done));
+        self.client.count(Counter::BytesWritten, done as u64);
+        match moved {
+            Ok(Ok(())) => Ok(done),
+            Ok(Err(errno)) => partial(done, errno),
+            Err(Lost) => {
+                self.leave(Reason::DaemonLost);
+                if start == APPEND || self.is_remote() {
                     return partial(done, io::Errno::IO);
                 }
+                let wrote = write_rest(self.borrow(), data, start, done)?;
+                self.client.count_written(Reason::DaemonLost, wrote - done);
+                Ok(wrote)
             }
         }
-        self.client.count(Counter::BytesWritten, done as u64);
-        Ok(done)
     }
 
-    /// Writes one buffer, behind the bytes that are `done`; returns whether all of it was written.
-    fn write_piece(
+    /// Writes as many blocks as it takes, and counts the bytes that are `done`.
+    fn write_parts(
         &self,
         link: Link,
-        piece: &[u8],
+        data: &[&[u8]],
         (start, done): (u64, &mut usize),
-    ) -> Result<io::Result<bool>, Lost> {
+    ) -> Result<io::Result<()>, Lost> {
         let Ok(block) = link.connection.block.lock() else { return Ok(Err(io::Errno::NOMEM)) };
-        let mut rest = piece;
-        while !rest.is_empty() {
-            let part = Part::of(*block, rest.len());
-            copy_in(part.bytes(link.connection), rest.get(..part.len).unwrap_or_default());
+        let len = data.iter().map(|piece| piece.len()).sum();
+        while *done < len {
+            let part = Part::of(*block, len - *done);
+            part.gather(link.connection, data, *done);
             let at = if start == APPEND { 0 } else { start + *done as u64 };
-            let len = u32::try_from(part.len).unwrap_or(u32::MAX);
-            let request = Request::Write { file: link.slot, at, len, arena_at: part.arena_at };
+            let part_len = u32::try_from(part.len).unwrap_or(u32::MAX);
+            let request =
+                Request::Write { file: link.slot, at, len: part_len, arena_at: part.arena_at };
             match part.ask(link, request)? {
                 Ok(moved) => {
                     *done += moved;
-                    rest = rest.get(moved..).unwrap_or_default();
                     if moved < part.len {
-                        return Ok(Ok(false));
+                        break;
                     }
                 }
                 Err(errno) => return Ok(Err(errno)),
             }
         }
-        Ok(Ok(true))
+        Ok(Ok(()))
     }
 }

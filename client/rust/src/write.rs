@@ -107,8 +107,10 @@ impl Client {
         }
         let by_block = match file.ready() {
             Ok(()) => None,
-            Err(Reason::Credit) if file.is_placeholder() => file.link,
-            Err(reason) => return file.write_past(reason, data, at),
+            Err(reason) => match file.link_to_block(reason) {
+                Some(link) => Some(link),
+                None => return file.write_past(reason, data, at),
+            },
         };
         if at.is_some() && file.access.append {
             // Linux appends this too, and leaves the position where the last write put it.
@@ -327,7 +329,7 @@ fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::R
 ///
 /// What the kernel says, when nothing at all was written: else the program, told of an error, would
 /// write again what is in the file.
-fn write_rest(
+pub(crate) fn write_rest(
     fd: BorrowedFd<'_>,
     data: &[&[u8]],
     start: u64,

@@ -110,9 +110,21 @@ fn what_the_program_is_sent_as_well_is_not_passed_on_to_it() {
     let mut said = String::new();
     running.child.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
     running.wait(SOON);
-    // One that is ignored here is so there.
-    assert!(said.split_whitespace().all(|count| ["5", "0"].contains(&count)), "{said}");
-    assert!(said.starts_with('5'), "{said}");
+    let counts: Vec<u32> = said.split_whitespace().map(|n| n.parse().expect("counts")).collect();
+    // One that is ignored here is so there. And on a busy machine a witness may be late.
+    assert!(counts.iter().all(|count| *count == 0 || *count >= 5), "{said}");
+    assert!(counts[0] >= 5 && counts.iter().sum::<u32>() <= 17, "{said}");
+}
+
+/// As `timeout` does.
+#[test]
+fn a_program_that_has_left_the_group_gets_its_signals() {
+    let folder = Folder::new();
+    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut command = kakehi_run(&folder, &[]);
+    let mut running = ready(command.args(["timeout", "60", "sh", "-c", script]));
+    kill_process_group(running.pid(), Signal::TERM).expect("it runs");
+    assert_eq!(running.wait(SOON).code(), Some(9));
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(crate) struct Extent {
     pub(crate) lost: u64,
     /// The data of a block differs from the checksum that a journal had.
     pub(crate) damaged: bool,
-    /// The file was closed, and ends now before a block of the task does.
+    /// The file was closed, and ends now before a block that the task may have had.
     pub(crate) is_cut: bool,
 }
 

@@ -94,7 +94,8 @@ pub enum Doubt {
     },
     /// Data differs from the checksum that was recorded for it.
     Checksum,
-    /// The file was closed and has been cut since, before the end of a block of the task.
+    /// The file was closed and has been cut since, before the end of what the task's last block may
+    /// have been.
     Cut,
 }
 
@@ -443,7 +444,8 @@ fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
     Ok(State::Broken(front, reach))
 }
 
-/// Marks the tasks of a closed file whose `count` blocks do not fit into what is left of it.
+/// Marks the tasks of a closed file that did not fit into what is left of it if they had `count`
+/// blocks, which at least one had.
 fn note_cut<F: File>(front: &Front<F>, extents: &mut [Extent], count: u64) {
     let Some(last) = count.checked_sub(1) else { return };
     for (task, extent) in extents.iter_mut().enumerate() {
