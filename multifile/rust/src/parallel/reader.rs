@@ -1,6 +1,6 @@
 //! A multifile read by many ranks: as many as wrote it, fewer, or more.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 
 use crate::{
     blocks::Table,
@@ -121,8 +121,8 @@ impl<F: File> ParReader<F> {
         agreed(group, Self::open_share(storage, path, group), prepare)
     }
 
-    /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks `wanted`, by their
-    /// index over the whole set.
+    /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks of these global ranks.
+    /// A number that is no task's rank is an index over the whole set.
     ///
     /// # Errors
     ///
@@ -137,9 +137,27 @@ impl<F: File> ParReader<F> {
     where
         S: Storage<File = F>,
     {
-        let wanted = wanted.iter().map(|task| narrow((*task).into()));
-        let opened = Reader::open_tasks(storage, path, |_| wanted.clone());
-        agreed(group, opened.and_then(|reader| Self::tasks_of(&reader, wanted)), prepare)
+        agreed(group, Self::open_ranks(storage, path, wanted), prepare)
+    }
+
+    fn open_ranks<S>(storage: &S, path: &Path, wanted: &[u32]) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let indices = wanted.iter().map(|rank| narrow((*rank).into()));
+        let is_rank = |reader: &Reader<F>, (task, rank): (usize, &u32)| {
+            reader.task(task).is_ok_and(|task| task.global_rank == i64::from(*rank))
+        };
+        // Mostly a task's rank is its index: then no other files than theirs are read.
+        let reader = Reader::open_tasks(storage, path, |_| indices.clone())?;
+        if indices.clone().zip(wanted).all(|pair| is_rank(&reader, pair)) {
+            return Self::tasks_of(&reader, indices);
+        }
+        let reader = Reader::open(storage, path)?;
+        let ranks = (0..reader.task_count()).map(|task| Ok((reader.task(task)?.global_rank, task)));
+        let ranks = ranks.collect::<Result<HashMap<_, _>>>()?;
+        let find = |(index, rank): (_, &u32)| *ranks.get(&i64::from(*rank)).unwrap_or(&index);
+        Self::tasks_of(&reader, indices.zip(wanted).map(find))
     }
 
     /// As [`open`](Self::open) for a set with buddy copies, as

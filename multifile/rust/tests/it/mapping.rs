@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use multifile::{NewTask, Options, Reader, Repair, Writer};
+use multifile::{NewTask, Options, ParReader, Reader, Repair, Writer};
 
-use crate::memory::Memory;
+use crate::{memory::Memory, ranks::on_ranks};
 
 const NAMES: [&str; 2] = ["a.sion", "a.sion.000001"];
 /// Of the first global rank.
@@ -60,4 +60,23 @@ fn a_mapping_of_every_task_is_whole_whatever_their_ranks() {
     memory.put(Path::new(NAMES[1]), bytes);
     assert_eq!(Reader::open(&memory, Path::new(NAMES[0])).unwrap().task_count(), 4);
     assert!(!Repair::examine(&memory, Path::new(NAMES[0])).unwrap().needed());
+}
+
+/// Of whatever numbers: what one open tells the next one takes.
+#[test]
+fn tasks_are_opened_by_their_ranks() {
+    let (memory, path) = (Memory::default(), Path::new(NAMES[0]));
+    let tasks = NewTask::in_files(&[100; 3], 2).into_iter().zip([100, 7, 105]);
+    let tasks: Vec<_> = tasks.map(|(task, global_rank)| NewTask { global_rank, ..task }).collect();
+    let mut writer = Writer::create(&memory, path, &tasks, &Options::default()).unwrap();
+    (0..3).for_each(|task| writer.task(task).unwrap().write(b"x").unwrap());
+    writer.close().unwrap();
+    for (wanted, found) in [([105, 100], [105, 100]), ([7, 2], [7, 105])] {
+        let memory = memory.clone();
+        let ranks = on_ranks(1, move |group| {
+            let reader = ParReader::open_mapped(group, &memory, path, &wanted, |_| Ok(())).unwrap();
+            reader.tasks().iter().map(|local| local.task.global_rank).collect::<Vec<_>>()
+        });
+        assert_eq!(ranks, [found]);
+    }
 }
