@@ -121,8 +121,8 @@ impl<F: File> ParReader<F> {
         agreed(group, Self::open_share(storage, path, group), prepare)
     }
 
-    /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks of these global ranks.
-    /// A number that is no task's rank is an index over the whole set.
+    /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks of these global
+    /// ranks. A number that is no task's rank is an index over the whole set.
     ///
     /// # Errors
     ///
