@@ -25,7 +25,7 @@ use crate::{
     signals::PASSED_ON,
 };
 
-/// The words that start one.
+/// The word that starts one, and its name.
 pub(crate) const COMMAND: &str = "witness";
 /// The byte by which it says that it listens.
 const READY: u8 = 0;

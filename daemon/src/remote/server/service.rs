@@ -55,7 +55,7 @@ pub(crate) const KEEP: Duration = Duration::from_secs(60);
 /// What a server has, whoever asks.
 pub(crate) struct Service<S: Storage> {
     pub(crate) handle: Handle,
-    pub(in crate::remote) storage: S,
+    pub(super) storage: S,
     pub(super) unlocks: Unlocks,
     pub(super) waits: Waits,
     pub(super) grace: Grace,
