@@ -136,8 +136,6 @@ impl<S: Storage> Source for Lanes<S> {
         let is_busy = !self.ready.is_empty() || self.core.bells.is_late();
         if is_busy { Armed::Busy } else { Armed::Waits }
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// One executor's board on its poll list: any core may look at it, and have its executor woken.

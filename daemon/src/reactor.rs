@@ -143,8 +143,6 @@ impl Source for Descriptors {
     fn arm(&mut self) -> Armed {
         if self.reactor.0.events.has_ready() { Armed::Busy } else { Armed::Waits }
     }
-
-    fn disarm(&mut self) {}
 }
 
 #[cfg(test)]

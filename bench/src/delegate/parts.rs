@@ -197,8 +197,6 @@ impl Source for Quiet {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// A turn of an executor that spins, ns.

@@ -107,8 +107,6 @@ impl Source for Clients {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// Time of a round that serves the last of `count` clients, with what the client does for it, ns.

@@ -67,8 +67,6 @@ impl Source for Woken {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// Serves the one client of a run until all packets are served, and it knows and has left.

@@ -184,14 +184,17 @@ impl Executor {
     /// Runs one turn and returns whether anything was ready. Never blocks.
     ///
     /// In order: timers that are due, latency tasks for one slice, every source once with the
-    /// configured budget, one poll of a throughput task.
+    /// configured budget, one poll of a throughput task. After a block the sources come first, too:
+    /// what has ended it is mostly theirs.
     pub fn turn(&mut self) -> bool {
+        let was_parked = mem::take(&mut self.was_parked);
         // Right after a block its end is now.
-        let now = if self.was_parked { self.since } else { self.inner.look() };
+        let now = if was_parked { self.since } else { self.inner.look() };
         self.account(now);
         let timers = self.fire_timers(now);
+        let doorbell_events = if was_parked { self.visit() } else { 0 };
         let latency_polls = self.slice(now);
-        let source_events = self.visit_sources() + self.visit_lists();
+        let source_events = self.visit();
         let throughput_polls = u64::from(self.has_ready(Class::Throughput));
         self.poll_next(Class::Throughput);
 
@@ -199,17 +202,15 @@ impl Executor {
         // latency tasks, woken just now.
         self.is_over =
             source_events + throughput_polls == 0 && self.ready.is_empty() && !self.main_woken;
-        let idle = self.is_over && timers + latency_polls == 0;
+        let idle = self.is_over && timers + doorbell_events + latency_polls == 0;
         let mut counters = self.inner.counters.borrow_mut();
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
         counters.timers += timers;
         counters.latency_polls += latency_polls;
-        counters.source_events += source_events;
+        counters.doorbell_events += doorbell_events;
+        counters.source_events += doorbell_events + source_events;
         counters.throughput_polls += throughput_polls;
-        if mem::take(&mut self.was_parked) {
-            counters.doorbell_events += source_events;
-        }
         self.was_idle = idle;
         !idle
     }
@@ -260,6 +261,11 @@ impl Executor {
         };
         self.inner.has_backlog.set(has_backlog);
         polls
+    }
+
+    /// Visits all that is not a task; returns the events handled.
+    fn visit(&mut self) -> u64 {
+        self.visit_sources() + self.visit_lists()
     }
 
     /// Visits every source once, or the next [`VISITS_MAX`] of more; returns the events handled.
@@ -386,10 +392,6 @@ impl Executor {
             }
             self.inner.wakes.withdraw_park();
         }
-        self.each_source(0, |source| {
-            source.disarm();
-            true
-        });
     }
 
     fn park(&mut self) {
@@ -415,15 +417,15 @@ impl Executor {
     ) -> Option<usize> {
         let mut index = first;
         loop {
-            let checked_out = self.inner.sources.borrow_mut().check_out(index);
-            let (id, mut source) = checked_out?;
-            let go_on = visit(&mut *source);
-            let (next, removed) = self.inner.sources.borrow_mut().check_in(index, id, source);
-            drop(removed); // Not while the list is borrowed: its drop may use a handle.
+            let entry = self.inner.sources.borrow().at(index)?;
+            let Some(go_on) = entry.visit(&mut visit) else {
+                self.inner.sources.borrow_mut().remove(entry.id);
+                continue;
+            };
+            index = self.inner.sources.borrow().behind(index, &entry);
             if !go_on {
-                return Some(next);
+                return Some(index);
             }
-            index = next;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What an executor polls besides tasks: completion queues, lanes, sockets, workers.
 
-use std::fmt;
+use std::{cell::Cell, fmt, rc::Rc};
 
 /// Something on the poll list.
 ///
@@ -18,10 +18,9 @@ pub trait Source {
     ///
     /// On return either the next event will end the park, or something is ready already. Check for
     /// events *after* arming: one that came in between must not be lost.
+    /// The visit after the block finds it armed; of several sources, some may be armed for a block
+    /// that another prevents.
     fn arm(&mut self) -> Armed;
-
-    /// Undoes [`arm`](Self::arm). Also called on sources that were not armed.
-    fn disarm(&mut self);
 }
 
 /// What [`Source::arm`] found.
@@ -38,32 +37,42 @@ pub enum Armed {
 pub struct SourceId(u64);
 
 /// The poll list of one executor.
-///
-/// A source is taken out while it is visited, so that it may add and remove sources, itself too.
 #[derive(Default)]
 pub(crate) struct Sources {
-    entries: Vec<Entry>,
+    entries: Vec<Rc<Entry>>,
     next_id: u64,
 }
 
-struct Entry {
-    id: SourceId,
-    /// `None` while the source is being visited.
-    source: Option<Box<dyn Source>>,
+/// A source on the list, and for as long as it is visited.
+pub(crate) struct Entry {
+    pub(crate) id: SourceId,
+    /// `None` while it is visited, so that it may add and remove sources, itself too.
+    source: Cell<Option<Box<dyn Source>>>,
+}
+
+impl Entry {
+    /// Returns what `visit` does; `None` when an earlier visit has ended in a panic, which has
+    /// dropped the source.
+    pub(crate) fn visit<T>(&self, visit: impl FnOnce(&mut dyn Source) -> T) -> Option<T> {
+        let mut source = self.source.take()?;
+        let value = visit(&mut *source);
+        self.source.set(Some(source));
+        Some(value)
+    }
 }
 
 impl Sources {
     pub(crate) fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         let id = SourceId(self.next_id);
         self.next_id += 1;
-        self.entries.push(Entry { id, source: Some(source) });
+        self.entries.push(Rc::new(Entry { id, source: Cell::new(Some(source)) }));
         id
     }
 
-    /// Returns the source unless it is unknown or being visited; a visited one is dropped after.
-    pub(crate) fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
+    /// Returns the source's entry, if it is on the list, for the caller to drop.
+    pub(crate) fn remove(&mut self, id: SourceId) -> Option<Rc<Entry>> {
         let index = self.entries.iter().position(|entry| entry.id == id)?;
-        self.entries.remove(index).source
+        Some(self.entries.remove(index))
     }
 
     /// Sources on the list.
@@ -71,40 +80,19 @@ impl Sources {
         self.entries.len()
     }
 
-    /// Takes the source at `index` out for a visit; `None` past the end of the list.
-    pub(crate) fn check_out(&mut self, index: usize) -> Option<(SourceId, Box<dyn Source>)> {
-        loop {
-            let entry = self.entries.get_mut(index)?;
-            if let Some(source) = entry.source.take() {
-                return Some((entry.id, source));
-            }
-            self.entries.remove(index); // Its last visit ended in a panic, which dropped it.
-        }
+    /// The entry at `index`; `None` past the end of the list.
+    pub(crate) fn at(&self, index: usize) -> Option<Rc<Entry>> {
+        self.entries.get(index).cloned()
     }
 
-    /// Puts a visited source back and returns the index after it.
-    ///
-    /// When it was removed meanwhile, returns it for the caller to drop, and the index unchanged:
-    /// the source behind it has moved there.
-    pub(crate) fn check_in(
-        &mut self,
-        index: usize,
-        id: SourceId,
-        source: Box<dyn Source>,
-    ) -> (usize, Option<Box<dyn Source>>) {
-        let is_it = |entry: &Entry| entry.id == id;
-        // Where it was, but for a list that it has changed itself.
-        let is_there = self.entries.get(index).is_some_and(is_it);
-        let at = if is_there { Some(index) } else { self.entries.iter().position(is_it) };
-        match at {
-            Some(at) => {
-                if let Some(entry) = self.entries.get_mut(at) {
-                    entry.source = Some(source);
-                }
-                (at + 1, None)
-            }
-            None => (index, Some(source)),
+    /// The index behind `entry`, which was at `index` before it was visited: it may have changed
+    /// the list. If it has taken itself off, the entry behind it has moved there.
+    pub(crate) fn behind(&self, index: usize, entry: &Rc<Entry>) -> usize {
+        let is_it = |other: &Rc<Entry>| Rc::ptr_eq(other, entry);
+        if self.entries.get(index).is_some_and(is_it) {
+            return index + 1;
         }
+        self.entries.iter().position(is_it).map_or(index, |at| at + 1)
     }
 }
 

@@ -243,8 +243,6 @@ impl Source for Progress {
         }
         Armed::Busy
     }
-
-    fn disarm(&mut self) {}
 }
 
 impl Core {

@@ -25,11 +25,9 @@ pub trait Engine {
     /// Also gives the kernel what is due. The operation is freed before `done` hears of it.
     fn reap(&mut self, budget: usize, done: &mut dyn FnMut(Token, io::Result<u64>)) -> usize;
 
-    /// Prepares for the executor to block: has the next completion wake it.
+    /// Prepares for the executor to block: has the next completion wake it, until the next
+    /// [`reap`](Self::reap).
     fn arm(&mut self) -> Armed;
-
-    /// Undoes [`arm`](Self::arm).
-    fn disarm(&mut self);
 }
 
 /// An operation not taken.

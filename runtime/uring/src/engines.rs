@@ -357,11 +357,6 @@ impl Source for Completions {
         let mut is_busy = |which| state.engine(which).is_some_and(|one| one.arm() == Armed::Busy);
         if (0..ENGINE_COUNT).any(&mut is_busy) { Armed::Busy } else { Armed::Waits }
     }
-
-    fn disarm(&mut self) {
-        let mut state = self.0.0.state.borrow_mut();
-        (0..ENGINE_COUNT).for_each(|which| state.engine(which).map_or((), Engine::disarm));
-    }
 }
 
 impl State {

@@ -108,8 +108,6 @@ impl Engine for Inline {
     fn arm(&mut self) -> Armed {
         if self.finished.is_empty() { Armed::Waits } else { Armed::Busy }
     }
-
-    fn disarm(&mut self) {}
 }
 
 #[cfg(test)]

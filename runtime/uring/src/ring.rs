@@ -344,8 +344,6 @@ impl Engine for Ring {
         let ready = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
         if ready { Armed::Busy } else { Armed::Waits }
     }
-
-    fn disarm(&mut self) {}
 }
 
 impl Drop for Ring {

@@ -146,7 +146,10 @@ impl Engine for Threads {
             return 0;
         }
         for count in 0..budget {
-            let finished = lock(&self.shared.done).finished.pop_front();
+            let mut all = lock(&self.shared.done);
+            all.armed = false;
+            let finished = all.finished.pop_front();
+            drop(all);
             let Some(Finished { token, result, operation }) = finished else { return count };
             self.in_flight -= 1;
             drop(operation);
@@ -162,12 +165,6 @@ impl Engine for Threads {
         let mut done = lock(&self.shared.done);
         done.armed = done.finished.is_empty();
         if done.armed { Armed::Waits } else { Armed::Busy }
-    }
-
-    fn disarm(&mut self) {
-        if self.in_flight != 0 {
-            lock(&self.shared.done).armed = false;
-        }
     }
 }
 

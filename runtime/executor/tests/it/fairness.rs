@@ -192,8 +192,6 @@ impl Source for Reads {
     fn arm(&mut self) -> Armed {
         Armed::Busy
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// Lanes, a file engine, a socket, and a worker, as sources whose requests run as tasks, and
@@ -264,8 +262,6 @@ impl<R: Fn(&Rc<Cell<usize>>)> Source for Requests<R> {
     fn arm(&mut self) -> Armed {
         Armed::Busy
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// Always ready, for a random time.
@@ -285,8 +281,6 @@ impl Source for Greedy {
     fn arm(&mut self) -> Armed {
         Armed::Busy
     }
-
-    fn disarm(&mut self) {}
 }
 
 type Visits = Rc<RefCell<Vec<Instant>>>;

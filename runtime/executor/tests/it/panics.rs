@@ -142,8 +142,6 @@ impl Source for Faulty {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 #[test]

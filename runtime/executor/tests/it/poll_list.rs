@@ -186,8 +186,6 @@ impl<F: Fn() -> bool> Source for Until<F> {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 #[test]
@@ -387,8 +385,6 @@ impl Source for OwnLane {
     fn arm(&mut self) -> Armed {
         Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 /// The lane on the poll list.

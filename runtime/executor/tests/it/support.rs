@@ -60,7 +60,6 @@ pub(crate) struct Log {
     pub(crate) ready: Cell<usize>,
     pub(crate) busy: Cell<bool>,
     pub(crate) arms: Cell<u64>,
-    pub(crate) disarms: Cell<u64>,
 }
 
 /// A source that does what its log says.
@@ -76,10 +75,6 @@ impl Source for Scripted {
     fn arm(&mut self) -> Armed {
         self.0.arms.set(self.0.arms.get() + 1);
         if self.0.busy.get() { Armed::Busy } else { Armed::Waits }
-    }
-
-    fn disarm(&mut self) {
-        self.0.disarms.set(self.0.disarms.get() + 1);
     }
 }
 

@@ -142,8 +142,6 @@ impl Source for Lanes {
     fn arm(&mut self) -> Armed {
         Armed::Busy
     }
-
-    fn disarm(&mut self) {}
 }
 
 fn ask_timers(handle: &Handle) -> Served {

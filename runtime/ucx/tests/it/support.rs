@@ -236,8 +236,6 @@ impl Source for Woken {
     fn arm(&mut self) -> executor::Armed {
         executor::Armed::Waits
     }
-
-    fn disarm(&mut self) {}
 }
 
 pub(crate) async fn deadline<T>(handle: &Handle, future: impl Future<Output = T>) -> T {

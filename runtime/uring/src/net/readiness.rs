@@ -279,6 +279,4 @@ impl Source for Visits {
     fn arm(&mut self) -> Armed {
         if self.0.again.borrow().is_empty() { Armed::Waits } else { Armed::Busy }
     }
-
-    fn disarm(&mut self) {}
 }
