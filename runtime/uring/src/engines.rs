@@ -14,11 +14,11 @@ mod route;
 
 use std::{cell::RefCell, fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use executor::{Armed, Class, Handle, Notify, Source};
+use executor::{Armed, Class, Credit, Handle, Notify, Source};
 
 use self::route::{Rights, Route};
 use crate::{
-    engine::{Engine, Refusal, Refused, Token},
+    engine::{Engine, Token},
     file::{File, Kind, Storage, close},
     inline::Inline,
     memory::{Buffers, Memory},
@@ -65,7 +65,6 @@ pub struct Engines(Rc<Inner>);
 struct Inner {
     state: RefCell<State>,
     waiting: Waiting,
-    rights: RefCell<Rights>,
     /// Signalled when completions made room in an engine that detached operations had filled.
     room: Notify,
     handle: Handle,
@@ -73,6 +72,7 @@ struct Inner {
 
 struct State {
     choice: Choice,
+    rights: Rights,
     inline: Inline,
     /// Or why there is none.
     ring: Result<Ring, NoRing>,
@@ -102,6 +102,7 @@ impl Engines {
         };
         let state = State {
             choice,
+            rights: Rights::new(IN_FLIGHT_MAX),
             inline: Inline::new(),
             ring,
             threads: Threads::new(thread_count, events.unparker()),
@@ -112,7 +113,6 @@ impl Engines {
         let engines = Self(Rc::new(Inner {
             state: RefCell::new(state),
             waiting: Waiting::default(),
-            rights: RefCell::new(Rights::new(IN_FLIGHT_MAX)),
             room: Notify::new(),
             handle: handle.clone(),
         }));
@@ -277,14 +277,24 @@ impl Engines {
         self.0.state.borrow().counters
     }
 
-    /// Submits `operation` to its engine.
-    pub(crate) fn begin(&self, storage: Option<Storage>, operation: Operation) -> Begun {
-        let completion = self.0.waiting.open();
+    /// Submits `operation` to its engine, by `right` or by one that nobody waits for.
+    pub(crate) fn begin(
+        &self,
+        storage: Option<Storage>,
+        operation: Operation,
+        right: Option<Credit>,
+    ) -> Begun {
         let mut state = self.0.state.borrow_mut();
+        let route = state.route(storage, &operation, &self.0.handle);
+        let right = match right {
+            None => state.rights.try_take(route, storage),
+            had => Ok(had),
+        };
+        let Ok(right) = right else { return Begun::Refused(operation, None) };
+        let completion = self.0.waiting.open(right);
         let token = completion.token();
-        if let Err(refused) = state.submit(storage, operation, token, &self.0.handle) {
-            completion.close();
-            return Begun::Refused(refused.operation);
+        if let Err(refused) = state.submit(route, storage, operation, token, &self.0.handle) {
+            return Begun::Refused(refused, completion.close());
         }
         match state.inline.take_at_once(token) {
             None => Begun::InFlight(completion),
@@ -295,21 +305,21 @@ impl Engines {
         }
     }
 
-    /// Submits `operation`, waiting for room, and waits for its completion.
+    /// Submits `operation`, waiting for its right and for room, and waits for its completion.
     pub(crate) async fn run(
         &self,
         storage: Option<Storage>,
         mut operation: Operation,
     ) -> io::Result<u64> {
-        let _right = match self.rights(storage, &operation) {
+        let mut right = match self.rights(storage, &operation) {
             Some(rights) => Some(rights.take(1).await),
             None => None,
         };
         loop {
-            operation = match self.begin(storage, operation) {
+            (operation, right) = match self.begin(storage, operation, right) {
                 Begun::Over(result) => return result,
                 Begun::InFlight(completion) => return completion.await,
-                Begun::Refused(operation) => operation,
+                Begun::Refused(operation, right) => (operation, right),
             };
             self.0.room.notified().await;
         }
@@ -321,8 +331,8 @@ pub(crate) enum Begun {
     /// It was performed on the spot.
     Over(io::Result<u64>),
     InFlight(Completion),
-    /// Its engine is full.
-    Refused(Operation),
+    /// Its engine is full, or others wait for the right.
+    Refused(Operation, Option<Credit>),
 }
 
 impl fmt::Debug for Engines {
@@ -362,16 +372,15 @@ impl Source for Completions {
 impl State {
     fn submit(
         &mut self,
+        route: Route,
         storage: Option<Storage>,
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Result<(), Refused> {
-        match self.route(storage, &operation, handle) {
+    ) -> Result<(), Operation> {
+        match route {
             Route::Inline => self.submit_inline(storage, operation, token, handle),
-            Route::Cached if self.inline.is_full() => {
-                Err(Refused { operation, refusal: Refusal::Full })
-            }
+            Route::Cached if self.inline.is_full() => Err(operation),
             Route::Cached => match self.inline.submit_cached(operation, token) {
                 Some(cold) => self.submit_ring(storage, cold, token),
                 None => {
@@ -389,7 +398,7 @@ impl State {
         storage: Option<Storage>,
         operation: Operation,
         token: Token,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Operation> {
         let Ok(ring) = &mut self.ring else {
             return self.submit_threads(storage, operation, token);
         };
@@ -403,7 +412,7 @@ impl State {
         storage: Option<Storage>,
         operation: Operation,
         token: Token,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Operation> {
         let device = storage.map_or(ANY_DEVICE, |storage| storage.device);
         self.threads.submit_for(device, operation, token)?;
         self.counters.threads += 1;
@@ -417,7 +426,7 @@ impl State {
         operation: Operation,
         token: Token,
         handle: &Handle,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Operation> {
         let device = storage.filter(|of| of.kind != Kind::Memory).map(|of| of.device);
         let observed = device.map(|device| self.slow.begin(device, handle));
         self.inline.submit(operation, token)?;
@@ -447,7 +456,7 @@ impl State {
             match self.threads.submit(operation, token) {
                 Ok(()) => self.counters.threads += 1,
                 // Full: what makes room is followed by the next try.
-                Err(refused) => return ring.unserved.push((token, refused.operation)),
+                Err(refused) => return ring.unserved.push((token, refused)),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, io};
 use executor::Armed;
 
 use crate::{
-    engine::{Engine, Refusal, Refused, Token},
+    engine::{Engine, Token},
     memory::{Buffer, Heap},
     operation::{Operation, SINK_LEN},
     plain,
@@ -27,7 +27,7 @@ const FINISHED_MAX: usize = 1024;
 
 /// Plain system calls on the executor's thread.
 #[derive(Debug)]
-pub struct Inline {
+pub(crate) struct Inline {
     finished: VecDeque<(Token, io::Result<u64>, Option<Operation>)>,
     sink: Buffer,
     /// What is left of [`AT_ONCE_LEN_MAX`] until the next visit.
@@ -37,12 +37,12 @@ pub struct Inline {
 impl Inline {
     /// An engine with nothing to reap.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let sink = Heap::buffer(SINK_LEN);
         Self { finished: VecDeque::new(), sink, at_once_left: AT_ONCE_LEN_MAX }
     }
 
-    /// Whether a submission would be refused as [`Refusal::Full`].
+    /// Whether a submission would be refused.
     pub(crate) fn is_full(&self) -> bool {
         self.finished.len() == FINISHED_MAX
     }
@@ -80,12 +80,9 @@ impl Default for Inline {
 }
 
 impl Engine for Inline {
-    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
         if self.is_full() {
-            return Err(Refused { operation, refusal: Refusal::Full });
-        }
-        if matches!(operation, Operation::Call(_)) {
-            return Err(Refused { operation, refusal: Refusal::Unsupported });
+            return Err(operation);
         }
         let (result, operation) = plain::perform(operation, INLINE_LEN_MAX, &self.sink);
         self.finished.push_back((token, result, operation));

@@ -35,11 +35,10 @@ mod transfer;
 mod vectors;
 mod waiting;
 
-pub use engine::{Engine, Refusal, Refused, Token};
 pub use engines::{Choice, Counters, Engines};
 pub use file::File;
 pub use foreign::Foreign;
-pub use inline::{INLINE_LEN_MAX, Inline};
+pub use inline::INLINE_LEN_MAX;
 pub use lock::{LockKind, RecordLock};
 pub use memory::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Memory};
 pub use net::{
@@ -47,9 +46,7 @@ pub use net::{
     Piped, Pipes, Receiver, SOCKET_LEN_MAX, Sender, Sockets, Stages, Stream, peer_process,
     set_window_min,
 };
-pub use operation::{Call, FETCH_LEN_MAX, Operation};
+pub use operation::FETCH_LEN_MAX;
 pub use parker::{EpollParker, Events, SystemClock};
 pub use pool::Pool;
-pub use ring::Ring;
 pub use slice::prefer_short_turns;
-pub use threads::Threads;

@@ -5,13 +5,13 @@ use std::{fmt, io, os::fd::OwnedFd, sync::Arc};
 use crate::memory::{BUFFER_COUNT_MAX, Buffers};
 
 /// A blocking function for an engine thread.
-pub type Call = Box<dyn FnOnce() -> io::Result<u64> + Send>;
+pub(crate) type Call = Box<dyn FnOnce() -> io::Result<u64> + Send>;
 
 /// A file operation. Owns all it needs until its completion is reaped.
 ///
 /// Completes with the bytes transferred, which may be fewer than asked: at the end of the file,
 /// when the disk is full, and where an engine bounds its calls. Offsets are bytes from the start.
-pub enum Operation {
+pub(crate) enum Operation {
     /// Reads at `at`.
     Read {
         /// The file.

@@ -43,7 +43,7 @@ use slab::Slab;
 
 use crate::{
     batch::Batch,
-    engine::{Engine, Refusal, Refused, Token},
+    engine::{Engine, Token},
     entry::{Registered, entry},
     memory::{Buffer, Heap, Memory},
     operation::{Operation, SINK_LEN},
@@ -73,7 +73,7 @@ const NOTHING: u64 = u64::MAX;
 const WATCH: u64 = u64::MAX - 1;
 
 /// An io_uring instance of one executor.
-pub struct Ring {
+pub(crate) struct Ring {
     /// First, so that it is closed before `in_flight` is freed.
     ring: IoUring,
     in_flight: Slab<InFlight>,
@@ -107,7 +107,7 @@ impl Ring {
     /// - `ENOSYS`, `EPERM`, `EACCES`: the kernel has no io_uring, or forbids it.
     /// - `ENOMEM`: the locked-memory limit is too small (kernels before 5.12).
     /// - `Unsupported`: the kernel's io_uring lacks an operation needed here.
-    pub fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
+    pub(crate) fn new(handle: &Handle, events: &Events) -> io::Result<Self> {
         let (ring, features) = set_up(ENTRIES)?;
         Ok(Self {
             ring,
@@ -132,7 +132,7 @@ impl Ring {
     /// - `EBUSY`: some memory is registered already.
     /// - `ENOMEM`: the locked-memory limit is too small.
     /// - `EFAULT`: more than 1 GiB, or no memory at all.
-    pub fn register(&mut self, memory: Arc<dyn Memory>) -> io::Result<()> {
+    pub(crate) fn register(&mut self, memory: Arc<dyn Memory>) -> io::Result<()> {
         let bytes = memory.bytes();
         let iov_base = bytes.as_ptr().cast_mut().cast();
         let vector = libc::iovec { iov_base, iov_len: bytes.len() };
@@ -144,7 +144,7 @@ impl Ring {
 
     /// The set-up that the kernel allowed, for people.
     #[must_use]
-    pub fn features(&self) -> &'static str {
+    pub(crate) fn features(&self) -> &'static str {
         self.features.name
     }
 
@@ -216,12 +216,12 @@ impl Ring {
 
     /// How many operations the device has left to do, or 0 when nobody knows.
     fn left(&mut self) -> usize {
-        if self.ring.submission().taskrun() {
+        let (_, submission, completion) = self.ring.split();
+        if submission.taskrun() {
             return 0; // Some completions wait to be posted.
         }
-        let done = self.ring.completion().len();
-        let queued = self.queued();
-        self.in_flight.len().saturating_sub(queued + done)
+        let queued = submission.len() + usize::from(self.open.is_some());
+        self.in_flight.len().saturating_sub(queued + completion.len())
     }
 
     fn submission_is_due(&mut self) -> bool {
@@ -271,12 +271,9 @@ impl Ring {
 }
 
 impl Engine for Ring {
-    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
         if self.in_flight.len() == IN_FLIGHT_MAX as usize {
-            return Err(Refused { operation, refusal: Refusal::Full });
-        }
-        if matches!(operation, Operation::Call(_)) {
-            return Err(Refused { operation, refusal: Refusal::Unsupported });
+            return Err(operation);
         }
         let span = Span::of(&operation);
         self.batch.note(span.as_ref(), self.handle.lately());

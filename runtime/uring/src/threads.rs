@@ -21,7 +21,7 @@ use std::{
 use executor::{Armed, Unpark};
 
 use crate::{
-    engine::{Engine, Refusal, Refused, Token},
+    engine::{Engine, Token},
     memory::{Buffer, Heap},
     operation::{Operation, SINK_LEN},
     plain,
@@ -34,7 +34,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 pub(crate) const ANY_DEVICE: u64 = u64::MAX;
 
 /// A lazily started pool of engine threads.
-pub struct Threads {
+pub(crate) struct Threads {
     shared: Arc<Shared>,
     thread_max: usize,
     thread_count: usize,
@@ -83,7 +83,7 @@ struct Finished {
 impl Threads {
     /// An engine of at most `thread_max` threads (at least one); none is started yet.
     #[must_use]
-    pub fn new(thread_max: usize, unparker: Arc<dyn Unpark>) -> Self {
+    pub(crate) fn new(thread_max: usize, unparker: Arc<dyn Unpark>) -> Self {
         let thread_max = thread_max.max(1);
         let shared = Shared {
             queue: Mutex::default(),
@@ -98,7 +98,7 @@ impl Threads {
 
     /// Most threads this engine starts.
     #[must_use]
-    pub fn thread_max(&self) -> usize {
+    pub(crate) fn thread_max(&self) -> usize {
         self.thread_max
     }
 
@@ -108,9 +108,9 @@ impl Threads {
         device: u64,
         operation: Operation,
         token: Token,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Operation> {
         if self.in_flight == IN_FLIGHT_MAX {
-            return Err(Refused { operation, refusal: Refusal::Full });
+            return Err(operation);
         }
         self.in_flight += 1;
         let mut queue = lock(&self.shared.queue);
@@ -137,7 +137,7 @@ impl Threads {
 }
 
 impl Engine for Threads {
-    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Refused> {
+    fn submit(&mut self, operation: Operation, token: Token) -> Result<(), Operation> {
         self.submit_for(ANY_DEVICE, operation, token)
     }
 

@@ -7,8 +7,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use executor::Credit;
-
 use crate::{
     engines::{Begun, Engines},
     file::Storage,
@@ -24,11 +22,7 @@ pub(crate) struct Transfer {
 
 enum State {
     New(Storage, Operation),
-    InFlight {
-        completion: Completion,
-        /// The right to be in flight, if it needs one, until it is over.
-        _right: Option<Credit>,
-    },
+    InFlight(Completion),
     /// There was no room for it.
     Waits(Pin<Box<dyn Future<Output = io::Result<u64>>>>),
     Over,
@@ -42,22 +36,17 @@ impl Transfer {
     /// Submits the operation; returns its result where that is known at once.
     fn begin(&mut self) -> Option<io::Result<u64>> {
         let new = mem::replace(&mut self.state, State::Over);
-        let State::New(storage, mut operation) = new else { return None };
-        let rights = self.engines.rights(Some(storage), &operation);
-        let right = rights.as_ref().map(|rights| rights.try_take(1));
-        if !matches!(right, Some(None)) {
-            match self.engines.begin(Some(storage), operation) {
-                Begun::Over(result) => return Some(result),
-                Begun::InFlight(completion) => {
-                    self.state = State::InFlight { completion, _right: right.flatten() };
-                    return None;
-                }
-                Begun::Refused(refused) => operation = refused,
+        let State::New(storage, operation) = new else { return None };
+        self.state = match self.engines.begin(Some(storage), operation, None) {
+            Begun::Over(result) => return Some(result),
+            Begun::InFlight(completion) => State::InFlight(completion),
+            Begun::Refused(operation, right) => {
+                drop(right); // Its turn comes again, in line.
+                let engines = self.engines.clone();
+                let run = async move { engines.run(Some(storage), operation).await };
+                State::Waits(Box::pin(run))
             }
-        }
-        let engines = self.engines.clone();
-        let run = async move { engines.run(Some(storage), operation).await };
-        self.state = State::Waits(Box::pin(run));
+        };
         None
     }
 }
@@ -75,7 +64,7 @@ impl Future for Transfer {
             }
         }
         let result = match &mut self.state {
-            State::InFlight { completion, .. } => ready!(Pin::new(completion).poll(context)),
+            State::InFlight(completion) => ready!(Pin::new(completion).poll(context)),
             State::Waits(run) => ready!(run.as_mut().poll(context)),
             State::New(..) | State::Over => unreachable!("a result is fetched once"),
         };

@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use executor::Credit;
 use slab::Slab;
 
 use crate::engine::Token;
@@ -28,9 +29,9 @@ enum State {
 
 impl Waiting {
     /// Opens an entry for an operation about to be submitted.
-    pub(crate) fn open(&self) -> Completion {
+    pub(crate) fn open(&self, right: Option<Credit>) -> Completion {
         let key = self.0.borrow_mut().insert(State::InFlight(None));
-        Completion { waiting: self.clone(), key, open: true }
+        Completion { waiting: self.clone(), key, right, open: true }
     }
 
     /// Stores the result of a reaped operation and wakes its future.
@@ -51,6 +52,8 @@ impl Waiting {
 pub(crate) struct Completion {
     waiting: Waiting,
     key: usize,
+    /// The right to be in flight, if the operation needs one.
+    right: Option<Credit>,
     /// The entry is in the table.
     open: bool,
 }
@@ -60,10 +63,11 @@ impl Completion {
         Token(self.key as u64)
     }
 
-    /// Closes the entry of an operation that was refused.
-    pub(crate) fn close(mut self) {
+    /// Closes the entry of an operation that is not in flight, and returns its right.
+    pub(crate) fn close(mut self) -> Option<Credit> {
         self.waiting.0.borrow_mut().try_remove(self.key);
         self.open = false;
+        self.right.take()
     }
 }
 

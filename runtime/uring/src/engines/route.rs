@@ -1,6 +1,6 @@
 //! Which engine executes what, and what has to be had for that first.
 
-use executor::Credits;
+use executor::{Credit, Credits};
 
 use super::{Engines, State};
 use crate::{
@@ -49,6 +49,18 @@ impl Rights {
         }
     }
 
+    /// Takes one if the operation needs one; fails if it has to wait for it in line.
+    pub(super) fn try_take(
+        &mut self,
+        route: Route,
+        storage: Option<Storage>,
+    ) -> Result<Option<Credit>, ()> {
+        match self.of(route, storage) {
+            Some(rights) => rights.try_take(1).map(Some).ok_or(()),
+            None => Ok(None),
+        }
+    }
+
     fn of_device(&mut self, device: u64) -> &Credits {
         let known = &mut self.of_threads;
         let place = known.iter().position(|(other, _)| *other == device).unwrap_or_else(|| {
@@ -67,8 +79,9 @@ impl Engines {
         storage: Option<Storage>,
         operation: &Operation,
     ) -> Option<Credits> {
-        let route = self.0.state.borrow().route(storage, operation, &self.0.handle);
-        self.0.rights.borrow_mut().of(route, storage).cloned()
+        let mut state = self.0.state.borrow_mut();
+        let route = state.route(storage, operation, &self.0.handle);
+        state.rights.of(route, storage).cloned()
     }
 }
 
