@@ -6,6 +6,7 @@
 
 mod call;
 mod listing;
+mod status;
 
 use std::{
     ffi::CStr,
@@ -16,15 +17,18 @@ use std::{
 
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
-        Uid, accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat,
-        renameat_with, statat, symlinkat, unlinkat, utimensat,
+        Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
+        accessat, chmodat, chownat, fstat, fstatfs, linkat, mkdirat, readlinkat, renameat_with,
+        symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 use wire::{FileSystem, Status, Times};
 
-pub(crate) use self::call::{Attributes, NameCall, OpenCall};
+pub(crate) use self::{
+    call::{Attributes, NameCall, OpenCall},
+    status::{status_at, status_of},
+};
 use crate::{
     mail::lock,
     place::{Place, link_to},
@@ -32,33 +36,6 @@ use crate::{
 
 /// Device and inode of a file. Zeros are nobody's.
 pub(crate) type Identity = (u64, u64);
-
-/// What the kernel says of a file.
-#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
-#[allow(
-    clippy::unnecessary_cast,
-    clippy::cast_lossless,
-    clippy::cast_possible_truncation,
-    clippy::allow_attributes,
-    reason = "the widths of these fields differ between platforms; nanoseconds are no more"
-)]
-pub(crate) const fn status_of(stat: &Stat) -> Status {
-    Status {
-        device: stat.st_dev as u64,
-        inode: stat.st_ino as u64,
-        mode: stat.st_mode as u32,
-        link_count: stat.st_nlink as u64,
-        user: stat.st_uid as u32,
-        group: stat.st_gid as u32,
-        special_device: stat.st_rdev as u64,
-        size: stat.st_size as u64,
-        block_size: stat.st_blksize as u64,
-        block_count: stat.st_blocks as u64,
-        accessed: (stat.st_atime as i64, stat.st_atime_nsec as u32),
-        modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
-        changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
-    }
-}
 
 impl Attributes {
     /// Sets the attributes of an open file.
@@ -111,15 +88,15 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
-    let stat = fstat(&fd)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    let status = status_of(&fd)?;
+    if FileType::from_raw_mode(status.mode) != FileType::RegularFile {
         return Err(Errno::NOTSUP.into());
     }
     if !flags.contains(OFlags::NONBLOCK) {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
-    Ok((uring::File::new(fd)?, status_of(&stat)))
+    Ok((uring::File::new(fd)?, status))
 }
 
 /// Another open file of the same inode: for both reading and writing where that is allowed.
@@ -132,8 +109,8 @@ pub(crate) fn reopen(fd: &OwnedFd) -> io::Result<OwnedFd> {
 /// Refuses a name that leads to something else than a regular file: opening may have effects.
 fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
     let follow = !flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL);
-    let Ok(stat) = status(place, path, follow) else { return Ok(()) };
-    match FileType::from_raw_mode(stat.st_mode) {
+    let Ok(status) = status(place, path, follow) else { return Ok(()) };
+    match FileType::from_raw_mode(status.mode) {
         // The errors of a folder or a link are those of the open itself.
         FileType::RegularFile | FileType::Symlink => Ok(()),
         FileType::Directory if flags.intersects(OFlags::WRONLY | OFlags::RDWR) => Ok(()),
@@ -142,19 +119,19 @@ fn refuse_special(place: &Place, path: &CStr, flags: OFlags) -> io::Result<()> {
     }
 }
 
-fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Stat> {
+fn status(place: &Place, path: &CStr, follow: bool) -> io::Result<Status> {
     if follow {
-        return Ok(fstat(place.find(path)?)?);
+        return status_of(place.find(path)?);
     }
     let at = place.anchor(path)?;
-    Ok(statat(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)?)
+    status_at(at.folder(), &at.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// Executes a call.
 pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
     match call {
         NameCall::Stat { path, follow } => {
-            return Ok(Answer::status(&status_of(&status(place, path, *follow)?)));
+            return Ok(Answer::status(&status(place, path, *follow)?));
         }
         NameCall::ReadDir { path, from, room } => {
             return listing::read_dir(place, path, *from, *room);
@@ -199,6 +176,10 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
         NameCall::Access { path, mode } => {
             let found = place.find(path)?;
             accessat(CWD, link_to(&found), Access::from_bits_retain(*mode), AtFlags::empty())?;
+        }
+        NameCall::SyncFolder { path } => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            rustix::fs::fsync(place.open(path, flags, Mode::empty())?)?;
         }
         NameCall::Mirror { .. } => return Err(Errno::NOSYS.into()),
     }

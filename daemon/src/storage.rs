@@ -4,7 +4,7 @@ use std::{io, os::fd::OwnedFd, rc::Rc};
 
 use executor::Credits;
 use rustix::{
-    fs::{FallocateFlags, SeekFrom, fallocate, fstat, ftruncate, seek},
+    fs::{FallocateFlags, SeekFrom, fallocate, ftruncate, seek},
     io::Errno,
 };
 use uring::{Buffers, Engines, Foreign};
@@ -207,9 +207,9 @@ impl Storage for Machine {
 
     async fn status(&self, file: &uring::File) -> io::Result<Status> {
         if file.is_local() {
-            return Ok(names::status_of(&fstat(file)?));
+            return names::status_of(file);
         }
-        self.call_on(file, |file| Ok(names::status_of(&fstat(file)?))).await
+        self.call_on(file, |file| names::status_of(file)).await
     }
 
     async fn set(&self, file: &uring::File, what: Attributes) -> io::Result<()> {

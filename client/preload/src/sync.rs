@@ -47,8 +47,12 @@ interpose! {
 
     fn syncfs(fd: c_int) -> c_int {
         drain_all();
+        // The server's file system is its own.
         if client().is_some_and(|client| client.is_remote_file(fd)) {
-            return answer(make_durable(fd, false)); // The server's file system is its own.
+            return answer(make_durable(fd, false));
+        }
+        if let Some(done) = client().and_then(|client| client.sync_folder(fd)) {
+            return answer(done.map(|()| 0));
         }
         drain(fd); // A placeholder cannot be asked.
         answer(kernel!(SYS_syncfs, fd))

@@ -52,6 +52,14 @@ impl Client {
         self.of_mirror(fd, |path| self.stat_path(CURRENT_FOLDER, path, true))
     }
 
+    /// As `fsync(2)` of an open folder that is a mirror: the names are the server's.
+    pub fn sync_folder(&'static self, fd: RawFd) -> Option<io::Result<()>> {
+        let request = |path_len| Request::SyncFolder { path_len };
+        self.of_mirror(fd, |path| {
+            Some(self.about_remote(CURRENT_FOLDER, path, &[], request)?.map(drop))
+        })
+    }
+
     /// Opens the mirror of a remote folder.
     pub(crate) fn open_folder(
         &'static self,

@@ -81,7 +81,9 @@ impl Client {
     ///
     /// As `fsync(2)`, and what a write behind owes.
     pub fn sync(&'static self, fd: RawFd, data_only: bool) -> io::Result<()> {
-        let Entry::File(id) = self.look_up(fd) else { return self.kernel_sync(fd, data_only) };
+        let Entry::File(id) = self.look_up(fd) else {
+            return self.sync_folder(fd).unwrap_or_else(|| self.kernel_sync(fd, data_only));
+        };
         let Some(mut file) = self.locked(fd, id) else { return self.kernel_sync(fd, data_only) };
         if let Some(errno) = file.owed.take() {
             return Err(errno);

@@ -57,6 +57,10 @@ pub(super) async fn execute(volume: &Rc<Volume>, call: NameCall) -> io::Result<A
             }
             tree.may(inode, wish)?;
         }
+        NameCall::SyncFolder { path } => {
+            volume.tree.borrow().find(&path, true)?.inode()?;
+            volume.sync(None, true).await?;
+        }
         NameCall::Truncate { path, len } => {
             let inode = volume.tree.borrow().find(&path, true)?.inode()?;
             truncate(volume, inode, len).await?;
@@ -145,6 +149,7 @@ pub(super) fn status_of(volume: &Volume, (inode, node): (u64, &Node), links: u64
         accessed,
         modified,
         changed,
+        born: 0, // No task's number is given to another file.
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) enum NameCall {
     Access { path: CString, mode: u32 },
     FileSystem { path: CString },
     Mirror { path: CString },
+    SyncFolder { path: CString },
 }
 
 /// Attributes to set, of a name or of an open file.
@@ -127,6 +128,7 @@ impl NameCall {
             Request::Access { mode, .. } => Self::Access { path: one()?, mode },
             Request::FileSystem { .. } => Self::FileSystem { path: one()? },
             Request::Mirror { .. } => Self::Mirror { path: one()? },
+            Request::SyncFolder { .. } => Self::SyncFolder { path: one()? },
             _ => return Err(Errno::NOSYS),
         })
     }
@@ -171,6 +173,9 @@ impl NameCall {
                 about(path, |path_len| Request::FileSystem { file: 0, path_len })
             }
             Self::Mirror { ref path } => about(path, |path_len| Request::Mirror { path_len }),
+            Self::SyncFolder { ref path } => {
+                about(path, |path_len| Request::SyncFolder { path_len })
+            }
         }
     }
 
@@ -202,6 +207,7 @@ impl NameCall {
             | Self::Access { path, .. }
             | Self::FileSystem { path }
             | Self::Mirror { path }
+            | Self::SyncFolder { path }
             | Self::Symlink { name: path, .. } => [Some(path), None],
             Self::Rename { from, to, .. } | Self::Link { from, to } => [Some(from), Some(to)],
         }
@@ -215,7 +221,8 @@ impl NameCall {
             | Self::ReadDir { .. }
             | Self::Access { .. }
             | Self::FileSystem { .. }
-            | Self::Mirror { .. } => true,
+            | Self::Mirror { .. }
+            | Self::SyncFolder { .. } => true,
             _ => false,
         }
     }

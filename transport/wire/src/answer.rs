@@ -44,11 +44,13 @@ pub struct Status {
     pub accessed: (i64, u32),
     pub modified: (i64, u32),
     pub changed: (i64, u32),
+    /// When it was made, in nanoseconds; 0: its file system does not say.
+    pub born: u64,
 }
 
 impl Status {
     /// Its length in bytes.
-    pub const LEN: usize = 16 * WORD_LEN;
+    pub const LEN: usize = 17 * WORD_LEN;
 
     /// Its bytes.
     #[must_use]
@@ -72,6 +74,7 @@ impl Status {
             modified.1,
             changed.0,
             changed.1,
+            self.born,
         ])
     }
 
@@ -93,6 +96,7 @@ impl Status {
             accessed: (signed(words.word()?), narrow(words.word()?)),
             modified: (signed(words.word()?), narrow(words.word()?)),
             changed: (signed(words.word()?), narrow(words.word()?)),
+            born: words.word()?,
         })
     }
 
@@ -207,7 +211,7 @@ mod tests {
 
     /// Words 1, 2, 3, and so on.
     fn counting<const LEN: usize>() -> [u8; LEN] {
-        let words: [u64; 16] = core::array::from_fn(|index| index as u64 + 1);
+        let words: [u64; 17] = core::array::from_fn(|index| index as u64 + 1);
         bytes_of(&words)
     }
 
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_its_sixteen_words_in_their_order() {
+    fn a_status_is_its_seventeen_words_in_their_order() {
         let status = Status {
             device: 1,
             inode: 2,
@@ -236,6 +240,7 @@ mod tests {
             accessed: (11, 12),
             modified: (13, 14),
             changed: (15, 16),
+            born: 17,
         };
         assert_eq!(status.encode(), counting());
         assert_eq!(Status::decode(&status.encode()), Some(status));

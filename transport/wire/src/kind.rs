@@ -47,11 +47,12 @@ pub enum Kind {
     FindLock = 33,
     Adopt = 34,
     Allocate = 35,
+    SyncFolder = 36,
 }
 
 impl Kind {
     /// Every kind, in wire order.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Open,
         Self::Close,
         Self::Read,
@@ -87,6 +88,7 @@ impl Kind {
         Self::FindLock,
         Self::Adopt,
         Self::Allocate,
+        Self::SyncFolder,
     ];
 
     /// The kind numbered `number` on the wire.
@@ -143,6 +145,7 @@ impl Kind {
             Self::FindLock => "find_lock",
             Self::Adopt => "adopt",
             Self::Allocate => "fallocate",
+            Self::SyncFolder => "fsync_folder",
         }
     }
 }

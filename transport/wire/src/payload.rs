@@ -21,7 +21,8 @@ impl Request {
             | Self::SetOwner { path_len, .. }
             | Self::Access { path_len, .. }
             | Self::FileSystem { path_len, .. }
-            | Self::Mirror { path_len } => u64::from(path_len),
+            | Self::Mirror { path_len }
+            | Self::SyncFolder { path_len } => u64::from(path_len),
             Self::SetTimes { path_len, .. } => u64::from(path_len) + Times::LEN as u64,
             Self::Rename { paths, .. } | Self::Link { paths } | Self::Symlink { paths } => {
                 u64::from(paths.from_len) + u64::from(paths.to_len)

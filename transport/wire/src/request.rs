@@ -250,6 +250,11 @@ pub enum Request {
         /// Length of the path.
         path_len: u32,
     },
+    /// Makes the names in a folder durable.
+    SyncFolder {
+        /// Length of the path.
+        path_len: u32,
+    },
     /// Locks a range of the file, or unlocks it, after what is staged for it by anybody of the
     /// node. `terms` as [`LockTerms`](crate::LockTerms) has them.
     Lock {
@@ -336,6 +341,7 @@ impl Request {
             Self::Access { .. } => Kind::Access,
             Self::FileSystem { .. } => Kind::FileSystem,
             Self::Mirror { .. } => Kind::Mirror,
+            Self::SyncFolder { .. } => Kind::SyncFolder,
             Self::Lock { .. } => Kind::Lock,
             Self::FindLock { .. } => Kind::FindLock,
             Self::Adopt { .. } => Kind::Adopt,
@@ -387,7 +393,8 @@ impl Request {
             Self::Unlink { path_len }
             | Self::RemoveDir { path_len }
             | Self::ReadLink { path_len }
-            | Self::Mirror { path_len } => entry.set_len(path_len),
+            | Self::Mirror { path_len }
+            | Self::SyncFolder { path_len } => entry.set_len(path_len),
             Self::FileSystem { file, path_len } => entry.set_file(file).set_len(path_len),
             Self::SetMode { file, path_len, mode } => {
                 entry.set_file(file).set_len(path_len).set_pair(mode, 0)
@@ -461,6 +468,7 @@ impl Request {
             Kind::Access => Self::Access { path_len: len, mode: first },
             Kind::FileSystem => Self::FileSystem { file, path_len: len },
             Kind::Mirror => Self::Mirror { path_len: len },
+            Kind::SyncFolder => Self::SyncFolder { path_len: len },
         })
     }
 }

@@ -40,6 +40,7 @@ fn all() -> [Request; Kind::ALL.len()] {
         Request::FindLock { file: 33, terms: 1, start: u64::MAX, len: 34 },
         Request::Adopt { file: 35, device: 36, inode: 37 },
         Request::Allocate { file: 38, mode: 3, at: 39, len: 1 << 40 },
+        Request::SyncFolder { path_len: 40 },
     ]
 }
 
@@ -59,12 +60,12 @@ fn entries_that_look_different_have_another_version() {
     let fingerprint = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((crate::VERSION, fingerprint), (4, 0xae4b_9876_62aa_cda4));
+    assert_eq!((crate::VERSION, fingerprint), (5, 0x5c70_c837_8681_3445));
 }
 
 #[test]
 fn unknown_kinds_are_refused_by_number() {
-    for number in (0..=255).filter(|n| !(1..=35).contains(n)) {
+    for number in (0..=255).filter(|n| !(1..=36).contains(n)) {
         let entry = Entry::new(1, number);
         assert_eq!(Request::decode(&entry), Err(Invalid::Kind(number)));
     }

@@ -4,6 +4,7 @@
 use std::{collections::HashMap, mem};
 
 use rustix::{fs::RenameFlags, io::Errno};
+use wire::Status;
 
 use crate::names::{Identity, NameCall};
 
@@ -21,6 +22,8 @@ struct File {
     others: Vec<Vec<u8>>,
     flags: u32,
     identity: Identity,
+    /// When it was made, as its [`Status`] tells.
+    born: u64,
     /// Number of the process it is open for.
     process: Option<u16>,
     /// Why it can no longer be used: `ESTALE`, it could not be opened again, or is another file by
@@ -32,10 +35,18 @@ struct File {
 pub(super) struct Lost {
     pub(super) handle: u32,
     pub(super) flags: u32,
-    pub(super) identity: Identity,
+    identity: Identity,
+    born: u64,
     /// Where it may be: under one of its names, or under what a rename has made of it whose answer
     /// was lost.
     pub(super) names: Vec<Vec<u8>>,
+}
+
+impl Lost {
+    /// Whether it is this file, and no later one that has got its number.
+    pub(super) fn is(&self, status: &Status) -> bool {
+        (self.identity, self.born) == (status.identity(), status.born)
+    }
 }
 
 /// Names that are kept of a file besides the one it was opened by.
@@ -115,9 +126,10 @@ impl Opened {
         }
     }
 
-    pub(super) fn insert(&mut self, handle: u32, path: Vec<u8>, flags: u32, identity: Identity) {
+    pub(super) fn insert(&mut self, handle: u32, path: Vec<u8>, flags: u32, status: &Status) {
+        let (identity, born) = (status.identity(), status.born);
         let (others, process, gone) = (Vec::new(), None, None);
-        self.files.insert(handle, File { path, others, flags, identity, process, gone });
+        self.files.insert(handle, File { path, others, flags, identity, born, process, gone });
     }
 
     pub(super) fn remove(&mut self, handle: u32) {
@@ -176,6 +188,7 @@ impl Opened {
             handle: *handle,
             flags: file.flags,
             identity: file.identity,
+            born: file.born,
             names: self.names_of(file),
         };
         let mut lost: Vec<_> = files.map(lost).collect();
@@ -231,6 +244,10 @@ fn moved(name: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn status() -> Status {
+        Status { device: 1, inode: 2, born: 3, ..Status::default() }
+    }
+
     fn names(opened: &Opened) -> Vec<Vec<u8>> {
         opened.lost().into_iter().flat_map(|file| file.names).collect()
     }
@@ -243,7 +260,7 @@ mod tests {
     fn file_is_looked_for_under_every_name_it_may_have() {
         let mut opened = Opened::new();
         let handle = opened.new_handle();
-        opened.insert(handle, b"/a/file".to_vec(), 0, (1, 2));
+        opened.insert(handle, b"/a/file".to_vec(), 0, &status());
         let (folder, file) = (rename("/a", "/b"), rename("/b/file", "/c"));
         opened.may_move(&folder);
         opened.may_move(&file);
@@ -262,7 +279,7 @@ mod tests {
         let mut opened = Opened::new();
         for name in ["/a", "/b/file"] {
             let handle = opened.new_handle();
-            opened.insert(handle, name.into(), 0, (1, 2));
+            opened.insert(handle, name.into(), 0, &status());
         }
         let exchange = Move { how: How::Exchanges, ..rename("/a", "/b") };
         opened.may_move(&exchange);
@@ -276,7 +293,7 @@ mod tests {
     fn file_has_the_names_that_links_give_it_too() {
         let mut opened = Opened::new();
         let handle = opened.new_handle();
-        opened.insert(handle, b"/a/file".to_vec(), 0, (1, 2));
+        opened.insert(handle, b"/a/file".to_vec(), 0, &status());
         let link = Move { how: How::Links, ..rename("/a/file", "/b") };
         opened.may_move(&link);
         assert_eq!(names(&opened), [&b"/a/file"[..], b"/b"]);

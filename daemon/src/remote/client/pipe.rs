@@ -18,7 +18,7 @@ use std::{
 use executor::{Class, Handle, Notify};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Mode, OFlags, fstat},
+    fs::{Mode, OFlags},
     io::{Errno, ioctl_fionread},
     pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
 };
@@ -97,7 +97,7 @@ impl Pipe {
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&reading, true)?;
         fcntl_setpipe_size(&reading, CAPACITY).ok(); // A smaller one only wakes us more often.
-        let identity = status_of(&fstat(&reading)?).identity();
+        let identity = status_of(&reading)?.identity();
         let pipe = Rc::new(Self {
             reading: Rc::new(reading),
             identity,

@@ -87,6 +87,8 @@ pub(crate) struct Client<N> {
     heard_at: Cell<Instant>,
     /// A server was started anew, and does not have all the files yet.
     must_reopen: Cell<bool>,
+    /// Since when one has been short of what that takes.
+    short_since: Cell<Option<Instant>>,
     /// Somebody waits for the first connection, and will say why there is none.
     pub(crate) is_awaited: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
@@ -123,6 +125,7 @@ impl<N: Network> Client<N> {
             boot: Cell::new(None),
             has_changed: Cell::new(false),
             must_reopen: Cell::new(false),
+            short_since: Cell::new(None),
             is_awaited: Cell::new(false),
             news: Notify::new(),
             idle: Notify::new(),

@@ -6,8 +6,8 @@
 //! | append | size | the file has grown by just these bytes | the size is the same |
 //! | collapse, insert | size | the size has changed by just that | the size is the same |
 //! | truncate, open that truncates | last change | | nothing has changed, or nothing is cut |
-//! | unlink, rmdir | inode of the name | the name is gone or another's | the inode is there |
-//! | rename | inode of the source | the target is that inode | the source is still |
+//! | unlink, rmdir | inode of the name, its birth | the name is gone or another's | it is there |
+//! | rename | inode of the source, its birth | the target is that file | the source is still |
 //! | link | whether the name is taken | the name is the source's inode | the name is free |
 //! | mkdir, symlink, exclusive open | whether the name is taken | | the name is free |
 //!
@@ -97,7 +97,9 @@ pub(crate) async fn observe<S: Storage>(
     let Some(status) = look(storage, effect).await? else { return Ok(Before::default()) };
     let mark = match effect {
         Effect::Append { .. } | Effect::Shift { .. } => status.size,
-        _ => status.changed_at(),
+        Effect::Truncate { .. } | Effect::Name(NameCall::Truncate { .. }) => status.changed_at(),
+        Effect::Open(_, call) if !call.is_exclusive() => status.changed_at(),
+        Effect::Open(..) | Effect::Name(_) => status.born,
     };
     let is_append = matches!(effect, Effect::Append { .. });
     Ok(Before { mark, identity: status.identity(), is_append })
@@ -131,25 +133,27 @@ pub(crate) async fn resolve<S: Storage>(
         Effect::Name(call) => Some(call),
     };
     let was_there = before.identity != (0, 0);
-    let now = now.map_or((0, 0), |status| status.identity());
+    let (was, now) = ((before.identity, before.mark), which(now));
     Ok(match call {
         Some(NameCall::Unlink { .. } | NameCall::RemoveDir { .. }) => match was_there {
             // It found nothing to remove, and will again.
             false => Outcome::NotDone,
-            true if now == before.identity => Outcome::NotDone,
+            true if now == was => Outcome::NotDone,
             true => Outcome::Done,
         },
         Some(NameCall::Rename { to, .. }) => {
-            if !was_there || now == before.identity {
+            if !was_there || now == was {
                 Outcome::NotDone
-            } else if identity(storage, to).await? == before.identity {
+            } else if which(stat(storage, to, false).await?) == was {
                 Outcome::Done
             } else {
                 Outcome::Unknown
             }
         }
-        _ if was_there || now == (0, 0) => Outcome::NotDone,
-        Some(NameCall::Link { from, .. }) if identity(storage, from).await? == now => Outcome::Done,
+        _ if was_there || now == which(None) => Outcome::NotDone,
+        Some(NameCall::Link { from, .. }) if which(stat(storage, from, false).await?) == now => {
+            Outcome::Done
+        }
         _ => Outcome::Unknown,
     })
 }
@@ -184,10 +188,9 @@ async fn stat<S: Storage>(storage: &S, path: &CString, follow: bool) -> io::Resu
     }
 }
 
-/// What a name stands for; zeros when there is none.
-async fn identity<S: Storage>(storage: &S, path: &CString) -> io::Result<Identity> {
-    let status = stat(storage, path, false).await?;
-    Ok(status.map_or((0, 0), |status| status.identity()))
+/// Which file it is, and when it was made; zeros of none.
+fn which(status: Option<Status>) -> (Identity, u64) {
+    status.map_or(((0, 0), 0), |status| (status.identity(), status.born))
 }
 
 /// Whether a file had its bytes moved that had so many before.

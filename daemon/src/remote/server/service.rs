@@ -113,6 +113,8 @@ pub(super) struct Open<S: Storage> {
     pub(super) file: S::File,
     appends: bool,
     identity: Identity,
+    /// When it was made, as its status tells.
+    born: u64,
 }
 
 impl<S: Storage> Open<S> {

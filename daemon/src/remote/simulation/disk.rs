@@ -36,6 +36,8 @@ pub(super) struct Disk {
     names: RefCell<BTreeMap<Vec<u8>, u64>>,
     content: RefCell<HashMap<u64, Vec<u8>>>,
     next_inode: Cell<u64>,
+    /// Times that an inode's number was given to another file.
+    replaced: RefCell<HashMap<u64, u64>>,
     ledgers: RefCell<HashMap<[u8; SESSION_LEN], Vec<Option<Record>>>>,
     /// Sessions that have had locks: the server that has them, and since when they are awaited.
     lockers: RefCell<HashMap<[u8; SESSION_LEN], Locker>>,
@@ -51,6 +53,8 @@ pub(super) struct Disk {
     pub(super) removals: Cell<u64>,
     /// How much longer everything takes.
     pub(super) delay: Cell<Duration>,
+    /// Whether nothing can be opened: others have all descriptors.
+    pub(super) is_short: Cell<bool>,
     /// Whether it tells at a close that there is no space.
     pub(super) is_full: Cell<bool>,
     /// No record says any more that its request was done.
@@ -81,6 +85,13 @@ impl Disk {
         self.content.borrow().get(&inode).cloned()
     }
 
+    /// Removes a file, and makes another that gets its number.
+    pub(super) fn replace(&self, name: &str) {
+        let inode = *self.names.borrow().get(name.as_bytes()).expect("is there");
+        self.content.borrow_mut().insert(inode, Vec::new());
+        *self.replaced.borrow_mut().entry(inode).or_default() += 1;
+    }
+
     fn make(&self, path: &CStr) -> u64 {
         let inode = self.next_inode.get() + 1;
         self.next_inode.set(inode);
@@ -95,7 +106,8 @@ impl Disk {
 
     fn status(&self, inode: u64) -> Status {
         let size = self.content.borrow().get(&inode).map_or(0, |bytes| bytes.len() as u64);
-        Status { device: 7, inode, mode: REGULAR, size, ..Status::default() }
+        let born = 1 + self.replaced.borrow().get(&inode).copied().unwrap_or_default();
+        Status { device: 7, inode, mode: REGULAR, size, born, ..Status::default() }
     }
 
     fn execute(&self, call: &NameCall) -> Result<Answer, Errno> {
@@ -243,6 +255,9 @@ impl Storage for SimDisk {
     async fn open(&self, call: OpenCall) -> io::Result<(Open, Status)> {
         self.pause().await;
         let flags = OFlags::from_bits_retain(call.flags);
+        if self.disk.is_short.get() {
+            return Err(Errno::NFILE.into());
+        }
         let found = self.disk.find(&call.path);
         let inode = match found {
             Some(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => {

@@ -148,6 +148,41 @@ fn files_that_are_slow_to_be_opened_again_are_waited_for() {
     assert_eq!(written.get(), Some(true));
 }
 
+/// As of a server that was started anew with fewer descriptors.
+#[test]
+fn a_server_that_is_short_of_something_is_waited_for_as_long_as_one_that_is_silent() {
+    let timeout = Duration::from_secs(10);
+    for (short_for, is_had) in [(timeout / 2, true), (2 * timeout, false)] {
+        let mut world = World::new(7);
+        world.start_server();
+        let client = world.connect_for(timeout);
+        let file = world.make_file(&client, None);
+        world.kill_server();
+        world.disk.is_short.set(true);
+        world.start_server();
+        world.pass(short_for);
+        world.disk.is_short.set(false);
+        let written = world.outcome_of(async move { file.write(0, &buffers(b"data")).await });
+        assert_eq!(written.is_ok(), is_had, "{short_for:?}");
+        world.make_file(&client, None);
+    }
+}
+
+#[test]
+fn another_file_that_has_got_the_number_of_an_open_one_is_not_written_to() {
+    let mut world = World::new(7);
+    world.start_server();
+    let client = world.connect();
+    let file = world.make_file(&client, None);
+    world.kill_server();
+    world.disk.replace("/file");
+    world.start_server();
+    let written = world.outcome_of(async move { file.write(0, &buffers(b"data")).await });
+    let why = written.expect_err("it is gone");
+    assert_eq!(why.raw_os_error(), Some(Errno::STALE.raw_os_error()));
+    assert_eq!(world.disk.content("/file").expect("there"), b"");
+}
+
 /// While a request of its hangs: the others would use up what all clients have.
 #[test]
 fn of_a_client_that_comes_again_and_again_one_connection_waits() {

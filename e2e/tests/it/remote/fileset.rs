@@ -86,6 +86,18 @@ fn what_is_seldom_asked_of_remote_files_is_answered_as_of_native_ones() {
     assert!(said.contains("tcgetattr: Inappropriate ioctl"), "{said}");
 }
 
+/// By the server, which finds out that the folder is gone: its mirror is still there.
+#[test]
+fn names_of_an_open_folder_are_made_durable_where_they_are() {
+    let Some(program) = python("durable names", "synced_folder") else { return };
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut command = server.run(&folder);
+    command.args(&program).arg(local(&folder)).arg(folder.join("root/job"));
+    assert_eq!(succeed(&mut command, SOON), "ENOENT\n");
+    server.end();
+}
+
 /// Runs a program in a folder of its own and in a remote one, compares what it says, and returns
 /// that.
 fn same_in_a_remote_folder(name: &str) -> String {

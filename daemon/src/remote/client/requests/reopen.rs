@@ -34,6 +34,7 @@ impl<N: Network> Client<N> {
                 self.state.borrow_mut().opened.give_up(file.handle);
             }
         }
+        self.short_since.set(None);
         let held = self.state.borrow().held.all();
         for (owner, handle, calls) in held {
             let mut is_had = true;
@@ -85,14 +86,26 @@ impl<N: Network> Client<N> {
         for path in &lost.names {
             let path_len = u32::try_from(path.len()).map_err(|_| Errno::NAMETOOLONG)?;
             let open = Request::Open { file, flags, mode: 0, path_len };
-            let found = self.ask_now((inbox, outbox), open, path).await?;
-            let status = found.ok().and_then(|bytes| Status::decode(&bytes));
-            if status.is_some_and(|status| status.identity() == lost.identity) {
+            let status = match self.ask_now((inbox, outbox), open, path).await? {
+                Ok(bytes) => Status::decode(&bytes),
+                Err(errno) if is_short(errno) && self.may_wait() => return Err(errno.into()),
+                Err(_) => None,
+            };
+            if status.is_some_and(|status| lost.is(&status)) {
                 return Ok(true);
             }
             self.ask_now((inbox, outbox), Request::Close { file }, &[]).await?.ok();
         }
         Ok(false)
+    }
+
+    /// Whether a server that is short of something may have it yet: it is asked again and again,
+    /// for as long as one that is silent.
+    fn may_wait(&self) -> bool {
+        let now = self.handle.now();
+        let since = self.short_since.get().unwrap_or(now);
+        self.short_since.set(Some(since));
+        now.saturating_since(since) < self.timeout
     }
 
     /// Asks something between the greeting and all other requests; the payload of the answer.
@@ -119,6 +132,11 @@ impl<N: Network> Client<N> {
             }
         }
     }
+}
+
+/// Whether the server lacks something that it may have again soon, and says nothing of the file.
+fn is_short(errno: Errno) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN].contains(&errno)
 }
 
 const fn request(file: u32, call: LockCall) -> Request {

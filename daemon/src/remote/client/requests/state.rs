@@ -101,7 +101,7 @@ impl State {
         match pending.request {
             Request::Open { file, flags, .. } => {
                 if let Some(status) = Status::decode(payload) {
-                    self.opened.insert(file, pending.payload.clone(), flags, status.identity());
+                    self.opened.insert(file, pending.payload.clone(), flags, &status);
                 }
             }
             Request::Lock { .. } => self.note_lock(&pending.request, false),

@@ -79,7 +79,9 @@ impl<S: Storage> Service<S> {
         let value = verdict::value(answer.as_ref().map(|(value, _)| *value).map_err(|e| *e));
         record.state = State::Done(value);
         if let Effect::Open(handle, _) = effect {
-            record.before.identity = session.file(handle).map_or((0, 0), |open| open.identity());
+            let open = session.file(handle);
+            let (identity, born) = open.map_or(((0, 0), 0), |open| (open.identity, open.born));
+            (record.before.identity, record.before.mark) = (identity, born);
         }
         session.keep_done(slot, record);
         answer
@@ -125,7 +127,8 @@ impl<S: Storage> Service<S> {
         let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
         call.flags &= !once.bits();
         let opened = self.open(session, handle, call).await;
-        if session.file(handle).is_ok_and(|open| open.identity() == record.before.identity) {
+        let made = (record.before.identity, record.before.mark);
+        if session.file(handle).is_ok_and(|open| (open.identity, open.born) == made) {
             return opened;
         }
         // As for any open file whose name is another's by now, or nobody's.

@@ -38,7 +38,7 @@ impl<S: Storage> Service<S> {
         let flags = OFlags::from_bits_retain(call.flags);
         let (file, status) = self.open_readable(call).await.map_err(io)?;
         let appends = flags.contains(OFlags::APPEND);
-        let open = Open { file, appends, identity: status.identity() };
+        let open = Open { file, appends, identity: status.identity(), born: status.born };
         session.files.borrow_mut().insert(handle, open);
         Ok((0, status.encode().to_vec()))
     }

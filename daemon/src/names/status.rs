@@ -1,0 +1,113 @@
+//! What the kernel says of a file: by `statx(2)`, which tells when it was made, too.
+//!
+//! Device and inode alone do not tell a file from one that was made later: a file system gives the
+//! number of a file that is gone to the next.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::{
+    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, makedev, statat, statx},
+    io::Errno,
+};
+use wire::Status;
+
+/// Of an open file.
+pub(crate) fn status_of(fd: impl AsFd) -> io::Result<Status> {
+    status_at(fd.as_fd(), c"", AtFlags::EMPTY_PATH)
+}
+
+/// Of a name in a folder.
+pub(crate) fn status_at(folder: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> io::Result<Status> {
+    let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    match statx(folder, name, flags, asked) {
+        Ok(found) => Ok(of_statx(&found)),
+        // An old kernel, or a container that knows no such call.
+        Err(Errno::NOSYS | Errno::PERM) => Ok(of_stat(&statat(folder, name, flags)?)),
+        Err(why) => Err(why.into()),
+    }
+}
+
+fn of_statx(found: &Statx) -> Status {
+    let time = |time: StatxTimestamp| (time.tv_sec, time.tv_nsec);
+    let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let (seconds, nanoseconds) = time(found.stx_btime);
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    let born = seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.into());
+    Status {
+        device: makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        mode: found.stx_mode.into(),
+        link_count: found.stx_nlink.into(),
+        user: found.stx_uid,
+        group: found.stx_gid,
+        special_device: makedev(found.stx_rdev_major, found.stx_rdev_minor),
+        size: found.stx_size,
+        block_size: found.stx_blksize.into(),
+        block_count: found.stx_blocks,
+        accessed: time(found.stx_atime),
+        modified: time(found.stx_mtime),
+        changed: time(found.stx_ctime),
+        born: if has_birth { born } else { 0 },
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the same bits, whatever the platform's types")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::allow_attributes,
+    reason = "the widths of these fields differ between platforms; nanoseconds are no more"
+)]
+const fn of_stat(stat: &Stat) -> Status {
+    Status {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+        mode: stat.st_mode as u32,
+        link_count: stat.st_nlink as u64,
+        user: stat.st_uid as u32,
+        group: stat.st_gid as u32,
+        special_device: stat.st_rdev as u64,
+        size: stat.st_size as u64,
+        block_size: stat.st_blksize as u64,
+        block_count: stat.st_blocks as u64,
+        accessed: (stat.st_atime as i64, stat.st_atime_nsec as u32),
+        modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+        born: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::fstat;
+
+    use super::*;
+
+    #[test]
+    fn both_calls_say_the_same() {
+        for path in ["/dev/null", "/proc/version", "Cargo.toml", "src"] {
+            let file = std::fs::File::open(path).expect("is there");
+            let status = status_of(&file).expect("open");
+            assert_eq!(Status { born: 0, ..status }, of_stat(&fstat(&file).expect("open")));
+        }
+    }
+
+    #[test]
+    fn a_file_that_gets_the_number_of_one_that_is_gone_is_another() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("folder");
+        let path = folder.path().join("file");
+        let made = || {
+            let file = std::fs::File::create(&path).expect("made");
+            let status = status_of(&file).expect("open");
+            std::fs::remove_file(&path).expect("there");
+            status
+        };
+        let (first, second) = (made(), made());
+        assert!((first.inode, first.born) != (second.inode, second.born) || first.born == 0);
+    }
+}
