@@ -204,11 +204,31 @@ fn resolve(
 fn heeded(flags: OFlags, mode: Mode) -> (OFlags, Mode) {
     let flags = match flags.contains(OFlags::PATH) {
         true => flags & (folder_flags() | OFlags::NOFOLLOW),
-        false => flags,
+        false => flags & known_flags(),
     };
     let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
     let mode_max = if creates { 0o7777 } else { 0 };
     (flags, mode & Mode::from_bits_retain(mode_max))
+}
+
+/// What `open` knows. Of the rest some programs have meanings of their own: `dd` passes its flags.
+fn known_flags() -> OFlags {
+    OFlags::RWMODE
+        | OFlags::CREATE
+        | OFlags::EXCL
+        | OFlags::NOCTTY
+        | OFlags::TRUNC
+        | OFlags::APPEND
+        | OFlags::NONBLOCK
+        | OFlags::SYNC
+        | OFlags::DIRECT
+        | OFlags::LARGEFILE
+        | OFlags::DIRECTORY
+        | OFlags::NOFOLLOW
+        | OFlags::NOATIME
+        | OFlags::CLOEXEC
+        | OFlags::PATH
+        | OFlags::TMPFILE
 }
 
 /// The folder of a name as seen from the root, and its last part; `.` in itself where that is none.
@@ -289,7 +309,13 @@ mod tests {
     fn what_openat_ignores_is_no_error() {
         let (folder, place) = tree();
         let mode = Mode::from_bits_retain(0o100_600);
-        for flags in [OFlags::WRONLY, OFlags::PATH | OFlags::RDWR, OFlags::RDWR | OFlags::CREATE] {
+        let unknown = OFlags::from_bits_retain(0x2080_0004);
+        for flags in [
+            OFlags::WRONLY,
+            OFlags::PATH | OFlags::RDWR,
+            OFlags::RDWR | OFlags::CREATE,
+            OFlags::SYNC | unknown,
+        ] {
             assert!(openat(CWD, folder.path().join("secret"), flags, mode).is_ok());
             assert!(place.open(c"/sub/file", flags, mode).is_ok(), "{flags:?}");
         }

@@ -3,17 +3,13 @@
 //! A call is checked first, as a whole, and then says what it changes: so it happens or it does
 //! not. Paths start at the root; links are followed inside it, and lead nowhere else.
 
+mod attributes;
+
 use std::{collections::HashSet, ffi::CStr};
 
 use multifile::catalogue::{Catalogue, Change, Node, ROOT, TEXT_LEN_MAX, Time, is_name};
-use rustix::{
-    fs::{RenameFlags, UTIME_NOW, UTIME_OMIT},
-    io::Errno,
-};
-
-use wire::{NameKind, Times};
-
-use crate::names::Attributes;
+use rustix::{fs::RenameFlags, io::Errno};
+use wire::NameKind;
 
 /// Links that a name may lead through, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -24,7 +20,9 @@ pub(super) const FOLDER: u32 = 0o040_000;
 pub(super) const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 pub(super) const PERMISSIONS: u32 = 0o7777;
-/// Of a folder: what is made in it has its group.
+/// Of a file, and there is none of a folder: who executes it is its owner then.
+const SET_USER: u32 = 0o4000;
+/// The same of its group; of a folder: what is made in it has its group.
 const SET_GROUP: u32 = 0o2000;
 
 /// What a call is to do with an inode.
@@ -278,9 +276,13 @@ impl Tree {
         }
         let inode = self.catalogue.next_inode();
         let above = self.node(at.folder).filter(|folder| folder.mode & SET_GROUP != 0);
-        let inherited = above.map_or(0, |_| if kind == FOLDER { SET_GROUP } else { 0 });
+        // As the kernel does it: a folder takes over that bit, and gets neither from its maker.
+        let (asked, inherited) = match kind {
+            FOLDER => (permissions & !(SET_USER | SET_GROUP), above.map_or(0, |_| SET_GROUP)),
+            _ => (permissions, 0),
+        };
         let node = Node {
-            mode: kind | permissions & PERMISSIONS | inherited,
+            mode: kind | asked & PERMISSIONS | inherited,
             user: self.me.user,
             group: above.map_or(self.me.group, |folder| folder.group),
             task,
@@ -394,48 +396,6 @@ impl Tree {
             self.changed(inode, now)?,
         ]);
         Ok(changes)
-    }
-
-    /// Attributes of a node, set.
-    pub(super) fn set(&self, node: &Node, what: Attributes, now: Time) -> Result<Node, Errno> {
-        let is_mine = self.me.user == 0 || self.me.user == node.user;
-        let mut node = Node { times: [node.times[0], node.times[1], now], ..node.clone() };
-        match what {
-            Attributes::Mode(mode) if is_mine => {
-                let is_member = self.me.user == 0 || self.me.is_in(node.group);
-                let kept = if is_member { PERMISSIONS } else { PERMISSIONS & !SET_GROUP };
-                node.mode = node.mode & !PERMISSIONS | mode & kept;
-            }
-            Attributes::Owner(user, group) if is_mine => {
-                if user != u32::MAX {
-                    if self.me.user != 0 && user != node.user {
-                        return Err(Errno::PERM);
-                    }
-                    node.user = user;
-                }
-                if group != u32::MAX {
-                    if self.me.user != 0 && group != node.group && !self.me.is_in(group) {
-                        return Err(Errno::PERM);
-                    }
-                    node.group = group;
-                }
-            }
-            Attributes::Times(Times { accessed, modified }) if is_mine => {
-                let given = [accessed, modified];
-                for (time, (seconds, nanoseconds)) in node.times.iter_mut().zip(given) {
-                    *time = match nanoseconds {
-                        UTIME_OMIT => continue,
-                        UTIME_NOW => now,
-                        0..1_000_000_000 => {
-                            (seconds, u32::try_from(nanoseconds).unwrap_or_default())
-                        }
-                        _ => return Err(Errno::INVAL),
-                    };
-                }
-            }
-            _ => return Err(Errno::PERM),
-        }
-        Ok(node)
     }
 
     /// Takes a name from an inode, and the inode with its last one.

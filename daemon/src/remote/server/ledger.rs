@@ -50,8 +50,8 @@ pub(crate) enum State {
 /// What stood there before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// Size of a file that is appended to or has bytes moved; of one that is cut, when it was changed
-    /// last; else, and once a file is opened, when it was made.
+    /// Size of a file that is appended to or has bytes moved; of one that is cut, when it was
+    /// changed last; else, and once a file is opened, when it was made.
     pub(crate) mark: u64,
     /// Of that file, or of the name; zeros when there was none. Once a file is opened, its own.
     pub(crate) identity: Identity,

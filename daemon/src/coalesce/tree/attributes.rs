@@ -1,0 +1,67 @@
+//! What becomes of an inode whose attributes are set.
+
+use multifile::catalogue::{Node, Time};
+use rustix::{
+    fs::{UTIME_NOW, UTIME_OMIT},
+    io::Errno,
+};
+use wire::Times;
+
+use super::{PERMISSIONS, SET_GROUP, SET_USER, Tree};
+use crate::names::Attributes;
+
+const GROUP_EXECUTES: u32 = 0o010;
+
+impl Tree {
+    /// Attributes of a node, set.
+    pub(in crate::coalesce) fn set(
+        &self,
+        node: &Node,
+        what: Attributes,
+        now: Time,
+    ) -> Result<Node, Errno> {
+        let is_mine = self.me.user == 0 || self.me.user == node.user;
+        let mut node = Node { times: [node.times[0], node.times[1], now], ..node.clone() };
+        match what {
+            Attributes::Mode(mode) if is_mine => {
+                let is_member = self.me.user == 0 || self.me.is_in(node.group);
+                let kept = if is_member { PERMISSIONS } else { PERMISSIONS & !SET_GROUP };
+                node.mode = node.mode & !PERMISSIONS | mode & kept;
+            }
+            Attributes::Owner(user, group) if is_mine => {
+                if user != u32::MAX {
+                    if self.me.user != 0 && user != node.user {
+                        return Err(Errno::PERM);
+                    }
+                    node.user = user;
+                }
+                if group != u32::MAX {
+                    if self.me.user != 0 && group != node.group && !self.me.is_in(group) {
+                        return Err(Errno::PERM);
+                    }
+                    node.group = group;
+                }
+                // Whom it is executed as is not handed over, by root neither.
+                if !node.is_folder() {
+                    let is_group = node.mode & GROUP_EXECUTES != 0;
+                    node.mode &= !(SET_USER | if is_group { SET_GROUP } else { 0 });
+                }
+            }
+            Attributes::Times(Times { accessed, modified }) if is_mine => {
+                let given = [accessed, modified];
+                for (time, (seconds, nanoseconds)) in node.times.iter_mut().zip(given) {
+                    *time = match nanoseconds {
+                        UTIME_OMIT => continue,
+                        UTIME_NOW => now,
+                        0..1_000_000_000 => {
+                            (seconds, u32::try_from(nanoseconds).unwrap_or_default())
+                        }
+                        _ => return Err(Errno::INVAL),
+                    };
+                }
+            }
+            _ => return Err(Errno::PERM),
+        }
+        Ok(node)
+    }
+}
