@@ -117,7 +117,7 @@ struct Line<T>(T);
 impl Shared {
     /// The client's half up to the answer: returns the entry's number.
     fn ask(&self, requester: &mut Requester) -> u32 {
-        let entry = Request::Nothing.encode(requester.next());
+        let entry = Request::Nothing.encode();
         let seq = requester.publish(&self.lane, &entry.0).unwrap_or_default();
         black_box(self.ready.0.raise(LANE, &self.board, SESSION));
         seq
@@ -214,7 +214,7 @@ fn turn() -> anyhow::Result<f64> {
 fn translate() -> f64 {
     let arena_len = black_box(32u64 << 20);
     let request = Request::Read { file: 1, at: 1 << 20, len: 4096, arena_at: 65_536 };
-    let Entry(words) = request.encode(1);
+    let Entry(words) = request.encode();
     each(|| {
         let decoded = Request::decode(&Entry(black_box(words)));
         let is_valid = matches!(decoded, Ok(Request::Read { at, len, arena_at, .. })

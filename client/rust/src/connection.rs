@@ -374,8 +374,7 @@ impl Lane<'_> {
     /// Publishes a request, for [`wait`](Self::wait). `None`: wait for another first.
     pub(crate) fn submit(&mut self, request: Request) -> Option<Sent> {
         let lane = self.connection.session.shared().lane(self.index)?;
-        let entry = request.encode(self.requester.next());
-        let seq = self.requester.publish(lane, &entry.0)?;
+        let seq = self.requester.publish(lane, &request.encode().0)?;
         Some(Sent { seq, woken: self.connection.raise(self.index), moved_len: 0 })
     }
 

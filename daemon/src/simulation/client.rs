@@ -370,8 +370,8 @@ impl Client {
     fn begin(&mut self, request: Request) -> (u32, Request) {
         let segment = Arc::clone(&self.segment);
         let lane = segment.shared().lane(0).expect("a lane");
-        let entry = request.encode(self.requester.next());
-        let seq = self.requester.publish(lane, &entry.0).expect("no more than there is room for");
+        let seq = self.requester.publish(lane, &request.encode().0);
+        let seq = seq.expect("no more than there is room for");
         self.raise(0);
         (seq, request)
     }

@@ -52,8 +52,7 @@ impl Reader {
         let lane = reader.segment.shared().lane(0).expect("a lane");
         for _ in 0..SLOTS {
             let request = Request::Read { file: 0, at: 0, len: 16, arena_at: 0 };
-            let entry = request.encode(reader.requester.next());
-            reader.requester.publish(lane, &entry.0).expect("a slot for each");
+            reader.requester.publish(lane, &request.encode().0).expect("a slot for each");
         }
         let (shared, session) = (node.shared(), id as usize);
         shared.ready[session].raise(0, &shared.boards[0], session);

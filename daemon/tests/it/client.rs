@@ -167,9 +167,7 @@ impl Client {
 
     /// Publishes a request and returns its number.
     pub(crate) fn submit(&mut self, lane: usize, request: Request) -> u32 {
-        let requester = &mut self.lanes[lane];
-        let entry = request.encode(requester.next());
-        self.publish(lane, &entry.0)
+        self.publish(lane, &request.encode().0)
     }
 
     /// Publishes any words.

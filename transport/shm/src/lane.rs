@@ -109,12 +109,6 @@ impl Requester {
         Some(seq)
     }
 
-    /// The number the next entry will get.
-    #[must_use]
-    pub const fn next(&self) -> u32 {
-        self.published.wrapping_add(1)
-    }
-
     /// The state word last stored for entry `seq`'s slot.
     #[must_use]
     pub fn state(&self, lane: &Lane, seq: u32) -> u64 {

@@ -1,9 +1,9 @@
 //! An entry: 64 bytes of a lane, as copied out of the segment.
 //!
 //! Word 0 holds what makes an entry an entry: its number (bits 0–31) and its kind (32–39). The
-//! number is what the consumer waits for, so a request crosses in one cache line, without a shared
-//! index. Word 1 holds the file slot (0–31) and a length (32–63); the others belong to the kind: an
-//! argument `a` in word 2 and `b` in word 3, the rest are zero.
+//! number is the lane's, which puts it in: the consumer waits for it, so a request crosses in one
+//! cache line, without a shared index. Word 1 holds the file slot (0–31) and a length (32–63); the
+//! others belong to the kind: an argument `a` in word 2 and `b` in word 3, the rest are zero.
 
 use core::{error, fmt};
 
@@ -42,9 +42,9 @@ impl fmt::Display for Invalid {
 impl error::Error for Invalid {}
 
 impl Entry {
-    pub(crate) const fn new(seq: u32, kind: u8) -> Self {
+    pub(crate) const fn new(kind: u8) -> Self {
         let mut words = [0; ENTRY_WORDS];
-        words[0] = seq as u64 | (kind as u64) << 32;
+        words[0] = (kind as u64) << 32;
         Self(words)
     }
 
@@ -73,12 +73,6 @@ impl Entry {
         let (file, _) = split(self.0[1]);
         self.0[1] = join(file, len);
         self
-    }
-
-    /// The entry's number in its lane, from 1, wrapping at 2^32.
-    #[must_use]
-    pub const fn seq(&self) -> u32 {
-        split(self.0[0]).0
     }
 
     /// The request's kind as numbered on the wire.

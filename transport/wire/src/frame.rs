@@ -296,7 +296,7 @@ impl<'a> Frame<'a> {
             }
             Self::Request { id, record, request, .. } => {
                 head.words(&[record.map_or(0, |slot| u64::from(slot) + 1)]);
-                head.words(&request.encode(0).0);
+                head.words(&request.encode().0);
                 (REQUEST, id)
             }
             Self::Reply { id, value, .. } => {

@@ -349,10 +349,10 @@ impl Request {
         }
     }
 
-    /// Encodes the request as entry number `seq` of its lane.
+    /// Encodes the request. The lane it goes to numbers the entry.
     #[must_use]
-    pub fn encode(&self, seq: u32) -> Entry {
-        let mut entry = Entry::new(seq, self.kind() as u8);
+    pub fn encode(&self) -> Entry {
+        let mut entry = Entry::new(self.kind() as u8);
         match *self {
             Self::Open { file, flags, mode, path_len } => {
                 entry.set_file(file).set_len(path_len).set_pair(flags, mode)
