@@ -139,9 +139,7 @@ async fn unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, _: &Turn<S
             write_group(core, file, group).await;
         }
     }
-    let len = file.tail().wrapping_sub(start);
-    core.count(file.session, |totals| totals.bytes_drained += len);
-    len
+    file.tail().wrapping_sub(start)
 }
 
 /// Writes runs with places in the file, merged as the plan says, and releases them together.

@@ -43,8 +43,6 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) sessions: u64,
-    /// Bytes of staged writes that reached the file system.
-    pub(crate) bytes_drained: u64,
     /// Bytes written by requests.
     pub(crate) bytes_executed: u64,
     pub(crate) drain_errors: u64,
@@ -89,7 +87,6 @@ impl Totals {
 
     pub(crate) fn add(&mut self, other: &Self) {
         self.sessions += other.sessions;
-        self.bytes_drained += other.bytes_drained;
         self.bytes_executed += other.bytes_executed;
         self.drain_errors += other.drain_errors;
         self.lost_errors += other.lost_errors;
@@ -141,7 +138,6 @@ impl Default for Totals {
     fn default() -> Self {
         Self {
             sessions: 0,
-            bytes_drained: 0,
             bytes_executed: 0,
             drain_errors: 0,
             lost_errors: 0,

@@ -227,7 +227,7 @@ impl Client {
                 self.unlock_at_exit(file);
                 file.leave(Reason::Exiting);
             } else {
-                file.end_link();
+                staging::unlink(file);
             }
             if file.owed.take().is_some() {
                 self.count(Counter::ErrorsUnreported, 1);
@@ -273,7 +273,7 @@ impl Locked {
             // The daemon keeps the file, for what is not a pipe's: its mode, owner, and times.
             self.entry.is_staged.store(false, Ordering::Release);
         } else {
-            self.end_link();
+            staging::unlink(self);
         }
         self.fall_back(reason);
     }
@@ -284,16 +284,6 @@ impl Locked {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
         self.left = self.left.or(Some(reason));
-    }
-
-    /// Ends a file's link, if it has one.
-    pub(crate) fn end_link(&mut self) {
-        if let Some(log) = &self.log {
-            if self.link.is_some_and(|link| link.connection.is_lost()) {
-                self.client.count(Counter::BytesTakenOver, log.producer.waiting());
-            }
-        }
-        staging::unlink(self);
     }
 
     /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.

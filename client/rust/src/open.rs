@@ -15,6 +15,7 @@ use crate::{
     file::{self, FileEntry, OpenFile, identity},
     paths::AbsolutePath,
     rules::{Policy, policy_without_rules},
+    staging,
     table::{Entry, FileId},
 };
 
@@ -225,7 +226,7 @@ impl Client {
         }
         file.release_window();
         self.count_reads(file.entry);
-        file.end_link();
+        staging::unlink(&mut file);
         // Only now, when the kernel has the position: a thread that still writes finds it right.
         self.table.take(fd);
         file.number_count = 0;

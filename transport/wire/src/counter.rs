@@ -90,8 +90,6 @@ pub enum Counter {
     BytesStaged,
     /// Bytes of reads that the daemon executed or fetched.
     BytesFetched,
-    /// Staged bytes that the client drained itself because the daemon was gone.
-    BytesTakenOver,
     /// Errors of staged writes that could not be reported to the program.
     ErrorsUnreported,
     /// Bytes written past the daemon, by reason.
@@ -115,7 +113,7 @@ impl Counter {
             Self::BytesRead => 2,
             Self::BytesStaged => 3,
             Self::BytesFetched => 4,
-            Self::BytesTakenOver => 5,
+            // 5 is retired.
             Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
             Self::Fallbacks(reason) => FIRST_REASON + Reason::ALL.len() + reason as usize,
