@@ -1,4 +1,4 @@
-//! What a job did, in at most six lines for people and one line of JSON for scripts.
+//! What a job did: a few lines for people, and one line of JSON for scripts.
 
 use std::{
     collections::BTreeMap,
@@ -89,8 +89,17 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
             format_args!("make room, and run again or 'kakehi multifile repair {file}'"),
         )
     });
+    let untold = summary.unreported_errors;
+    let untold = (untold > 0).then(|| {
+        Failure::new(
+            Code::Failure,
+            "errors of ".to_owned() + &count(untold, "file", "s"),
+            "their programs ended without closing them, and were not told",
+            "look for full disks and lost servers, and do not trust this job's output",
+        )
+    });
     let failed = |number: u64, why: &str, advice: &str| {
-        let why = format!("{why}, as the programs were told at their next write or close");
+        let why = format!("{why}, as the programs were told at their next write or close, if any");
         let advice = format!("{advice}, and do not trust this job's output");
         let what = count(number, "staged write", "s") + " FAILED";
         (number > 0).then(|| Failure::new(Code::Failure, what, why, advice))
@@ -102,7 +111,7 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
         "their server was lost",
         "see that it runs, and that KAKEHI_REMOTE_TIMEOUT is longer than it stays away",
     );
-    unclosed.chain(lost).chain(refused).collect()
+    unclosed.chain(untold).chain(lost).chain(refused).collect()
 }
 
 fn text(summary: &Summary) -> String {
@@ -202,6 +211,15 @@ mod tests {
         let (lost, refused) = (lost.to_string(), refused.to_string());
         assert!(lost.contains("1 staged write FAILED: their server was lost"), "{lost}");
         assert!(refused.contains("2 staged writes FAILED: the file system"), "{refused}");
+    }
+
+    #[test]
+    fn errors_that_no_program_was_told_of_are_told_at_the_end() {
+        let summary = Summary { drain_errors: 3, unreported_errors: 2, ..Summary::default() };
+        let [untold, refused] = &failures(&summary)[..] else { panic!("not two") };
+        let (untold, refused) = (untold.to_string(), refused.to_string());
+        assert!(untold.contains("errors of 2 files: their programs ended "), "{untold}");
+        assert!(refused.contains("3 staged writes FAILED"), "{refused}");
     }
 
     #[test]

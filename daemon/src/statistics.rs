@@ -32,6 +32,9 @@ pub struct Summary {
     /// Those of them whose server was lost; the file system has refused the others.
     #[serde(default)]
     pub lost_errors: u64,
+    /// Files that a program ended with, and whose error it was not told of.
+    #[serde(default)]
+    pub unreported_errors: u64,
     /// Multifiles that could not be closed, and why.
     #[serde(default)]
     pub unclosed: BTreeMap<String, String>,
@@ -124,6 +127,7 @@ impl Totals {
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
             lost_errors: self.lost_errors,
+            unreported_errors: self.counter(Counter::ErrorsUnreported),
             unclosed: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
         }
@@ -165,6 +169,7 @@ mod tests {
         session.count(Kind::Close);
         let mut counters = [0; COUNTER_COUNT];
         counters[Counter::BytesStaged.index()] = 37;
+        counters[Counter::ErrorsUnreported.index()] = 3;
         counters[Counter::Fallbacks(Reason::Mapped).index()] = 2;
         session.add_counters(counters.into_iter());
 
@@ -174,7 +179,7 @@ mod tests {
         let summary = all.summary();
 
         assert_eq!((summary.sessions, summary.bytes_staged), (2, 74));
-        assert_eq!(summary.bytes_delegated, 84);
+        assert_eq!((summary.bytes_delegated, summary.unreported_errors), (84, 6));
         assert_eq!(summary.requests, BTreeMap::from([("close".to_owned(), 2)]));
         assert_eq!(summary.fallbacks, BTreeMap::from([("mapped".to_owned(), 4)]));
         assert!(summary.bytes_undelegated.is_empty());
