@@ -14,7 +14,6 @@
 //! is waited for.
 
 use core::{
-    mem::MaybeUninit,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
@@ -24,9 +23,8 @@ use rustix::{
     fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     io::{self, Errno},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
-        send, sendmsg, socket_with, sockopt,
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
+        send, socket_with, sockopt,
     },
     process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
 };
@@ -41,6 +39,7 @@ use crate::{
     client::Host,
     clock::now,
     config::Config,
+    passing::{Passed, receive_with, send_with},
     patience::{Patience, look},
     slots::Slots,
     tables::Tables,
@@ -124,9 +123,9 @@ impl Connection {
         let (socket, daemon) = dialed.map_err(|_| Failure::Unreachable)?;
         let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
-        let (welcome, session, job) = receive_welcome(&socket, fence_timeout)?;
+        let (welcome, passed) = receive_welcome(&socket, fence_timeout)?;
         let number = welcome.outcome().map_err(|why| Failure::Refused(why, welcome.version))?;
-        let (Some(session), Some(job)) = (session, job) else { return Err(Failure::Unreachable) };
+        let [Some(session), Some(job)] = passed else { return Err(Failure::Unreachable) };
         let session = Session::open(session).map_err(|_| Failure::Unreachable)?;
         let job = Job::open(job).map_err(|_| Failure::Unreachable)?;
         tables.slots.lock().map_err(|_| Failure::Unreachable)?.credit(welcome.file_credit);
@@ -184,14 +183,9 @@ impl Connection {
     /// says nothing of the daemon.
     pub(crate) fn register(&self, registration: Registration, fd: impl AsFd) -> Result<(), Reason> {
         let message = Message::Register(registration).encode();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = [fd.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&fds));
-        let data = [io::IoSlice::new(&message)];
         loop {
-            match sendmsg(&self.socket, &data, &mut control, SendFlags::NOSIGNAL) {
-                Ok(_) => return Ok(()),
+            match send_with(&self.socket, &message, &fd) {
+                Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
                     self.lose();
@@ -215,18 +209,8 @@ impl Connection {
             return Ok(Err(errno));
         }
         let mut bytes = [0; MESSAGE_LEN];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut data = [io::IoSliceMut::new(&mut bytes)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        if let Err(errno) = recvmsg(&self.socket, &mut data, &mut control, flags) {
-            return Ok(Err(errno));
-        }
-        let fd = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        });
-        Ok(fd.ok_or(Errno::BADF))
+        let received = receive_with(&self.socket, &mut bytes, RecvFlags::DONTWAIT);
+        Ok(received.and_then(|(_, [fd, _])| fd.ok_or(Errno::BADF)))
     }
 
     /// Sends one request and waits until it is completed; the result is as the system call's.
@@ -461,30 +445,19 @@ fn dial(folder: &[u8], timeout: Duration, host: &dyn Host) -> io::Result<(OwnedF
     Ok((socket, peer.process))
 }
 
-type Greeted = (Welcome, Option<OwnedFd>, Option<OwnedFd>);
-
-fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<Greeted, Failure> {
+fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<(Welcome, Passed), Failure> {
     let mut bytes = [0; MESSAGE_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let end = now() + timeout;
     let received = loop {
-        let mut data = [io::IoSliceMut::new(&mut bytes)];
-        match recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match receive_with(socket, &mut bytes, RecvFlags::empty()) {
             // A wait with a limit is not taken up again after a signal, whatever its handler says.
             Err(Errno::INTR) if now() < end => {}
             received => break received,
         }
     };
-    let len = received.map_err(|_| Failure::Unreachable)?.bytes;
-    let (mut session, mut job) = (None, None);
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-            (session, job) = (fds.next(), fds.next());
-        }
-    }
+    let (len, passed) = received.map_err(|_| Failure::Unreachable)?;
     let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
-    Ok((welcome.map_err(|_| Failure::Unreachable)?, session, job))
+    Ok((welcome.map_err(|_| Failure::Unreachable)?, passed))
 }
 
 /// Moves the socket above the numbers that programs use.

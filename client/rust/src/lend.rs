@@ -7,20 +7,20 @@
 //! next needs it: then it is taken back, if no child has the file any more, or the parent joins
 //! them.
 
-use core::{mem::MaybeUninit, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
 use rustix::{
     fd::{AsFd, OwnedFd, RawFd},
-    io::{self, Errno, IoSlice, IoSliceMut},
-    net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-        sockopt,
-    },
+    io::{self, Errno},
+    net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair, sockopt},
 };
 use wire::{Loan, MESSAGE_LEN, Message, Reason, Request, SEEK_CUR};
 
-use crate::{client::Client, locked::Locked};
+use crate::{
+    client::Client,
+    locked::Locked,
+    passing::{receive_with, send_with},
+};
 
 impl Client {
     /// Before a number gets a duplicate, or stays open in another program: if its file is a
@@ -70,23 +70,10 @@ fn ask(socket: impl AsFd, loan: Loan) -> io::Result<OwnedFd> {
     let (near, far) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let message = Message::Lend(loan).encode();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [far.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    let data = [IoSlice::new(&message)];
-    io::retry_on_intr(|| sendmsg(&socket, &data, &mut control, SendFlags::NOSIGNAL))?;
+    io::retry_on_intr(|| send_with(&socket, &message, &far))?;
     drop(far);
     let mut bytes = [0; MESSAGE_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    io::retry_on_intr(|| {
-        let mut data = [IoSliceMut::new(&mut bytes)];
-        recvmsg(&near, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let receive = || receive_with(&near, &mut bytes, RecvFlags::empty());
+    let (_, [fd, _]) = io::retry_on_intr(receive)?;
     fd.ok_or(Errno::BADF)
 }

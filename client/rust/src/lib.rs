@@ -36,6 +36,7 @@ mod memory;
 mod mirrors;
 mod names;
 mod open;
+mod passing;
 mod paths;
 mod patience;
 mod position;
