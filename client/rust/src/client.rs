@@ -3,11 +3,11 @@
 use core::{
     ffi::CStr,
     fmt,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use rustix::{
-    fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd},
+    fd::{BorrowedFd, IntoRawFd, RawFd},
     fs::{self, Mode, OFlags},
     io,
     process::Pid,
@@ -16,7 +16,7 @@ use shm::{Job, Lock, Once};
 use wire::{COUNTER_COUNT, Counter, Reason, Refusal, Request};
 
 use crate::{
-    config::Config,
+    config::{Config, PATH_MAX},
     connection::{Connection, Failure},
     file::{FileEntry, Files},
     marks::Marks,
@@ -108,8 +108,8 @@ pub struct Client {
     /// The loss of the connection has been dealt with.
     is_swept: AtomicBool,
     job: Once<Job>,
-    /// Job segments that could not be mapped: not tried again.
-    job_failures: AtomicU32,
+    /// The job segment could not be mapped: that is not tried again.
+    has_no_job: AtomicBool,
     /// Counted while there is no session.
     counters: [AtomicU64; COUNTER_COUNT],
 }
@@ -142,7 +142,7 @@ impl Client {
             is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
             job: Once::new(),
-            job_failures: AtomicU32::new(0),
+            has_no_job: AtomicBool::new(false),
             counters: [const { AtomicU64::new(0) }; COUNTER_COUNT],
         }
     }
@@ -249,18 +249,23 @@ impl Client {
             return Some(job);
         }
         let config = self.active()?;
-        if self.job_failures.load(Ordering::Relaxed) > 0 {
+        if self.has_no_job.load(Ordering::Relaxed) {
             return None;
         }
-        let link = JobLink::of(config.folder());
-        let job = match link.open().and_then(Job::open) {
+        // The daemon's folder has a link to the job segment, by way of the daemon's own in `/proc`.
+        let mut path = [0; PATH_MAX];
+        let link = config.path_of(b"job", &mut path)?;
+        let opened = fs::open(link, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let job = match opened.and_then(Job::open) {
             Ok(job) => self.job.set(job).ok(),
             // To a process of another container, which is to be asked then.
-            Err(_) if link.exists() => self.connection().map(|connection| &connection.job),
+            Err(_) if fs::lstat(link).is_ok() => {
+                self.connection().map(|connection| &connection.job)
+            }
             Err(_) => None,
         };
         if job.is_none() {
-            self.job_failures.store(1, Ordering::Relaxed);
+            self.has_no_job.store(true, Ordering::Relaxed);
         }
         job
     }
@@ -340,35 +345,5 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-/// The link to the job segment that the daemon keeps in its folder, by way of its own in `/proc`.
-struct JobLink {
-    path: [u8; 128],
-    len: usize,
-}
-
-impl JobLink {
-    fn of(folder: &[u8]) -> Self {
-        const NAME: &[u8] = b"/job";
-        let mut path = [0; 128];
-        for (to, from) in path.iter_mut().zip(folder.iter().chain(NAME)) {
-            *to = *from;
-        }
-        Self { path, len: folder.len() + NAME.len() }
-    }
-
-    fn path(&self) -> &[u8] {
-        self.path.get(..self.len).unwrap_or_default()
-    }
-
-    fn open(&self) -> io::Result<OwnedFd> {
-        fs::open(self.path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-    }
-
-    /// Whether it is there, wherever it leads.
-    fn exists(&self) -> bool {
-        fs::lstat(self.path()).is_ok()
     }
 }

@@ -2,6 +2,8 @@
 
 use core::{error, fmt, time::Duration};
 
+/// Room for a path in the job's folder: as much as a socket address has.
+pub(crate) const PATH_MAX: usize = 108;
 /// Longest job folder path: a socket address has room for 107 bytes, `/socket` included.
 const FOLDER_MAX: usize = 100;
 const RULES_MAX: usize = 4096;
@@ -158,6 +160,20 @@ impl Config {
         self.folder.get()
     }
 
+    /// The path of `name` in the job's folder, put together in `path`; `None` if it is too long.
+    pub(crate) fn path_of<'a>(
+        &self,
+        name: &[u8],
+        path: &'a mut [u8; PATH_MAX],
+    ) -> Option<&'a [u8]> {
+        let folder = self.folder();
+        let path = path.get_mut(..folder.len() + 1 + name.len())?;
+        for (to, from) in path.iter_mut().zip(folder.iter().chain(b"/").chain(name)) {
+            *to = *from;
+        }
+        Some(path)
+    }
+
     /// Whether any path is remote.
     pub(crate) fn has_remote(&self) -> bool {
         self.has_remote
@@ -267,6 +283,16 @@ mod tests {
         assert_eq!(config.direct, 256 << 10);
         assert_eq!(config.set(Setting::Socket, &[b'a'; 101]), Err(SettingError(Setting::Socket)));
         assert_eq!(config.folder(), b"");
+    }
+
+    #[test]
+    fn whatever_folder_is_taken_has_room_for_the_name_of_a_socket() {
+        let (mut config, mut path) = (Config::new(), [0; PATH_MAX]);
+        assert_eq!(config.set(Setting::Socket, b"/folder"), Ok(()));
+        assert_eq!(config.path_of(b"job", &mut path), Some(&b"/folder/job"[..]));
+        assert_eq!(config.set(Setting::Socket, &[b'a'; FOLDER_MAX]), Ok(()));
+        assert!(config.path_of(b"socket", &mut path).is_some_and(|path| path.len() < PATH_MAX));
+        assert_eq!(config.path_of(b"a longer name", &mut path), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ use crate::{
     arena::{self, Arena},
     client::Host,
     clock::now,
-    config::Config,
+    config::{Config, PATH_MAX},
     passing::{Passed, receive_with, send_with},
     patience::{Patience, look},
     slots::Slots,
@@ -119,8 +119,7 @@ impl Connection {
         tables: &'static Tables,
     ) -> Result<Self, Failure> {
         let fence_timeout = config.fence_timeout;
-        let dialed = dial(config.folder(), fence_timeout, host);
-        let (socket, daemon) = dialed.map_err(|_| Failure::Unreachable)?;
+        let (socket, daemon) = dial(config, host).map_err(|_| Failure::Unreachable)?;
         let greeting = Greeting { rank: config.rank, ..Greeting::new(Role::Client) }.encode();
         send(&socket, &greeting, SendFlags::NOSIGNAL).map_err(|_| Failure::Unreachable)?;
         let (welcome, passed) = receive_welcome(&socket, fence_timeout)?;
@@ -421,20 +420,15 @@ impl Lane<'_> {
     }
 }
 
-/// Connects to the daemon of a folder; returns the number of its process here, too.
-fn dial(folder: &[u8], timeout: Duration, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
-    const NAME: &[u8] = b"/socket";
-    let mut path = [0; 108];
-    let (head, tail) = path.split_at_mut_checked(folder.len()).ok_or(Errno::NAMETOOLONG)?;
-    head.copy_from_slice(folder);
-    tail.get_mut(..NAME.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(NAME);
-    let path = path.get(..folder.len() + NAME.len()).ok_or(Errno::NAMETOOLONG)?;
-
+/// Connects to the daemon of the job; returns the number of its process here, too.
+fn dial(config: &Config, host: &dyn Host) -> io::Result<(OwnedFd, Option<Pid>)> {
+    let mut path = [0; PATH_MAX];
+    let path = config.path_of(b"socket", &mut path).ok_or(Errno::NAMETOOLONG)?;
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     // To connect and to send, too, may take for ever: a daemon that stands still takes nothing.
     for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-        sockopt::set_socket_timeout(&socket, way, Some(timeout))?;
+        sockopt::set_socket_timeout(&socket, way, Some(config.fence_timeout))?;
     }
     let daemon = SocketAddrUnix::new(path)?;
     io::retry_on_intr(|| connect(&socket, &daemon))?;
