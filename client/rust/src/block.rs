@@ -1,4 +1,4 @@
-//! The last block of the arena: files for which there is no room for a window or a log read and
+//! The first block of the arena: files for which there is no room for a window or a log read and
 //! write through it, one call at a time. That is slower, and always possible.
 
 use rustix::io;

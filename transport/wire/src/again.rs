@@ -1,4 +1,4 @@
-//! What it means that a request is sent again (`docs/protocol.md`, rules 11 and 16).
+//! What it means that a request is sent again (`docs/protocol.md`, rules 12 and 13).
 
 use crate::request::Request;
 
