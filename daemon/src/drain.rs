@@ -146,7 +146,7 @@ async fn unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, _: &Turn<S
 async fn write_group<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, group: &[Run]) {
     for batch in plan::batches(group) {
         let pieces = batch.pieces.iter().map(|run| file.staged_piece(run.start, run.len));
-        if let Err(error) = write_all(core, file, batch.file_at, pieces.collect()).await.1 {
+        if let Err(error) = write_all(core, file, batch.file_at, pieces.collect()).await {
             owe(core, file, error);
         }
     }
@@ -176,50 +176,47 @@ async fn append_part<S: Storage>(
 ) -> Result<(), Errno> {
     let descriptor = file.descriptor()?;
     let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size;
-    let pieces = file.staged_pieces(position, len);
-    let buffers: Option<Vec<Buffer>> = pieces.map(|piece| file.buffer(piece)).collect();
-    let from = buffers.and_then(Buffers::new).ok_or(Errno::FAULT)?;
+    let from = buffers(file, file.staged_pieces(position, len))?;
     file.shared().append_begins(position, size);
-    let written = core.storage.write(&descriptor.file, size, from).await;
-    let written = written.map_err(|error| errno(&error))?;
-    if written == 0 {
-        return Err(Errno::IO);
-    }
-    file.release(position + written as u64);
+    let written = write_some(core, &descriptor.file, size, from).await?;
+    file.release(position + written);
     Ok(())
 }
 
-/// Writes all of `pieces` at `at`, going on after short writes. Returns the bytes written, and the
-/// error that stopped it, if any.
+/// Writes all of `pieces` at `at`, going on after short writes.
 async fn write_all<S: Storage>(
     core: &Core<S>,
     file: &Rc<OpenFile<S>>,
-    at: u64,
+    mut at: u64,
     mut pieces: Vec<Piece>,
-) -> (u64, Result<(), Errno>) {
-    let mut done = 0;
+) -> Result<(), Errno> {
     while !pieces.is_empty() {
-        match write_some(core, file, at + done, &pieces).await {
-            Ok(written) => {
-                done += written;
-                advance(&mut pieces, written);
-            }
-            Err(error) => return (done, Err(error)),
-        }
+        let descriptor = file.descriptor()?;
+        let from = buffers(file, pieces.iter().copied())?;
+        let written = write_some(core, &descriptor.file, at, from).await?;
+        at += written;
+        advance(&mut pieces, written);
     }
-    (done, Ok(()))
+    Ok(())
 }
 
+/// Staged bytes, to be written.
+fn buffers<S: Storage>(
+    file: &OpenFile<S>,
+    pieces: impl Iterator<Item = Piece>,
+) -> Result<Buffers, Errno> {
+    let buffers: Option<Vec<Buffer>> = pieces.map(|piece| file.buffer(piece)).collect();
+    buffers.and_then(Buffers::new).ok_or(Errno::FAULT)
+}
+
+/// Writes once. Returns how many bytes were written, which are some.
 async fn write_some<S: Storage>(
     core: &Core<S>,
-    file: &Rc<OpenFile<S>>,
+    file: &S::File,
     at: u64,
-    pieces: &[Piece],
+    from: Buffers,
 ) -> Result<u64, Errno> {
-    let descriptor = file.descriptor()?;
-    let buffers: Option<Vec<Buffer>> = pieces.iter().map(|piece| file.buffer(*piece)).collect();
-    let from = buffers.and_then(Buffers::new).ok_or(Errno::FAULT)?;
-    match core.storage.write(&descriptor.file, at, from).await {
+    match core.storage.write(file, at, from).await {
         Ok(0) => Err(Errno::IO),
         Ok(written) => Ok(written as u64),
         Err(error) => Err(errno(&error)),
