@@ -134,6 +134,7 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
 }
 
 /// What every executor of a daemon is made from.
+#[derive(Clone)]
 struct Hall {
     node: Arc<Node>,
     lists: PollLists,
@@ -153,7 +154,7 @@ impl Hall {
         let mut threads = Vec::new();
         for index in 1..core_count {
             let (started, outcome) = mpsc::channel();
-            let hall = self.share();
+            let hall = self.clone();
             let run = move || match Seat::new(&hall, index) {
                 Ok(mut seat) => {
                     started.send(Ok(())).ok();
@@ -209,19 +210,6 @@ impl Hall {
             stand_ins: self.node.stand_ins.clone(),
             listings: self.listings.clone(),
         })))
-    }
-
-    fn share(&self) -> Self {
-        Self {
-            node: Arc::clone(&self.node),
-            lists: self.lists.clone(),
-            newcomers: Arc::clone(&self.newcomers),
-            job_fd: Arc::clone(&self.job_fd),
-            fds: self.fds,
-            key: self.key.clone(),
-            listings: self.listings.clone(),
-            config: self.config.clone(),
-        }
     }
 }
 
