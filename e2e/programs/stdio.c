@@ -160,6 +160,42 @@ static void reopened(void) {
     show("third");
 }
 
+// What `setvbuf` was told holds for one file: the next has a buffer of libc's own.
+static void reopened_with_another_buffer(void) {
+    char *own = malloc(5000);
+    FILE *file = must_open("lent", "w");
+    setvbuf(file, own, _IOFBF, 5000);
+    fputs("one", file);
+    file = freopen("returned", "w", file);
+    fprintf(file, "hello world");
+    memset(own, '#', 5000);
+    free(own);
+    fclose(file);
+    show("lent");
+    show("returned");
+    for (int kind = _IOLBF; kind <= _IONBF; kind++) {
+        struct stat st;
+        file = must_open("at once", "w+");
+        setvbuf(file, NULL, kind, 0);
+        fputs("1\n", file);
+        file = freopen("buffered", "w+", file);
+        fputs("2\n", file);
+        stat("at once", &st);
+        printf("of the first %ld,", (long)st.st_size);
+        stat("buffered", &st);
+        printf(" of the second %ld\n", (long)st.st_size);
+        rewind(file);
+        ungetc('u', file);
+        file = freopen("buffered", "r", file);
+        printf("read %c\n", getc(file));
+        file = freopen("no/such/file", "w", file) ? NULL : file;
+        int put = fputs("no", file);
+        printf("missing: %d %s\n", put, strerror(errno));
+        printf("closed %d\n", fclose(file));
+    }
+    show("buffered");
+}
+
 static void over_descriptors(void) {
     int fd = open("over", O_RDWR | O_CREAT | O_TRUNC, 0600);
     write(fd, "direct\n", 7);
@@ -306,6 +342,7 @@ int main(void) {
     calls();
     buffers();
     reopened();
+    reopened_with_another_buffer();
     over_descriptors();
     put_beneath();
     read_back();

@@ -38,10 +38,13 @@ const NO_WIDE: *mut *const c_void = ptr::without_provenance_mut(usize::MAX);
 const WIDE_WORDS: usize = 64;
 
 // Bits of `_flags`.
+const BUFFER_IS_USERS: c_int = 0x1;
+const UNBUFFERED: c_int = 0x2;
 const NO_READS: c_int = 0x4;
 const NO_WRITES: c_int = 0x8;
 const EOF_SEEN: c_int = 0x10;
 const ERROR_SEEN: c_int = 0x20;
+const LINE_BUFFERED: c_int = 0x200;
 const PUTTING: c_int = 0x800;
 const APPENDING: c_int = 0x1000;
 
@@ -196,11 +199,8 @@ pub(crate) fn wide_of(fd: c_int, stream: *mut FILE) -> *mut c_void {
 ///
 /// The stream is ours, and nobody uses it meanwhile.
 pub(crate) unsafe fn restart(fd: c_int, stream: *mut FILE, mode: Mode) {
-    // SAFETY: an open stream. Also drops what was pushed back.
-    unsafe { __fpurge(stream) };
-    // SAFETY: ours, so laid out like this.
-    let head = unsafe { &mut *stream.cast::<Head>() };
-    head.flags &= !(NO_READS | NO_WRITES | EOF_SEEN | ERROR_SEEN | PUTTING | APPENDING);
+    // SAFETY: as the caller promises.
+    let head = unsafe { emptied(stream) };
     for (bit, is_set) in [
         (NO_READS, !mode.is_readable()),
         (NO_WRITES, !mode.is_writable()),
@@ -208,17 +208,6 @@ pub(crate) unsafe fn restart(fd: c_int, stream: *mut FILE, mode: Mode) {
     ] {
         head.flags |= if is_set { bit } else { 0 };
     }
-    for pointer in [
-        &mut head.read_at,
-        &mut head.read_end,
-        &mut head.read_base,
-        &mut head.write_base,
-        &mut head.write_at,
-        &mut head.write_end,
-    ] {
-        *pointer = head.buffer;
-    }
-    head.offset = -1;
     if head.wide != NO_WIDE {
         head.orientation = 0;
     }
@@ -234,8 +223,41 @@ pub(crate) unsafe fn strand(fd: c_int, stream: *mut FILE) {
     if let Some(place) = place_of(fd) {
         vacate(place);
     }
+    // SAFETY: as the caller promises.
+    let head = unsafe { emptied(stream) };
+    head.flags |= NO_READS | NO_WRITES;
+    head.number = CLOSED;
+}
+
+/// Drops what a stream holds, how it was used, and what `setvbuf` was told: as in libc, a buffer of
+/// the program's is for one file only. One of libc's is kept.
+///
+/// # Safety
+///
+/// The stream is ours, and nobody uses it meanwhile.
+unsafe fn emptied<'a>(stream: *mut FILE) -> &'a mut Head {
+    // SAFETY: an open stream. Also drops what was pushed back.
+    unsafe { __fpurge(stream) };
     // SAFETY: ours, so laid out like this.
-    unsafe { (*stream.cast::<Head>()).number = CLOSED };
+    let head = unsafe { &mut *stream.cast::<Head>() };
+    if head.flags & BUFFER_IS_USERS != 0 {
+        head.buffer = ptr::null_mut();
+        head.buffer_end = ptr::null_mut();
+    }
+    head.flags &= !(BUFFER_IS_USERS | UNBUFFERED | LINE_BUFFERED | PUTTING);
+    head.flags &= !(NO_READS | NO_WRITES | EOF_SEEN | ERROR_SEEN | APPENDING);
+    for pointer in [
+        &mut head.read_at,
+        &mut head.read_end,
+        &mut head.read_base,
+        &mut head.write_base,
+        &mut head.write_at,
+        &mut head.write_end,
+    ] {
+        *pointer = head.buffer;
+    }
+    head.offset = -1;
+    head
 }
 
 /// Gives a new stream a number; `false` when its layout is not the expected one.
