@@ -319,8 +319,11 @@ unsafe fn reopen_ours(
 ) -> Outcome<*mut FILE> {
     // SAFETY: an open stream. As in libc, what cannot be written any more is lost.
     unsafe { libc::fflush(stream) };
-    // As in libc, what closing the old file might report is lost.
-    ignore(client.close(fd));
+    // A server's file can be found by its number for as long as that is open.
+    if !(path.is_null() && client.is_remote_file(fd)) {
+        // As in libc, what closing the old file might report is lost.
+        ignore(client.close(fd));
+    }
     // SAFETY: as the caller promises.
     let opened = unsafe { Mode::parse(mode) }.ok_or(Errno::INVAL).and_then(|mode| {
         // SAFETY: as the caller promises.

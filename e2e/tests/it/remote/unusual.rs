@@ -99,6 +99,27 @@ fn what_is_written_when_all_else_has_ended_is_the_servers() {
     server.end();
 }
 
+/// By its number, as libc opens it then, a remote file can be opened to be read only.
+#[test]
+fn a_stream_that_is_opened_once_more_without_a_name_loses_nothing() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for (mode, said) in [
+        ("r", "read 7 written, closed 0\n"),
+        ("r+", "Operation not supported\n"),
+        ("w", "Operation not supported\n"),
+        ("w+", "Operation not supported\n"),
+        ("a", "Operation not supported\n"),
+    ] {
+        let mut command = server.run(&folder);
+        command.arg(program("reopened")).arg(local(&folder).join(mode)).arg(mode);
+        assert_eq!(succeed(&mut command, SOON), said, "{mode}");
+        let found = fs::read_to_string(server.job().join(mode));
+        assert_eq!(found.ok().as_deref(), Some("written"), "{mode}");
+    }
+    server.end();
+}
+
 /// Programs count on it: they close standard input, and open another.
 #[test]
 fn a_remote_file_gets_the_lowest_number_that_is_free() {
