@@ -219,6 +219,23 @@ static void over_descriptors(void) {
     printf("no number %d %s\n", file == NULL, strerror(errno));
     close(fd);
     show("over");
+    // One that appends already stays where it is, whoever has opened it.
+    fd = open("over", O_WRONLY | O_APPEND);
+    lseek(fd, 3, SEEK_SET);
+    file = fdopen(dup(fd), "a");
+    printf("at %ld %ld\n", ftell(file), (long)lseek(fd, 0, SEEK_CUR));
+    fclose(file);
+    file = fdopen(fd, "a");
+    printf("at %ld %ld\n", ftell(file), (long)lseek(fd, 0, SEEK_CUR));
+    fputs("more\n", file);
+    printf("at %ld\n", ftell(file));
+    fclose(file);
+    fd = open("over", O_WRONLY);
+    lseek(fd, 3, SEEK_SET);
+    file = fdopen(fd, "a");
+    printf("at %ld %ld\n", ftell(file), (long)lseek(fd, 0, SEEK_CUR));
+    fclose(file);
+    show("over");
 }
 
 // A stream that only reads what its descriptor has written.

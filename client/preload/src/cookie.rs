@@ -133,12 +133,11 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     // SAFETY: as above, and laid out as expected.
     unsafe { give_wide(stream) };
     place.store(stream, Ordering::Release);
-    begin(fd, mode);
     Some(stream)
 }
 
 /// As libc does: the position of what is only appended to is told from the end.
-fn begin(fd: c_int, mode: Mode) {
+pub(crate) fn begin(fd: c_int, mode: Mode) {
     if mode.appends() && !mode.is_readable() {
         // What has no position cannot be asked for it.
         ignore(seek(fd, 0, libc::SEEK_END));

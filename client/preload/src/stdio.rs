@@ -169,6 +169,7 @@ unsafe fn open(
     };
     // SAFETY: as the caller promises.
     let fd = unsafe { open_at(AT_FDCWD, path, parsed.flags, 0o666) }?;
+    cookie::begin(fd, parsed);
     // SAFETY: as the caller promises.
     unsafe { over(client, fd, parsed, mode) }.inspect_err(|_| {
         // The stream's failure is what the program hears of.
@@ -220,6 +221,8 @@ unsafe fn over(
         if parsed.appends() && flags_of(client, fd) & libc::O_APPEND as usize == 0 {
             // SAFETY: the command takes a number.
             unsafe { control(fd, libc::F_SETFL, flags_of(client, fd) | libc::O_APPEND as usize) }?;
+            // As in libc, one that appends already stays where it is.
+            cookie::begin(fd, parsed);
         }
         if let Some(stream) = cookie::stream(fd, parsed) {
             return Ok(stream);
