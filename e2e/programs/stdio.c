@@ -270,6 +270,35 @@ static void read_back(void) {
     show("later");
 }
 
+// What reads as much as a buffer has at once finds what was written behind the end; what reads less
+// is told of the end until it clears that.
+static void grown(void) {
+    static char own[1024], room[1 << 16];
+    volatile size_t large = sizeof room, buffer = sizeof own;
+    int fd = open("grown", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    for (int lent = 0; lent <= 1; lent++) {
+        FILE *file = must_open("grown", "r+");
+        if (lent) setvbuf(file, own, _IOFBF, sizeof own);
+        size_t (*read)(void *, size_t, size_t, FILE *) = lent ? fread_unlocked : fread;
+        for (int i = 0; i < 3; i++) {
+            write(fd, "line\n", 5);
+            printf("read %zu,", fread(room, 1, large, file));
+            write(fd, "line\n", 5);
+            printf(" %zu, eof %d\n", fread_unlocked(room, 1, large, file), feof(file) != 0);
+        }
+        write(fd, "line\n", 5);
+        printf("few %zu,", fread(room, 1, buffer - 1, file));
+        printf(" many %zu,", read(room, 1, lent ? buffer : large, file));
+        write(fd, room, large);
+        printf(" and %zu, eof %d,", read(room, large / 2, 1, file), feof(file) != 0);
+        printf(" and %zu, eof %d\n", read(room, large / 2, 2, file), feof(file) != 0);
+        clearerr(file);
+        printf("none %zu, eof %d\n", read(room, 1, 1, file), feof(file) != 0);
+        fclose(file);
+    }
+    close(fd);
+}
+
 static void failures(void) {
     FILE *full = fopen("/dev/full", "w");
     fputs("x", full);
@@ -363,6 +392,7 @@ int main(void) {
     over_descriptors();
     put_beneath();
     read_back();
+    grown();
     failures();
     FILE *leftover = must_open("leftover", "w");
     fputs("flushed at exit\n", leftover);

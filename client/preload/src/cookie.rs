@@ -34,6 +34,8 @@ const NO_DESCRIPTOR: c_int = -2;
 const CLOSED: c_int = -1;
 /// What glibc gives a stream for bytes only.
 const NO_WIDE: *mut *const c_void = ptr::without_provenance_mut(usize::MAX);
+/// Bytes of the buffer that libc gives to a stream of its own, on most file systems.
+const BUFFER_LEN: usize = 4096;
 /// Words that glibc keeps for wide characters, at most.
 const WIDE_WORDS: usize = 64;
 
@@ -87,6 +89,16 @@ struct Head {
     orientation: c_int,
 }
 
+impl Head {
+    /// How long the buffer would be if the stream were libc's own.
+    fn usual_len(&self) -> usize {
+        match self.flags & BUFFER_IS_USERS {
+            0 => BUFFER_LEN,
+            _ => self.buffer_end.addr().saturating_sub(self.buffer.addr()),
+        }
+    }
+}
+
 const _: () = {
     assert!(core::mem::offset_of!(Head, number) == 112);
     assert!(core::mem::offset_of!(Head, offset) == 144);
@@ -105,6 +117,7 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, callbacks: Callbacks) -> *mut FILE;
     fn __fpurge(stream: *mut FILE);
     fn fwide(stream: *mut FILE, orientation: c_int) -> c_int;
+    fn flockfile(stream: *mut FILE);
     fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn funlockfile(stream: *mut FILE);
     static _IO_2_1_stderr_: Head;
@@ -153,6 +166,44 @@ pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
         vacate(place);
     }
     !is_wide
+}
+
+/// Makes a stream of ours that has seen the end of its file look there again, if a read of `len`
+/// bytes is one that libc's own streams make past their buffer. Returns whether it does.
+///
+/// # Safety
+///
+/// The stream is open.
+pub(crate) unsafe fn forget_end(stream: *mut FILE, len: usize) -> bool {
+    // SAFETY: as the caller promises. Not for as long as it reads: a thread may be cancelled there.
+    unsafe { flockfile(stream) };
+    // SAFETY: as the caller promises.
+    let is_ours = is_ours(unsafe { libc::fileno(stream) }, stream);
+    let looks_again = is_ours && {
+        // SAFETY: ours, so laid out like this, and locked.
+        let head = unsafe { &mut *stream.cast::<Head>() };
+        let looks_again = head.flags & EOF_SEEN != 0 && len >= head.usual_len();
+        head.flags &= if looks_again { !EOF_SEEN } else { !0 };
+        looks_again
+    };
+    // SAFETY: locked above.
+    unsafe { funlockfile(stream) };
+    looks_again
+}
+
+/// Has a stream say of itself that it has seen the end of its file, as libc's own do until they are
+/// told otherwise.
+///
+/// # Safety
+///
+/// The stream is open, and ours.
+pub(crate) unsafe fn remember_end(stream: *mut FILE) {
+    // SAFETY: as the caller promises.
+    unsafe { flockfile(stream) };
+    // SAFETY: ours, so laid out like this, and locked.
+    unsafe { (*stream.cast::<Head>()).flags |= EOF_SEEN };
+    // SAFETY: locked above.
+    unsafe { funlockfile(stream) };
 }
 
 /// Flushes the streams that nobody has, at the end of the program. To wait for the others might be

@@ -25,6 +25,7 @@ mod errno;
 mod execl;
 mod extended;
 mod folders;
+mod fread;
 mod functions;
 mod inside;
 mod interpose;
