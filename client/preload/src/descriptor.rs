@@ -77,6 +77,7 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
 
 /// As `dup(2)`.
 fn copy_number(old: c_int) -> Outcome<c_int> {
+    is_programs(old)?;
     borrow(old);
     // SAFETY: no pointers.
     number(unsafe { kernel!(SYS_dup, old) }?).inspect(|new| duplicated(old, *new))
@@ -85,6 +86,7 @@ fn copy_number(old: c_int) -> Outcome<c_int> {
 /// As `dup2(2)`: to make a number what it is changes nothing.
 fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
     if old == new {
+        is_programs(old)?;
         // SAFETY: no pointers.
         return unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }.map(|_| new);
     }
@@ -93,12 +95,14 @@ fn duplicate_over(old: c_int, new: c_int) -> Outcome<c_int> {
 
 /// As `dup3(2)`.
 pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> {
+    is_programs(old)?;
     borrow(old);
     if let Some(client) = client() {
         // SAFETY: no pointers.
         unsafe { kernel!(SYS_fcntl, old, libc::F_GETFD) }?;
-        if client.keeps(new) {
-            return Err(Errno::BUSY);
+        if client.make_way(new)? {
+            // SAFETY: no pointers; nobody uses the number. A socket is closed whatever this says.
+            ignore(unsafe { kernel!(SYS_close, new) });
         }
         if old != new {
             // As the kernel does: what closing `new` might report is lost.
@@ -109,6 +113,12 @@ pub(crate) fn duplicate(old: c_int, new: c_int, flags: c_int) -> Outcome<c_int> 
     let new = number(unsafe { kernel!(SYS_dup3, old, new, flags) }?)?;
     duplicated(old, new);
     Ok(new)
+}
+
+/// To the program, a number of the client's own refers to nothing.
+fn is_programs(fd: c_int) -> Outcome<()> {
+    let is_own = client().is_some_and(|client| client.is_own(fd));
+    if is_own { Err(Errno::BADF) } else { Ok(()) }
 }
 
 /// As `pidfd_getfd(2)`. What this very process has open is duplicated.
@@ -198,6 +208,7 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         // SAFETY: as above. Waiting for a lock can be cancelled.
         return number(unsafe { blocking!(SYS_fcntl, fd, command, argument) }?);
     };
+    is_programs(fd)?;
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             borrow(fd);

@@ -20,7 +20,7 @@ use crate::{
     connection::{Connection, Failure},
     file::{FileEntry, Files},
     marks::Marks,
-    table::Table,
+    table::{Entry, Table},
     tables::Tables,
 };
 
@@ -170,7 +170,34 @@ impl Client {
     /// Whether the number is the client's own and must stay open.
     #[must_use]
     pub fn keeps(&'static self, fd: RawFd) -> bool {
-        self.connected().is_some_and(|connection| connection.socket_number() == fd)
+        self.connected().is_some_and(|connection| connection.socket.number() == fd)
+    }
+
+    /// Whether the number is that of a socket to a daemon, a parent's perhaps: the program has not
+    /// opened it.
+    #[must_use]
+    pub fn is_own(&'static self, fd: RawFd) -> bool {
+        self.table.get(fd) == Entry::Own
+    }
+
+    /// Before the program makes `fd` a duplicate: a socket of the client's there gets another
+    /// number. Returns whether it was one; it is still open then, for the caller to close.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: it cannot get another, or is in use.
+    pub fn make_way(&'static self, fd: RawFd) -> io::Result<bool> {
+        if !self.is_own(fd) {
+            return Ok(false);
+        }
+        if let Some(connection) = self.connected() {
+            let tell = |moved| {
+                self.table.set(moved, Entry::Own);
+            };
+            connection.socket.make_way(fd, tell)?;
+        }
+        self.table.take(fd);
+        Ok(true)
     }
 
     /// The settings, if anything is delegated in this process.
@@ -215,6 +242,7 @@ impl Client {
                 None
             }
         };
+        self.table.set(connection?.socket.number(), Entry::Own);
         self.move_counters(connection?.session.shared().counters.iter());
         connection
     }

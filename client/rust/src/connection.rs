@@ -20,7 +20,7 @@ use core::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    fd::{AsFd, OwnedFd},
     io::{self, Errno},
     net::{
         AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
@@ -42,6 +42,7 @@ use crate::{
     passing::{Passed, receive_with, send_with},
     patience::{Patience, look},
     slots::Slots,
+    socket::Socket,
     tables::Tables,
     view,
 };
@@ -49,9 +50,6 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
 const SPINS_AFTER_DOORBELL: u32 = 50;
-/// Numbers below the first of these are the program's: some close them all, some count on getting
-/// low ones. The others are for where there are not so many.
-const SOCKET_MIN: [RawFd; 4] = [900, 200, 50, 20];
 
 /// The daemon is gone, or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +87,7 @@ pub(crate) struct Connection {
     /// Lanes that queues hold.
     pub(crate) held_count: AtomicUsize,
     materializing: Lock<()>,
-    socket: OwnedFd,
+    pub(crate) socket: Socket,
     host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
@@ -142,7 +140,7 @@ impl Connection {
             lanes: &tables.lanes,
             held_count: AtomicUsize::new(0),
             materializing: Lock::new(()),
-            socket: out_of_the_way(socket),
+            socket: Socket::new(socket, host),
             host,
             daemon,
             shares_view: view::is_shared_with(daemon),
@@ -153,15 +151,6 @@ impl Connection {
             fence_timeout,
             patience: Patience::new(),
         })
-    }
-
-    pub(crate) fn socket(&self) -> &OwnedFd {
-        &self.socket
-    }
-
-    /// Number of the control socket, which the program must not close.
-    pub(crate) fn socket_number(&self) -> RawFd {
-        self.socket.as_raw_fd()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -183,7 +172,7 @@ impl Connection {
     pub(crate) fn register(&self, registration: Registration, fd: impl AsFd) -> Result<(), Reason> {
         let message = Message::Register(registration).encode();
         loop {
-            match send_with(&self.socket, &message, &fd) {
+            match self.socket.with(|socket| send_with(socket, &message, &fd)) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
@@ -208,7 +197,8 @@ impl Connection {
             return Ok(Err(errno));
         }
         let mut bytes = [0; MESSAGE_LEN];
-        let received = receive_with(&self.socket, &mut bytes, RecvFlags::DONTWAIT);
+        let flags = RecvFlags::DONTWAIT;
+        let received = self.socket.with(|socket| receive_with(socket, &mut bytes, flags));
         Ok(received.and_then(|(_, [fd, _])| fd.ok_or(Errno::BADF)))
     }
 
@@ -289,7 +279,7 @@ impl Connection {
 
     fn ring(&self) {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match send(&self.socket, &Message::Doorbell.encode(), flags) {
+        match self.socket.with(|socket| send(socket, &Message::Doorbell.encode(), flags)) {
             // A full socket has a doorbell in it already.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.check_alive(),
@@ -298,13 +288,15 @@ impl Connection {
 
     /// Looks whether the daemon lives; costs one system call.
     pub(crate) fn check_alive(&self) {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A socket that somebody closed beneath us says nothing of the daemon.
         let gone = PollFlags::HUP | PollFlags::ERR;
-        if poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
-            && fds.iter().any(|fd| fd.revents().intersects(gone))
-        {
+        let is_gone = self.socket.with(|socket| {
+            let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+            poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+                && fds.iter().any(|fd| fd.revents().intersects(gone))
+        });
+        if is_gone {
             self.lose();
         }
     }
@@ -452,10 +444,4 @@ fn receive_welcome(socket: &OwnedFd, timeout: Duration) -> Result<(Welcome, Pass
     let (len, passed) = received.map_err(|_| Failure::Unreachable)?;
     let welcome = Welcome::decode(bytes.get(..len).unwrap_or_default());
     Ok((welcome.map_err(|_| Failure::Unreachable)?, passed))
-}
-
-/// Moves the socket above the numbers that programs use.
-fn out_of_the_way(socket: OwnedFd) -> OwnedFd {
-    let moved = SOCKET_MIN.into_iter().find_map(|min| io::fcntl_dupfd_cloexec(&socket, min).ok());
-    moved.unwrap_or(socket)
 }

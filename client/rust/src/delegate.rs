@@ -86,7 +86,8 @@ impl Client {
         let connection = slot.connection();
         let mode = if flags.contains(OFlags::CREATE) { mode - self.umask() } else { mode };
         // As in the kernel: where no number is free nothing is created or truncated.
-        let number = match io::fcntl_dupfd_cloexec(connection.socket(), 0) {
+        let free = connection.socket.with(|socket| io::fcntl_dupfd_cloexec(socket, 0));
+        let number = match free {
             Ok(number) => number,
             Err(errno) => return Some(Err(errno)),
         };

@@ -38,7 +38,7 @@ impl Client {
         let Some(lender) = file.lender.take() else { return Ok(false) };
         let at = file.entry.position.load(Ordering::Relaxed);
         let loan = Loan { file: lender.slot, at, is_copy: !file.access.writable };
-        match ask(lender.connection.socket(), loan) {
+        match lender.connection.socket.with(|socket| ask(socket, loan)) {
             Ok(real) => self.replace_numbers(fd, &real),
             Err(errno) => file.owed = Some(errno),
         }

@@ -46,6 +46,7 @@ mod remote;
 mod renames;
 mod rules;
 mod slots;
+mod socket;
 mod staging;
 mod table;
 mod tables;

@@ -239,7 +239,7 @@ impl Client {
             Entry::File(id) => {
                 self.locked(fd, id).is_none_or(|file| self.locked.has(file.device, file.inode))
             }
-            Entry::Foreign | Entry::Unknown => self.has_other_locks.load(Ordering::Acquire),
+            _ => self.has_other_locks.load(Ordering::Acquire),
         }
     }
 

@@ -244,8 +244,15 @@ impl Client {
                 Ok(()) | Err(_) => {}
             }
         }
-        let own = self.connected()?.socket_number();
-        (first..=last).contains(&u32::try_from(own).ok()?).then_some(own)
+        let is_closed = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|n| (first..=last).contains(&n));
+        let own = self.connected().map(|connection| connection.socket.number()).filter(is_closed);
+        // A parent's may be closed.
+        for fd in self.all_connections().map(|connection| connection.socket.number()) {
+            if is_closed(&fd) && Some(fd) != own && self.is_own(fd) {
+                self.table.take(fd);
+            }
+        }
+        own
     }
 
     /// The program made `new` a duplicate of `old`.

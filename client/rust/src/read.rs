@@ -92,7 +92,11 @@ impl Client {
         buffers: &mut [&mut [u8]],
         at: Option<u64>,
     ) -> io::Result<usize> {
-        let Entry::File(id) = self.table.get(fd) else { return self.kernel_read(fd, buffers, at) };
+        let id = match self.table.get(fd) {
+            Entry::File(id) => id,
+            Entry::Foreign | Entry::Unknown => return self.kernel_read(fd, buffers, at),
+            Entry::Own => return Err(Errno::BADF),
+        };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };
         let len = if entry.is_staged.load(Ordering::Acquire) {
             self.read_staged(fd, id, buffers, at)?

@@ -10,6 +10,7 @@ use rustix::fd::RawFd;
 /// Numbers that can be looked up; higher ones are left to the kernel.
 const NUMBERS: usize = 1 << 16;
 const FOREIGN: u32 = 1;
+const OWN: u32 = 2;
 const FILE: u32 = 1 << 31;
 const GENERATIONS: u32 = 1 << 15;
 
@@ -20,6 +21,8 @@ pub(crate) enum Entry {
     Unknown,
     /// Nothing that could be delegated: not a regular file, or one that a rule excludes.
     Foreign,
+    /// The client's own socket, which the program never opened.
+    Own,
     /// A regular file.
     File(FileId),
 }
@@ -101,6 +104,7 @@ const fn encode(entry: Entry) -> u32 {
     match entry {
         Entry::Unknown => 0,
         Entry::Foreign => FOREIGN,
+        Entry::Own => OWN,
         Entry::File(FileId { index, generation }) => {
             FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
         }
@@ -111,6 +115,7 @@ const fn decode(word: u32) -> Entry {
     match word {
         0 => Entry::Unknown,
         FOREIGN => Entry::Foreign,
+        OWN => Entry::Own,
         _ => {
             let [low, high, generation_low, generation_high] = word.to_le_bytes();
             let generation = u16::from_le_bytes([generation_low, generation_high & 0x7f]);
@@ -127,7 +132,7 @@ mod tests {
     fn entries_survive_the_table() {
         let table = std::boxed::Box::new(Table::new());
         let file = Entry::File(FileId::new(4095, 32767));
-        for entry in [Entry::Foreign, file, Entry::File(FileId::new(0, 0))] {
+        for entry in [Entry::Foreign, Entry::Own, file, Entry::File(FileId::new(0, 0))] {
             assert!(table.set(7, entry));
             assert_eq!(table.get(7), entry);
         }

@@ -69,6 +69,7 @@ impl Client {
                 wrote
             }
             Entry::Foreign | Entry::Unknown => self.kernel_write(fd, data, at),
+            Entry::Own => Err(Errno::BADF),
         }
     }
 

@@ -408,10 +408,12 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
 #[test]
 fn a_writer_of_one_file_is_served_by_the_program_it_is() {
     // The same program, as it is and in a multifile.
-    let folder = Folder::new();
-    let native = folder.join("native");
-    fs::create_dir(&native).expect("folder");
-    let native = succeed(Command::new(program("corners")).arg(&native), SOON);
-    let found = succeed(coalescing(&folder).arg(program("corners")).arg(local(&folder)), SOON);
-    assert_eq!(found, native);
+    for name in ["corners", "chosen"] {
+        let folder = Folder::new();
+        let native = folder.join("native");
+        fs::create_dir(&native).expect("folder");
+        let native = succeed(Command::new(program(name)).arg(&native), SOON);
+        let found = succeed(coalescing(&folder).arg(program(name)).arg(local(&folder)), SOON);
+        assert_eq!(found, native, "{name}");
+    }
 }

@@ -76,6 +76,11 @@ fn descriptors_that_come_past_open_behave_as_without_the_library() {
 }
 
 #[test]
+fn numbers_that_programs_choose_are_theirs_as_without_the_library() {
+    same_in_every_way(&compile("chosen.c", "cc", &["-pthread"]));
+}
+
+#[test]
 fn requests_that_the_kernel_looks_for_are_served_as_without_the_library() {
     if let Some(program) = possible("io_uring with a thread of its own", "polled.c") {
         same_in_every_way(&program);

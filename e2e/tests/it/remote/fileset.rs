@@ -75,6 +75,12 @@ fn what_programs_seldom_do_with_remote_files_comes_to_what_it_does_natively() {
 }
 
 #[test]
+fn numbers_that_programs_choose_are_theirs_beside_remote_files() {
+    let said = same_in_a_remote_folder("chosen");
+    assert!(said.contains("[high+++++.]") && said.contains("child: 0"), "{said}");
+}
+
+#[test]
 fn remote_files_are_ready_and_folders_listed_again_as_native_ones() {
     let said = same_in_a_remote_folder("ready");
     assert!(said.contains("interrupted: Interrupted") && said.contains("names: 4"), "{said}");
