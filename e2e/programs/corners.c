@@ -162,23 +162,33 @@ static void named_by_number(void) {
     unlink("named");
 }
 
-// A process finds its own files by their numbers.
+static void open_again(const char *name) {
+    char got[16] = "";
+    int again = open(name, O_RDONLY);
+    said("again", read(again, got, sizeof got));
+    printf("%s\n", got);
+    close(again);
+}
+
+// A process finds its own files by their numbers, also those that it has shared with a child.
 static void opened_by_number(void) {
     const char *folders[] = {"/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"};
+    char name[40];
     struct stat status;
     int fd = open("numbered", O_RDWR | O_CREAT | O_TRUNC, 0644);
     write(fd, "by number", 9);
     for (int i = 0; i < 3; i++) {
-        char name[40];
         snprintf(name, sizeof name, "%s/%d", folders[i], fd);
-        char got[16] = "";
-        int again = open(name, O_RDONLY);
-        said("again", read(again, got, sizeof got));
-        printf("%s\n", got);
-        close(again);
+        open_again(name);
         said("size", stat(name, &status) < 0 ? -1 : status.st_size);
     }
     said("at", lseek(fd, 0, SEEK_CUR));
+    fflush(stdout);
+    if (fork() == 0) _exit(0);
+    wait(NULL);
+    open_again(name);
+    write(fd, "!", 1);
+    open_again(name);
     close(fd);
 }
 

@@ -1,7 +1,7 @@
 //! Names by which a process finds its own open files: `/proc/self/fd/N` and `/dev/fd/N`.
 //!
 //! The kernel serves them, but for remote files: what it would open there is the placeholder, which
-//! is empty.
+//! is empty, or the pipe that stands for the file since a fork, which has nothing to read.
 
 use core::{ffi::CStr, str};
 
@@ -11,7 +11,7 @@ use rustix::{
     io::{self, Errno, FdFlags},
 };
 
-use crate::{client::Client, file::Descriptor, table::Entry};
+use crate::{client::Client, table::Entry};
 
 const FOLDERS: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
 
@@ -20,7 +20,7 @@ impl Client {
     pub(crate) fn remote_number(&'static self, path: &CStr) -> Option<RawFd> {
         let number = self.active()?.has_remote().then(|| number_of(path.to_bytes()))??;
         let file = self.locked_fd(number)?;
-        (file.descriptor == Descriptor::Remote).then_some(number)
+        file.is_remote().then_some(number)
     }
 
     /// Opens a remote file by such a name: a copy, to read.
@@ -33,7 +33,7 @@ impl Client {
         if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
             return Some(Err(Errno::OPNOTSUPP));
         }
-        let copy = self.copy_of(number)?;
+        let Some(copy) = self.copy_of(number) else { return self.refuse_pipe(number) };
         Some(copy.and_then(|copy| {
             fs::seek(&copy, SeekFrom::Start(0))?;
             if !flags.contains(OFlags::CLOEXEC) {
@@ -43,6 +43,14 @@ impl Client {
             self.table.set(fd, Entry::Foreign);
             Ok(fd)
         }))
+    }
+
+    /// In the child of a fork a remote file is a copy, which the kernel opens, or a pipe.
+    fn refuse_pipe(&'static self, number: RawFd) -> Option<io::Result<RawFd>> {
+        if let Err(errno) = self.borrow_file(number) {
+            return Some(Err(errno));
+        }
+        self.locked_fd(number)?.is_piped().then_some(Err(Errno::OPNOTSUPP))
     }
 }
 
