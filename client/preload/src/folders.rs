@@ -16,6 +16,7 @@ use crate::{
     interpose::{interpose, next},
     kernel::{Outcome, kernel},
     paths::remote,
+    real::real,
     start::{client, text},
     sync::is_placeholder,
 };
@@ -335,8 +336,7 @@ unsafe fn known(path: *mut c_char) -> *mut c_char {
     path
 }
 
-/// As `realpath(3)` of a remote name. Links on the way are the server's to follow, below its root,
-/// so the name without `.` and `..` is what there is to know here.
+/// As `realpath(3)` of a remote name.
 ///
 /// # Safety
 ///
@@ -344,10 +344,9 @@ unsafe fn known(path: *mut c_char) -> *mut c_char {
 unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     let mut space = [0; 4096];
     // SAFETY: as the caller promises.
-    let found = unsafe { remote(AT_FDCWD, path) }.ok_or(Errno::NOENT).and_then(|(client, name)| {
-        client.access(AT_FDCWD, name, 0).unwrap_or(Ok(()))?;
-        client.absolute(AT_FDCWD, name, &mut space)
-    });
+    let found = unsafe { remote(AT_FDCWD, path) }
+        .ok_or(Errno::NOENT)
+        .and_then(|(client, name)| real(client, name, &mut space));
     match found {
         Err(errno) => {
             set(errno);

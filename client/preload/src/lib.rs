@@ -43,6 +43,7 @@ mod position;
 mod print;
 mod process;
 mod queue;
+mod real;
 mod signals;
 mod spawn;
 mod start;

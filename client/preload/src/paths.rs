@@ -178,7 +178,12 @@ fn client_for(flags: c_int, known: c_int) -> Option<&'static Client> {
 /// # Safety
 ///
 /// `path` is null or a C string.
-unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Outcome {
+pub(crate) unsafe fn access_at(
+    dir: c_int,
+    path: *const c_char,
+    mode: c_int,
+    flags: c_int,
+) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
         // SAFETY: as the caller promises.
@@ -203,7 +208,7 @@ unsafe fn access_at(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) 
 /// # Safety
 ///
 /// `path` is null or a C string; there is room for `len` bytes at `buffer`.
-unsafe fn read_link_at(
+pub(crate) unsafe fn read_link_at(
     dir: c_int,
     path: *const c_char,
     buffer: *mut c_char,

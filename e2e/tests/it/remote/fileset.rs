@@ -104,6 +104,12 @@ fn names_of_an_open_folder_are_made_durable_where_they_are() {
     server.end();
 }
 
+#[test]
+fn real_paths_of_remote_names_are_those_of_native_ones() {
+    let said = same_in_a_remote_folder("real");
+    assert!(said.contains("back: /c") && said.contains("loop: Too many levels"), "{said}");
+}
+
 /// Runs a program in a folder of its own and in a remote one, compares what it says, and returns
 /// that.
 fn same_in_a_remote_folder(name: &str) -> String {
