@@ -163,15 +163,18 @@ impl Client {
         let len = total(data) as u64;
         let is_staged = entry.is_staged.load(Ordering::Acquire);
         let keeps_position = is_staged && entry.position.load(Ordering::Relaxed) != AT_END;
-        let at = match at {
-            // Behind what the interrupted write has reserved; a file opened to append ignores it.
-            None if keeps_position => Some(entry.position.fetch_add(len, Ordering::Relaxed)),
-            at => at,
+        // Behind what the interrupted write has reserved; a file opened to append ignores it.
+        let reserved = (at.is_none() && keeps_position)
+            .then(|| entry.position.fetch_add(len, Ordering::Relaxed));
+        let at = at.or(reserved);
+        let wrote = match self.kernel_write(fd, data, at) {
+            Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at),
+            wrote => wrote,
         };
-        let len = match self.kernel_write(fd, data, at) {
-            Err(Errno::BADF) => self.write_behind_placeholder(fd, data, at)?,
-            wrote => wrote?,
-        };
+        if let Some(from) = reserved {
+            give_back(entry, from, len, wrote);
+        }
+        let len = wrote?;
         if at.is_none() && !is_staged {
             // It is about to be taken from the kernel.
             entry.position.fetch_add(len as u64, Ordering::Relaxed);
@@ -192,7 +195,11 @@ impl Client {
         let name = link_of(fd, &mut name).ok_or(Errno::BADF)?;
         let how = if at.is_none() { OFlags::APPEND } else { OFlags::empty() };
         let file = fs::open(name, OFlags::WRONLY | OFlags::CLOEXEC | how, Mode::empty())?;
-        kernel_write_pieces(file.as_fd(), data, at)
+        kernel_write_pieces(file.as_fd(), data, at).map_err(|errno| match errno {
+            // Sealed: a server's, which only a lane leads to.
+            Errno::PERM => Errno::AGAIN,
+            errno => errno,
+        })
     }
 
     pub(crate) fn kernel_write(
@@ -244,9 +251,7 @@ impl Locked {
             .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
         let wrote = client.kernel_write(fd, data, at.or(reserved));
         if let Some(from) = reserved {
-            let (end, to) = (from + asked, from + wrote.unwrap_or(0) as u64);
-            // A handler that has moved it on has written behind what was reserved.
-            entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
+            give_back(entry, from, asked, wrote);
         }
         let len = wrote?;
         client.count_written(Reason::Large, len);
@@ -321,6 +326,13 @@ fn reserve(entry: &FileEntry, appends: bool, at: Option<u64>, len: u64) -> io::R
     let start = at.unwrap_or_else(|| entry.position.load(Ordering::Relaxed));
     i64::try_from(start.saturating_add(len)).map_err(|_| Errno::INVAL)?;
     Ok(at.unwrap_or_else(|| entry.position.fetch_add(len, Ordering::Relaxed)))
+}
+
+/// Puts the position behind what was written of `len` reserved bytes.
+fn give_back(entry: &FileEntry, from: u64, len: u64, wrote: io::Result<usize>) {
+    let (end, to) = (from + len, from + wrote.unwrap_or(0) as u64);
+    // A handler that has moved it on has written behind what was reserved.
+    entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
 }
 
 /// The daemon went away after `accepted` bytes: writes the others directly, as far as the kernel

@@ -7,6 +7,7 @@ use std::{fs, process::Command};
 use crate::{
     calls::Calls,
     harness::{Daemon, Folder, SOON, kakehi, program, skip, succeed},
+    remote::server::{Scheme, Server},
     strace::Trace,
 };
 
@@ -52,6 +53,16 @@ fn what_a_handler_writes_as_the_kernel_is_given_the_position_has_a_place_of_its_
     let found = fs::read_to_string(&file).expect("the file");
     assert_eq!(found, "before handler after");
     daemon.end();
+}
+
+#[test]
+fn a_handler_that_cannot_write_to_a_remote_file_is_told_so_and_leaves_no_hole() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    let mut refused = server.run(&folder);
+    let said = succeed(refused.arg(program("refused")).arg(folder.join("local/file")), SOON);
+    assert_eq!(said, "Resource temporarily unavailable\n0 holes\n");
+    server.end();
 }
 
 #[test]
