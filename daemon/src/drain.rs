@@ -175,7 +175,7 @@ async fn append_part<S: Storage>(
     len: u64,
 ) -> Result<(), Errno> {
     let descriptor = file.descriptor()?;
-    let size = core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?.size;
+    let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_pieces(position, len))?;
     file.shared().append_begins(position, size);
     let written = write_some(core, &descriptor.file, size, from).await?;
@@ -219,7 +219,7 @@ async fn write_some<S: Storage>(
     match core.storage.write(file, at, from).await {
         Ok(0) => Err(Errno::IO),
         Ok(written) => Ok(written as u64),
-        Err(error) => Err(errno(&error)),
+        Err(error) => Err(errno(error)),
     }
 }
 

@@ -122,7 +122,7 @@ pub(crate) async fn lock<S: Storage>(
         }
         return Err(Errno::BADF);
     }
-    done.map(|()| 0).map_err(|error| errno(&error))
+    done.map(|()| 0).map_err(errno)
 }
 
 /// Looks for a lock that is in a client's way.
@@ -140,7 +140,7 @@ pub(crate) async fn find<S: Storage>(
     if matches!(found, Ok(Some(_))) && has_ended_since(core, &ticket.session, ended).await {
         found = core.storage.find_lock(&descriptor.file, call).await;
     }
-    match found.map_err(|error| errno(&error))? {
+    match found.map_err(errno)? {
         Some(found) => {
             crate::namespace::put(ticket, &found.encode());
             Ok(1)

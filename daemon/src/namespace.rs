@@ -87,8 +87,8 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
     match call {
         Call::Open { slot, open } => open_into(core, ticket, slot, open).await,
         Call::Adopt { slot, stand_in } => {
-            let file = core.storage.adopt(stand_in).await.map_err(|error| errno(&error))?;
-            let status = core.storage.status(&file).await.map_err(|error| errno(&error))?;
+            let file = core.storage.adopt(stand_in).await.map_err(errno)?;
+            let status = core.storage.status(&file).await.map_err(errno)?;
             fill(core, ticket, slot, FileFlags::default(), (file, status)).map(|_| 0)
         }
         Call::Name(call) => {
@@ -100,7 +100,7 @@ pub(crate) async fn run<S: Storage>(core: &Rc<Core<S>>, ticket: &Ticket<S>, call
                 settle_path(core, path, false).await;
             }
             let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
-            let answer = storage.name(call).await.map_err(|error| errno(&error))?;
+            let answer = storage.name(call).await.map_err(errno)?;
             put(ticket, &answer.bytes);
             Ok(answer.value)
         }
@@ -122,7 +122,7 @@ async fn open_into<S: Storage>(
     let flags = file_flags(OFlags::from_bits_retain(open.flags));
     settle_path(core, &open.path, true).await;
     let storage = core.storage.seen_by(ticket.session.id, ticket.session.rank);
-    let (file, status) = storage.open(open).await.map_err(|error| errno(&error))?;
+    let (file, status) = storage.open(open).await.map_err(errno)?;
     fill(core, ticket, slot, flags, (file, status))
 }
 

@@ -91,7 +91,7 @@ pub(crate) async fn fetch<S: Storage>(
             Ok(0) => break,
             Ok(len) => done += len as u64,
             Err(_) if done > at => break,
-            Err(error) => return Err(errno(&error)),
+            Err(error) => return Err(errno(error)),
         }
     }
     Ok(done - at)

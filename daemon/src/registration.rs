@@ -168,7 +168,7 @@ pub(crate) async fn discard<S: Storage>(
     if let Some(descriptor) = file.let_go().await {
         // What the file system tells of an open file it tells whoever closes it first, once.
         if let Err(error) = core.storage.close(descriptor).await {
-            drain::owe(core, file, errno(&error));
+            drain::owe(core, file, errno(error));
         }
     }
     lock(&core.node.registry).remove(file.identity, session.id, file.slot);

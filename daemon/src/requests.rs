@@ -254,7 +254,7 @@ async fn on_file<S: Storage>(
             let descriptor = file.descriptor()?;
             let stand_in = core.storage.stand_in(&descriptor.file, at, is_copy).await;
             let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
-            sent.map_err(|error| errno(&error))?;
+            sent.map_err(errno)?;
         }
         Request::Lock { terms, start, len, .. } => {
             let call = LockCall::new(terms, start, len)?;
@@ -270,14 +270,13 @@ async fn on_file<S: Storage>(
         Request::FileStat { .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
-            let status =
-                core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
+            let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             namespace::put(ticket, &status.encode());
         }
         Request::FileSystem { .. } => {
             let descriptor = file.descriptor()?;
             let found = core.storage.file_system(&descriptor.file).await;
-            let found = found.map_err(|error| errno(&error))?;
+            let found = found.map_err(errno)?;
             namespace::put(ticket, &found.encode());
             return Ok(FileSystem::LEN as u64);
         }
@@ -285,13 +284,13 @@ async fn on_file<S: Storage>(
             let _turn = drain::drain_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
             let done = core.storage.allocate(&descriptor.file, mode, at, len).await;
-            done.map_err(|error| errno(&error))?;
+            done.map_err(errno)?;
         }
         Request::Truncate { len, .. } => {
             let _turn = drain::drain_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
             let done = core.storage.truncate(&descriptor.file, len).await;
-            done.map_err(|error| errno(&error))?;
+            done.map_err(errno)?;
         }
         _ => return Err(Errno::NOSYS),
     }
@@ -306,7 +305,7 @@ async fn set<S: Storage>(
 ) -> Result<(), Errno> {
     let _turn = drain::drain_and_turn(core, file).await;
     let descriptor = file.descriptor()?;
-    core.storage.set(&descriptor.file, what).await.map_err(|error| errno(&error))
+    core.storage.set(&descriptor.file, what).await.map_err(errno)
 }
 
 /// Reads into the arena, after what is staged, until the piece is full or the file ends.
@@ -326,7 +325,7 @@ async fn read<S: Storage>(
             Ok(0) => break,
             Ok(len) => done += len as u64,
             Err(_) if done > 0 => break,
-            Err(error) => return Err(errno(&error)),
+            Err(error) => return Err(errno(error)),
         }
     }
     Ok(done)
@@ -347,7 +346,7 @@ async fn write<S: Storage>(
         let from = file.buffer(rest).ok_or(Errno::FAULT)?.into();
         match core.storage.write(&descriptor.file, at + done, from).await {
             Ok(0) if done == 0 => return Err(Errno::IO),
-            Err(error) if done == 0 => return Err(errno(&error)),
+            Err(error) if done == 0 => return Err(errno(error)),
             Ok(0) | Err(_) => break,
             Ok(len) => done += len as u64,
         }
@@ -363,7 +362,7 @@ async fn sync<S: Storage>(
 ) -> Result<(), Errno> {
     drain::drain_to(core, file, file.head()).await;
     let descriptor = file.descriptor()?;
-    core.storage.sync(&descriptor.file, data_only).await.map_err(|error| errno(&error))
+    core.storage.sync(&descriptor.file, data_only).await.map_err(errno)
 }
 
 /// Resolves a position. The file's own position in the kernel is changed by no answer that can be
@@ -378,14 +377,13 @@ async fn set_position<S: Storage>(
     let descriptor = file.descriptor()?;
     if whence & STAND_IN != 0 {
         let moved = core.storage.seek_stand_in(&descriptor.file, offset, whence & !STAND_IN).await;
-        return moved.map_err(|error| errno(&error));
+        return moved.map_err(errno);
     }
     let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
     let to = match whence {
         SEEK_SET => return u64::try_from(offset).map_err(|_| Errno::INVAL),
         SEEK_END => {
-            let status =
-                core.storage.status(&descriptor.file).await.map_err(|error| errno(&error))?;
+            let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             return status.size.checked_add_signed(offset).ok_or(Errno::INVAL);
         }
         SEEK_CUR => SeekFrom::Current(0),
@@ -393,5 +391,5 @@ async fn set_position<S: Storage>(
         SEEK_HOLE => SeekFrom::Hole(unsigned?),
         _ => return Err(Errno::INVAL),
     };
-    core.storage.seek(&descriptor.file, to).await.map_err(|error| errno(&error))
+    core.storage.seek(&descriptor.file, to).await.map_err(errno)
 }

@@ -1,6 +1,6 @@
 //! Results of requests as the completion carries them.
 
-use std::io;
+use std::{borrow::Borrow, io};
 
 use rustix::io::Errno;
 use wire::Value;
@@ -19,8 +19,8 @@ pub(crate) fn verdict(value: u64) -> Verdict {
 }
 
 /// The error number of an I/O error; `EIO` when it has none.
-pub(crate) fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+pub(crate) fn errno(error: impl Borrow<io::Error>) -> Errno {
+    error.borrow().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod tests {
         for said in [Ok(0), Ok(u64::MAX >> 1), Err(Errno::NOSPC), Err(Errno::PERM)] {
             assert_eq!(verdict(value(said)), said);
         }
-        assert_eq!(errno(&io::Error::from_raw_os_error(5)), Errno::IO);
-        assert_eq!(errno(&io::Error::other("no number")), Errno::IO);
+        assert_eq!(errno(io::Error::from_raw_os_error(5)), Errno::IO);
+        assert_eq!(errno(io::Error::other("no number")), Errno::IO);
     }
 }

@@ -185,7 +185,7 @@ impl Volume {
                     outcome.set(Some(Ok(())));
                 }
             }
-            Err(error) => self.take_back(errno(&error)).await,
+            Err(error) => self.take_back(errno(error)).await,
         }
     }
 

@@ -133,14 +133,14 @@ impl World {
                 let call = NameCall::Rename { from: name(file), to: name(to), flags: 0 };
                 match (self.name(call), self.model.remove(file)) {
                     (Ok(_), Some(bytes)) => drop(self.model.insert(to.to_owned(), bytes)),
-                    (Err(error), None) => assert_eq!(errno(&error), Errno::NOENT),
+                    (Err(error), None) => assert_eq!(errno(error), Errno::NOENT),
                     (done, there) => panic!("{file} to {to}: {done:?} {}", there.is_some()),
                 }
             }
             5..=7 => match (self.name(NameCall::Unlink { path: name(file) }), file) {
                 (Ok(_), file) => assert!(self.model.remove(file).is_some(), "{file}"),
                 (Err(error), file) => {
-                    assert_eq!(errno(&error), Errno::NOENT);
+                    assert_eq!(errno(error), Errno::NOENT);
                     assert!(!self.model.contains_key(file), "{file}");
                 }
             },
@@ -185,7 +185,7 @@ impl World {
         for file in NAMES {
             match (self.open(file, OFlags::RDONLY), self.model.get(file).cloned()) {
                 (Ok(open), Some(bytes)) => assert!(self.read(&open) == bytes, "{file}"),
-                (Err(error), None) => assert_eq!(errno(&error), Errno::NOENT, "{file}"),
+                (Err(error), None) => assert_eq!(errno(error), Errno::NOENT, "{file}"),
                 (_, expected) => panic!("{file} is there, or is not: {}", expected.is_some()),
             }
         }
@@ -295,7 +295,7 @@ fn what_a_coalesced_folder_is_in_is_not_renamed() {
         [("/p", Errno::BUSY), ("/p/q", Errno::BUSY), ("/p/q/m", Errno::XDEV), ("/pp", Errno::NOENT)]
     {
         let call = NameCall::Rename { from: path(from), to: path("/missing/x"), flags: 0 };
-        assert_eq!(errno(&world.name(call).expect_err(from)), expected, "{from}");
+        assert_eq!(errno(world.name(call).expect_err(from)), expected, "{from}");
     }
 }
 

@@ -210,7 +210,7 @@ fn a_length_that_could_not_be_written_down_is_as_before() {
     let files = world.files.clone();
     for len in [10, 5000, 15_000] {
         let cut = world.executor.run_until(files.truncate(&open, len));
-        assert_eq!(cut.map_err(|why| errno(&why)), Err(Errno::BADF), "{len}");
+        assert_eq!(cut.map_err(errno), Err(Errno::BADF), "{len}");
         assert!(world.read(&open) == [7; 10_000], "{len}");
     }
     mend_journal(&world, 0);
@@ -241,12 +241,12 @@ fn names_whose_record_could_not_be_written_are_as_before() {
         folder("new"),
         NameCall::Set { path: name("a"), follow: true, what: Attributes::Mode(0o600) },
     ] {
-        assert_eq!(errno(&world.name(call.clone()).expect_err("unwritable")), Errno::BADF);
+        assert_eq!(errno(world.name(call.clone()).expect_err("unwritable")), Errno::BADF);
         let names = world.files.volumes[0].1.tree.borrow().stream();
         assert!(names.starts_with(&before), "{call:?}");
     }
     let made = world.open("c", OFlags::CREATE | OFlags::WRONLY).map(drop);
-    assert_eq!(errno(&made.expect_err("unwritable")), Errno::BADF);
+    assert_eq!(errno(made.expect_err("unwritable")), Errno::BADF);
     // One that builds on another.
     let files = world.files.clone();
     let make = async |path| assert!(files.name(folder(path)).await.is_err());
@@ -261,7 +261,7 @@ fn names_whose_record_could_not_be_written_are_as_before() {
     world.restart(false);
     world.model.insert("a".to_owned(), b"a".to_vec());
     world.check();
-    assert_eq!(world.name(folder("new")).map_err(|why| errno(&why)), Err(Errno::EXIST));
+    assert_eq!(world.name(folder("new")).map_err(errno), Err(Errno::EXIST));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_file_whose_name_may_still_be_there_keeps_its_bytes() {
         world.restart(false);
         match world.open("a", OFlags::RDONLY) {
             Ok(open) => assert!(world.read(&open) == [7; 3000], "{steps}"),
-            Err(error) => assert_eq!(errno(&error), Errno::NOENT),
+            Err(error) => assert_eq!(errno(error), Errno::NOENT),
         }
         if is_done {
             break;

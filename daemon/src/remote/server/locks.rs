@@ -163,7 +163,7 @@ impl<S: Storage> Service<S> {
         }
         loop {
             let holder = self.holder(session, handle, call).await?;
-            self.storage.lock(&holder, call).await.map_err(|error| refusal(&error))?;
+            self.storage.lock(&holder, call).await.map_err(refusal)?;
             if session.is_holder(handle, call, &holder) {
                 session.note(handle, call);
                 return Ok(());
@@ -196,7 +196,7 @@ impl<S: Storage> Service<S> {
             if let Some(last) = Rc::into_inner(holder).filter(|_| is_process) {
                 self.storage.close(last).await.ok(); // Nothing was written to it.
             }
-            done.map_err(|error| errno(&error))?;
+            done.map_err(errno)?;
         }
         Ok((0, Vec::new()))
     }
@@ -217,7 +217,7 @@ impl<S: Storage> Service<S> {
     ) -> Answer {
         let holder = self.holder(session, handle, call).await?;
         let found = self.storage.find_lock(&holder, call).await;
-        let found = found.map_err(|error| errno(&error))?;
+        let found = found.map_err(errno)?;
         Ok(found.map_or((0, Vec::new()), |found| (1, found.encode().to_vec())))
     }
 
@@ -254,7 +254,7 @@ impl<S: Storage> Service<S> {
             return Ok(Rc::clone(&known.file));
         }
         self.admit_one(session).map_err(|_| Errno::NOLCK)?;
-        let made = self.storage.another(&open.file).await.map_err(|error| errno(&error))?;
+        let made = self.storage.another(&open.file).await.map_err(errno)?;
         let mut processes = session.locks.processes.borrow_mut();
         if processes.len() >= OWNERS_MAX {
             return Err(Errno::NOLCK);
@@ -286,7 +286,7 @@ impl<S: Storage> Session<S> {
 }
 
 /// Some file systems say of a lock that is taken that access is denied.
-fn refusal(error: &io::Error) -> Errno {
+fn refusal(error: io::Error) -> Errno {
     match errno(error) {
         Errno::ACCESS => Errno::AGAIN,
         errno => errno,

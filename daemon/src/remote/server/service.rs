@@ -150,7 +150,7 @@ pub(crate) type Answer = Result<(u64, Vec<u8>), Errno>;
 
 /// The answer to a request that has no value.
 pub(super) fn nothing(done: io::Result<()>) -> Answer {
-    done.map(|()| (0, Vec::new())).map_err(|error| errno(&error))
+    done.map(|()| (0, Vec::new())).map_err(errno)
 }
 
 impl<S: Storage> Service<S> {
@@ -349,7 +349,7 @@ impl<S: Storage> Service<S> {
                 let open = session.file(handle)?;
                 match open.effect(&job) {
                     Some(effect) => self.once(session, &job, effect).await,
-                    None => self.on_file(&open, &job).await.map_err(|error| errno(&error)),
+                    None => self.on_file(&open, &job).await.map_err(errno),
                 }
             }
             Asked::Open(handle, call) if call.is_once() => {
@@ -371,7 +371,7 @@ impl<S: Storage> Service<S> {
     }
 
     async fn name(&self, call: NameCall) -> Answer {
-        let answer = self.storage.name(call).await.map_err(|error| errno(&error))?;
+        let answer = self.storage.name(call).await.map_err(errno)?;
         Ok((answer.value, answer.bytes))
     }
 

@@ -27,7 +27,6 @@ impl<S: Storage> Service<S> {
         job: &Job,
         effect: Effect<S::File>,
     ) -> Answer {
-        let io = |error: io::Error| errno(&error);
         // Without a record it might happen twice.
         let slot = job.record.filter(|slot| *slot < RECORDS).ok_or(Errno::INVAL)?;
         let id = job.id;
@@ -41,7 +40,7 @@ impl<S: Storage> Service<S> {
                 State::Begun => None,
             };
             let outcome = effects::resolve(&self.storage, &effect, record.before, seen).await;
-            let value = match outcome.map_err(io)? {
+            let value = match outcome.map_err(errno)? {
                 Outcome::NotDone => None,
                 Outcome::Partly(len) => {
                     there = len;
@@ -60,13 +59,13 @@ impl<S: Storage> Service<S> {
                 return self.again(session, value, &record, effect).await;
             }
         }
-        self.settle(&effect, (session, slot)).await.map_err(io)?;
+        self.settle(&effect, (session, slot)).await.map_err(errno)?;
         let before = match record.filter(|_| there > 0) {
             Some(record) => record.before,
-            None => effects::observe(&self.storage, &effect).await.map_err(io)?,
+            None => effects::observe(&self.storage, &effect).await.map_err(errno)?,
         };
         let mut record = Record { id, state: State::Begun, before };
-        session.keep(slot, record).map_err(io)?;
+        session.keep(slot, record).map_err(errno)?;
         let answer = match &effect {
             Effect::Append { file, data, .. } => self.append(file, data, before.mark, there).await,
             Effect::Shift { file, mode, at, len } => {
@@ -154,7 +153,7 @@ impl<S: Storage> Service<S> {
             match self.storage.write(file, at, buffer.suffix(done).into()).await {
                 Ok(len) if len > 0 => done += len,
                 Ok(_) if done == 0 => return Err(Errno::IO),
-                Err(error) if done == 0 => return Err(errno(&error)),
+                Err(error) if done == 0 => return Err(errno(error)),
                 _ => break,
             }
         }

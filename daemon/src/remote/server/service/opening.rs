@@ -24,11 +24,10 @@ pub(super) fn part_of(limit: u64) -> usize {
 
 impl<S: Storage> Service<S> {
     pub(super) async fn open(&self, session: &Session<S>, handle: u32, call: OpenCall) -> Answer {
-        let io = |error: io::Error| errno(&error);
         let known = session.files.borrow().get(&handle).cloned();
         if let Some(open) = known {
             // Replayed: it was opened before the answer was lost.
-            let status = self.storage.status(&open.file).await.map_err(io)?;
+            let status = self.storage.status(&open.file).await.map_err(errno)?;
             return Ok((0, status.encode().to_vec()));
         }
         if session.files.borrow().len() >= FILES_MAX {
@@ -36,7 +35,7 @@ impl<S: Storage> Service<S> {
         }
         self.admit_one(session)?;
         let flags = OFlags::from_bits_retain(call.flags);
-        let (file, status) = self.open_readable(call).await.map_err(io)?;
+        let (file, status) = self.open_readable(call).await.map_err(errno)?;
         let appends = flags.contains(OFlags::APPEND);
         let open = Open { file, appends, identity: status.identity(), born: status.born };
         session.files.borrow_mut().insert(handle, open);
