@@ -35,7 +35,8 @@ impl Grace {
     pub(super) fn after(shelf: &dyn Shelf, now: Instant) -> io::Result<Self> {
         let mut awaited = BTreeMap::new();
         for session in shelf.sessions()? {
-            if let LocksNoted::Awaited(waited) = shelf.open(&session)?.locks()? {
+            let Some(ledger) = shelf.find(&session)? else { continue };
+            if let LocksNoted::Awaited(waited) = ledger.locks()? {
                 if let Some(rest) = GRACE.checked_sub(waited) {
                     awaited.insert(session, now + rest);
                 }
@@ -67,13 +68,11 @@ impl Grace {
         awaited.retain(|_, end| now < *end);
         if !awaited.is_empty() && now >= self.look_at.get() {
             self.look_at.set(now + LOOK_EVERY);
-            if let Ok(sessions) = shelf.sessions() {
-                awaited.retain(|session, _| {
-                    let locks = || shelf.open(session)?.locks();
-                    sessions.contains(session)
-                        && locks().is_ok_and(|noted| matches!(noted, LocksNoted::Awaited(_)))
-                });
-            }
+            awaited.retain(|session, _| {
+                let locks = || shelf.find(session)?.map(|ledger| ledger.locks()).transpose();
+                // What cannot be read says nothing.
+                !matches!(locks(), Ok(None | Some(LocksNoted::Settled)))
+            });
         }
         !awaited.is_empty()
     }

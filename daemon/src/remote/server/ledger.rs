@@ -143,6 +143,9 @@ pub(crate) trait Shelf: 'static {
     /// The ledger of a session, made if there is none.
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>>;
 
+    /// The ledger of a session, if there is one: another server of the root may have removed it.
+    fn find(&self, session: &[u8; SESSION_LEN]) -> io::Result<Option<Box<dyn Ledger>>>;
+
     /// The sessions that have one.
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>>;
 

@@ -325,6 +325,11 @@ impl Shelf for SimShelf {
         Ok(Box::new(SimLedger { disk, handle, session, life: self.life }))
     }
 
+    fn find(&self, session: &[u8; SESSION_LEN]) -> io::Result<Option<Box<dyn Ledger>>> {
+        let is_there = self.disk.ledgers.borrow().contains_key(session);
+        is_there.then(|| self.open(session)).transpose()
+    }
+
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
         let mut sessions: Vec<_> = self.disk.ledgers.borrow().keys().copied().collect();
         sessions.sort_unstable(); // A seed repeats everything.

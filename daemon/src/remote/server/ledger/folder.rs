@@ -19,6 +19,7 @@ use rustix::{
         renameat_with, statat, unlinkat,
     },
     io::{Errno, pread, pwrite, retry_on_intr},
+    process::geteuid,
 };
 use uring::{LockKind, RecordLock};
 use wire::SESSION_LEN;
@@ -58,10 +59,7 @@ impl Folder {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        let status = statat(&root, OWN_FOLDER, AtFlags::SYMLINK_NOFOLLOW)?;
-        if !FileType::from_raw_mode(status.st_mode).is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
+        check(&statat(&root, OWN_FOLDER, AtFlags::SYMLINK_NOFOLLOW)?)?;
         let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         accessat(&root, OWN_FOLDER, all, AtFlags::empty())?;
         let folder = Self(root);
@@ -79,7 +77,11 @@ impl Folder {
 
     /// Opens a ledger, made if there is none.
     fn file(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        self.file_with(path, OFlags::CREATE)
+    }
+
+    fn file_with(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         openat(&self.0, path, flags, Mode::RUSR | Mode::WUSR)
     }
 
@@ -118,6 +120,24 @@ impl Folder {
     }
 }
 
+/// Refuses a folder that is not the server's alone: who can write there says what has happened.
+fn check(own: &Stat) -> io::Result<()> {
+    if !FileType::from_raw_mode(own.st_mode).is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let why = if own.st_uid != geteuid().as_raw() {
+        format!("belongs to user {}", own.st_uid)
+    } else if Mode::from_raw_mode(own.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        "can be written by others".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(format!(
+        "the folder {OWN_FOLDER} in it, which has the server's records, {why}; remove it, or \
+         serve another root"
+    )))
+}
+
 /// Of a session's ledger, in the root.
 fn path_of(session: &[u8; SESSION_LEN]) -> PathBuf {
     Path::new(OWN_FOLDER).join(hex(session))
@@ -135,6 +155,14 @@ impl Shelf for Folder {
             self.make_spares().ok();
         }
         Ok(Box::new(LedgerFile(self.file(&path)?)))
+    }
+
+    fn find(&self, session: &[u8; SESSION_LEN]) -> io::Result<Option<Box<dyn Ledger>>> {
+        match self.file_with(&path_of(session), OFlags::empty()) {
+            Ok(file) => Ok(Some(Box::new(LedgerFile(file)))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
     }
 
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
@@ -264,7 +292,10 @@ const fn place(slot: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::MetadataExt as _};
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
+    };
 
     use super::*;
     use crate::remote::server::ledger::{Before, State};
@@ -381,5 +412,26 @@ mod tests {
         an_hour_ago.lose_locks();
         an_hour_ago.comes();
         assert!(waited() > Duration::from_secs(3600));
+    }
+    /// Who writes there makes a request that is sent again succeed, or fail, that never happened.
+    #[test]
+    fn a_folder_of_records_that_is_not_the_servers_alone_is_refused() {
+        let root = tempfile::tempdir().expect("folder");
+        drop(Folder::create(root.path()).expect("made"));
+        let own = root.path().join(OWN_FOLDER);
+        let refused = |says: &str| {
+            let why = Folder::create(root.path()).map(drop).expect_err("refused").to_string();
+            assert!(why.contains(says) && why.contains(OWN_FOLDER), "{why}");
+        };
+        for mode in [0o720, 0o702, 0o777] {
+            fs::set_permissions(&own, Permissions::from_mode(mode)).expect("its own");
+            refused("by others");
+        }
+        fs::set_permissions(&own, Permissions::from_mode(0o755)).expect("its own");
+        drop(Folder::create(root.path()).expect("nobody else writes there"));
+        if geteuid().is_root() {
+            chown(&own, Some(1), None).expect("by root");
+            refused("user 1;");
+        }
     }
 }
