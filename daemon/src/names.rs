@@ -87,16 +87,40 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
     refuse_special(place, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
+    let fd = match place.open(&call.path, guarded, Mode::from_raw_mode(call.mode)) {
+        // Of a regular file only whoever has a lease on it is waited for.
+        Err(why) if is_again(&why) && !flags.contains(OFlags::NONBLOCK) => {
+            open_leased(place, &call.path, flags)?
+        }
+        opened => opened?,
+    };
     let status = status_of(&fd)?;
-    if FileType::from_raw_mode(status.mode) != FileType::RegularFile {
-        return Err(Errno::NOTSUP.into());
-    }
+    must_be_regular(&status)?;
     if !flags.contains(OFlags::NONBLOCK) {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
     Ok((uring::File::new(fd)?, status))
+}
+
+fn is_again(why: &io::Error) -> bool {
+    why.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
+
+/// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
+/// opened is what was found to be a regular file: nothing else is waited for.
+fn open_leased(place: &Place, path: &CStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let found = place.open(path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty())?;
+    must_be_regular(&status_of(&found)?)?;
+    let flags = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW);
+    Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
+}
+
+fn must_be_regular(status: &Status) -> Result<(), Errno> {
+    match FileType::from_raw_mode(status.mode) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(Errno::NOTSUP),
+    }
 }
 
 /// Another open file of the same inode: for both reading and writing where that is allowed.

@@ -6,6 +6,7 @@ mod asked;
 mod exchanged;
 mod fileset;
 mod handed;
+mod leased;
 mod links;
 mod locks;
 mod mapped;
