@@ -14,4 +14,5 @@ pub(super) mod grace;
 pub(super) mod ledger;
 pub(super) mod locks;
 pub(super) mod published;
+mod root;
 pub(super) mod service;

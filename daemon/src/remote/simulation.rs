@@ -25,7 +25,8 @@ use rustix::{fs::OFlags, io::Errno};
 use shm::copy::{copy_in, copy_out};
 use uring::{Buffers, Heap};
 use wire::{
-    BOOT_LEN, INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, PIECE_LEN_MAX, Request, SESSION_LEN,
+    BOOT_LEN, INLINE_LEN_MAX, LockKind, LockOwner, LockTerms, PIECE_LEN_MAX, ROOT_LEN, Request,
+    SESSION_LEN,
 };
 
 use self::{

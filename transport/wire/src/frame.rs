@@ -34,6 +34,8 @@ pub const SESSION_LEN: usize = 16;
 pub const NONCE_LEN: usize = 32;
 /// Length of what names a boot of a machine in bytes.
 pub const BOOT_LEN: usize = 16;
+/// Length of a root's name in bytes.
+pub const ROOT_LEN: usize = 16;
 /// Length of a proof of the job key in bytes.
 pub const TAG_LEN: usize = 32;
 /// Length of the longest address of a UCX worker in bytes: some hundreds are usual.
@@ -44,7 +46,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x02");
 const REQUEST_LEN: usize = WORD_LEN + ENTRY_WORDS * WORD_LEN;
 const HELLO_LEN: usize = 2 * WORD_LEN + SESSION_LEN + NONCE_LEN;
 const CHALLENGE_LEN: usize = 2 * WORD_LEN + NONCE_LEN + TAG_LEN;
-const WELCOME_LEN: usize = 2 * WORD_LEN + BOOT_LEN;
+const WELCOME_LEN: usize = 2 * WORD_LEN + BOOT_LEN + ROOT_LEN;
 const HEAD_LEN_MAX: usize = HEADER_LEN + CHALLENGE_LEN;
 const _: () = assert!(CHALLENGE_LEN >= REQUEST_LEN && CHALLENGE_LEN >= HELLO_LEN);
 
@@ -88,6 +90,8 @@ pub struct RemoteWelcome {
     pub is_known: bool,
     /// The boot of its machine. What was written in an earlier one and not synced may be lost.
     pub boot: [u8; BOOT_LEN],
+    /// The name of its root: a job does not go on in another.
+    pub root: [u8; ROOT_LEN],
 }
 
 /// One frame, its payload borrowed from the bytes it was parsed from.
@@ -233,8 +237,9 @@ impl<'a> Frame<'a> {
             PROOF => Frame::Proof(Proof { tag: body.array()? }),
             WELCOME => {
                 let (requests, buffers) = (body.half()?, body.half()?);
-                let (is_known, boot) = (body.word()? != 0, body.array()?);
-                Frame::Welcome(RemoteWelcome { requests, buffers, is_known, boot })
+                let is_known = body.word()? != 0;
+                let (boot, root) = (body.array()?, body.array()?);
+                Frame::Welcome(RemoteWelcome { requests, buffers, is_known, boot, root })
             }
             REQUEST => return request(id, len.checked_sub(REQUEST_LEN)?, body),
             REPLY => Frame::Reply { id, value: body.word()?, payload: &[] },
@@ -292,6 +297,7 @@ impl<'a> Frame<'a> {
                 let credits = u64::from(welcome.requests) | u64::from(welcome.buffers) << 32;
                 head.words(&[credits, u64::from(welcome.is_known)]);
                 head.put(&welcome.boot);
+                head.put(&welcome.root);
                 (WELCOME, 0)
             }
             Self::Request { id, record, request, .. } => {

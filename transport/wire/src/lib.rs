@@ -33,8 +33,8 @@ pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
 pub use frame::{
     BODY_START_LEN, BOOT_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello,
-    INLINE_LEN_MAX, LONG_START_LEN, NONCE_LEN, PIECE_LEN_MAX, Proof, RemoteWelcome, SESSION_LEN,
-    TAG_LEN, WORKER_LEN_MAX,
+    INLINE_LEN_MAX, LONG_START_LEN, NONCE_LEN, PIECE_LEN_MAX, Proof, ROOT_LEN, RemoteWelcome,
+    SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,

@@ -22,7 +22,7 @@ use std::{
 use executor::{Credits, Handle, Instant, Notify, first};
 use rustix::io::Errno;
 use uring::{Buffer, Buffers};
-use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Request, SESSION_LEN};
 
 use self::state::{Pending, State};
 use super::own::Neighbour;
@@ -81,6 +81,8 @@ pub(crate) struct Client<N> {
     state: RefCell<State>,
     /// The boot of the server's machine, once it is known.
     boot: Cell<Option<[u8; BOOT_LEN]>>,
+    /// The name of the server's root, once it is known.
+    root: Cell<Option<[u8; ROOT_LEN]>>,
     /// Something was asked for that is lost with that machine, unless it is synced.
     has_changed: Cell<bool>,
     /// When the server was there last, or was looked for first.
@@ -123,6 +125,7 @@ impl<N: Network> Client<N> {
             permits: Credits::new(u64::from(TRANSFERS)),
             state: RefCell::new(State::new()),
             boot: Cell::new(None),
+            root: Cell::new(None),
             has_changed: Cell::new(false),
             must_reopen: Cell::new(false),
             short_since: Cell::new(None),
@@ -343,6 +346,13 @@ impl<N: Network> Client<N> {
         if welcome.requests < REQUESTS || welcome.buffers < BUFFERS {
             return Err(refused(
                 "the server grants too little; use the same `kakehi` on both nodes",
+            ));
+        }
+        let root = self.root.replace(Some(welcome.root));
+        if root.is_some_and(|root| root != welcome.root) {
+            return Err(refused(
+                "the server has another root than this job began in; start `kakehi serve` with \
+                 the --root that it had, and then the job again",
             ));
         }
         let boot = self.boot.replace(Some(welcome.boot));

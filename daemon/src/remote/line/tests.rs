@@ -9,7 +9,7 @@ use std::{
 use executor::{Config, Executor};
 use shm::copy::copy_out;
 use uring::{Choice, Engines, Events, Sockets, SystemClock};
-use wire::{BOOT_LEN, Frame, RemoteWelcome, Request, SESSION_LEN};
+use wire::{BOOT_LEN, Frame, ROOT_LEN, RemoteWelcome, Request, SESSION_LEN};
 
 use super::*;
 use crate::{
@@ -125,8 +125,8 @@ fn both_sides_leave_the_stream_after_the_welcome_and_nothing_is_lost() {
 
         let serve = async {
             assert_eq!(challenge(&key, &mut near, &said).await?, [3; SESSION_LEN]);
-            let (requests, buffers, boot) = (1, 1, [0; BOOT_LEN]);
-            let welcome = RemoteWelcome { requests, buffers, is_known: false, boot };
+            let (requests, buffers, boot, root) = (1, 1, [0; BOOT_LEN], [0; ROOT_LEN]);
+            let welcome = RemoteWelcome { requests, buffers, is_known: false, boot, root };
             said.push(Frame::Welcome(welcome));
             pending().await
         };

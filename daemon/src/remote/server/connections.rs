@@ -135,13 +135,15 @@ impl<S: Storage> Server<S> {
         let name = self.greet(&mut inbox, outbox).await?;
         let full = || refused("as many are connected as may be");
         let _place = self.connections.try_take(1).ok_or_else(full)?;
+        let root = self.service.shelf.root();
+        let root = root.inspect_err(|why| self.service.tell_seldom(why))?;
         let entered = first(self.service.enter(name), self.hold(outbox)).await;
         let (visit, is_known) = entered?;
         let room = &self.room.join();
         inbox.move_to(room);
         let _served = Arc::clone(&self.served);
         let Boot(boot) = self.boot;
-        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot };
+        let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot, root };
         outbox.push(Frame::Welcome(welcome));
         let (session, number) = (&visit.session, visit.number);
         let credits = Rc::new(Credits::default());

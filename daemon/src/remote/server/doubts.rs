@@ -75,6 +75,7 @@ impl Doubt {
 #[cfg(test)]
 mod tests {
     use executor::Instant;
+    use wire::ROOT_LEN;
 
     use super::*;
     use crate::remote::server::{
@@ -88,6 +89,10 @@ mod tests {
     struct Raced(Folder);
 
     impl Shelf for Raced {
+        fn root(&self) -> io::Result<[u8; ROOT_LEN]> {
+            self.0.root()
+        }
+
         fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
             self.0.open(session)
         }

@@ -12,7 +12,7 @@ mod folder;
 
 use std::{io, time::Duration};
 
-use wire::SESSION_LEN;
+use wire::{ROOT_LEN, SESSION_LEN};
 
 pub(crate) use self::folder::Folder;
 use crate::names::Identity;
@@ -140,6 +140,9 @@ pub(crate) trait Ledger: 'static {
 
 /// Where ledgers are kept, as an input.
 pub(crate) trait Shelf: 'static {
+    /// The name of the root that it belongs to.
+    fn root(&self) -> io::Result<[u8; ROOT_LEN]>;
+
     /// The ledger of a session, made if there is none.
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>>;
 

@@ -233,7 +233,7 @@ impl<S: Storage> Service<S> {
     }
 
     /// Says why no session can begin; clients try again and again.
-    fn tell_seldom(&self, why: &io::Error) {
+    pub(super) fn tell_seldom(&self, why: &io::Error) {
         let now = self.handle.now();
         if self.told_at.get().is_none_or(|at| now >= at + SILENCE) {
             self.told_at.set(Some(now));

@@ -17,7 +17,7 @@ use rustix::{
 };
 use shm::copy::{copy_in, copy_out};
 use uring::Buffers;
-use wire::{SESSION_LEN, Status};
+use wire::{ROOT_LEN, SESSION_LEN, Status};
 
 use crate::{
     locks::LockCall,
@@ -38,6 +38,8 @@ pub(super) struct Disk {
     next_inode: Cell<u64>,
     /// Times that an inode's number was given to another file.
     replaced: RefCell<HashMap<u64, u64>>,
+    /// Its name.
+    pub(super) root: Cell<[u8; ROOT_LEN]>,
     ledgers: RefCell<HashMap<[u8; SESSION_LEN], Vec<Option<Record>>>>,
     /// Sessions that have had locks: the server that has them, and since when they are awaited.
     lockers: RefCell<HashMap<[u8; SESSION_LEN], Locker>>,
@@ -320,6 +322,10 @@ pub(super) struct SimShelf {
 }
 
 impl Shelf for SimShelf {
+    fn root(&self) -> io::Result<[u8; ROOT_LEN]> {
+        Ok(self.disk.root.get())
+    }
+
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
         let (disk, handle, session) = (Rc::clone(&self.disk), self.handle.clone(), *session);
         Ok(Box::new(SimLedger { disk, handle, session, life: self.life }))

@@ -95,6 +95,28 @@ fn server_whose_machine_was_booted_is_not_the_one_that_was_written_to() {
     }
 }
 
+/// The job would write there what nobody finds, and remove what is another's.
+#[test]
+fn server_of_another_root_is_not_the_one_that_a_job_began_with() {
+    for (root, goes_on) in [([1; ROOT_LEN], true), ([2; ROOT_LEN], false)] {
+        let mut world = World::new(7);
+        world.disk.root.set([1; ROOT_LEN]);
+        world.start_server();
+        let client = world.connect();
+        world.make_file(&client, None);
+        world.kill_server();
+        world.disk.root.set(root);
+        world.start_server();
+        let call = NameCall::Unlink { path: path("/file") };
+        let (request, payload) = call.encode().expect("short");
+        let asked = Rc::clone(&client);
+        let removed = async move { asked.call(request, payload, true).await };
+        let removed = world.outcome_of(removed);
+        assert_eq!(removed.is_ok(), goes_on, "{root:?}");
+        assert_eq!(world.disk.exists("/file"), !goes_on, "{root:?}");
+    }
+}
+
 /// As of a disk that hangs: what the earlier connection has asked for is still under way.
 #[test]
 fn server_that_is_busy_is_waited_for_as_long_as_it_lives() {

@@ -74,7 +74,8 @@ fn valid_frames() -> Vec<Vec<u8>> {
             Frame::Request { id: 7, record: Some(3), request: *request, payload }
         })
         .collect();
-    let welcome = RemoteWelcome { requests: 64, buffers: 32, is_known: true, boot: [6; 16] };
+    let (boot, root) = ([6; 16], [7; 16]);
+    let welcome = RemoteWelcome { requests: 64, buffers: 32, is_known: true, boot, root };
     frames.extend([
         Frame::hello([1; SESSION_LEN], [2; NONCE_LEN]),
         Frame::Challenge(Challenge { version: 1, nonce: [3; NONCE_LEN], tag: [4; TAG_LEN] }),

@@ -5,6 +5,7 @@
 //! as soon as there is room.
 
 use std::{
+    cell::Cell,
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
@@ -22,12 +23,15 @@ use rustix::{
     process::geteuid,
 };
 use uring::{LockKind, RecordLock};
-use wire::SESSION_LEN;
+use wire::{ROOT_LEN, SESSION_LEN};
 
 use super::{Ledger, LocksNoted, RECORD_LEN, RECORDS, Record, Shelf};
 use crate::{
     place::OWN_FOLDER,
-    remote::line::key::{from_hex, hex},
+    remote::{
+        line::key::{from_hex, hex},
+        server::root,
+    },
 };
 
 /// A byte that tells of locks, and behind it the milliseconds since the epoch at which a server has
@@ -44,7 +48,11 @@ const SPARES: u32 = 8;
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The server's own folder in its root, wherever that is moved to.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub(crate) struct Folder {
+    root: OwnedFd,
+    /// The root's, once that has one.
+    name: Cell<Option<[u8; ROOT_LEN]>>,
+}
 
 impl Folder {
     /// Makes the folder below `root`, and removes what very old sessions have left.
@@ -62,11 +70,16 @@ impl Folder {
         check(&statat(&root, OWN_FOLDER, AtFlags::SYMLINK_NOFOLLOW)?)?;
         let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         accessat(&root, OWN_FOLDER, all, AtFlags::empty())?;
-        let folder = Self(root);
+        let folder = Self { root, name: Cell::default() };
         folder.remove_old();
         let made = folder.make_spares();
-        let is_full = matches!(made, Err(Errno::NOSPC | Errno::DQUOT));
-        if is_full && !spares().any(|spare| folder.status(&spare).is_ok()) {
+        let is_full = |why| matches!(why, Errno::NOSPC | Errno::DQUOT);
+        if let Err(why) = folder.root() {
+            if !Errno::from_io_error(&why).is_some_and(is_full) {
+                return Err(why);
+            }
+        }
+        if made.is_err_and(is_full) && !spares().any(|spare| folder.status(&spare).is_ok()) {
             tracing::warn!(
                 "the root has no room for a record of requests: its clients can change nothing, \
                  nor remove what fills it, until somebody else makes room"
@@ -82,16 +95,16 @@ impl Folder {
 
     fn file_with(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        openat(&self.0, path, flags, Mode::RUSR | Mode::WUSR)
+        openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)
     }
 
     fn status(&self, path: &Path) -> rustix::io::Result<Stat> {
-        statat(&self.0, path, AtFlags::SYMLINK_NOFOLLOW)
+        statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Somebody else may have tidied up.
     fn remove_if_there(&self, path: &Path) {
-        unlinkat(&self.0, path, AtFlags::empty()).ok();
+        unlinkat(&self.root, path, AtFlags::empty()).ok();
     }
 
     /// As many as there is room for; returns why there are no more. Another server of the root may
@@ -114,7 +127,7 @@ impl Folder {
         let take = |spare: PathBuf| {
             // Or it would look as old as it is.
             renew(self.file(&spare)?.as_fd())?;
-            renameat_with(&self.0, &spare, &self.0, path, RenameFlags::NOREPLACE)
+            renameat_with(&self.root, &spare, &self.root, path, RenameFlags::NOREPLACE)
         };
         spares().any(|spare| take(spare).is_ok())
     }
@@ -149,6 +162,13 @@ fn spares() -> impl Iterator<Item = PathBuf> {
 }
 
 impl Shelf for Folder {
+    fn root(&self) -> io::Result<[u8; ROOT_LEN]> {
+        let known = self.name.get();
+        let name = known.map_or_else(|| root::name_of(self.root.as_fd()), Ok)?;
+        self.name.set(Some(name));
+        Ok(name)
+    }
+
     fn open(&self, session: &[u8; SESSION_LEN]) -> io::Result<Box<dyn Ledger>> {
         let path = path_of(session);
         if self.status(&path).is_err() && self.take_spare(&path) {
@@ -168,7 +188,7 @@ impl Shelf for Folder {
     fn sessions(&self) -> io::Result<Vec<[u8; SESSION_LEN]>> {
         let mut sessions = Vec::new();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        for entry in Dir::new(openat(&self.0, OWN_FOLDER, flags, Mode::empty())?)? {
+        for entry in Dir::new(openat(&self.root, OWN_FOLDER, flags, Mode::empty())?)? {
             let entry = entry?;
             sessions.extend(entry.file_name().to_str().ok().and_then(from_hex::<SESSION_LEN>));
         }
