@@ -16,7 +16,7 @@ use libc::{AT_FDCWD, FILE, c_char, c_int};
 use crate::{
     bits::unsigned,
     cookie,
-    descriptor::{close_number, control, duplicate, flags_of, forget, refuse},
+    descriptor::{close_number, control, duplicate, flags_of, forget, is_writable, refuse},
     errno::{last, set},
     interpose::{interpose, next},
     kernel::{Outcome, ignore},
@@ -269,7 +269,15 @@ unsafe fn reopen(
         unsafe { settle_path(client, AT_FDCWD, path, 0) };
     }
     client.leave(fd, Reason::Unsupported);
+    // SAFETY: as the caller promises.
+    let can_open = name.is_some() || unsafe { can_open_again(client, fd, mode) };
     let owed = client.close(fd);
+    if !can_open {
+        // Nothing has an empty name, so that libc closes the stream, as ever when it cannot open.
+        // SAFETY: as the caller promises.
+        unsafe { plain_freopen(c"".as_ptr(), mode, stream) };
+        return Err(Errno::OPNOTSUPP);
+    }
     if name.is_some_and(|name| client.is_remote(AT_FDCWD, name)) {
         // SAFETY: as the caller promises.
         return unsafe { reopen_remote(client, path, mode, stream) };
@@ -277,6 +285,19 @@ unsafe fn reopen(
     // SAFETY: as the caller promises.
     let stream = unsafe { plain_freopen(path, mode, stream) };
     owed.map(|()| stream)
+}
+
+/// Whether libc can open by its number what `fd` refers to. What stands for a remote file is a
+/// pipe, to write, or a copy, to read.
+///
+/// # Safety
+///
+/// `mode` is a C string.
+unsafe fn can_open_again(client: &'static Client, fd: c_int, mode: *const c_char) -> bool {
+    // SAFETY: as the caller promises. libc refuses a mode that is none.
+    let Some(mode) = (unsafe { Mode::parse(mode) }) else { return true };
+    let is_pipe = is_writable(client, fd);
+    !client.is_remote_file(fd) || (mode.is_readable(), mode.is_writable()) == (!is_pipe, is_pipe)
 }
 
 /// Puts what stands for a remote file beneath a stream of libc's, which opens files by itself.

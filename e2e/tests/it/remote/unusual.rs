@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use super::local;
 use crate::{
     calls::Calls,
-    harness::{Folder, SOON, program, run, succeed, text},
+    harness::{Folder, SOON, program, run, succeed, text, wait_for},
     remote::server::{Scheme, Server},
 };
 
@@ -116,6 +116,25 @@ fn a_stream_that_is_opened_once_more_without_a_name_loses_nothing() {
         assert_eq!(succeed(&mut command, SOON), said, "{mode}");
         let found = fs::read_to_string(server.job().join(mode));
         assert_eq!(found.ok().as_deref(), Some("written"), "{mode}");
+    }
+    server.end();
+}
+
+/// A pipe stands for what is written under the number of a standard stream.
+#[test]
+fn a_standard_stream_that_is_opened_once_more_without_a_name_loses_nothing() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, Scheme::Tcp);
+    for (mode, said, content) in [
+        ("r", "Operation not supported\n", "written"),
+        ("a+", "Operation not supported\n", "written"),
+        ("a", "read 0 , closed 0\n", "written once more"),
+    ] {
+        let mut command = server.run(&folder);
+        command.arg(program("reopened")).arg(local(&folder).join(mode)).args([mode, "standard"]);
+        assert_eq!(succeed(&mut command, SOON), said, "{mode}");
+        let found = || fs::read_to_string(server.job().join(mode)).ok();
+        assert!(wait_for(SOON, || found().as_deref() == Some(content)), "{mode}: {:?}", found());
     }
     server.end();
 }
