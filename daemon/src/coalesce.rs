@@ -37,7 +37,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{OFlags, SeekFrom},
+    fs::SeekFrom,
     io::Errno,
     process::{Resource, getrlimit},
 };
@@ -269,10 +269,7 @@ impl Storage for Coalesced {
     }
 
     async fn open(&self, mut call: OpenCall) -> io::Result<(Open, Status)> {
-        let flags = OFlags::from_bits_retain(call.flags);
-        let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
-        let Ok((volume, path)) = self.find(&call.path, follow).await? else {
+        let Ok((volume, path)) = self.find(&call.path, call.follows()).await? else {
             let (file, status) = self.machine.open(call).await?;
             return Ok((Open::Plain(file), status));
         };

@@ -39,16 +39,14 @@ impl Packed {
         if flags.intersects(OFlags::PATH | OFlags::TMPFILE) {
             return Err(Errno::NOTSUP.into());
         }
-        let is_exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let follow = !flags.contains(OFlags::NOFOLLOW) && !is_exclusive;
         let inode = loop {
-            let found = volume.tree.borrow().find(&call.path, follow)?;
+            let found = volume.tree.borrow().find(&call.path, call.follows())?;
             match found.inode {
-                Some(_) if is_exclusive => return Err(Errno::EXIST.into()),
+                Some(_) if call.is_exclusive() => return Err(Errno::EXIST.into()),
                 Some(inode) => break inode,
                 None if flags.contains(OFlags::CREATE) => {
                     let kind = (REGULAR, call.mode & PERMISSIONS);
-                    if let Some(made) = Self::create(volume, call, (follow, kind), flags).await? {
+                    if let Some(made) = Self::create(volume, call, kind, flags).await? {
                         return Ok(made);
                     }
                 }
@@ -67,7 +65,7 @@ impl Packed {
     async fn create(
         volume: &Rc<Volume>,
         call: &OpenCall,
-        (follow, kind): (bool, (u32, u32)),
+        kind: (u32, u32),
         flags: OFlags,
     ) -> io::Result<Option<Self>> {
         let changing = volume.begin().await?;
@@ -79,7 +77,7 @@ impl Packed {
         };
         let is_given = Cell::new(false);
         let made = volume.change_in(&changing, |tree| {
-            let found = tree.find(&call.path, follow)?;
+            let found = tree.find(&call.path, call.follows())?;
             match found.inode {
                 Some(_) => Ok((None, Vec::new())),
                 None => {

@@ -75,6 +75,11 @@ impl OpenCall {
         OFlags::from_bits_retain(self.flags).contains(OFlags::CREATE | OFlags::EXCL)
     }
 
+    /// Whether it follows a link that the path ends in.
+    pub(crate) fn follows(&self) -> bool {
+        !OFlags::from_bits_retain(self.flags).contains(OFlags::NOFOLLOW) && !self.is_exclusive()
+    }
+
     /// Whether it may not happen twice: it makes a file that must not be there, or cuts one that
     /// others may write to as soon as it is cut.
     pub(crate) fn is_once(&self) -> bool {
