@@ -2,7 +2,7 @@
 //!
 //! Files: io_uring where it runs without a kernel worker, plain system calls on the spot where they
 //! are faster, engine threads for the rest. [`Engines`] chooses by file and operation. An
-//! [`Operation`] owns its buffers and its descriptor until its completion is reaped: dropping a
+//! operation owns its buffers and its descriptor until its completion is reaped: dropping a
 //! future detaches the operation and frees nothing. io_uring absent or forbidden is normal;
 //! everything then runs on threads.
 //!

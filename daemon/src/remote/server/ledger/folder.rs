@@ -16,7 +16,7 @@ use rustix::{
     fd::BorrowedFd,
     fs::{
         Access, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Stat,
-        Timespec, Timestamps, UTIME_NOW, accessat, fallocate, futimens, mkdirat, openat,
+        Timespec, Timestamps, UTIME_NOW, accessat, fallocate, fstat, futimens, mkdirat, openat,
         renameat_with, statat, unlinkat,
     },
     io::{Errno, pread, pwrite, retry_on_intr},
@@ -29,7 +29,7 @@ use super::{Ledger, LocksNoted, RECORD_LEN, RECORDS, Record, Shelf};
 use crate::{
     place::OWN_FOLDER,
     remote::{
-        line::key::{from_hex, hex},
+        line::key::{from_hex, hex, random},
         server::root,
     },
 };
@@ -67,7 +67,7 @@ impl Folder {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        check(&statat(&root, OWN_FOLDER, AtFlags::SYMLINK_NOFOLLOW)?)?;
+        check(&root)?;
         let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         accessat(&root, OWN_FOLDER, all, AtFlags::empty())?;
         let folder = Self { root, name: Cell::default() };
@@ -133,14 +133,25 @@ impl Folder {
     }
 }
 
-/// Refuses a folder that is not the server's alone: who can write there says what has happened.
-fn check(own: &Stat) -> io::Result<()> {
+/// Refuses a folder that somebody else has made, or may write to: what is in it may be made up.
+///
+/// What file systems tell of users and modes may not be what they were told (`root_squash`, vfat):
+/// what counts then is how a file looks that is made there.
+fn check(root: &OwnedFd) -> io::Result<()> {
+    let own = statat(root, OWN_FOLDER, AtFlags::SYMLINK_NOFOLLOW)?;
     if !FileType::from_raw_mode(own.st_mode).is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    let why = if own.st_uid != geteuid().as_raw() {
+    let is_open =
+        |stat: &Stat| Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH);
+    if own.st_uid == geteuid().as_raw() && !is_open(&own) {
+        return Ok(());
+    }
+    let made = made_there(root).ok();
+    let user = made.map_or_else(|| geteuid().as_raw(), |made| made.st_uid);
+    let why = if own.st_uid != user {
         format!("belongs to user {}", own.st_uid)
-    } else if Mode::from_raw_mode(own.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+    } else if is_open(&own) && !made.as_ref().is_some_and(is_open) {
         "can be written by others".to_owned()
     } else {
         return Ok(());
@@ -149,6 +160,15 @@ fn check(own: &Stat) -> io::Result<()> {
         "the folder {OWN_FOLDER} in it, which has the server's records, {why}; remove it, or \
          serve another root"
     )))
+}
+
+/// A file that was made in the folder, for its user alone.
+fn made_there(root: &OwnedFd) -> io::Result<Stat> {
+    let path = Path::new(OWN_FOLDER).join(hex(&random::<SESSION_LEN>()?) + "-made");
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let made = fstat(openat(root, &path, flags, Mode::RUSR | Mode::WUSR)?);
+    unlinkat(root, &path, AtFlags::empty())?;
+    Ok(made?)
 }
 
 /// Of a session's ledger, in the root.
@@ -433,6 +453,7 @@ mod tests {
         an_hour_ago.comes();
         assert!(waited() > Duration::from_secs(3600));
     }
+
     /// Who writes there makes a request that is sent again succeed, or fail, that never happened.
     #[test]
     fn a_folder_of_records_that_is_not_the_servers_alone_is_refused() {
