@@ -27,11 +27,12 @@ use wire::{FileSystem, Status, Times};
 
 pub(crate) use self::{
     call::{Attributes, NameCall, OpenCall},
-    status::{status_at, status_of},
+    status::{is_same, status_at, status_of},
 };
 use crate::{
     mail::lock,
     place::{Place, link_to},
+    verdict::errno,
 };
 
 /// Device and inode of a file. Zeros are nobody's.
@@ -78,7 +79,8 @@ impl Answer {
     }
 }
 
-/// Opens a regular file; others are refused, and neither opened for long nor waited for.
+/// Opens a regular file; others are refused, and neither opened for long nor waited for. `EAGAIN`:
+/// somebody has a lease on it.
 pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
     let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
     if flags.contains(OFlags::PATH) {
@@ -87,13 +89,7 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
     refuse_special(place, &call.path, flags)?;
     // What has become special since then must not block this thread or take a terminal.
     let guarded = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = match place.open(&call.path, guarded, Mode::from_raw_mode(call.mode)) {
-        // Of a regular file only whoever has a lease on it is waited for.
-        Err(why) if is_again(&why) && !flags.contains(OFlags::NONBLOCK) => {
-            open_leased(place, &call.path, flags)?
-        }
-        opened => opened?,
-    };
+    let fd = place.open(&call.path, guarded, Mode::from_raw_mode(call.mode))?;
     let status = status_of(&fd)?;
     must_be_regular(&status)?;
     if !flags.contains(OFlags::NONBLOCK) {
@@ -103,17 +99,21 @@ pub(crate) fn open(place: &Place, call: &OpenCall) -> io::Result<(uring::File, S
     Ok((uring::File::new(fd)?, status))
 }
 
-fn is_again(why: &io::Error) -> bool {
-    why.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
-}
-
 /// Opens a file that is there, and waits until whoever has a lease on it gives that up. What is
 /// opened is what was found to be a regular file: nothing else is waited for.
-fn open_leased(place: &Place, path: &CStr, flags: OFlags) -> io::Result<OwnedFd> {
-    let found = place.open(path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty())?;
+pub(crate) fn open_leased(place: &Place, call: &OpenCall) -> io::Result<(uring::File, Status)> {
+    let flags = OFlags::from_bits_retain(call.flags) | OFlags::CLOEXEC;
+    let found = place.open(&call.path, OFlags::PATH | flags & OFlags::NOFOLLOW, Mode::empty());
+    let found = match found {
+        // It was removed meanwhile.
+        Err(why) if errno(&why) == Errno::NOENT => return open(place, call),
+        found => found?,
+    };
     must_be_regular(&status_of(&found)?)?;
-    let flags = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW);
-    Ok(rustix::fs::open(link_to(&found), flags, Mode::empty())?)
+    let flags = flags - (OFlags::CREATE | OFlags::NOFOLLOW);
+    let fd = rustix::fs::open(link_to(&found), flags, Mode::empty())?;
+    let status = status_of(&fd)?;
+    Ok((uring::File::new(fd)?, status))
 }
 
 fn must_be_regular(status: &Status) -> Result<(), Errno> {

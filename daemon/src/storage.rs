@@ -14,6 +14,7 @@ use crate::{
     locks::LockCall,
     names::{self, Answer, Attributes, Identity, NameCall, OpenCall},
     place::Place,
+    verdict::errno,
 };
 
 /// Where files are. Cheap to clone.
@@ -266,8 +267,16 @@ impl Storage for Machine {
     }
 
     async fn open(&self, call: OpenCall) -> io::Result<(uring::File, Status)> {
-        let place = self.place.clone();
-        self.call(move || names::open(&place, &call)).await
+        let (place, asked) = (self.place.clone(), call.clone());
+        match self.call(move || names::open(&place, &asked)).await {
+            Err(why) if call.waits() && errno(&why) == Errno::AGAIN => {
+                let (slot, place) = (names::Shared::default(), self.place.clone());
+                let open = move || names::open_leased(&place, &call);
+                self.engines.call_apart(filling(&slot, open)).await?;
+                slot.take()
+            }
+            opened => opened,
+        }
     }
 
     async fn close(&self, file: uring::File) -> io::Result<()> {

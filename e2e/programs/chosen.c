@@ -90,9 +90,29 @@ static void all(void) {
     show("other");
 }
 
+// A child that chooses a parent's numbers has the parent's files all the same.
+static void inherited(void) {
+    int fd = open("inherited", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), status;
+    if (write(fd, "parent", 6) != 6) said("parent", -1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int number = 900; number < 905; number++) {
+            if (close(number) != -1 || errno != EBADF) said("closed", number);
+            if (dup2(0, number) != number) said("child", -1);
+        }
+        _exit(write(fd, "child", 5) != 5);
+    }
+    waitpid(child, &status, 0);
+    said("status", status);
+    close(fd);
+    show("inherited");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && chdir(argv[1])) return 1;
     high();
+    inherited();
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {

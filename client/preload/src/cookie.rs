@@ -177,8 +177,8 @@ pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
 pub(crate) unsafe fn forget_end(stream: *mut FILE, len: usize) -> bool {
     // SAFETY: as the caller promises. Not for as long as it reads: a thread may be cancelled there.
     unsafe { flockfile(stream) };
-    // SAFETY: as the caller promises.
-    let is_ours = is_ours(unsafe { libc::fileno(stream) }, stream);
+    // SAFETY: as the caller promises; so every stream begins. `fileno` may change `errno`.
+    let is_ours = is_ours(unsafe { (*stream.cast::<Head>()).number }, stream);
     let looks_again = is_ours && {
         // SAFETY: ours, so laid out like this, and locked.
         let head = unsafe { &mut *stream.cast::<Head>() };

@@ -67,7 +67,7 @@ pub(crate) fn close_number(fd: c_int) -> Outcome {
         // SAFETY: no pointers; the number is the program's to close.
         return unsafe { blocking!(SYS_close, fd) };
     };
-    if client.keeps(fd) {
+    if client.is_own(fd) {
         return Err(Errno::BADF);
     }
     let owed = client.close(fd);

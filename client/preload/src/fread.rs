@@ -63,11 +63,11 @@ unsafe extern "C" {
 ///
 /// # Safety
 ///
-/// The stream is open.
+/// The stream is open, if there is anything to read.
 #[inline]
 unsafe fn reading(stream: *mut FILE, len: usize, read: impl FnOnce() -> size_t) -> size_t {
-    // SAFETY: as the caller promises.
-    if unsafe { feof_unlocked(stream) } == 0 {
+    // SAFETY: as the caller promises. Of nothing, there may be no stream.
+    if len == 0 || unsafe { feof_unlocked(stream) } == 0 {
         return read();
     }
     // SAFETY: as the caller promises.

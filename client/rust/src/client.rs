@@ -167,17 +167,13 @@ impl Client {
         connection.call(Request::Nothing).map_err(|_| io::Errno::PIPE)?.map(drop)
     }
 
-    /// Whether the number is the client's own and must stay open.
-    #[must_use]
-    pub fn keeps(&'static self, fd: RawFd) -> bool {
-        self.connected().is_some_and(|connection| connection.socket.number() == fd)
-    }
-
     /// Whether the number is that of a socket to a daemon, a parent's perhaps: the program has not
-    /// opened it.
+    /// opened it, and it must stay open.
     #[must_use]
     pub fn is_own(&'static self, fd: RawFd) -> bool {
+        // A number beyond the table can only be this process's.
         self.table.get(fd) == Entry::Own
+            || self.connected().is_some_and(|connection| connection.socket.number() == fd)
     }
 
     /// Before the program makes `fd` a duplicate: a socket of the client's there gets another
@@ -190,7 +186,9 @@ impl Client {
         if !self.is_own(fd) {
             return Ok(false);
         }
-        if let Some(connection) = self.connected() {
+        // A parent's that is closed may have left its number to this process's.
+        let there = self.all_connections().find(|connection| connection.socket.number() == fd);
+        if let Some(connection) = there {
             let tell = |moved| {
                 self.table.set(moved, Entry::Own);
             };
@@ -233,7 +231,10 @@ impl Client {
             return None;
         }
         let connection = match Connection::open(config, self.host, tables) {
-            Ok(connection) => place.set(connection).ok(),
+            Ok(connection) => {
+                self.table.set(connection.socket.number(), Entry::Own);
+                place.set(connection).ok()
+            }
             Err(failure) => {
                 let is_full = matches!(failure, Failure::Refused(Refusal::Full, _));
                 self.is_refused_as_full.store(is_full, Ordering::Release);
@@ -242,7 +243,6 @@ impl Client {
                 None
             }
         };
-        self.table.set(connection?.socket.number(), Entry::Own);
         self.move_counters(connection?.session.shared().counters.iter());
         connection
     }
@@ -332,6 +332,7 @@ impl Client {
         if let Some(tables) = self.tables.get(self.current.load(Ordering::Acquire)) {
             tables.break_open();
         }
+        self.all_connections().for_each(|connection| connection.socket.forget_uses());
         if let Some(connection) = self.connected() {
             connection.abandon();
             self.current.fetch_add(1, Ordering::AcqRel);

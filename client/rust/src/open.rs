@@ -257,7 +257,10 @@ impl Client {
 
     /// The program made `new` a duplicate of `old`.
     pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
-        let entry = self.table.get(old);
+        let entry = match self.table.get(old) {
+            Entry::Own => Entry::Foreign, // The program has asked for this one.
+            entry => entry,
+        };
         if let Entry::File(id) = entry {
             let Some(mut file) = self.locked(old, id) else { return };
             file.number_count += 1;

@@ -61,6 +61,12 @@ impl Socket {
         done
     }
 
+    /// In the child of a fork: the uses that there are were those of the parent's threads.
+    pub(crate) fn forget_uses(&self) {
+        self.use_count.store(0, Ordering::SeqCst);
+        self.moving.break_open();
+    }
+
     /// Moves it away from `number`, if it is there, and tells the new number before anybody uses
     /// it. Nobody uses the old one when this returns, which is still open.
     ///

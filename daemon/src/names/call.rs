@@ -80,6 +80,11 @@ impl OpenCall {
         !OFlags::from_bits_retain(self.flags).contains(OFlags::NOFOLLOW) && !self.is_exclusive()
     }
 
+    /// Whether it waits for whoever has a lease on the file: that is there then.
+    pub(crate) fn waits(&self) -> bool {
+        !self.is_exclusive() && !OFlags::from_bits_retain(self.flags).contains(OFlags::NONBLOCK)
+    }
+
     /// Whether it may not happen twice: it makes a file that must not be there, or cuts one that
     /// others may write to as soon as it is cut.
     pub(crate) fn is_once(&self) -> bool {

@@ -4,16 +4,20 @@
 //! number of a file that is gone to the next.
 
 use std::{
+    collections::BTreeMap,
     ffi::CStr,
     io,
     os::fd::{AsFd, BorrowedFd},
+    sync::{PoisonError, RwLock},
 };
 
 use rustix::{
-    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, makedev, statat, statx},
+    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, fstatfs, makedev, statat, statx},
     io::Errno,
 };
 use wire::Status;
+
+use super::Identity;
 
 /// Of an open file.
 pub(crate) fn status_of(fd: impl AsFd) -> io::Result<Status> {
@@ -24,11 +28,37 @@ pub(crate) fn status_of(fd: impl AsFd) -> io::Result<Status> {
 pub(crate) fn status_at(folder: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> io::Result<Status> {
     let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match statx(folder, name, flags, asked) {
-        Ok(found) => Ok(of_statx(&found)),
+        Ok(found) => {
+            let status = of_statx(&found);
+            let born = if keeps_births(folder, &status) { status.born } else { 0 };
+            Ok(Status { born, ..status })
+        }
         // An old kernel, or a container that knows no such call.
         Err(Errno::NOSYS | Errno::PERM) => Ok(of_stat(&statat(folder, name, flags)?)),
         Err(why) => Err(why.into()),
     }
+}
+
+/// Whether two are one file, by device and inode and, as far as both are known, when it was made.
+pub(crate) fn is_same(one: (Identity, u64), other: (Identity, u64)) -> bool {
+    one.0 == other.0 && (one.1 == other.1 || one.1 == 0 || other.1 == 0)
+}
+
+/// Whether a file that was asked about in this folder has the same birth for ever: one of an
+/// overlay is born again when it is first written to.
+fn keeps_births(folder: BorrowedFd<'_>, status: &Status) -> bool {
+    const OVERLAY: u32 = 0x794c_7630;
+    static OVERLAYS: RwLock<BTreeMap<u64, bool>> = RwLock::new(BTreeMap::new());
+    let device = status.device;
+    let known = OVERLAYS.read().unwrap_or_else(PoisonError::into_inner).get(&device).copied();
+    let is_overlay = known.unwrap_or_else(|| {
+        // The kernel's type is signed on some machines; magic numbers are 32 bits wide.
+        let magic = fstatfs(folder).map(|found| u32::try_from(found.f_type & 0xffff_ffff));
+        let found = magic.is_ok_and(|magic| magic == Ok(OVERLAY));
+        OVERLAYS.write().unwrap_or_else(PoisonError::into_inner).insert(device, found);
+        found
+    });
+    !is_overlay
 }
 
 fn of_statx(found: &Statx) -> Status {
@@ -95,6 +125,12 @@ mod tests {
             let status = status_of(&file).expect("open");
             assert_eq!(Status { born: 0, ..status }, of_stat(&fstat(&file).expect("open")));
         }
+    }
+
+    #[test]
+    fn files_whose_birth_nobody_knows_are_told_by_their_numbers() {
+        assert!(is_same(((1, 2), 0), ((1, 2), 3)) && is_same(((1, 2), 3), ((1, 2), 3)));
+        assert!(!is_same(((1, 2), 3), ((1, 2), 4)) && !is_same(((1, 2), 0), ((1, 3), 0)));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Counters {
     pub source_events: u64,
     /// Timers that came due.
     pub timers: u64,
-    /// Source events found in the first turn after a block; all others were found by polling.
+    /// Source events found right after a block; all others were found by polling.
     pub doorbell_events: u64,
     /// Executors woken because this one found something for them.
     pub handed_over: u64,

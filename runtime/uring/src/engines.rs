@@ -26,7 +26,7 @@ use crate::{
     parker::{Events, Wait},
     ring::Ring,
     slow::SlowDevices,
-    threads::{ANY_DEVICE, Threads},
+    threads::{ANY_DEVICE, PROGRAMS, Threads},
     transfer::Transfer,
     waiting::{Completion, Waiting},
 };
@@ -209,6 +209,20 @@ impl Engines {
         self.run(Some(file.storage()), Operation::Call(Box::new(call))).await
     }
 
+    /// As [`call`](Self::call), for a function that may wait for another program: what only waits
+    /// for a device does not wait behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_apart(
+        &self,
+        call: impl FnOnce() -> io::Result<u64> + Send + 'static,
+    ) -> io::Result<u64> {
+        let others = Storage { kind: Kind::Other, device: PROGRAMS, is_local: false };
+        self.run(Some(others), Operation::Call(Box::new(call))).await
+    }
+
     /// Runs a blocking function on an engine thread, which nobody waits for.
     pub(crate) fn call_later(&self, call: impl FnOnce() -> io::Result<u64> + Send + 'static) {
         let engines = self.clone();
@@ -311,11 +325,11 @@ impl Engines {
         storage: Option<Storage>,
         mut operation: Operation,
     ) -> io::Result<u64> {
-        let mut right = match self.rights(storage, &operation) {
-            Some(rights) => Some(rights.take(1).await),
-            None => None,
-        };
+        let mut right = None;
         loop {
+            if let (None, Some(rights)) = (&right, self.rights(storage, &operation)) {
+                right = Some(rights.take(1).await);
+            }
             (operation, right) = match self.begin(storage, operation, right) {
                 Begun::Over(result) => return result,
                 Begun::InFlight(completion) => return completion.await,
@@ -331,7 +345,7 @@ pub(crate) enum Begun {
     /// It was performed on the spot.
     Over(io::Result<u64>),
     InFlight(Completion),
-    /// Its engine is full, or others wait for the right.
+    /// Its engine is full, or there is no right that nobody waits for.
     Refused(Operation, Option<Credit>),
 }
 

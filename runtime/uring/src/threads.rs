@@ -32,6 +32,8 @@ const IN_FLIGHT_MAX: usize = 1024;
 
 /// Stands for the device of calls on names, which may be any.
 pub(crate) const ANY_DEVICE: u64 = u64::MAX;
+/// Stands for other programs, which a call may wait for.
+pub(crate) const PROGRAMS: u64 = u64::MAX - 1;
 
 /// A lazily started pool of engine threads.
 pub(crate) struct Threads {

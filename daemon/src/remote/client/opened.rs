@@ -6,7 +6,7 @@ use std::{collections::HashMap, mem};
 use rustix::{fs::RenameFlags, io::Errno};
 use wire::Status;
 
-use crate::names::{Identity, NameCall};
+use crate::names::{Identity, NameCall, is_same};
 
 /// Open files by handle, and what may be happening to their names.
 pub(super) struct Opened {
@@ -45,7 +45,7 @@ pub(super) struct Lost {
 impl Lost {
     /// Whether it is this file, and no later one that has got its number.
     pub(super) fn is(&self, status: &Status) -> bool {
-        (self.identity, self.born) == (status.identity(), status.born)
+        is_same((self.identity, self.born), (status.identity(), status.born))
     }
 }
 

@@ -24,7 +24,10 @@ use rustix::io::Errno;
 use uring::{Buffer, Buffers};
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Request, SESSION_LEN};
 
-use self::state::{Pending, State};
+use self::{
+    reopen::is_short,
+    state::{Pending, State},
+};
 use super::own::Neighbour;
 use crate::remote::{
     line::{
@@ -289,6 +292,9 @@ impl<N: Network> Client<N> {
                 Ok(()) => return,
                 Err(error) => error,
             };
+            if !Errno::from_io_error(&error).is_some_and(is_short) {
+                self.short_since.set(None);
+            }
             let (was_connected, is_leaving) = {
                 let state = self.state.borrow();
                 (state.is_connected, state.is_leaving)

@@ -24,7 +24,7 @@ use wire::Status;
 
 use super::ledger::Before;
 use crate::{
-    names::{Identity, NameCall, OpenCall},
+    names::{Identity, NameCall, OpenCall, is_same},
     storage::Storage,
 };
 
@@ -138,20 +138,22 @@ pub(crate) async fn resolve<S: Storage>(
         Some(NameCall::Unlink { .. } | NameCall::RemoveDir { .. }) => match was_there {
             // It found nothing to remove, and will again.
             false => Outcome::NotDone,
-            true if now == was => Outcome::NotDone,
+            true if is_same(now, was) => Outcome::NotDone,
             true => Outcome::Done,
         },
         Some(NameCall::Rename { to, .. }) => {
-            if !was_there || now == was {
+            if !was_there || is_same(now, was) {
                 Outcome::NotDone
-            } else if which(stat(storage, to, false).await?) == was {
+            } else if is_same(which(stat(storage, to, false).await?), was) {
                 Outcome::Done
             } else {
                 Outcome::Unknown
             }
         }
         _ if was_there || now == which(None) => Outcome::NotDone,
-        Some(NameCall::Link { from, .. }) if which(stat(storage, from, false).await?) == now => {
+        Some(NameCall::Link { from, .. })
+            if is_same(which(stat(storage, from, false).await?), now) =>
+        {
             Outcome::Done
         }
         _ => Outcome::Unknown,

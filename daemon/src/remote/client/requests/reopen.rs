@@ -135,7 +135,7 @@ impl<N: Network> Client<N> {
 }
 
 /// Whether the server lacks something that it may have again soon, and says nothing of the file.
-fn is_short(errno: Errno) -> bool {
+pub(super) fn is_short(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN].contains(&errno)
 }
 

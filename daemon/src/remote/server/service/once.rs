@@ -9,7 +9,7 @@ use uring::Heap;
 
 use super::{Answer, Service, Session, nothing};
 use crate::{
-    names::Identity,
+    names::{Identity, is_same},
     remote::{
         server::decode::Job,
         server::effects::{self, Effect, Outcome},
@@ -127,7 +127,7 @@ impl<S: Storage> Service<S> {
         call.flags &= !once.bits();
         let opened = self.open(session, handle, call).await;
         let made = (record.before.identity, record.before.mark);
-        if session.file(handle).is_ok_and(|open| (open.identity, open.born) == made) {
+        if session.file(handle).is_ok_and(|open| is_same((open.identity, open.born), made)) {
             return opened;
         }
         // As for any open file whose name is another's by now, or nobody's.
