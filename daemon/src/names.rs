@@ -11,7 +11,7 @@ mod status;
 use std::{
     ffi::CStr,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
 };
 
@@ -166,7 +166,7 @@ pub(crate) fn execute(place: &Place, call: &NameCall) -> io::Result<Answer> {
             return Ok(Answer::counted(text.into_bytes()));
         }
         NameCall::FileSystem { path } => {
-            return Ok(Answer::file_system(&file_system(&place.find(path)?)?));
+            return Ok(Answer::file_system(&file_system(place.find(path)?)?));
         }
         NameCall::Truncate { path, len } => {
             rustix::fs::ftruncate(open_to_cut(place, path)?, *len)?;
@@ -274,7 +274,7 @@ const fn timestamps(times: Times) -> Timestamps {
     clippy::allow_attributes,
     reason = "the widths of these fields differ between platforms"
 )]
-pub(crate) fn file_system(fd: &OwnedFd) -> io::Result<FileSystem> {
+pub(crate) fn file_system(fd: impl AsFd) -> io::Result<FileSystem> {
     let found = fstatfs(fd)?;
     Ok(FileSystem {
         block_size: found.f_bsize as u64,

@@ -12,12 +12,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, fstatfs, makedev, statat, statx},
+    fs::{AtFlags, Stat, Statx, StatxFlags, StatxTimestamp, makedev, statat, statx},
     io::Errno,
 };
 use wire::Status;
 
-use super::Identity;
+use super::{Identity, file_system};
 
 /// Of an open file.
 pub(crate) fn status_of(fd: impl AsFd) -> io::Result<Status> {
@@ -47,14 +47,12 @@ pub(crate) fn is_same(one: (Identity, u64), other: (Identity, u64)) -> bool {
 /// Whether a file that was asked about in this folder has the same birth for ever: one of an
 /// overlay is born again when it is first written to.
 fn keeps_births(folder: BorrowedFd<'_>, status: &Status) -> bool {
-    const OVERLAY: u32 = 0x794c_7630;
+    const OVERLAY: u64 = 0x794c_7630;
     static OVERLAYS: RwLock<BTreeMap<u64, bool>> = RwLock::new(BTreeMap::new());
     let device = status.device;
     let known = OVERLAYS.read().unwrap_or_else(PoisonError::into_inner).get(&device).copied();
     let is_overlay = known.unwrap_or_else(|| {
-        // The kernel's type is signed on some machines; magic numbers are 32 bits wide.
-        let magic = fstatfs(folder).map(|found| u32::try_from(found.f_type & 0xffff_ffff));
-        let found = magic.is_ok_and(|magic| magic == Ok(OVERLAY));
+        let found = file_system(folder).is_ok_and(|found| found.magic == OVERLAY);
         OVERLAYS.write().unwrap_or_else(PoisonError::into_inner).insert(device, found);
         found
     });
