@@ -17,6 +17,7 @@ mod entry;
 mod file;
 mod foreign;
 mod inline;
+mod kernel_tick;
 mod lock;
 mod memory;
 mod net;

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use crate::crowd::Crowd;
+use crate::{crowd::Crowd, kernel_tick::KernelTick};
 use executor::{Clock, Instant, Park, Unpark};
 use rustix::{
     event::{
@@ -166,7 +166,7 @@ impl Events {
     /// The way an executor blocks in this set.
     #[must_use]
     pub fn parker(&self) -> EpollParker {
-        EpollParker { events: self.clone(), crowd: Crowd::new() }
+        EpollParker { events: self.clone(), crowd: Crowd::new(), tick: KernelTick::new() }
     }
 
     /// What ends the park from any thread.
@@ -234,11 +234,13 @@ impl fmt::Debug for Events {
 pub struct EpollParker {
     events: Events,
     crowd: Option<Crowd>,
+    tick: KernelTick,
 }
 
 impl Park for EpollParker {
     fn park(&mut self, timeout: Option<Duration>) {
         if !self.events.has_ready() {
+            self.tick.leave_alone(SystemClock.now());
             self.events.park(timeout);
         }
     }
