@@ -30,6 +30,8 @@ use crate::{
 const TURN: Duration = Duration::from_millis(40);
 /// A turn is at least so many times as long as what is in flight takes.
 const IN_FLIGHT_PARTS: u32 = 4;
+/// One that needs longer turns does not really move anything.
+const TURN_MAX: Duration = Duration::from_secs(20);
 /// How long each runs before, and how long it may take to begin.
 const WARM_UP: Duration = Duration::from_millis(100);
 const START_MAX: Duration = Duration::from_secs(5);
@@ -149,8 +151,7 @@ impl Runner {
         runner.process.send(Signal::STOP);
         runner.await_stop()?;
         let took = runner.take_turn(WARM_UP, 0)?;
-        let part = turns.in_flight as f64 / took.moved as f64;
-        runner.turn = TURN.max(WARM_UP.mul_f64(part) * IN_FLIGHT_PARTS);
+        runner.turn = turn_of(turns.in_flight, took.moved)?;
         Ok(runner)
     }
 
@@ -234,6 +235,14 @@ impl Drop for Runner {
     }
 }
 
+/// A turn that is long enough for one with so much in flight, which has moved so much while it
+/// warmed up, both in bytes.
+fn turn_of(in_flight: u64, moved: u64) -> anyhow::Result<Duration> {
+    let turn = WARM_UP.as_secs_f64() * f64::from(IN_FLIGHT_PARTS) * in_flight as f64 / moved as f64;
+    ensure!(turn <= TURN_MAX.as_secs_f64(), "it has moved {moved} bytes in {WARM_UP:?}");
+    Ok(TURN.max(Duration::from_secs_f64(turn)))
+}
+
 /// Has the program say nothing, and end with this one at the latest.
 fn prepare(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -278,6 +287,13 @@ mod tests {
         };
         assert_eq!(why(shell("exit 3")), "sh: it ended early");
         assert!(why(Command::new("/nobody/here")).starts_with("/nobody/here: "));
+    }
+
+    #[test]
+    fn a_turn_is_longer_than_what_is_in_flight_takes_but_not_endless() {
+        assert_eq!(turn_of(1 << 20, 1 << 30).expect("fast"), TURN);
+        assert_eq!(turn_of(1 << 28, 1 << 27).expect("slow"), WARM_UP * 2 * IN_FLIGHT_PARTS);
+        turn_of(1 << 24, 1 << 12).expect_err("it stands still");
     }
 
     #[test]
