@@ -5,8 +5,8 @@
 //! the thread that was woken runs and at its expense. A core whose next timer is another one, due
 //! before the tick, has nothing to tell.
 //!
-//! So an executor that blocks often has one, which wakes nobody and is due shortly before each
-//! tick. It is set when the executor blocks, once in a tick, and costs an interrupt. Where the
+//! So a thread that blocks often has one, which wakes nobody and is due shortly before each
+//! tick. It is set when the thread blocks, once in a tick, and costs an interrupt. Where the
 //! kernel lets the tick be in short sleeps, as most real machines do, that is all there is to it.
 
 use std::{mem, os::fd::OwnedFd, time::Duration};
@@ -23,7 +23,7 @@ const BLOCKS_MIN: u32 = 4;
 /// How long before the tick it is due, in nanoseconds.
 const AHEAD: u64 = 50_000;
 
-/// The timer of one executor.
+/// The timer of one thread.
 #[derive(Debug)]
 pub(crate) struct KernelTick {
     /// `None` if it is not to be had.
@@ -47,7 +47,7 @@ impl KernelTick {
         }
     }
 
-    /// To be called right before the executor blocks.
+    /// To be called right before the thread blocks, or may.
     pub(crate) fn leave_alone(&mut self, now: Instant) {
         self.block_count += 1;
         if now < self.due {
