@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use executor::{Class, Executor, Handle, PollLists, first};
+use executor::{Class, Executor, Handle, Idle, PollLists, first};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -236,10 +236,11 @@ impl Seat {
         // Staged bytes grow old while the daemon waits for a core. An old kernel has no such call.
         prefer_short_turns().ok();
         let events = Events::new().map_err(Error::setup("an executor"))?;
-        let park = Box::new(events.parker());
-        let (idle, quiet) = (config.idle, config.quiet);
+        let (idle, quiet, parker) = (config.idle, config.quiet, events.parker());
+        let parker = if idle == Idle::Interrupt { parker.conventional() } else { parker };
         let bounds = executor::Config { idle, quiet, ..executor::Config::default() };
-        let executor = Executor::join(Rc::new(SystemClock), park, bounds, &hall.lists, index);
+        let clock = Rc::new(SystemClock);
+        let executor = Executor::join(clock, Box::new(parker), bounds, &hall.lists, index);
         let handle = executor.handle();
         let engines = Engines::new(&handle, config.engine, THREADS_PER_CORE, &events);
         if let Some(why) = engines.why_no_ring().filter(|_| index == 0) {

@@ -27,7 +27,7 @@ use crate::time::Instant;
 pub enum Idle {
     /// Blocks at once, and peers ring for every event: the conventional baseline of measurements.
     ///
-    /// Here the same as [`Park`](Self::Park); the doorbells differ.
+    /// Here the same as [`Park`](Self::Park); the doorbells differ, and how the thread blocks.
     Interrupt,
     /// Blocks at once; peers ring only when it does.
     #[default]
