@@ -107,7 +107,7 @@ unsafe extern "C" {
 
 /// The client, when it has to see what is written to `fd`.
 fn delegating(fd: c_int) -> Option<&'static Client> {
-    client().filter(|client| client.is_delegated(fd))
+    client().filter(|client| client.is_delegated(fd) || client.is_remote_file(fd))
 }
 
 /// Writes the text that `make` leaves in memory of libc's.

@@ -152,6 +152,12 @@ impl OpenFile {
         self.descriptor == Descriptor::StandIn && self.access.writable
     }
 
+    /// The way to the daemon, of a file that the kernel cannot do everything with: a placeholder
+    /// stands for it, or a pipe, and it is this process that has opened it.
+    pub(crate) fn daemons_link(&self) -> Option<Link> {
+        self.link.filter(|_| self.is_placeholder() || self.is_piped())
+    }
+
     /// Whether it is a server's, and nobody knows the way there any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_remote() && self.left == Some(Reason::DaemonLost)

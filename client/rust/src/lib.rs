@@ -39,6 +39,7 @@ mod open;
 mod passing;
 mod paths;
 mod patience;
+mod piped;
 mod position;
 mod queue;
 mod read;

@@ -73,7 +73,7 @@ impl Client {
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
     pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
         let mut file = self.locked_fd(fd)?;
-        let kept = file.link.filter(|_| file.is_placeholder()).map(Link::keep);
+        let kept = file.daemons_link().map(Link::keep);
         let is_remote = file.is_remote();
         let Some(kept) = kept else {
             file.drain();

@@ -6,6 +6,7 @@ use rustix::{
     fd::{BorrowedFd, RawFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
     io,
+    pipe::fcntl_getpipe_size,
 };
 use shm::Linked;
 use wire::{Counter, Reason, Request};
@@ -96,7 +97,9 @@ impl Client {
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
         self.locked_fd(fd).is_some_and(|file| {
-            file.left.is_none() && (file.access.writable || file.is_placeholder())
+            let is_lent = file.is_left_for_child() && file.daemons_link().is_some();
+            let is_kernels = file.left.is_some() && !is_lent;
+            !is_kernels && (file.access.writable || file.is_placeholder())
         })
     }
 
@@ -119,12 +122,16 @@ impl Client {
         matches!(self.table.get(fd), Entry::File(_))
     }
 
-    /// Whether the kernel knows nothing of the file that `fd` is: it has a placeholder. Takes no
-    /// lock, and asks the kernel of files alone.
+    /// Whether the kernel knows nothing of the file that `fd` is: it has a placeholder, or the pipe
+    /// that stands for a remote file. Takes no lock, and asks the kernel of files alone.
     #[must_use]
     pub fn is_placeholder(&'static self, fd: RawFd) -> bool {
         let flags = self.is_file(fd).then(|| fs::fcntl_getfl(self.borrow(fd)));
-        matches!(flags, Some(Ok(flags)) if flags.contains(OFlags::PATH))
+        match flags {
+            Some(Ok(flags)) if flags.contains(OFlags::PATH) => true,
+            Some(_) => self.has_remote() && fcntl_getpipe_size(self.borrow(fd)).is_ok(),
+            None => false,
+        }
     }
 
     /// The numbers below `end` that are known as regular files.

@@ -138,7 +138,7 @@ impl Client {
     ) -> Option<io::Result<()>> {
         let mut file = self.locked_fd(fd)?;
         file.leave_if_limited();
-        let link = file.link.filter(|_| file.is_placeholder())?;
+        let link = file.daemons_link()?;
         let is_remote = file.is_remote();
         let end = if mode & KEEP_SIZE == 0 { at.saturating_add(len) } else { 0 };
         match file.is_beyond_limit(end) {
@@ -179,7 +179,7 @@ impl Client {
                 drop(file);
                 return Err(exceeded());
             }
-            if let Some(link) = file.link.filter(|_| file.is_placeholder() || file.is_piped()) {
+            if let Some(link) = file.daemons_link() {
                 let request = Request::Truncate { file: link.slot, path_len: 0, len };
                 if let Ok(answer) = link.connection.call(request) {
                     return answer.map(drop);
@@ -213,7 +213,7 @@ impl Locked {
 
     /// A position that depends on the file's size or content.
     pub(crate) fn seek_in_file(&mut self, offset: i64, whence: u32) -> io::Result<u64> {
-        if let Some(link) = self.link.filter(|_| self.is_placeholder() || self.is_piped()) {
+        if let Some(link) = self.daemons_link() {
             let request = Request::SetPosition { file: link.slot, offset, whence };
             if let Ok(answer) = link.connection.call(request) {
                 return answer;

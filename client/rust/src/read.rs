@@ -103,6 +103,9 @@ impl Client {
         } else {
             match self.read_cached(fd, entry, buffers, at) {
                 Err(Errno::BADF) if self.borrow_file(fd)? => self.kernel_read(fd, buffers, at)?,
+                Err(errno @ (Errno::BADF | Errno::SPIPE)) => {
+                    self.read_refused(fd, id, buffers, at).unwrap_or(Err(errno))?
+                }
                 read => read?,
             }
         };
@@ -111,7 +114,7 @@ impl Client {
     }
 
     /// Reads a file whose position the client keeps and of which something may be staged.
-    fn read_staged(
+    pub(crate) fn read_staged(
         &'static self,
         fd: RawFd,
         id: FileId,
@@ -128,8 +131,12 @@ impl Client {
         if at.is_none() {
             file.take_back();
         }
-        if file.generation != id.generation || !entry.is_staged.load(Ordering::Acquire) {
+        if file.generation != id.generation {
             return self.kernel_read(fd, buffers, at);
+        }
+        if !entry.is_staged.load(Ordering::Acquire) {
+            let read = file.read_beside_pipe(buffers, at);
+            return read.unwrap_or_else(|| self.kernel_read(fd, buffers, at));
         }
         let wanted = total(buffers);
         let from = match at {

@@ -108,7 +108,7 @@ impl Client {
         }
         let by_block = match file.ready() {
             Ok(()) => None,
-            Err(reason) => match file.link_to_block(reason) {
+            Err(reason) => match file.link_to_block(reason, at) {
                 Some(link) => Some(link),
                 None => return file.write_past(reason, data, at),
             },

@@ -70,6 +70,11 @@ impl<N: Network> RemoteFile<N> {
         self.left_at.take()
     }
 
+    /// Whether all that is written goes to its end.
+    pub(crate) fn appends(&self) -> bool {
+        self.appends
+    }
+
     /// Its name, from the server's root, to be printed.
     pub(crate) fn name(&self) -> Option<String> {
         self.client.name_of(self.handle)

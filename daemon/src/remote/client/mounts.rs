@@ -177,8 +177,10 @@ impl Servers {
         if Pipe::find(&self.pipes.borrow(), file).is_some() {
             return Err(Errno::BUSY.into());
         }
-        let left_at = file.take_left_at().filter(|at| i64::try_from(*at).is_ok());
-        Ok(left_at.ok_or(Errno::INVAL)?)
+        match file.take_left_at().ok_or(Errno::INVAL)? {
+            u64::MAX => Ok(file.status().await?.size),
+            at => Ok(at),
+        }
     }
 
     /// Moves the position of those who were handed an open file to write it.

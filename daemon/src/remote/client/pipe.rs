@@ -136,16 +136,14 @@ impl Pipe {
         Ok(rustix::fs::open(link_to(&self.reading), flags, Mode::empty())?)
     }
 
-    /// Where the next byte goes.
+    /// Where the next byte goes; `u64::MAX` behind what was appended.
     pub(crate) fn position(&self) -> u64 {
         self.at.get()
     }
 
-    /// Has the next byte go elsewhere. Of a file that is appended to, that is nowhere but its end.
+    /// Has the next byte go elsewhere, or, of a file that is appended to, be read from there.
     pub(crate) fn set_position(&self, at: u64) {
-        if self.at.get() != u64::MAX {
-            self.at.set(at);
-        }
+        self.at.set(at);
     }
 
     /// Has everything that is in the pipe now in the file, and the pipe closed if nobody has its
@@ -231,7 +229,8 @@ impl Pipe {
                 0 => return Err(Errno::IO.into()),
                 len => {
                     done += len;
-                    self.at.set(self.at.get().saturating_add(len as u64));
+                    let end = self.at.get().saturating_add(len as u64);
+                    self.at.set(if file.appends() { u64::MAX } else { end });
                 }
             }
         }
