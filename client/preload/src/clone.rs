@@ -8,7 +8,7 @@ use libc::{c_int, c_long};
 use crate::{
     interpose::{interpose, next},
     kernel::{self, Outcome},
-    process::{before_fork, in_child},
+    process::{before_fork, child_made, in_child},
 };
 
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -26,19 +26,24 @@ interpose! {
         parent_id: *mut c_void, storage: *mut c_void, child_id: *mut c_void,
     ) -> c_int {
         let mut start = Start { function, argument };
-        let (function, argument) = if flags & libc::CLONE_VM == 0 {
+        let is_fork = flags & libc::CLONE_VM == 0;
+        let (function, argument) = if is_fork {
             before_fork();
             (begin as Function, ptr::from_mut(&mut start).cast())
         } else {
             (function, argument)
         };
-        next!(
+        let made = next!(
             clone(
                 function => Function, stack => *mut c_void, flags => c_int,
                 argument => *mut c_void, parent_id => *mut c_void, storage => *mut c_void,
                 child_id => *mut c_void,
             ) -> c_int
-        )
+        );
+        if is_fork {
+            child_made();
+        }
+        made
     }
 }
 
@@ -85,6 +90,8 @@ pub(crate) unsafe fn fork(number: c_long, args: [usize; 6]) -> Outcome {
     let made = unsafe { kernel::call(number, args) };
     if made == Ok(0) {
         in_child();
+    } else {
+        child_made();
     }
     made
 }

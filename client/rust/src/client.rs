@@ -79,6 +79,8 @@ pub struct Client {
     pub(crate) files: Files,
     pub(crate) mapped: Marks,
     pub(crate) exiting: AtomicBool,
+    /// Children that are being made, by whatever call.
+    pub(crate) forks: AtomicUsize,
     /// Whether it has asked for a lock, on whatever file.
     pub(crate) has_locks: AtomicBool,
     /// Whether it was for what is no file of ours, as a folder.
@@ -125,6 +127,7 @@ impl Client {
             files: Files::new(),
             mapped: Marks::new(),
             exiting: AtomicBool::new(false),
+            forks: AtomicUsize::new(0),
             has_locks: AtomicBool::new(false),
             has_other_locks: AtomicBool::new(false),
             locked: Marks::new(),

@@ -153,8 +153,10 @@ impl Client {
 
     /// Before `fork`: every open file is left to the kernel, position and all, in both processes;
     /// but for remote ones with close-on-exec, which stay the parent's until a child wants them.
-    /// What another thread does not let go of stays the parent's as it is.
+    /// What another thread does not let go of stays the parent's as it is. The parent then calls
+    /// [`child_made`](Self::child_made).
     pub fn before_fork(&'static self) {
+        self.forks.fetch_add(1, Ordering::AcqRel);
         if self.active().is_none() {
             return;
         }
@@ -173,6 +175,7 @@ impl Client {
     /// After `fork`, in the child: it starts without a session.
     pub fn after_fork_in_child(&'static self) {
         self.forget_connection();
+        self.forks.store(0, Ordering::Release);
         for entry in self.files.all() {
             entry.lock.break_open();
             entry.is_staged.store(false, Ordering::Release);
@@ -190,8 +193,12 @@ impl Client {
     }
 
     /// Before another program takes over: `exec` when `replaces` (this process is that program),
-    /// else `posix_spawn` and its like. Files it will inherit are left to the kernel.
+    /// else `posix_spawn` and its like, after which [`child_made`](Self::child_made) is called.
+    /// Files it will inherit are left to the kernel.
     pub fn before_exec(&'static self, replaces: bool) {
+        if !replaces {
+            self.forks.fetch_add(1, Ordering::AcqRel);
+        }
         if self.active().is_none() {
             return;
         }
@@ -283,7 +290,8 @@ impl Locked {
         if self.left.is_none() && self.access.writable && !self.is_remote() {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
-        self.left = self.left.or(Some(reason));
+        let is_for_child = self.is_remote() && self.is_left_for_child();
+        self.left = self.left.filter(|_| !is_for_child).or(Some(reason));
     }
 
     /// A real descriptor for a placeholder: the daemon's, or, without a daemon, a new one.

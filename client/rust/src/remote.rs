@@ -183,7 +183,7 @@ impl Locked {
 
 /// What the program's number refers to, the lowest that is free: nothing that can be read or
 /// written.
-fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let mut memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
     let mut name = [0; 32];

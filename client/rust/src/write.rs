@@ -94,9 +94,8 @@ impl Client {
             return self.kernel_write(fd, data, at);
         }
         file.owed.take().map_or(Ok(()), Err)?;
-        if at.is_none() {
-            file.take_back();
-        }
+        // Also to write in a place: beside a child that has the file nothing is staged.
+        file.take_back();
         let len = total(data);
         if file.goes_directly(at, len) {
             self.settle_others(&mut file);
