@@ -63,15 +63,20 @@ fn is_closed(file: &Path) {
     assert!(!journal.exists(), "{} is left behind", journal.display());
 }
 
-/// Kills all of a job at once, and the daemon first: it would end in order without the others.
+/// Kills all of a job at once, and the daemon first: it would end in order without the others. As
+/// often as there is one that has just been started.
+#[track_caller]
 fn kill_all(folder: &Folder) {
-    let mut all = processes_of(folder.path());
-    all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));
-    for (pid, _) in all {
-        let pid = rustix::process::Pid::from_raw(pid).expect("a process");
-        rustix::process::kill_process(pid, Signal::KILL).ok(); // It may be gone.
-    }
-    assert!(wait_for(SOON, || processes_of(folder.path()).is_empty()));
+    let kill = || {
+        let mut all = processes_of(folder.path());
+        all.sort_by_key(|(_, arguments)| !arguments.contains(" serve "));
+        for (pid, _) in &all {
+            let pid = rustix::process::Pid::from_raw(*pid).expect("a process");
+            rustix::process::kill_process(pid, Signal::KILL).ok(); // It may be gone.
+        }
+        all.is_empty()
+    };
+    assert!(wait_for(SOON, kill), "{:?}", processes_of(folder.path()));
 }
 
 #[test]
