@@ -290,6 +290,7 @@ impl Locked {
         if self.left.is_none() && self.access.writable && !self.is_remote() {
             self.client.count(Counter::Fallbacks(reason), 1);
         }
+        // Whoever had it back from a child, or has lost it since, has another reason now.
         let is_for_child = self.is_remote() && self.is_left_for_child();
         self.left = self.left.filter(|_| !is_for_child).or(Some(reason));
     }
