@@ -26,8 +26,7 @@ const AHEAD: u64 = 50_000;
 /// The timer of one thread.
 #[derive(Debug)]
 pub(crate) struct KernelTick {
-    /// `None` if it is not to be had.
-    timer: Option<OwnedFd>,
+    timer: OwnedFd,
     /// From one tick to the next, in nanoseconds.
     period: u64,
     /// When the timer is due, or would be if it had been set.
@@ -37,14 +36,12 @@ pub(crate) struct KernelTick {
 }
 
 impl KernelTick {
-    pub(crate) fn new() -> Self {
+    /// `None` where there is no tick, or no timer to be had: then blocks cost more, which is all.
+    pub(crate) fn new() -> Option<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Self {
-            timer: timerfd_create(TimerfdClockId::Monotonic, flags).ok(),
-            period: period(),
-            due: Instant::default(),
-            block_count: 0,
-        }
+        let period = period()?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
+        Some(Self { timer, period, due: Instant::default(), block_count: 0 })
     }
 
     /// To be called right before the thread blocks, or may.
@@ -60,21 +57,20 @@ impl KernelTick {
     }
 
     fn set(&self) {
-        let Some(timer) = &self.timer else { return };
         let due = Timespec::try_from(Duration::from_nanos(self.due.as_nanos()));
         let Ok(it_value) = due else { return };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        // Without it blocks cost more, which is all.
-        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).ok();
+        // As without a timer.
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once).ok();
     }
 }
 
-/// From one tick to the next, in nanoseconds.
-fn period() -> u64 {
-    // This clock goes on with the tick.
-    let resolution = Duration::try_from(clock_getres(ClockId::MonotonicCoarse));
-    let nanos = resolution.map_or(0, |resolution| resolution.as_nanos());
-    u64::try_from(nanos).unwrap_or(0).max(2 * AHEAD)
+/// From one tick to the next, in nanoseconds, if there are ticks.
+fn period() -> Option<u64> {
+    // This clock goes on with the tick: 100 to 1000 times a second, or else it is another kernel's.
+    let resolution = Duration::try_from(clock_getres(ClockId::MonotonicCoarse)).ok()?;
+    let nanos = u64::try_from(resolution.as_nanos()).ok()?;
+    (1_000_000..=10_000_000).contains(&nanos).then_some(nanos)
 }
 
 /// The first moment after `now` that is shortly before a tick. A tick's own is a multiple of the
@@ -111,20 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn the_period_is_one_that_kernels_have() {
-        assert!((1_000_000..=10_000_000).contains(&period()), "1000 to 100 a second");
-    }
-
-    #[test]
     fn only_who_blocks_often_has_a_timer() {
         let is_set = |tick: &KernelTick| {
-            let timer = tick.timer.as_ref().expect("there are descriptors");
-            let left = timerfd_gettime(timer).expect("a timer").it_value;
+            let left = timerfd_gettime(&tick.timer).expect("a timer").it_value;
             (left.tv_sec, left.tv_nsec) != (0, 0)
         };
         for (count, sets) in [(BLOCKS_MIN - 1, false), (BLOCKS_MIN, true)] {
             // Long ticks, of which none ends meanwhile.
-            let mut tick = KernelTick { period: u64::from(u32::MAX) << 20, ..KernelTick::new() };
+            let Some(tick) = KernelTick::new() else { return };
+            let mut tick = KernelTick { period: u64::from(u32::MAX) << 20, ..tick };
             let mut now = SystemClock.now();
             tick.due = now + Duration::from_secs(1);
             (1..count).for_each(|_| tick.leave_alone(now));

@@ -166,7 +166,7 @@ impl Events {
     /// The way an executor blocks in this set.
     #[must_use]
     pub fn parker(&self) -> EpollParker {
-        EpollParker { events: self.clone(), crowd: Crowd::new(), tick: Some(KernelTick::new()) }
+        EpollParker { events: self.clone(), crowd: Crowd::new(), tick: KernelTick::new() }
     }
 
     /// What ends the park from any thread.
