@@ -13,7 +13,8 @@
 //! root the kernel tells idle time in hundredths of a second, so `--quick` is then imprecise.
 //!
 //! `file` has 4 MiB under way, `integrated` 8 MiB on the way to a disk, of which half is being
-//! written at a time, while the rest is received, and 4 MiB to memory. Each is at least 8 packets.
+//! written at a time, while the rest is received, and to memory 2 MiB over TCP and 4 MiB over UCX.
+//! Each is at least 8 packets.
 //!
 //! A second yardstick owes our programs nothing but `request`: `bound = min(fio's io_uring at its
 //! best depth, request, a bare TCP stream)`. Ratios are our rate by the other: more than 1 is

@@ -27,6 +27,9 @@ const KIB: usize = 1 << 10;
 const SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB];
 /// Bytes that `file` has under way, unless these are too few packets.
 const AT_DEVICE: usize = 4 << 20;
+/// Bytes on the way over TCP to memory: with more, packets are out of the cache when they are
+/// received.
+const TO_MEMORY: usize = 2 << 20;
 const DEPTH_MIN: usize = 8;
 /// Blocking calls move so much less to a disk, to take about as long.
 const PSYNC_PART: u64 = 8;
@@ -123,8 +126,12 @@ pub(super) fn skip(report: &mut Report, effort: &Effort, why: &str) {
 
 impl Cell {
     fn new(place: &Place, size: usize, transport: Transport, effort: &Effort) -> Self {
-        // A disk has one half written while the server receives the other.
-        let on_the_way = if place.is_memory() { AT_DEVICE } else { 2 * AT_DEVICE };
+        let on_the_way = match transport {
+            // A disk has one half written while the server receives the other.
+            _ if !place.is_memory() => 2 * AT_DEVICE,
+            Transport::Tcp => TO_MEMORY,
+            Transport::Ucx => AT_DEVICE,
+        };
         let depth = u32::try_from(depth(on_the_way, size)).unwrap_or(1);
         let count = effort.volume / size as u64;
         // A device takes them from registered memory.
