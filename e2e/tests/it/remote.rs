@@ -35,8 +35,8 @@ use wire::{Frame, NONCE_LEN, SESSION_LEN};
 use self::quiet::daemons_that_nobody_asks_sleep;
 use crate::{
     harness::{
-        Folder, Running, SOON, collect, kakehi_run, pause, processes_of, program, random, run,
-        skip, succeed, text, wait_for,
+        Folder, Running, SOON, collect, kakehi_run, note, pause, processes_of, program, random,
+        run, skip, succeed, text, wait_for,
     },
     proxy::Proxy,
     remote::server::{Scheme, Server},
@@ -74,6 +74,10 @@ over_both! {
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// Rounds of a program whose server is killed again and again, and kills that hit it at least.
+const KILLED_ROUNDS: u32 = 400;
+const KILLS_MIN: u32 = 5;
 
 /// Where programs find the server's files.
 pub(crate) fn local(folder: &Folder) -> PathBuf {
@@ -202,12 +206,26 @@ fn nothing_is_lost_or_done_twice_when_the_server_is_killed(scheme: Scheme) {
     let folder = Folder::new();
     let mut server = Server::start(&folder, scheme);
     let mut rng = random("server kills");
-    let mut program = start_rounds(&folder, &mut server.run(&folder), 400);
-    for _ in 0..10 {
-        pause(Duration::from_millis(rng.u64(20..250)));
-        server.kill_and_restart();
+    let mut program = start_rounds(&folder, &mut server.run(&folder), KILLED_ROUNDS);
+    let (mut kills, mut last) = (0, 0);
+    while kills < 10 {
+        let before = progress(&folder);
+        // Whatever the machine does besides: not before it has got on.
+        let gets_on = wait_for(SOON, || progress(&folder) > before + 5);
+        pause(Duration::from_millis(rng.u64(0..25)));
+        server.kill();
+        // Nothing comes to an end without a server.
+        let (done, ended) = (progress(&folder), program.child.try_wait().expect("own child"));
+        server.restart();
+        if ended.is_some() || done >= i64::from(KILLED_ROUNDS) {
+            break;
+        }
+        assert!(gets_on, "no progress after {before} rounds and {kills} kills");
+        (kills, last) = (kills + 1, done);
     }
-    finish_rounds(&folder, &server, &mut program, 400);
+    note(format_args!("{kills} kills, the last one after {last} of {KILLED_ROUNDS} rounds"));
+    finish_rounds(&folder, &server, &mut program, KILLED_ROUNDS as usize);
+    assert!(kills >= KILLS_MIN, "only {kills} kills hit the program");
     server.end();
 }
 
