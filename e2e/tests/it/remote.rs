@@ -6,6 +6,7 @@ mod asked;
 mod exchanged;
 mod fileset;
 mod handed;
+mod killed;
 mod leased;
 mod links;
 mod locks;
@@ -32,7 +33,14 @@ use std::{
 use rustix::process::Signal;
 use wire::{Frame, NONCE_LEN, SESSION_LEN};
 
-use self::quiet::daemons_that_nobody_asks_sleep;
+use self::{
+    killed::{
+        a_hundred_killed_clients_leave_a_server_nothing,
+        killed_client_is_let_go_of_and_others_are_served,
+        server_killed_in_the_middle_of_transfers_is_noticed,
+    },
+    quiet::daemons_that_nobody_asks_sleep,
+};
 use crate::{
     harness::{
         Folder, Running, SOON, collect, kakehi_run, note, pause, processes_of, program, random,
@@ -44,15 +52,15 @@ use crate::{
 
 /// Makes of each function two tests, one over each transport.
 macro_rules! over_both {
-    ($($name:ident,)*) => {
+    ($($(#[$attribute:meta])* $name:ident,)*) => {
         mod tcp {
             use super::server::Scheme;
-            $(#[test] fn $name() { super::$name(Scheme::Tcp) })*
+            $($(#[$attribute])* #[test] fn $name() { super::$name(Scheme::Tcp) })*
         }
 
         mod ucx {
             use super::server::Scheme;
-            $(#[test] fn $name() {
+            $($(#[$attribute])* #[test] fn $name() {
                 if Scheme::Ucx.is_here(stringify!($name)) { super::$name(Scheme::Ucx) }
             })*
         }
@@ -70,6 +78,10 @@ over_both! {
     server_that_stays_away_is_an_error_in_time_and_for_good,
     what_a_killed_program_had_accepted_arrives,
     daemons_that_nobody_asks_sleep,
+    killed_client_is_let_go_of_and_others_are_served,
+    server_killed_in_the_middle_of_transfers_is_noticed,
+    #[ignore = "3 minutes: a hundred kills, and the time for which a server keeps files"]
+    a_hundred_killed_clients_leave_a_server_nothing,
 }
 
 /// A program that changes remote files, on a machine that is busy and with a server that is away.
@@ -315,29 +327,6 @@ fn what_a_killed_program_had_accepted_arrives(scheme: Scheme) {
         fs::remove_dir_all(server.job()).expect("what was made");
         fs::remove_file(folder.join("progress")).expect("progress");
     }
-    server.end();
-}
-
-#[test]
-#[ignore = "waits for what the server keeps a minute for a client that may come back"]
-fn client_that_is_killed_leaves_the_server_nothing_open() {
-    let folder = Folder::new();
-    let server = Server::start(&folder, Scheme::Tcp);
-    succeed(server.run(&folder).arg("true"), SOON);
-    let open = || {
-        let fds = fs::read_dir(format!("/proc/{}/fd", server.running.child.id()));
-        fds.expect("descriptors").count()
-    };
-    let before = open();
-    let program = start_rounds(&folder, &mut server.run(&folder), 100_000);
-    assert!(wait_for(SOON, || progress(&folder) > 3), "no progress");
-    assert!(open() > before, "nothing is open");
-    for (pid, _) in processes_of(&folder.join("local")) {
-        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-        rustix::process::kill_process(pid, Signal::KILL).ok(); // It may have ended since.
-    }
-    drop(program);
-    assert!(wait_for(LONG, || open() <= before), "{} were open, {} are", before, open());
     server.end();
 }
 
