@@ -26,20 +26,16 @@ type Fault = fn(&Namespaces, &Folder) -> Result<(), String>;
 
 #[test]
 fn link_that_goes_down_and_up_costs_time_only() {
-    for scheme in [Scheme::Tcp, Scheme::Ucx] {
-        if scheme.is_here("a link that goes down") {
-            survives("a link that goes down", scheme, ROUNDS, |namespaces, folder| {
-                namespaces.link(false)?;
-                assert_stands_still(folder, Duration::from_secs(3));
-                namespaces.link(true)
-            });
-        }
-    }
+    survives("a link that goes down", |namespaces, folder| {
+        namespaces.link(false)?;
+        assert_stands_still(folder, Duration::from_secs(3));
+        namespaces.link(true)
+    });
 }
 
 #[test]
 fn partition_costs_time_only() {
-    survives("a partition", Scheme::Tcp, ROUNDS, |namespaces, folder| {
+    survives("a partition", |namespaces, folder| {
         namespaces.drop_packets("-A", &[])?;
         // Longer than the client waits for a server that says nothing.
         assert_stands_still(folder, Duration::from_secs(6));
@@ -50,7 +46,7 @@ fn partition_costs_time_only() {
 
 #[test]
 fn packets_that_are_lost_cost_time_only() {
-    survives("packet loss", Scheme::Tcp, ROUNDS, |namespaces, _| {
+    survives("packet loss", |namespaces, _| {
         let some = ["-m", "statistic", "--mode", "random", "--probability", "0.2"];
         namespaces.drop_packets("-A", &some)?;
         let lost = || namespaces.dropped() >= PACKETS_LOST;
@@ -114,27 +110,36 @@ fn network_that_comes_up_after_the_server_is_used() {
     }
 }
 
-/// Runs a program of so many rounds over a network that fails once it has begun.
+/// Runs a program over a network that fails once it has begun, by either transport.
 #[track_caller]
-fn survives(what: &str, scheme: Scheme, rounds: u32, fault: Fault) {
+fn survives(what: &str, fault: Fault) {
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        if !scheme.is_here(what) {
+            return;
+        }
+        if let Err(why) = survives_over(scheme, fault) {
+            return skip(what, why);
+        }
+    }
+}
+
+/// `Err`: why there can be no such fault here.
+#[track_caller]
+fn survives_over(scheme: Scheme, fault: Fault) -> Result<(), String> {
     let folder = Folder::new();
-    let nodes = match Nodes::start(&folder, scheme) {
-        Ok(nodes) => nodes,
-        Err(why) => return skip(what, why),
-    };
+    let nodes = Nodes::start(&folder, scheme)?;
     let mut command = nodes.on_client();
     // No loss, however unlucky, is to be taken for a server that stays away.
     command.env("KAKEHI_REMOTE_TIMEOUT", "10min").arg(kakehi()).arg("run");
     command.args(nodes.flags(&folder.join("local"))).arg("--");
-    let mut program = start_rounds(&folder, &mut command, rounds);
+    let mut program = start_rounds(&folder, &mut command, ROUNDS);
     assert!(wait_for(SOON, || progress(&folder) > 2), "no progress");
-    if let Err(why) = fault(&nodes.namespaces, &folder) {
-        return skip(what, why);
-    }
-    assert_eq!(program.wait(LONG).code(), Some(0));
-    let count = usize::try_from(rounds).expect("a count");
+    fault(&nodes.namespaces, &folder)?;
+    assert_eq!(program.wait(LONG).code(), Some(0), "over {scheme}");
+    let count = usize::try_from(ROUNDS).expect("a count");
     check_rounds(&nodes.job(), count);
     nodes.end();
+    Ok(())
 }
 
 /// The program gets no further for so long than by what is on its way: nothing comes through.

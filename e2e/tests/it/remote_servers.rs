@@ -17,7 +17,11 @@ use crate::{
         Folder, Running, SOON, kakehi, kakehi_run, pause, program, random, run, skip, succeed,
         text, wait_for,
     },
-    remote::{LONG, check_rounds, local, server::reserve_port, start_rounds},
+    remote::{
+        LONG, check_rounds, local,
+        server::{Scheme, reserve_port},
+        start_rounds,
+    },
 };
 
 /// A server that leaves its address in `servers`, and which root it serves.
@@ -33,11 +37,16 @@ struct Gate {
 impl Gate {
     #[track_caller]
     fn start(folder: &Folder, root: &str) -> Self {
+        Self::start_over(folder, root, Scheme::Tcp)
+    }
+
+    #[track_caller]
+    fn start_over(folder: &Folder, root: &str, scheme: Scheme) -> Self {
         fs::create_dir_all(folder.join("servers")).expect("folder");
         fs::create_dir_all(folder.join(root)).expect("root");
         let folder = folder.path().to_owned();
         let (port, _reserved) = reserve_port();
-        let (url, root) = (format!("tcp://127.0.0.1:{port}"), root.to_owned());
+        let (url, root) = (scheme.url("127.0.0.1", port), root.to_owned());
         let gate =
             Self { running: Self::launch(&folder, &root, &url), url, folder, root, _reserved };
         assert_eq!(gate.published(), gate.url);
@@ -239,8 +248,16 @@ fn nothing_is_lost_when_one_of_two_servers_of_a_root_is_killed() {
 /// comes first when it is back.
 #[test]
 fn equal_appends_of_two_clients_are_counted_once_each() {
+    for scheme in [Scheme::Tcp, Scheme::Ucx] {
+        if scheme.is_here("equal appends of two clients") {
+            append_equally(scheme);
+        }
+    }
+}
+
+fn append_equally(scheme: Scheme) {
     let folder = Folder::new();
-    let mut gate = Gate::start(&folder, "root");
+    let mut gate = Gate::start_over(&folder, "root", scheme);
     let mut rng = random("two clients that append");
     let programs = ["one", "two"].map(|job| {
         let mut command = run_over(&folder, &[]);

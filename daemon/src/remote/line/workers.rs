@@ -8,9 +8,16 @@
 //! for each connection: two that disagree on how often they were connected never meet again, and an
 //! attempt may break on one side only.
 
-use std::{cell::RefCell, io, os::fd::AsFd as _, rc::Rc};
+use std::{
+    cell::RefCell,
+    io,
+    os::fd::AsFd as _,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicU8},
+};
 
 use executor::Handle;
+use shm::Mapping;
 use ucx::{Config, Settings};
 
 use super::channel::BATCH_LEN;
@@ -50,6 +57,17 @@ pub(crate) struct Workers {
     config: Rc<Config>,
     /// A server's for its next connection, once it is made.
     shared: Option<Rc<RefCell<Option<Rc<Worker>>>>>,
+}
+
+/// The buffers of a worker, straight from the kernel: it takes memory as they are used, and has it
+/// back with the worker. The allocator, once it has freed so much at a time, puts the next in its
+/// heap, where it zeroes all of it at once, and may be unable to give it back.
+struct Memory(Mapping);
+
+impl AsRef<[AtomicU8]> for Memory {
+    fn as_ref(&self) -> &[AtomicU8] {
+        self.0.bytes()
+    }
 }
 
 /// A worker, whose messages end the park of its executor.
@@ -118,7 +136,9 @@ impl Workers {
     }
 
     fn make(&self) -> io::Result<Rc<Worker>> {
-        let worker = ucx::Worker::new(&self.handle, &self.config).map_err(io::Error::other)?;
+        let (memory, _) = Mapping::create(BUFFER_COUNT as usize * BATCH_LEN)?;
+        let worker = ucx::Worker::with_memory(&self.handle, &self.config, Arc::new(Memory(memory)))
+            .map_err(io::Error::other)?;
         // Who waits for messages is woken by the worker; the descriptor only has to end the park.
         let heeded = self.reactor.heed(worker.as_fd().try_clone_to_owned()?)?;
         Ok(Rc::new(Worker { worker, _heeded: heeded }))
