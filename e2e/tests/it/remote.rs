@@ -5,6 +5,7 @@ mod allocate;
 mod asked;
 mod exchanged;
 mod fileset;
+mod fuzzed;
 mod handed;
 mod killed;
 mod leased;

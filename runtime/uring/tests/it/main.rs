@@ -1,5 +1,6 @@
 //! Engines on real files, real rings and real threads.
 
+mod beside;
 mod dropped;
 mod engines;
 mod errors;

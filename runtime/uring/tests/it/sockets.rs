@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use executor::{Class, ManualClock, yield_now};
+use executor::Class;
 use rustix::{
     fs::{FlockOperation, flock},
     net::{
@@ -26,7 +26,7 @@ use rustix::{
 };
 use uring::{Address, Buffer, Buffers, Choice, Heap, Listener, Sockets, Stream};
 
-use crate::support::{Core, DEADLINE, buffer, content, open};
+use crate::support::{Core, DEADLINE, buffer, content};
 
 /// A core with sockets.
 pub(crate) struct Net {
@@ -40,7 +40,7 @@ impl Net {
         Self::with(Core::new(Choice::Auto, 1))
     }
 
-    fn with(core: Core) -> Self {
+    pub(crate) fn with(core: Core) -> Self {
         let sockets = core.sockets();
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         Self { core, sockets, folder }
@@ -371,51 +371,6 @@ fn streams_that_are_always_ready_take_turns() {
     let turns = net.core.executor.counters().turns - turns;
     for (count, start) in counts.iter().zip(start) {
         assert!(count.get() - start <= 16 * turns, "more than 16 receives a turn");
-    }
-}
-
-/// The slice that submits it, and the slice after the visit that reaps it.
-#[test]
-fn a_read_beside_a_ready_task_and_a_busy_stream_completes_within_two_slices() {
-    let core = Core::with_clock(Rc::new(ManualClock::new()), Choice::Auto, 1);
-    let mut net = Net::with(core);
-    let mut listener = net.tcp_listener();
-    let [mut ours, mut theirs] = net.pair(&mut listener);
-    let handle = net.core.executor.handle();
-    handle.spawn(Class::Latency, async {
-        loop {
-            yield_now().await;
-        }
-    });
-    handle.spawn(Class::Latency, async move {
-        let bytes: Vec<Buffer> = (0..64).map(|_| Heap::buffer(64 << 10)).collect();
-        while ours.send_all(bytes.clone()).await.is_ok() {}
-    });
-    let received = Rc::new(Cell::new(0_usize));
-    let count = Rc::clone(&received);
-    handle.spawn(Class::Latency, async move {
-        let into = Buffers::from(Heap::buffer(1 << 20));
-        while let Ok(len @ 1..) = theirs.receive(&into).await {
-            count.set(count.get() + len);
-        }
-    });
-    let (engines, file) = (net.core.engines.clone(), open(&net.folder, "read").expect("a file"));
-    let write = engines.write(&file, 0, buffer(&[7; 4096]).into());
-    assert_eq!(net.core.executor.run_until(write).expect("no error"), 4096);
-    while received.get() == 0 {
-        net.core.executor.turn();
-    }
-
-    for _ in 0..100 {
-        let (done, read) =
-            (Rc::new(Cell::new(false)), engines.read(&file, 0, Heap::buffer(4096).into()));
-        let is_done = Rc::clone(&done);
-        handle.spawn(Class::Latency, async move {
-            is_done.set(read.await.is_ok_and(|len| len == 4096));
-        });
-        net.core.executor.turn();
-        net.core.executor.turn();
-        assert!(done.get());
     }
 }
 
