@@ -1,6 +1,10 @@
 //! Batch jobs under a real Slurm: a cluster of one node, whose daemons live as long as the test.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use rustix::{fd::OwnedFd, system::uname};
 
@@ -47,9 +51,9 @@ impl<'f> Cluster<'f> {
             command.args(["-D", "-f", &path("slurm.conf")]);
             command
         };
+        // Each has a log of its own.
         let start = |mut command: Command| {
-            let log = fs::File::create(folder.join("log")).expect("log");
-            Running::start(command.stdout(log.try_clone().expect("log")).stderr(log))
+            Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
         };
         let authenticator = start(munged);
         wait_for(SOON, || folder.join("munge.socket").exists());
@@ -60,7 +64,7 @@ impl<'f> Cluster<'f> {
             text(&output.stdout).trim() == "idle"
         });
         if !is_ready {
-            let said = ["controller.log", "node.log"]
+            let said = ["munge.log", "controller.log", "node.log"]
                 .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
             skip(WHAT, format_args!("it does not start here: {}", said.concat()));
             return None;
