@@ -63,6 +63,11 @@ impl Mapping {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice changes no existing memory.
         let base = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, fd, 0) }?;
+        // A core dump is the program's; what is staged would make it a hundred times as large.
+        // SAFETY: the range was mapped just now; what is dumped changes no contents.
+        match unsafe { madvise(base, len, Advice::LinuxDontDump) } {
+            Ok(()) | Err(_) => {}
+        }
         NonNull::new(base.cast()).map(|base| Self { base, len }).ok_or(Errno::NOMEM)
     }
 
