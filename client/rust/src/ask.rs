@@ -29,6 +29,9 @@ impl Client {
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
         let mut lane = self.connection()?.lane().ok()?;
+        if !path.is_empty() && self.is_confined() {
+            return Some(Err(Errno::ACCESS));
+        }
         let path_len = match put(&lane, path, extra) {
             Ok(len) => len,
             Err(errno) => return Some(Err(errno)),

@@ -16,6 +16,7 @@ use shm::{Job, Lock, Once};
 use wire::{COUNTER_COUNT, Counter, Reason, Refusal, Request};
 
 use crate::{
+    clock::coarse_now,
     config::{Config, PATH_MAX},
     connection::{Connection, Failure},
     file::{FileEntry, Files},
@@ -104,6 +105,10 @@ pub struct Client {
     pub(crate) setting_umask: Lock<()>,
     /// Its names may be others than the daemon's.
     pub(crate) has_own_view: AtomicBool,
+    /// It has denied itself names.
+    pub(crate) is_confined: AtomicBool,
+    /// It has changed its root folder.
+    pub(crate) has_own_root: AtomicBool,
     is_unreachable: AtomicBool,
     /// The daemon is there, but had no room for this process.
     is_refused_as_full: AtomicBool,
@@ -141,6 +146,8 @@ impl Client {
             connecting: Lock::new(()),
             setting_umask: Lock::new(()),
             has_own_view: AtomicBool::new(false),
+            is_confined: AtomicBool::new(false),
+            has_own_root: AtomicBool::new(false),
             is_unreachable: AtomicBool::new(false),
             is_refused_as_full: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
@@ -156,6 +163,8 @@ impl Client {
             Ok(_) | Err(_) => {}
         }
         self.limited();
+        // Finds the kernel's clock, now that there is stack for that: a handler may have little.
+        coarse_now();
     }
 
     /// Asks the daemon for nothing and waits for the answer: one round trip, connecting first if

@@ -39,6 +39,7 @@ use crate::{
     client::Host,
     clock::now,
     config::{Config, PATH_MAX},
+    detach,
     passing::{Passed, receive_with, send_with},
     patience::{Patience, look},
     slots::Slots,
@@ -93,6 +94,8 @@ pub(crate) struct Connection {
     daemon: Option<Pid>,
     /// Names mean the same to the daemon.
     pub(crate) shares_view: bool,
+    /// The process was started in a sandbox that denies it names.
+    pub(crate) is_confined: bool,
     number: usize,
     executor: usize,
     lost: AtomicBool,
@@ -144,6 +147,7 @@ impl Connection {
             host,
             daemon,
             shares_view: view::is_shared_with(daemon),
+            is_confined: detach::is_confined_from_start(view::is_denied(daemon)),
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),

@@ -140,7 +140,11 @@ impl AbsolutePath {
 
 impl Client {
     pub(crate) fn absolute_path(&'static self, dir: RawFd, path: &CStr) -> Option<AbsolutePath> {
-        AbsolutePath::new(self.active()?, self.host, dir, path)
+        let mut path = AbsolutePath::new(self.active()?, self.host, dir, path)?;
+        if path.is_remote() && self.has_own_root() {
+            path.stay_here();
+        }
+        Some(path)
     }
 }
 
@@ -158,8 +162,10 @@ fn read_link(host: &dyn Host, link: &CStr, target: &mut [u8]) -> Option<usize> {
 
 /// `/proc/thread-self/fd/N`, as a C string in `space`. `/proc/self` is the first thread's, and
 /// empty when that one has ended before the others.
+///
+/// `None` for a negative number, which refers to nothing.
 pub fn link_of(fd: RawFd, space: &mut [u8; 32]) -> Option<&CStr> {
-    numbered(b"/proc/thread-self/fd/", fd.unsigned_abs(), b"", space)
+    numbered(b"/proc/thread-self/fd/", u32::try_from(fd).ok()?, b"", space)
 }
 
 /// A number between two parts of a name; `None` when there is no room for it.
@@ -200,5 +206,6 @@ mod tests {
         let mut space = [0; 32];
         let longest = link_of(RawFd::MAX, &mut space);
         assert_eq!(longest, Some(c"/proc/thread-self/fd/2147483647"));
+        assert_eq!(link_of(-9, &mut [0; 32]), None);
     }
 }

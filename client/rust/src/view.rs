@@ -5,7 +5,11 @@
 
 use core::{ffi::CStr, sync::atomic::Ordering};
 
-use rustix::{fs, process::Pid};
+use rustix::{
+    fs::{self, Stat},
+    io::{self, Errno},
+    process::Pid,
+};
 
 use crate::{client::Client, paths::numbered};
 
@@ -25,14 +29,23 @@ impl Client {
 /// Whether a process, if it has a number here, has the root folder and the mounts of this one.
 pub(crate) fn is_shared_with(process: Option<Pid>) -> bool {
     let is_same = |own: &CStr, theirs: &[u8]| {
-        let mut space = [0; 32];
-        let number = process?.as_raw_nonzero().get().unsigned_abs();
-        let (own, theirs) =
-            (fs::stat(own).ok()?, fs::stat(numbered(b"/proc/", number, theirs, &mut space)?).ok()?);
+        let (own, theirs) = (fs::stat(own).ok()?, look_at(process, theirs)?.ok()?);
         Some((own.st_dev, own.st_ino) == (theirs.st_dev, theirs.st_ino))
     };
     is_same(c"/", b"/root") == Some(true)
         && is_same(c"/proc/thread-self/ns/mnt", b"/ns/mnt") == Some(true)
+}
+
+/// True if the kernel denies this process to look at a process that has a number here.
+pub(crate) fn is_denied(process: Option<Pid>) -> bool {
+    matches!(look_at(process, b"/root"), Some(Err(Errno::ACCESS | Errno::PERM)))
+}
+
+/// What a name in a process's folder in `/proc` leads to.
+fn look_at(process: Option<Pid>, name: &[u8]) -> Option<io::Result<Stat>> {
+    let mut space = [0; 32];
+    let number = process?.as_raw_nonzero().get().unsigned_abs();
+    Some(fs::stat(numbered(b"/proc/", number, name, &mut space)?))
 }
 
 #[cfg(test)]
