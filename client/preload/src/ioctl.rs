@@ -8,6 +8,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 
 use client::{Client, Errno};
 use libc::{c_int, c_ulong};
+use rustix::param::page_size;
 
 use crate::{
     bits::unsigned,
@@ -125,6 +126,9 @@ unsafe fn others(
         FIDEDUPERANGE => unsafe { pointer::<u16>(argument + COUNT_AT).read() },
         _ => 0,
     };
+    // The kernel takes a list of one page at most, and reads no other.
+    let is_list = FIRST_AT + usize::from(count) * ONE_LEN <= page_size();
+    let count = if is_list { count } else { 0 };
     // SAFETY: the caller promises that many, in the places that the kernel knows.
     let number_at = |place| unsafe { pointer::<i64>(place).read() };
     let one = move |index: usize| match request {
