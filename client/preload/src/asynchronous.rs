@@ -1,36 +1,48 @@
 //! Asynchronous I/O: POSIX's, which libc's own threads carry out, and the kernel's, as libaio and
-//! rings ask for it. Nobody sees what is done: the file is left to the kernel. Of a remote file the
-//! kernel has a copy to read, or a pipe to write, in which nothing has a place: that is refused.
+//! rings ask for it. Nobody sees what is done: the file is left to the kernel.
+//!
+//! Of a remote file the kernel has a copy to read, or a pipe to write, in which nothing has a place.
+//! POSIX's requests to it are done before the call returns, which POSIX allows; the kernel's are
+//! refused.
+
+use core::mem::offset_of;
 
 use client::{Errno, Reason};
-use libc::{aiocb, c_int, c_void, iocb};
+use libc::{aiocb, c_int, c_void, iocb, off_t};
 
 use crate::{
+    data::{pread, pwrite},
     descriptor::is_writable,
-    errno::answer,
+    errno::{answer, last},
     interpose::{interpose, next},
-    kernel::{Outcome, kernel},
+    kernel::{Outcome, ignore, kernel},
     start::client,
+    sync::{fdatasync, fsync},
 };
 
 interpose! {
     fn aio_read|aio_read64(request: *mut aiocb) -> c_int {
-        if let Err(errno) = leave(request) {
-            return answer(Err::<isize, _>(errno));
+        if let Some(served) = serve(request, Work::Read) {
+            return answer(served);
         }
         next!(aio_read(request => *mut aiocb) -> c_int)
     }
 
     fn aio_write|aio_write64(request: *mut aiocb) -> c_int {
-        if let Err(errno) = leave(request) {
-            return answer(Err::<isize, _>(errno));
+        if let Some(served) = serve(request, Work::Write) {
+            return answer(served);
         }
         next!(aio_write(request => *mut aiocb) -> c_int)
     }
 
     fn aio_fsync|aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int {
-        if let Err(errno) = leave(request) {
-            return answer(Err::<isize, _>(errno));
+        let work = match operation {
+            libc::O_SYNC => Work::Sync,
+            libc::O_DSYNC => Work::SyncData,
+            _ => return answer(Err::<isize, _>(Errno::INVAL)),
+        };
+        if let Some(served) = serve(request, work) {
+            return answer(served);
         }
         next!(aio_fsync(operation => c_int, request => *mut aiocb) -> c_int)
     }
@@ -38,16 +50,169 @@ interpose! {
     fn lio_listio|lio_listio64(
         mode: c_int, list: *const *mut aiocb, count: c_int, signal: *mut c_void,
     ) -> c_int {
-        for index in 0..usize::try_from(count).unwrap_or(0) {
-            if let Err(errno) = leave(*list.add(index)) {
-                return answer(Err::<isize, _>(errno));
-            }
+        if let Some(served) = serve_list(list, count, signal) {
+            return answer(served);
         }
         next!(
             lio_listio(
                 mode => c_int, list => *const *mut aiocb, count => c_int, signal => *mut c_void,
             ) -> c_int
         )
+    }
+}
+
+/// The beginning of glibc's `struct aiocb`, which its headers make part of every program, with what
+/// `aio_error` and `aio_return` answer.
+#[repr(C)]
+struct Head {
+    fd: c_int,
+    operation: c_int,
+    priority: c_int,
+    buffer: *mut c_void,
+    len: usize,
+    event: libc::sigevent,
+    next: *mut c_void,
+    scheduling: [c_int; 2],
+    error: c_int,
+    returned: isize,
+    at: off_t,
+}
+
+const _: () = {
+    assert!(offset_of!(Head, error) == 112);
+    assert!(offset_of!(Head, at) == offset_of!(aiocb, aio_offset));
+};
+
+/// What a request asks for.
+#[derive(Clone, Copy)]
+enum Work {
+    Read,
+    Write,
+    Sync,
+    SyncData,
+}
+
+/// Serves a request to a remote file; `None`: libc does, and the file is left to the kernel.
+///
+/// # Safety
+///
+/// `request` is null or a request.
+unsafe fn serve(request: *mut aiocb, work: Work) -> Option<Outcome> {
+    let client = client()?;
+    // SAFETY: as the caller promises; libc's structure begins so.
+    let head = unsafe { request.cast::<Head>().as_mut() }?;
+    if !client.is_remote_file(head.fd) {
+        client.leave(head.fd, Reason::Unsupported);
+        return None;
+    }
+    if head.event.sigev_notify == libc::SIGEV_THREAD {
+        return Some(Err(Errno::NOSYS)); // Only libc can start that thread.
+    }
+    // SAFETY: as the caller promises.
+    unsafe { head.carry_out(work) };
+    head.tell();
+    Some(Ok(0))
+}
+
+/// Serves requests that are all to remote files; `None`: libc serves them.
+///
+/// # Errors
+///
+/// `ENOSYS`: some are to remote files and others are not, or somebody wants to be told of the end.
+///
+/// # Safety
+///
+/// There are `count` requests in `list`, each null or one; `signal` is null or an event.
+unsafe fn serve_list(
+    list: *const *mut aiocb,
+    count: c_int,
+    signal: *const c_void,
+) -> Option<Outcome> {
+    let client = client()?;
+    let requests = || {
+        (0..usize::try_from(count).unwrap_or(0)).filter_map(|index| {
+            // SAFETY: as the caller promises.
+            let request = unsafe { list.add(index).read() };
+            // SAFETY: as the caller promises; libc's structure begins so.
+            unsafe { request.cast::<Head>().as_mut() }
+        })
+    };
+    let mut remote_count = 0;
+    for head in requests() {
+        if client.is_remote_file(head.fd) {
+            remote_count += 1;
+        } else {
+            client.leave(head.fd, Reason::Unsupported);
+        }
+    }
+    if remote_count == 0 {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let event = unsafe { signal.cast::<libc::sigevent>().as_ref() };
+    let is_told = event.is_some_and(|event| event.sigev_notify != libc::SIGEV_NONE);
+    let is_thread = |head: &Head| head.event.sigev_notify == libc::SIGEV_THREAD;
+    if is_told || remote_count < requests().count() || requests().any(|head| is_thread(head)) {
+        return Some(Err(Errno::NOSYS));
+    }
+    for head in requests() {
+        let work = match head.operation {
+            libc::LIO_READ => Work::Read,
+            libc::LIO_WRITE => Work::Write,
+            _ => continue,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { head.carry_out(work) };
+        head.tell();
+    }
+    Some(Ok(0))
+}
+
+impl Head {
+    /// Does what is asked for, and notes the result.
+    ///
+    /// # Safety
+    ///
+    /// The buffer has the room, or the data, that the request says.
+    unsafe fn carry_out(&mut self, work: Work) {
+        // SAFETY: as the caller promises.
+        self.returned = unsafe {
+            match work {
+                Work::Read => pread(self.fd, self.buffer, self.len, self.at),
+                Work::Write => pwrite(self.fd, self.buffer, self.len, self.at),
+                Work::Sync => fsync(self.fd) as isize,
+                Work::SyncData => fdatasync(self.fd) as isize,
+            }
+        };
+        self.error = if self.returned < 0 { last().raw_os_error() } else { 0 };
+    }
+
+    /// Sends the signal that the program wants to have.
+    fn tell(&self) {
+        /// The beginning of the kernel's `siginfo_t`.
+        #[repr(C)]
+        struct Info {
+            signal: c_int,
+            error: c_int,
+            code: c_int,
+            process: c_int,
+            user: u32,
+            value: libc::sigval,
+            rest: [u64; 12],
+        }
+        if self.event.sigev_notify != libc::SIGEV_SIGNAL {
+            return;
+        }
+        // SAFETY: no arguments.
+        let process =
+            unsafe { kernel!(SYS_getpid) }.map_or(0, |id| c_int::try_from(id).unwrap_or(0));
+        // SAFETY: no arguments.
+        let user = unsafe { kernel!(SYS_getuid) }.map_or(0, |id| u32::try_from(id).unwrap_or(0));
+        let (signal, value) = (self.event.sigev_signo, self.event.sigev_value);
+        let code = libc::SI_ASYNCIO;
+        let info = Info { signal, error: 0, code, process, user, value, rest: [0; 12] };
+        // SAFETY: the kernel reads a `siginfo_t`. The request is done whether the signal comes.
+        ignore(unsafe { kernel!(SYS_rt_sigqueueinfo, process, signal, &raw const info) });
     }
 }
 
@@ -88,14 +253,6 @@ pub(crate) unsafe fn set_up(entries: usize, settings: *const [u32; 3]) -> Outcom
         client.leave_all();
     }
     Ok(ring)
-}
-
-/// # Safety
-///
-/// `request` is null or a request.
-unsafe fn leave(request: *const aiocb) -> Outcome<()> {
-    // SAFETY: as the caller promises.
-    unsafe { request.as_ref() }.map_or(Ok(()), |request| leave_number(request.aio_fildes))
 }
 
 fn leave_number(fd: c_int) -> Outcome<()> {
