@@ -8,8 +8,7 @@ use crate::{
     bits::signed,
     descriptor::is_writable,
     errno::set,
-    interpose::interpose,
-    kernel::{Word, kernel},
+    interpose::{interpose, next},
     start::client,
 };
 
@@ -28,13 +27,13 @@ interpose! {
             before(fd);
         }
         let fd = copy.as_ref().map_or(fd, AsRawFd::as_raw_fd);
-        match kernel!(SYS_mmap, hint, len, protection, flags, fd, at) {
-            Ok(address) => core::ptr::with_exposed_provenance_mut(Word::word(address)),
-            Err(errno) => {
-                set(errno);
-                libc::MAP_FAILED
-            }
-        }
+        // By libc's own code, which registration caches (UCX, libfabric) and interceptors patch.
+        next!(
+            mmap(
+                hint => *mut c_void, len => size_t, protection => c_int, flags => c_int,
+                fd => c_int, at => off_t,
+            ) -> *mut c_void
+        )
     }
 }
 
