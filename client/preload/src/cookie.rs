@@ -11,6 +11,7 @@
 
 use core::{
     ffi::{CStr, c_void},
+    mem::MaybeUninit,
     ptr::{self, with_exposed_provenance_mut},
     sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
@@ -22,8 +23,10 @@ use crate::{
     data::{read_into, write_from},
     descriptor::close_number,
     errno::answer,
+    interpose::next,
     kernel::{Word, ignore, kernel},
     position::seek,
+    stat::fstat,
     stdio::Mode,
 };
 
@@ -34,8 +37,8 @@ const NO_DESCRIPTOR: c_int = -2;
 const CLOSED: c_int = -1;
 /// What glibc gives a stream for bytes only.
 const NO_WIDE: *mut *const c_void = ptr::without_provenance_mut(usize::MAX);
-/// Bytes of the buffer that libc gives to a stream of its own, on most file systems.
-const BUFFER_LEN: usize = 4096;
+/// Bytes of the buffer that libc gives to a stream whose file does not say.
+const BUFFER_LEN: usize = 8192;
 /// Words that glibc keeps for wide characters, at most.
 const WIDE_WORDS: usize = 64;
 
@@ -92,9 +95,9 @@ struct Head {
 impl Head {
     /// How long the buffer would be if the stream were libc's own.
     fn usual_len(&self) -> usize {
-        match self.flags & BUFFER_IS_USERS {
+        match self.buffer_end.addr().saturating_sub(self.buffer.addr()) {
             0 => BUFFER_LEN,
-            _ => self.buffer_end.addr().saturating_sub(self.buffer.addr()),
+            len => len,
         }
     }
 }
@@ -120,8 +123,6 @@ unsafe extern "C" {
     fn flockfile(stream: *mut FILE);
     fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn funlockfile(stream: *mut FILE);
-    static _IO_2_1_stderr_: Head;
-    static _IO_wfile_jumps: c_void;
 }
 
 /// Makes a stream over a delegated file; `None` where streams are laid out otherwise, and where
@@ -145,6 +146,8 @@ pub(crate) fn stream(fd: c_int, mode: Mode) -> Option<*mut FILE> {
     }
     // SAFETY: as above, and laid out as expected.
     unsafe { give_wide(stream) };
+    // SAFETY: as above.
+    give_buffer(unsafe { &mut *stream.cast::<Head>() });
     place.store(stream, Ordering::Release);
     Some(stream)
 }
@@ -251,6 +254,7 @@ pub(crate) fn wide_of(fd: c_int, stream: *mut FILE) -> *mut c_void {
 pub(crate) unsafe fn restart(fd: c_int, stream: *mut FILE, mode: Mode) {
     // SAFETY: as the caller promises.
     let head = unsafe { emptied(stream) };
+    give_buffer(head);
     for (bit, is_set) in [
         (NO_READS, !mode.is_readable()),
         (NO_WRITES, !mode.is_writable()),
@@ -310,6 +314,27 @@ unsafe fn emptied<'a>(stream: *mut FILE) -> &'a mut Head {
     head
 }
 
+/// Gives a stream the buffer that libc would give its own: as long as the file's block. By itself
+/// libc gives a stream with callbacks one that may be longer, and a crash would lose more.
+fn give_buffer(head: &mut Head) {
+    if !head.buffer.is_null() {
+        return;
+    }
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: there is room for the answer.
+    if unsafe { fstat(head.number, found.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: the file's status is there.
+    let len = usize::try_from(unsafe { found.assume_init() }.st_blksize).unwrap_or(0);
+    let len = if len == 0 { BUFFER_LEN } else { len };
+    // SAFETY: any length may be asked for. libc frees it with the stream.
+    let buffer = unsafe { libc::malloc(len) }.cast::<c_char>();
+    if !buffer.is_null() {
+        (head.buffer, head.buffer_end) = (buffer, buffer.wrapping_add(len));
+    }
+}
+
 /// Gives a new stream a number; `false` when its layout is not the expected one.
 ///
 /// # Safety
@@ -342,9 +367,13 @@ unsafe fn give_number(stream: *mut FILE, fd: c_int) -> bool {
 unsafe fn give_wide(stream: *mut FILE) {
     // SAFETY: ours, so laid out like this.
     let head = unsafe { &mut *stream.cast::<Head>() };
+    // Looked up, so that this library loads where libc has no such streams.
+    let (place, name) = next!(@place _IO_2_1_stderr_);
+    let Some(model) = place.look(name) else { return };
     // SAFETY: libc's, for as long as the program runs; what is read never changes.
-    let model = unsafe { (&raw const _IO_2_1_stderr_.wide).read() };
-    let functions = &raw const _IO_wfile_jumps;
+    let model = unsafe { (*model.as_ptr().cast::<Head>()).wide };
+    let (place, name) = next!(@place _IO_wfile_jumps);
+    let functions = place.look(name).map_or(ptr::null(), |found| found.as_ptr().cast_const());
     let is_last = |at: &usize| {
         let word = model.wrapping_add(*at);
         // SAFETY: libc's data, which goes on behind this; the search ends at the functions.
