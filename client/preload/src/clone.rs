@@ -1,14 +1,20 @@
 //! Processes that are made by `clone`, as sandboxes and supervisors do. One that has memory of its
-//! own is as the child of a fork; one that shares its parent's is as a thread.
+//! own is as the child of a fork; one that shares its parent's memory and descriptors is as a thread.
+//!
+//! One that shares memory alone has other files by the same numbers. While its parent waits for it
+//! it is as the child of a `vfork`; else the process is not served from then on, nor is one of whose
+//! threads one gets a descriptor table of its own by `unshare` or `close_range`.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, mem::MaybeUninit, ptr};
 
-use libc::{c_int, c_long};
+use libc::{AT_FDCWD, c_int, c_long};
 
 use crate::{
     interpose::{interpose, next},
-    kernel::{self, Outcome},
+    kernel::{self, Outcome, kernel},
     process::{before_fork, child_made, in_child},
+    start::{client, retire},
+    vfork,
 };
 
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -26,13 +32,18 @@ interpose! {
         parent_id: *mut c_void, storage: *mut c_void, child_id: *mut c_void,
     ) -> c_int {
         let mut start = Start { function, argument };
-        let is_fork = flags & libc::CLONE_VM == 0;
-        let (function, argument) = if is_fork {
-            before_fork();
-            (begin as Function, ptr::from_mut(&mut start).cast())
-        } else {
-            (function, argument)
+        let kind = Kind::of(flags);
+        let (function, argument) = match kind {
+            Kind::Fork => {
+                before_fork();
+                (begin as Function, ptr::from_mut(&mut start).cast())
+            }
+            _ => (function, argument),
         };
+        let is_awaited = kind == Kind::Vfork && vfork::begin();
+        if kind == Kind::OtherNumbers || kind == Kind::Vfork && !is_awaited {
+            retire();
+        }
         let made = next!(
             clone(
                 function => Function, stack => *mut c_void, flags => c_int,
@@ -40,11 +51,59 @@ interpose! {
                 child_id => *mut c_void,
             ) -> c_int
         );
-        if is_fork {
+        if kind == Kind::Fork {
             child_made();
+        }
+        if is_awaited {
+            vfork::end();
         }
         made
     }
+}
+
+/// What a child shares with its parent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Neither memory nor descriptors matter: it has memory of its own.
+    Fork,
+    /// Memory and descriptors.
+    Thread,
+    /// Memory and thread pointer; the parent waits.
+    Vfork,
+    /// Memory.
+    OtherNumbers,
+}
+
+impl Kind {
+    fn of(flags: c_int) -> Self {
+        let has = |flag| flags & flag != 0;
+        match (has(libc::CLONE_VM), has(libc::CLONE_FILES)) {
+            (false, _) => Self::Fork,
+            (true, true) => Self::Thread,
+            _ if has(libc::CLONE_VFORK) && !has(libc::CLONE_SETTLS) => Self::Vfork,
+            _ => Self::OtherNumbers,
+        }
+    }
+}
+
+/// Before the calling thread gets a descriptor table of its own. One that is alone in its process
+/// has one.
+pub(crate) fn before_own_table() {
+    if client().is_some() && !is_alone() {
+        retire();
+    }
+}
+
+/// True if the process has one thread.
+fn is_alone() -> bool {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    let path = c"/proc/self/task".as_ptr();
+    // SAFETY: a C string, and there is room for the answer.
+    let asked = unsafe { kernel!(SYS_newfstatat, AT_FDCWD, path, found.as_mut_ptr(), 0) };
+    // SAFETY: integers all through, and zero where the kernel has not filled it in.
+    let found = unsafe { found.assume_init() };
+    // A folder has a link from above, its own, and one from each folder in it.
+    asked.is_ok() && found.st_nlink == 3
 }
 
 /// Where a child with memory of its own starts.

@@ -1,7 +1,8 @@
 //! Reads and writes.
 //!
 //! Regular files go to the client, which counts what it leaves to the kernel. Everything else goes
-//! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc.
+//! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc. A call
+//! that the client serves ends a cancelled thread before it begins.
 
 use core::slice;
 
@@ -11,8 +12,8 @@ use libc::{c_int, c_void, off_t, size_t, ssize_t};
 use crate::{
     bits::returned,
     errno::answer,
-    interpose::interpose,
-    kernel::{Outcome, Word, blocking},
+    interpose::{interpose, next},
+    kernel::{Outcome, Word, blocking, cancellation_point},
     start::client,
 };
 
@@ -133,6 +134,7 @@ unsafe fn read_warm(
     if !is_slice(buffer, len) {
         return None;
     }
+    cancellation_point();
     // SAFETY: as the caller promises.
     Some(client.read_warm(fd, unsafe { room(buffer, len) }, at)?.map(returned))
 }
@@ -149,6 +151,7 @@ fn is_slice(buffer: impl Word, len: size_t) -> bool {
 /// `EFAULT`: no slice can be made of the buffer. The kernel does not say so of a placeholder.
 fn target(fd: c_int, buffer: impl Word, len: size_t) -> Outcome<Option<&'static Client>> {
     let Some(client) = client().filter(|client| !client.is_foreign(fd)) else { return Ok(None) };
+    cancellation_point();
     if is_slice(buffer, len) { Ok(Some(client)) } else { Err(Errno::FAULT) }
 }
 
@@ -177,11 +180,8 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> &'a [u8] {
 
 /// Ends the program as libc does when it asks for more than its buffer has room for.
 pub(crate) fn check(len: size_t, room: size_t) {
-    unsafe extern "C" {
-        fn __chk_fail() -> !;
-    }
     if len > room {
         // SAFETY: libc's own; it takes nothing and does not return.
-        unsafe { __chk_fail() }
+        unsafe { next!(__chk_fail() -> !) }
     }
 }

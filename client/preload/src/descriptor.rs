@@ -8,9 +8,10 @@ use libc::{c_int, c_uint};
 
 use crate::{
     bits::{counted, signed, unsigned},
+    clone::before_own_table,
     errno::{answer, set},
     interpose::{interpose, next},
-    kernel::{Outcome, blocking, ignore, kernel},
+    kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
     lock,
     open::number,
     start::client,
@@ -24,6 +25,9 @@ const LARGE_FILE: c_int = 0o40_0000;
 
 interpose! { safe:
     fn close|__close(fd: c_int) -> c_int {
+        if client().is_some() {
+            cancellation_point();
+        }
         answer(close_number(fd))
     }
 
@@ -176,6 +180,9 @@ fn duplicated(old: c_int, new: c_int) {
 }
 
 fn close_numbers(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
+    if unsigned(flags) & libc::CLOSE_RANGE_UNSHARE != 0 {
+        before_own_table();
+    }
     let closes = unsigned(flags) & libc::CLOSE_RANGE_CLOEXEC == 0;
     let own = match client() {
         Some(client) if closes && first <= last => client.close_range(first, last),
@@ -235,6 +242,9 @@ pub(crate) unsafe fn control(fd: c_int, command: c_int, argument: usize) -> Outc
         | libc::F_OFD_SETLKW
         | libc::F_GETLK
         | libc::F_OFD_GETLK => {
+            if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
+                cancellation_point();
+            }
             // SAFETY: the caller vouches for the argument.
             if let Some(done) = unsafe { lock::control(client, fd, command, argument) } {
                 return done;

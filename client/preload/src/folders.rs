@@ -10,6 +10,7 @@ use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
+    clone::before_own_table,
     data::check,
     descriptor::forget,
     errno::{answer, last, set},
@@ -101,10 +102,17 @@ interpose! {
     }
 
     fn chroot(path: *const c_char) -> c_int {
-        with_other_names(kernel!(SYS_chroot, path))
+        let done = kernel!(SYS_chroot, path);
+        if let (Ok(_), Some(client)) = (done, client()) {
+            client.change_root();
+        }
+        answer(done)
     }
 
     fn unshare(what: c_int) -> c_int {
+        if what & libc::CLONE_FILES != 0 {
+            before_own_table();
+        }
         with_other_names(kernel!(SYS_unshare, what))
     }
 

@@ -16,7 +16,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 use libc::{c_int, c_long, c_uint, off_t};
 
 use crate::{
-    asynchronous, attributes, clone, create,
+    asynchronous, attributes, clone, confine, create,
     errno::{Value, answer, last},
     extended, folders,
     interpose::interpose,
@@ -138,6 +138,8 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_poll => poll::polled(number, args),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => poll::selected(number, args),
+            libc::SYS_seccomp => confine::filter(number, args),
+            confine::SYS_landlock_restrict_self => confine::restrict(number, args),
             libc::SYS_io_submit => asynchronous::submit(a, b, pointer(c)),
             libc::SYS_io_uring_setup => asynchronous::set_up(a, pointer(b)),
             // Which files it is to work on stands in the ring.
@@ -210,6 +212,7 @@ table! {
     SYS_pidfd_getfd => descriptor::pidfd_getfd(a, b, c);
     SYS_pidfd_open => create::pidfd_open(a, b);
     SYS_pipe2 => create::pipe2(a, b);
+    SYS_prctl => confine::prctl(a, b, c, d, e);
     SYS_pread64 => data::pread(a, b, c, d);
     // Two registers are for an offset, of which the first has all bits.
     SYS_preadv => vector::preadv(a, b, c, d);

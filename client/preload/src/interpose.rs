@@ -6,6 +6,8 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
+use crate::elf;
+
 /// Defines C functions that stand before libc's; names joined by `|` are one function's.
 ///
 /// After `safe:` come functions that no argument can make touch memory.
@@ -100,6 +102,9 @@ macro_rules! next {
 
 pub(crate) use {interpose, next};
 
+/// Stands for a function that is not there.
+const MISSING: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+
 /// A function that ours stands before, looked up at its first use.
 pub(crate) struct Next(AtomicPtr<c_void>);
 
@@ -118,12 +123,14 @@ impl Next {
 
     /// The function's address, if there is one.
     pub(crate) fn look(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        let known = NonNull::new(self.0.load(Ordering::Relaxed));
-        known.or_else(|| {
-            // SAFETY: `name` is a C string.
-            let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-            self.0.store(found, Ordering::Relaxed);
-            NonNull::new(found)
+        let known = self.0.load(Ordering::Relaxed);
+        if known == MISSING {
+            return None;
+        }
+        NonNull::new(known).or_else(|| {
+            let found = elf::next(name);
+            self.0.store(found.map_or(MISSING, NonNull::as_ptr), Ordering::Relaxed);
+            found
         })
     }
 }

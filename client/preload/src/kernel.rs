@@ -8,6 +8,8 @@ use core::{arch::asm, ptr};
 use client::Errno;
 use libc::{c_int, c_long};
 
+use crate::interpose::next;
+
 /// What a system call returned.
 pub(crate) type Outcome<T = isize> = Result<T, Errno>;
 
@@ -104,11 +106,22 @@ pub(crate) unsafe fn call<const N: usize>(number: c_long, args: [usize; N]) -> O
     let mut six = [0; 6];
     six.iter_mut().zip(args).for_each(|(register, arg)| *register = arg);
     // SAFETY: the caller vouches for the arguments.
-    let value = unsafe { trap(number, six) };
+    outcome(unsafe { trap(number, six) })
+}
+
+/// What the kernel returned in a register.
+pub(crate) fn outcome(value: isize) -> Outcome {
     match i32::try_from(value) {
         Ok(code @ -4095..=-1) => Err(Errno::from_raw_os_error(-code)),
         _ => Ok(value),
     }
+}
+
+/// A point where `pthread_cancel` ends the thread, before a call that the client serves.
+pub(crate) fn cancellation_point() {
+    // Before glibc 2.34 only programs with threads have it.
+    // SAFETY: no arguments. Nothing between the program's call and this one needs a destructor.
+    let _: Option<()> = unsafe { next!(@younger pthread_testcancel() -> ()) };
 }
 
 /// Makes a system call during which the thread can be cancelled.

@@ -15,11 +15,13 @@ mod asynchronous;
 mod attributes;
 mod bits;
 mod clone;
+mod confine;
 mod cookie;
 mod copy;
 mod create;
 mod data;
 mod descriptor;
+mod elf;
 mod environment;
 mod errno;
 mod execl;
@@ -49,10 +51,12 @@ mod spawn;
 mod start;
 mod stat;
 mod stdio;
+mod symbols;
 mod sync;
 mod temporary;
 mod terminal;
 mod vector;
+mod vfork;
 mod watch;
 
 #[panic_handler]

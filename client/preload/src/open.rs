@@ -8,7 +8,7 @@ use crate::{
     descriptor::appeared,
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking},
+    kernel::{Outcome, blocking, cancellation_point},
     lock::after,
     paths::{remote, resolved},
     start::{client, text},
@@ -55,6 +55,7 @@ pub(crate) unsafe fn open_at(
         };
         // SAFETY: as the caller promises.
         let path = unsafe { text(path) }.ok_or(Errno::FAULT)?;
+        cancellation_point();
         client.open(dir, path, unsigned(flags), mode)
     };
     // SAFETY: as the caller promises.

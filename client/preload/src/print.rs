@@ -24,6 +24,8 @@ use crate::{
 type Perhaps = MaybeUninit<*const c_void>;
 /// One in a register for floating-point numbers.
 type Number = MaybeUninit<f64>;
+/// Where libc leaves a text that it makes.
+type Text = *mut *mut c_char;
 
 /// Defines a function with `...` over its brothers: libc's of the same name, for descriptors that
 /// are not delegated, and one that makes the text.
@@ -47,7 +49,9 @@ macro_rules! printing {
             match delegating($fd) {
                 // SAFETY: the C caller vouches for format and arguments.
                 Some(_) => printed($fd, |text| unsafe {
-                    $maker(text, $($fixed,)+ $($word,)+ $($number),+)
+                    next!(@variadic $maker(
+                        text => Text, $($fixed => $type),+; $($word,)+ $($number),+
+                    ) -> c_int)
                 }),
                 // SAFETY: as above.
                 None => unsafe {
@@ -65,10 +69,17 @@ printing! {
     fn __dprintf_chk(fd, flag: c_int, format: *const c_char) by __asprintf_chk;
 }
 
+// A `va_list` is passed by its address.
 interpose! {
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
         match delegating(fd) {
-            Some(_) => printed(fd, |text| vasprintf(text, format, arguments)),
+            Some(_) => printed(fd, |text| {
+                next!(
+                    vasprintf(
+                        text => Text, format => *const c_char, arguments => *mut c_void,
+                    ) -> c_int
+                )
+            }),
             None => next!(
                 vdprintf(
                     fd => c_int, format => *const c_char, arguments => *mut c_void,
@@ -81,7 +92,14 @@ interpose! {
         fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
     ) -> c_int {
         match delegating(fd) {
-            Some(_) => printed(fd, |text| __vasprintf_chk(text, flag, format, arguments)),
+            Some(_) => printed(fd, |text| {
+                next!(
+                    __vasprintf_chk(
+                        text => Text, flag => c_int, format => *const c_char,
+                        arguments => *mut c_void,
+                    ) -> c_int
+                )
+            }),
             None => next!(
                 __vdprintf_chk(
                     fd => c_int, flag => c_int, format => *const c_char,
@@ -92,26 +110,13 @@ interpose! {
     }
 }
 
-unsafe extern "C" {
-    fn asprintf(text: *mut *mut c_char, format: *const c_char, ...) -> c_int;
-    fn __asprintf_chk(text: *mut *mut c_char, flag: c_int, format: *const c_char, ...) -> c_int;
-    // A `va_list` is passed by its address.
-    fn vasprintf(text: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
-    fn __vasprintf_chk(
-        text: *mut *mut c_char,
-        flag: c_int,
-        format: *const c_char,
-        arguments: *mut c_void,
-    ) -> c_int;
-}
-
 /// The client, when it has to see what is written to `fd`.
 fn delegating(fd: c_int) -> Option<&'static Client> {
     client().filter(|client| client.is_delegated(fd) || client.is_remote_file(fd))
 }
 
 /// Writes the text that `make` leaves in memory of libc's.
-fn printed(fd: c_int, make: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
+fn printed(fd: c_int, make: impl FnOnce(Text) -> c_int) -> c_int {
     let mut text = ptr::null_mut();
     let len = make(&raw mut text);
     if len < 0 {

@@ -31,11 +31,6 @@ pub(crate) type Strings = *const *const c_char;
 type Handler = Option<extern "C" fn()>;
 
 interpose! {
-    // A child of `vfork` would change this process's tables.
-    fn vfork|__vfork() -> pid_t {
-        next!(fork() -> pid_t)
-    }
-
     // Runs no handlers.
     fn _Fork() -> pid_t {
         before_fork();

@@ -6,7 +6,7 @@
 use core::{
     ffi::{CStr, c_char, c_void},
     ptr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use client::{Client, Config, Errno, Host, Peer, Pid, Setting};
@@ -14,20 +14,60 @@ use libc::c_int;
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::{
-    cookie,
+    cookie, elf,
     environment::{self, lines},
+    interpose::next,
     kernel::{blocking, ignore, kernel},
     open::number,
     process::{environ, exiting, watch_forks},
+    vfork,
 };
 
 static CLIENT: Client = Client::new(&Program);
-static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// [`SERVED`] while calls go to the client, plus [`IN_VFORK`] for each thread in `vfork`.
+static STATE: AtomicUsize = AtomicUsize::new(IDLE);
+const IDLE: usize = 0;
+const SERVED: usize = 1;
+const IN_VFORK: usize = 2;
 
 /// The client, if anything is delegated in this process.
 #[inline]
 pub(crate) fn client() -> Option<&'static Client> {
-    IS_ACTIVE.load(Ordering::Relaxed).then_some(&CLIENT)
+    match STATE.load(Ordering::Relaxed) {
+        SERVED => Some(&CLIENT),
+        IDLE => None,
+        state => beside_vfork(state),
+    }
+}
+
+/// The child of a `vfork` runs in this process's memory, and its numbers are not this process's.
+#[cold]
+fn beside_vfork(state: usize) -> Option<&'static Client> {
+    (state & SERVED != 0 && !vfork::is_child()).then_some(&CLIENT)
+}
+
+/// A thread enters `vfork`.
+pub(crate) fn enter_vfork() {
+    STATE.fetch_add(IN_VFORK, Ordering::AcqRel);
+}
+
+/// A thread is back from `vfork`.
+pub(crate) fn leave_vfork() {
+    STATE.fetch_sub(IN_VFORK, Ordering::AcqRel);
+}
+
+/// Gives every open file to the kernel, and makes plain system calls from now on.
+pub(crate) fn retire() {
+    if let Some(client) = client() {
+        client.detach();
+        STATE.fetch_and(!SERVED, Ordering::AcqRel);
+    }
+}
+
+/// Takes [`retire`] back, for files that are opened from now on.
+pub(crate) fn resume() {
+    STATE.fetch_or(SERVED, Ordering::AcqRel);
 }
 
 /// The C string of an argument; `None` for a null pointer, which the kernel refuses by itself.
@@ -110,12 +150,13 @@ extern "C" fn start() {
             return;
         }
     }
-    if config.delegates() {
+    // What this library knows of streams, forks, and exits is glibc's.
+    if config.delegates() && elf::next(c"gnu_get_libc_version").is_some() {
         environment::keep();
         watch_forks();
         end_at_exit();
         CLIENT.start(&config);
-        IS_ACTIVE.store(true, Ordering::Relaxed);
+        STATE.store(SERVED, Ordering::Relaxed);
     }
 }
 
@@ -126,13 +167,19 @@ fn end_at_exit() {
     type End = unsafe extern "C" fn(*mut c_void);
     unsafe extern "C" {
         fn __cxa_atexit(end: End, argument: *mut c_void, library: *mut c_void) -> c_int;
-        fn __cxa_at_quick_exit(end: End, library: *mut c_void) -> c_int;
     }
     // There is room for these, as for the first ones.
     // SAFETY: the function takes any argument.
     let _: c_int = unsafe { __cxa_atexit(end, ptr::null_mut(), ptr::null_mut()) };
+    let quickly: End = end_quickly;
     // SAFETY: as above.
-    let _: c_int = unsafe { __cxa_at_quick_exit(end_quickly, ptr::null_mut()) };
+    let _: Option<c_int> = unsafe {
+        next!(
+            @younger __cxa_at_quick_exit(
+                quickly => End, ptr::null_mut() => *mut c_void,
+            ) -> c_int
+        )
+    };
 }
 
 /// Writes out what is buffered and what is staged.

@@ -7,7 +7,7 @@ use crate::{
     bits::unsigned,
     errno::{answer, code},
     interpose::interpose,
-    kernel::{Outcome, blocking, ignore, kernel},
+    kernel::{Outcome, blocking, cancellation_point, ignore, kernel},
     start::{client, text},
 };
 
@@ -123,7 +123,10 @@ interpose! {
 /// As `fsync(2)`, or `fdatasync(2)`.
 fn make_durable(fd: c_int, data_only: bool) -> Outcome {
     match client() {
-        Some(client) => client.sync(fd, data_only).map(|()| 0),
+        Some(client) => {
+            cancellation_point();
+            client.sync(fd, data_only).map(|()| 0)
+        }
         // SAFETY: no pointers.
         None if data_only => unsafe { blocking!(SYS_fdatasync, fd) },
         // SAFETY: no pointers.

@@ -10,7 +10,7 @@ use crate::{
     data::{bytes, room},
     errno::answer,
     interpose::interpose,
-    kernel::{Outcome, blocking},
+    kernel::{Outcome, blocking, cancellation_point},
     start::client,
 };
 
@@ -144,6 +144,7 @@ impl Checked<'_> {
             return Ok(None);
         };
         let Ok(at) = at.map(u64::try_from).transpose() else { return Ok(None) };
+        cancellation_point();
         let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
         let list = match count.ok_or(Errno::INVAL)? {
             0 => &[],

@@ -1,0 +1,272 @@
+//! Symbols of the objects in this process, found in the objects themselves.
+//!
+//! The library interposes `dlsym`, so it cannot call `dlsym` to find what it stands before. Nor may
+//! it import it: the version of that one symbol would keep it from loading into programs of an
+//! older glibc (`dlsym@GLIBC_2.34`).
+//!
+//! `dl_iterate_phdr` visits objects in the order in which symbols are searched for: the program,
+//! preloaded libraries, then what both need. So the next definition of a name is in the first
+//! object behind this one that has it, as with `RTLD_NEXT`.
+
+use core::{
+    ffi::{CStr, c_char, c_int, c_void},
+    ops::Range,
+    ptr::{self, NonNull},
+};
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+
+const DT_NULL: usize = 0;
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+
+/// Set in the version of a symbol that only programs linked against it use.
+const HIDDEN: u16 = 0x8000;
+const UNDEFINED: u16 = 0;
+
+/// `Elf64_Sym`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+/// A loaded object.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    base: usize,
+    headers: *const libc::Elf64_Phdr,
+    header_count: usize,
+    name: *const c_char,
+}
+
+/// The tables by which an object's symbols are found; null where it has no such table.
+struct Tables {
+    symbols: *const Symbol,
+    names: *const c_char,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    hash: *const u32,
+}
+
+/// Calls `visit` with each object in order, until it returns something.
+fn find_object<T>(mut visit: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+    type State<'a, T> = (&'a mut dyn FnMut(&Object) -> Option<T>, Option<T>);
+
+    unsafe extern "C" fn each<T>(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        state: *mut c_void,
+    ) -> c_int {
+        // SAFETY: libc gives what describes an object.
+        let info = unsafe { &*info };
+        // SAFETY: the state given below, which nobody else has.
+        let (visit, found) = unsafe { &mut *state.cast::<State<'_, T>>() };
+        let (base, name) = (word(info.dlpi_addr), info.dlpi_name);
+        let (headers, header_count) = (info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        *found = visit(&Object { base, headers, header_count, name });
+        c_int::from(found.is_some())
+    }
+    let mut state: State<'_, T> = (&mut visit, None);
+    // SAFETY: the function takes such a state.
+    unsafe { libc::dl_iterate_phdr(Some(each::<T>), (&raw mut state).cast()) };
+    state.1
+}
+
+/// The definition of a name that stands behind this library's.
+pub(crate) fn next(name: &CStr) -> Option<NonNull<c_void>> {
+    let own = own_address();
+    let mut is_behind = false;
+    find_object(|object| {
+        if is_behind {
+            return object.find(name);
+        }
+        is_behind = object.holds(own);
+        None
+    })
+}
+
+/// The first definition of a name.
+pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
+    find_object(|object| object.find(name))
+}
+
+/// This library's definition of a name.
+pub(crate) fn own(name: &CStr) -> Option<NonNull<c_void>> {
+    holding(own_address())?.find(name)
+}
+
+/// The object that an address lies in.
+pub(crate) fn holding(address: usize) -> Option<Object> {
+    find_object(|object| object.holds(address).then_some(*object))
+}
+
+fn own_address() -> usize {
+    (next as *const ()).addr()
+}
+
+impl Object {
+    /// The object's own definition of a name, as the linker would bind a new program to it.
+    pub(crate) fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        let tables = self.tables()?;
+        // SAFETY: tables of a loaded object.
+        let symbol = unsafe { tables.find(name) }?;
+        NonNull::new(ptr::with_exposed_provenance_mut(self.base.wrapping_add(symbol.value)))
+    }
+
+    /// The last part of its file's name; empty for the program.
+    pub(crate) fn file_name(&self) -> &[u8] {
+        if self.name.is_null() {
+            return &[];
+        }
+        // SAFETY: a C string for as long as the object is loaded.
+        let path = unsafe { CStr::from_ptr(self.name) }.to_bytes();
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.segments(PT_LOAD).any(|segment| segment.contains(&address))
+    }
+
+    /// Where the segments of a kind are.
+    fn segments(&self, kind: u32) -> impl Iterator<Item = Range<usize>> + '_ {
+        let headers = (0..self.header_count).map(|index| {
+            let place = self.headers.wrapping_add(index);
+            // SAFETY: the object has that many.
+            unsafe { place.read() }
+        });
+        headers.filter(move |header| header.p_type == kind).map(|header| {
+            let start = self.base.wrapping_add(word(header.p_vaddr));
+            start..start.wrapping_add(word(header.p_memsz))
+        })
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        let list = self.segments(PT_DYNAMIC).next()?.start;
+        let mut entry = ptr::with_exposed_provenance::<[usize; 2]>(list);
+        let mut tables = Tables {
+            symbols: ptr::null(),
+            names: ptr::null(),
+            versions: ptr::null(),
+            gnu_hash: ptr::null(),
+            hash: ptr::null(),
+        };
+        loop {
+            // SAFETY: the list goes on until `DT_NULL`.
+            let [tag, value] = unsafe { entry.read() };
+            match tag {
+                DT_NULL => break,
+                DT_SYMTAB => tables.symbols = self.at(value),
+                DT_STRTAB => tables.names = self.at(value),
+                DT_VERSYM => tables.versions = self.at(value),
+                DT_GNU_HASH => tables.gnu_hash = self.at(value),
+                DT_HASH => tables.hash = self.at(value),
+                _ => {}
+            }
+            entry = entry.wrapping_add(1);
+        }
+        Some(tables).filter(|tables| !tables.symbols.is_null() && !tables.names.is_null())
+    }
+
+    /// What an entry of the dynamic section points to. glibc has added the object's address; musl
+    /// and glibc's vDSO leave it out.
+    fn at<T>(&self, value: usize) -> *const T {
+        let address = if value < self.base { self.base.wrapping_add(value) } else { value };
+        ptr::with_exposed_provenance(address)
+    }
+}
+
+impl Tables {
+    /// # Safety
+    ///
+    /// These are the tables of a loaded object.
+    unsafe fn find(&self, name: &CStr) -> Option<Symbol> {
+        if !self.gnu_hash.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { self.find_by_gnu_hash(name) }
+        } else if !self.hash.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { self.find_by_hash(name) }
+        } else {
+            None
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`find`](Self::find), and there is a `DT_GNU_HASH`.
+    unsafe fn find_by_gnu_hash(&self, name: &CStr) -> Option<Symbol> {
+        // SAFETY: inside the table, for every index used below.
+        let at = |index: usize| unsafe { self.gnu_hash.add(index).read() };
+        let step = |hash: u32, byte: &u8| hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
+        let hash = name.to_bytes().iter().fold(5381, step);
+        let (bucket_count, first, bloom_len) = (at(0), at(1), at(2) as usize);
+        let buckets = 4 + 2 * bloom_len;
+        let chains = buckets + bucket_count as usize;
+        let mut index = at(buckets + hash.checked_rem(bucket_count)? as usize);
+        if index < first {
+            return None;
+        }
+        loop {
+            let chained = at(chains + (index - first) as usize);
+            if (chained ^ hash) < 2 {
+                // SAFETY: an index of the table.
+                if let Some(symbol) = unsafe { self.matching(index as usize, name) } {
+                    return Some(symbol);
+                }
+            }
+            if chained & 1 != 0 {
+                return None;
+            }
+            index += 1;
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`find`](Self::find), and there is a `DT_HASH`.
+    unsafe fn find_by_hash(&self, name: &CStr) -> Option<Symbol> {
+        // SAFETY: inside the table.
+        let count = unsafe { self.hash.add(1).read() };
+        // SAFETY: an index of the table.
+        (0..count as usize).find_map(|index| unsafe { self.matching(index, name) })
+    }
+
+    /// The symbol of an index, if it is the definition of `name` that new programs get.
+    ///
+    /// # Safety
+    ///
+    /// As [`find`](Self::find), and there is such a symbol.
+    unsafe fn matching(&self, index: usize, name: &CStr) -> Option<Symbol> {
+        // SAFETY: as the caller promises.
+        let symbol = unsafe { self.symbols.add(index).read() };
+        if symbol.section == UNDEFINED || symbol.value == 0 {
+            return None;
+        }
+        if !self.versions.is_null() {
+            // SAFETY: there is a version for each symbol.
+            let version = unsafe { self.versions.add(index).read() };
+            if version & HIDDEN != 0 {
+                return None;
+            }
+        }
+        // SAFETY: inside the table of names.
+        let found = unsafe { self.names.add(symbol.name as usize) };
+        // SAFETY: a C string.
+        (unsafe { CStr::from_ptr(found) } == name).then_some(symbol)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "64-bit machines only")]
+fn word(value: u64) -> usize {
+    value as usize
+}
