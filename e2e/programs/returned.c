@@ -40,6 +40,22 @@ static void handler(int signal, siginfo_t *info, void *context) {
 #endif
 }
 
+static long by_instruction(long number, long a, long b, const void *c) {
+#ifdef __x86_64__
+    long done;
+    __asm__ volatile("syscall"
+                     : "=a"(done)
+                     : "a"(number), "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory");
+    return done;
+#else
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b;
+    register const void *x2 __asm__("x2") = c;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+    return x0;
+#endif
+}
+
 static void watch(void) {
 #define WORD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
@@ -54,7 +70,8 @@ static void watch(void) {
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
     if (sigaction(SIGSYS, &action, NULL)) fail("sigaction");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) fail("no new privileges");
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) fail("filter");
+    // By instruction: to a process that is seen to install a filter the kernel is given all files.
+    if (by_instruction(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) fail("filter");
 }
 
 int main(int argc, char **argv) {

@@ -105,6 +105,20 @@ pub(crate) fn own(name: &CStr) -> Option<NonNull<c_void>> {
     holding(own_address())?.find(name)
 }
 
+/// True if an address lies in an object that stands behind this library.
+pub(crate) fn is_behind(address: usize) -> bool {
+    let own = own_address();
+    let mut is_behind = false;
+    let found = find_object(|object| {
+        if object.holds(address) {
+            return Some(is_behind);
+        }
+        is_behind |= object.holds(own);
+        None
+    });
+    found.unwrap_or_default()
+}
+
 /// The object that an address lies in.
 pub(crate) fn holding(address: usize) -> Option<Object> {
     find_object(|object| object.holds(address).then_some(*object))

@@ -21,7 +21,7 @@ use crate::{
     extended, folders,
     interpose::interpose,
     kernel::{self, Outcome},
-    open, paths, poll, start, sync,
+    map, open, paths, poll, start, sync,
 };
 
 interpose! {
@@ -37,7 +37,7 @@ interpose! {
 }
 
 /// What a register holds, as an argument of a function.
-trait Argument {
+pub(crate) trait Argument {
     fn of(register: usize) -> Self;
 }
 
@@ -138,6 +138,7 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             libc::SYS_poll => poll::polled(number, args),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => poll::selected(number, args),
+            libc::SYS_mmap => map::call(args),
             libc::SYS_seccomp => confine::filter(number, args),
             confine::SYS_landlock_restrict_self => confine::restrict(number, args),
             libc::SYS_io_submit => asynchronous::submit(a, b, pointer(c)),
@@ -203,7 +204,6 @@ table! {
     SYS_memfd_create => create::memfd_create(a, b);
     SYS_mkdirat => names::mkdirat(a, b, c);
     SYS_mknodat => names::mknodat(a, b, c, d);
-    SYS_mmap => map::mmap(a, b, c, d, e, f);
     SYS_name_to_handle_at => watch::name_to_handle_at(a, b, c, d, e);
     SYS_newfstatat => stat::fstatat(a, b, c, d);
     SYS_open_by_handle_at => create::open_by_handle_at(a, b, c);

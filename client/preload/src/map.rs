@@ -8,33 +8,57 @@ use crate::{
     bits::signed,
     descriptor::is_writable,
     errno::set,
+    functions::Argument as _,
     interpose::{interpose, next},
+    kernel::{Outcome, kernel},
     start::client,
 };
 
 interpose! {
+    // By libc's own code, which registration caches (UCX, libfabric) and interceptors patch.
     fn mmap|mmap64(
         hint: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t,
     ) -> *mut c_void {
-        let copy = match copy_of(fd, protection, flags) {
-            Ok(copy) => copy,
-            Err(errno) => {
-                set(errno);
-                return libc::MAP_FAILED;
-            }
+        let call = |fd: c_int| {
+            next!(
+                mmap(
+                    hint => *mut c_void, len => size_t, protection => c_int, flags => c_int,
+                    fd => c_int, at => off_t,
+                ) -> *mut c_void
+            )
         };
-        if flags & libc::MAP_ANONYMOUS == 0 && copy.is_none() {
-            before(fd);
-        }
-        let fd = copy.as_ref().map_or(fd, AsRawFd::as_raw_fd);
-        // By libc's own code, which registration caches (UCX, libfabric) and interceptors patch.
-        next!(
-            mmap(
-                hint => *mut c_void, len => size_t, protection => c_int, flags => c_int,
-                fd => c_int, at => off_t,
-            ) -> *mut c_void
-        )
+        with_content(fd, protection, flags, call).unwrap_or_else(|errno| {
+            set(errno);
+            libc::MAP_FAILED
+        })
     }
+}
+
+/// As the system call `mmap`: what patches libc's code ends in one.
+///
+/// # Safety
+///
+/// The arguments are right for the system call.
+pub(crate) unsafe fn call(args: [usize; 6]) -> Outcome {
+    let [hint, len, protection, flags, fd, at] = args;
+    let (protection, flags, fd) = (c_int::of(protection), c_int::of(flags), c_int::of(fd));
+    // SAFETY: as the caller promises.
+    let call = |fd| unsafe { kernel!(SYS_mmap, hint, len, protection, flags, fd, at) };
+    with_content(fd, protection, flags, call)?
+}
+
+/// Maps what is in a file now.
+fn with_content<T>(
+    fd: c_int,
+    protection: c_int,
+    flags: c_int,
+    map: impl FnOnce(c_int) -> T,
+) -> Outcome<T> {
+    let copy = copy_of(fd, protection, flags)?;
+    if flags & libc::MAP_ANONYMOUS == 0 && copy.is_none() {
+        before(fd);
+    }
+    Ok(map(copy.as_ref().map_or(fd, AsRawFd::as_raw_fd)))
 }
 
 /// What to map in the place of a remote file: a copy of what is in it now. One that is written

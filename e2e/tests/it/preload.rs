@@ -19,7 +19,7 @@ const DEADLINE: &str = "300";
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(crate) enum Way {
     /// The library is loaded, and no job is named: every wrapper is a system call.
     Idle,
     /// A job is named, and nobody serves it: every call passes through the client.
@@ -261,7 +261,7 @@ with tempfile.NamedTemporaryFile(dir=".") as f:
 "#;
 
 /// The compiled program; says so when this machine does not have what it is about.
-fn possible(what: &str, source: &str) -> Option<[String; 1]> {
+pub(crate) fn possible(what: &str, source: &str) -> Option<[String; 1]> {
     let program = compile(source, "cc", &[]);
     let _turn = Folder::new();
     let native = run(&program, None);
@@ -273,11 +273,11 @@ fn possible(what: &str, source: &str) -> Option<[String; 1]> {
 }
 
 /// Runs the command by itself, and compares every other way with that.
-fn same_in_every_way(command: &[String]) {
+pub(crate) fn same_in_every_way(command: &[String]) {
     same_in(&Way::ALL, command);
 }
 
-fn same_in(ways: &[Way], command: &[String]) {
+pub(crate) fn same_in(ways: &[Way], command: &[String]) {
     let _turn = Folder::new();
     let native = run(command, None);
     for way in ways {
@@ -332,7 +332,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 /// Compiles one of `e2e/programs`; returns the command that runs it.
-fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 1] {
+pub(crate) fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 1] {
     let _turn = Folder::new();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = target.join(format!("{source}{}", flags.concat()));
