@@ -132,7 +132,7 @@ unsafe fn serve_list(
     let requests = || {
         (0..usize::try_from(count).unwrap_or(0)).filter_map(|index| {
             // SAFETY: as the caller promises.
-            let request = unsafe { list.add(index).read() };
+            let request = unsafe { list.wrapping_add(index).read() };
             // SAFETY: as the caller promises; libc's structure begins so.
             unsafe { request.cast::<Head>().as_mut() }
         })
@@ -175,14 +175,13 @@ impl Head {
     ///
     /// The buffer has the room, or the data, that the request says.
     unsafe fn carry_out(&mut self, work: Work) {
-        // SAFETY: as the caller promises.
-        self.returned = unsafe {
-            match work {
-                Work::Read => pread(self.fd, self.buffer, self.len, self.at),
-                Work::Write => pwrite(self.fd, self.buffer, self.len, self.at),
-                Work::Sync => fsync(self.fd) as isize,
-                Work::SyncData => fdatasync(self.fd) as isize,
-            }
+        self.returned = match work {
+            // SAFETY: as the caller promises.
+            Work::Read => unsafe { pread(self.fd, self.buffer, self.len, self.at) },
+            // SAFETY: as the caller promises.
+            Work::Write => unsafe { pwrite(self.fd, self.buffer, self.len, self.at) },
+            Work::Sync => fsync(self.fd) as isize,
+            Work::SyncData => fdatasync(self.fd) as isize,
         };
         self.error = if self.returned < 0 { last().raw_os_error() } else { 0 };
     }

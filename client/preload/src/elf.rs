@@ -220,7 +220,7 @@ impl Tables {
     /// As [`find`](Self::find), and there is a `DT_GNU_HASH`.
     unsafe fn find_by_gnu_hash(&self, name: &CStr) -> Option<Symbol> {
         // SAFETY: inside the table, for every index used below.
-        let at = |index: usize| unsafe { self.gnu_hash.add(index).read() };
+        let at = |index: usize| unsafe { self.gnu_hash.wrapping_add(index).read() };
         let step = |hash: u32, byte: &u8| hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
         let hash = name.to_bytes().iter().fold(5381, step);
         let (bucket_count, first, bloom_len) = (at(0), at(1), at(2) as usize);
@@ -250,7 +250,7 @@ impl Tables {
     /// As [`find`](Self::find), and there is a `DT_HASH`.
     unsafe fn find_by_hash(&self, name: &CStr) -> Option<Symbol> {
         // SAFETY: inside the table.
-        let count = unsafe { self.hash.add(1).read() };
+        let count = unsafe { self.hash.wrapping_add(1).read() };
         // SAFETY: an index of the table.
         (0..count as usize).find_map(|index| unsafe { self.matching(index, name) })
     }
@@ -262,19 +262,18 @@ impl Tables {
     /// As [`find`](Self::find), and there is such a symbol.
     unsafe fn matching(&self, index: usize, name: &CStr) -> Option<Symbol> {
         // SAFETY: as the caller promises.
-        let symbol = unsafe { self.symbols.add(index).read() };
+        let symbol = unsafe { self.symbols.wrapping_add(index).read() };
         if symbol.section == UNDEFINED || symbol.value == 0 {
             return None;
         }
         if !self.versions.is_null() {
             // SAFETY: there is a version for each symbol.
-            let version = unsafe { self.versions.add(index).read() };
+            let version = unsafe { self.versions.wrapping_add(index).read() };
             if version & HIDDEN != 0 {
                 return None;
             }
         }
-        // SAFETY: inside the table of names.
-        let found = unsafe { self.names.add(symbol.name as usize) };
+        let found = self.names.wrapping_add(symbol.name as usize);
         // SAFETY: a C string.
         (unsafe { CStr::from_ptr(found) } == name).then_some(symbol)
     }
