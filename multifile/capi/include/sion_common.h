@@ -33,6 +33,8 @@ sion_int64 sion_get_bytes_written(int sid);
 sion_int64 sion_get_bytes_read(int sid);
 /* Offset in the physical file. */
 sion_int64 sion_get_position(int sid);
+/* Absolute positions between two blocks are the end of the earlier one; positions from the end
+ * (SION_END_POS, 0 or negative) are the start of the later one. */
 int sion_seek(int sid, int rank, int blocknr, sion_int64 posinblk);
 int sion_seek_fp(int sid, int rank, int blocknr, sion_int64 posinblk, FILE **fileptr);
 
@@ -43,10 +45,12 @@ int sion_get_locations(int sid, int *ntasks, int *maxblocks, sion_int64 *globals
                        sion_int64 **blocksizes);
 int sion_get_current_location(int sid, int *currentblock, sion_int64 *currentpos, int *maxchunks,
                               sion_int64 **chunksizes);
+/* *currentpos: offsets in the physical files. */
 int sion_get_current_locations(int sid, int *ntasks, sion_int64 **currentpos,
                                sion_int64 **currentblocknr);
 int sion_get_mapping(int sid, int *mapping_size, sion_int32 **mapping, int *numfiles);
 int sion_get_number_of_files(int sid);
+/* As the header says: 1 in the only file of a serial writer. */
 int sion_get_filenumber(int sid);
 int sion_is_serial_opened(int sid);
 int sion_using_hints(int sid);
@@ -89,6 +93,8 @@ int _sion_close_sid(int sid);
 /* Key-value records, in files opened with "keyval=inline". Keys belong to one task. */
 size_t sion_fwrite_key(const void *data, uint64_t key, size_t size, size_t nitems, int sid);
 size_t sion_fread_key(void *data, uint64_t key, size_t size, size_t nitems, int sid);
+/* SION_CURRENT_BLOCK is the key's current record, or the next one after it was read to its end;
+ * with SION_CURRENT_POS nothing moves. SION_ABSOLUTE_POS counts over all records of the key. */
 int sion_seek_key(int sid, uint64_t key, int entrynum, sion_int64 posinentry);
 int sion_key_full_scan(int sid);
 int sion_key_get_stat(int sid, uint64_t key, sion_key_stat_t *stat);

@@ -27,8 +27,8 @@ int sion_parreinit_mpi(int sid, sion_int64 chunksize);
 
 /*
  * Every rank has *nlocaltasks tasks. Writing: the arrays describe them. Reading: *nlocaltasks -1
- * takes an even share and allocates the arrays that are NULL, for the caller to free; otherwise
- * *globalranks names the tasks wanted. sion_seek(sid, globalrank, ...) selects one.
+ * takes an even share; otherwise *globalranks names the tasks wanted. Arrays that are NULL are
+ * allocated, for the caller to free. sion_seek(sid, globalrank, ...) selects a task.
  */
 int sion_paropen_mapped_mpi(const char *fname, const char *file_mode, int *numFiles,
                             MPI_Comm gComm, int *nlocaltasks, int **globalranks,

@@ -113,6 +113,8 @@ fn seek_in_task(stream: &mut TaskReader<File>, block: c_int, at: i64) -> Result<
         END if at <= 0 => {
             let target = stream.cursor().total().checked_sub(at.unsigned_abs());
             stream.seek(target.ok_or(wrong)?)?;
+            // Between two blocks that is the start of the later one.
+            while stream.cursor().left_in_block() == 0 && stream.next_block() {}
         }
         _ => {
             let block = if block == CURRENT_BLOCK {

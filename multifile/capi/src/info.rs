@@ -55,9 +55,12 @@ fn data_order(open: &Open) -> Order {
 }
 
 fn file_number(open: &mut Open) -> Result<c_int> {
+    let alone = open.kind == Kind::Serial && file_count(open) == 1;
     match &mut open.body {
+        // As the header of a serial writer's only file says.
+        Body::Write(_) if alone => Ok(1),
         Body::Write(writing) => Ok(count(writing.file_number()?)),
-        Body::Read(reading) => Ok(count(reading.here()?.stream.file_number())),
+        Body::Read(reading) => Ok(count(reading.file_number()?)),
     }
 }
 

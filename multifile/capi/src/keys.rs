@@ -16,6 +16,7 @@ use crate::{
 };
 
 const CURRENT_RECORD: c_int = -102;
+const CURRENT_POSITION: i64 = -103;
 const ABSOLUTE: c_int = -104;
 
 /// `sion_key_stat_t`.
@@ -52,15 +53,26 @@ fn read(open: &mut Open, key: u64, (size, buf): (usize, &mut [u8])) -> Result<us
     Ok(items)
 }
 
+/// Moves the read position of `key`. A position in the current record is one in the next record
+/// when the current one was read to its end.
 fn seek(open: &mut Open, key: u64, entry: c_int, at: i64) -> Result<()> {
-    let at = u64::try_from(at).map_err(|_| Argument::Position)?;
     let records = open.reading()?.records()?.records.as_mut().ok_or(Failure::Internal)?;
-    let entry = match entry {
-        ABSOLUTE => return Ok(records.seek_absolute(key, at)?),
-        CURRENT_RECORD => records.position(key).ok_or(Argument::Record)?.0,
-        entry => usize::try_from(entry).map_err(|_| Argument::Record)?,
+    let (current, in_record) = records.position(key).ok_or(Argument::Record)?;
+    let entry = match (entry, at) {
+        (CURRENT_RECORD, CURRENT_POSITION) => return Ok(()),
+        (CURRENT_RECORD, _) => Some(records.unfinished(key).ok_or(Argument::Record)?),
+        (ABSOLUTE, _) => None,
+        (entry, _) => Some(usize::try_from(entry).map_err(|_| Argument::Record)?),
     };
-    Ok(records.seek(key, entry, at)?)
+    let at = match at {
+        CURRENT_POSITION if entry == Some(current) => in_record,
+        CURRENT_POSITION if entry.is_some() => 0,
+        at => u64::try_from(at).map_err(|_| Argument::Position)?,
+    };
+    Ok(match entry {
+        Some(entry) => records.seek(key, entry, at)?,
+        None => records.seek_absolute(key, at)?,
+    })
 }
 
 /// Makes the next record the current one of its key; `None` behind the last.

@@ -120,20 +120,22 @@ fn current(open: &mut Open) -> Result<(c_int, i64, c_int)> {
     Ok((count(block), signed(at), blocks))
 }
 
-/// Positions and blocks of all tasks of a handle.
+/// Positions in their files and blocks of all tasks of a handle.
 fn positions(open: &mut Open) -> Result<c_int> {
     let places: Vec<(usize, u64)> = match &mut open.body {
         Body::Write(writing) => {
             writing.settle()?;
-            let each =
-                (0..writing.tasks.len()).map(|index| Ok(writing.task_at(index)?.fill().block()));
+            let each = (0..writing.tasks.len()).map(|index| {
+                let task = writing.task_at(index)?;
+                Ok((task.fill().block().0, task.fill().file_at()?))
+            });
             each.collect::<Result<_>>()?
         }
         Body::Read(reading) => {
             if reading.task_count() > 0 {
                 reading.used()?;
             }
-            (0..reading.task_count()).map(|index| reading.position(index)).collect()
+            (0..reading.task_count()).map(|index| reading.position(index)).collect::<Result<_>>()?
         }
     };
     open.arrays.positions = places.iter().map(|(_, at)| signed(*at)).collect();

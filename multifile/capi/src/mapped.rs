@@ -117,7 +117,7 @@ impl Mapped {
         tasks.collect::<Option<_>>().ok_or(Failure::Argument("a negative number in the arrays"))
     }
 
-    /// Tells what this rank reads; allocates arrays only where the caller left the choice to us.
+    /// Tells what this rank reads, in the caller's arrays or in new ones where it has none.
     ///
     /// # Safety
     ///
@@ -146,7 +146,7 @@ impl Mapped {
     }
 }
 
-/// As [`give`], but fills existing arrays only when the caller said how long they are.
+/// As [`give`], but leaves an array alone of which the caller did not say how long it is.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ impl Mapped {
 unsafe fn describe_one<T: Copy>(at: *mut *mut T, values: &[T], asked: c_int) -> Result<()> {
     // SAFETY: the caller's promise.
     let there = unsafe { take(at, "") }.is_ok_and(|array| !array.is_null());
-    if there != (asked >= 0) {
+    if there && asked < 0 {
         return Ok(());
     }
     // SAFETY: the caller's promise.

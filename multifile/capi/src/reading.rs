@@ -31,6 +31,8 @@ pub(crate) struct Reading {
     ahead: Ahead,
     /// A finished task is followed by the rank's next one.
     chained: bool,
+    /// The file number in the header of the only physical file that was opened.
+    only: Option<u32>,
 }
 
 enum Source {
@@ -112,7 +114,8 @@ impl Reading {
         let tasks = usize::try_from(header.task_count).unwrap_or(usize::MAX);
         let files = usize::try_from(header.file_count).unwrap_or(usize::MAX);
         let set = set(&header, tasks, files)?;
-        Ok(Self::new(Source::Own(vec![(task, stream)]), set, false))
+        let new = Self::new(Source::Own(vec![(task, stream)]), set, false);
+        Ok(Self { only: Some(header.file_number), ..new })
     }
 
     /// The tasks of one rank, with streams made while opening, which begin where the first task
@@ -127,7 +130,7 @@ impl Reading {
 
     fn new(source: Source, set: SetInfo, chained: bool) -> Self {
         let (used, streams, ahead) = (BTreeMap::new(), Streams::default(), Ahead::default());
-        Self { source, set, used, current: 0, streams, ahead, chained }
+        Self { source, set, used, current: 0, streams, ahead, chained, only: None }
     }
 
     /// The same tasks at the same positions, which then move on by themselves.
@@ -339,9 +342,25 @@ impl Reading {
         self.current
     }
 
-    /// Position of task `index`: block and byte in it.
-    pub(crate) fn position(&self, index: usize) -> (usize, u64) {
-        self.used.get(&index).map_or((0, 0), |used| used.stream.cursor().block())
+    /// Position of task `index`: the block and the offset in the physical file.
+    pub(crate) fn position(&self, index: usize) -> Result<(usize, u64)> {
+        let at = |stream: &TaskReader<fs::File>| -> Result<(usize, u64)> {
+            Ok((stream.cursor().block().0, stream.cursor().file_at()?))
+        };
+        match (self.used.get(&index), &self.source) {
+            (Some(used), _) => at(&used.stream),
+            (None, Source::All(reader)) => at(&reader.stream(index)?),
+            (None, Source::Own(tasks)) => at(&tasks.get(index).ok_or(Argument::Task)?.1),
+        }
+    }
+
+    /// The number of the current task's physical file: what its header says if that was read here,
+    /// because SIONlib's serial writer numbers its only file 1.
+    pub(crate) fn file_number(&mut self) -> Result<u32> {
+        let number = self.here()?.stream.file_number();
+        let index = usize::try_from(number).map_err(|_| Failure::Internal)?;
+        let header = self.reader().and_then(|reader| reader.header(index));
+        Ok(header.map(|header| header.file_number).or(self.only).unwrap_or(number))
     }
 
     /// Goes on with the rank's next task, and with it the stream that its program has.

@@ -144,6 +144,18 @@ impl<F: File> Records<F> {
         Ok(())
     }
 
+    /// The number of the record that the next read of `key` begins in: the current one, or the
+    /// first behind it that is not empty once it was read to its end. `None` when nothing is left.
+    #[must_use]
+    pub fn unfinished(&self, key: u64) -> Option<usize> {
+        let chain = self.chains.get(&key)?;
+        let rest = chain.records.iter().enumerate().skip(chain.current);
+        let mut lens = rest.map(|(entry, index)| (entry, self.records.get(*index)));
+        let left = |entry| if entry == chain.current { chain.in_record } else { 0 };
+        lens.find(|(entry, record)| record.is_some_and(|record| record.len > left(*entry)))
+            .map(|(entry, _)| entry)
+    }
+
     /// Moves the read position of `key` to byte `at` of all its records together.
     ///
     /// # Errors

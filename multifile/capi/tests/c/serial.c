@@ -111,10 +111,10 @@ static void ask_about_everything(void) {
     CHECK(sion_get_current_location(sid, &block, &at, &blocks, &own));
     CHECK(block == 2 && at == 17 && blocks == BLOCKS && own[1] == PIECE);
     CHECK(sion_get_current_locations(sid, &ntasks, &own, &lens));
-    CHECK(own[0] == 0 && own[1] == 17 && lens[1] == 2);
+    CHECK(own[0] == 1536 && own[1] == 1536 + 2 * skip + 1024 + 17 && lens[1] == 2);
     CHECK(sion_get_position(sid) == 1536 + 2 * skip + 1024 + 17);
     CHECK(sion_get_mapping(sid, &size, &mapping, &files) && size == -1 && files == 1);
-    CHECK(sion_get_number_of_files(sid) == 1 && sion_get_filenumber(sid) == 0);
+    CHECK(sion_get_number_of_files(sid) == 1 && sion_get_filenumber(sid) == 1);
     CHECK(sion_is_serial_opened(sid) == 1 && sion_using_hints(sid) == 0);
     CHECK(sion_get_endianness() == sion_get_file_endianness(sid));
     CHECK(sion_endianness_swap_needed(sid) == 0);
