@@ -104,11 +104,10 @@ pub(crate) fn stream(
     reader.stream(task).map_err(|why| task_failure(path, task, why))
 }
 
-/// Length of the stream of task `task` in bytes; 0 when there is no such task.
+/// Length of the stream of task `task` in bytes; 0 when it cannot be read, because there is no such
+/// task or its block lengths do not fit its chunk.
 pub(crate) fn stream_len(reader: &Reader<File>, task: usize) -> u64 {
-    reader
-        .block_lens(task)
-        .map_or(0, |lens| lens.iter().fold(0, |sum, len| sum.saturating_add(*len)))
+    reader.stream(task).map_or(0, |stream| stream.cursor().total())
 }
 
 /// Length of all streams together in bytes.

@@ -9,7 +9,7 @@ use multifile::catalogue::TASK;
 use super::{
     failure,
     names::{by_task, names, paths_of, without_task},
-    open, stream_len,
+    open, task_failure,
 };
 use crate::{failure::Failure, output};
 
@@ -43,7 +43,8 @@ struct Row {
     global_rank: i64,
     chunk_bytes: u64,
     blocks: usize,
-    bytes: u64,
+    /// `None` if the block lengths do not fit the chunk, so that nothing can be read.
+    bytes: Option<u64>,
     /// Of the file whose data this is.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -67,7 +68,7 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
             global_rank: found.global_rank,
             chunk_bytes: found.chunk_len,
             blocks: reader.block_lens(task)?.len(),
-            bytes: stream_len(&reader, task),
+            bytes: reader.stream(task).ok().map(|stream| stream.cursor().total()),
         })
     };
     let is_listed = |task: &usize| match &names {
@@ -82,7 +83,14 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
         tasks: tasks.map_err(|why| failure(&args.file, why))?,
         names_without_data: without_data.iter().map(|name| text_of(name)).collect(),
     };
-    if args.json { output::print_json(&listing) } else { output::print(&text(&listing)) }
+    if args.json {
+        output::print_json(&listing)?;
+    } else {
+        output::print(&text(&listing))?;
+    }
+    let damaged = listing.tasks.iter().find(|row| row.bytes.is_none()).map(|row| row.task);
+    let why = damaged.and_then(|task| Some((task, reader.stream(task).err()?)));
+    why.map_or(Ok(()), |(task, why)| Err(task_failure(&args.file, task, why)))
 }
 
 fn text(listing: &Listing) -> String {
@@ -90,13 +98,14 @@ fn text(listing: &Listing) -> String {
         "   TASK   FILE  LOCAL    GLOBAL  BLOCKS         CHUNK         BYTES\n".to_owned();
     for row in &listing.tasks {
         let Row { task, physical_file, local_rank, global_rank, chunk_bytes, blocks, .. } = row;
-        let (bytes, name) = (row.bytes, row.name.as_deref());
+        let bytes = row.bytes.map_or_else(|| "damaged".to_owned(), |bytes| bytes.to_string());
+        let name = row.name.as_deref();
         let name = name.map_or_else(String::new, |name| format!("  {name}"));
         // Writing to a string cannot fail.
         writeln!(
             text,
             "{task:7} {physical_file:6} {local_rank:6} {global_rank:9} {blocks:7} \
-             {chunk_bytes:13} {bytes:13}{name}"
+             {chunk_bytes:13} {bytes:>13}{name}"
         )
         .ok();
     }

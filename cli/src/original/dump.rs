@@ -1,4 +1,5 @@
-//! `siondump`: header and tables, in columns that scripts cut.
+//! `siondump`: header and tables, in columns that scripts cut. Labelled lines begin with the
+//! tool's name; rules and the lines of tables do not.
 
 use std::{fmt::Display, fs::File, path::Path};
 
@@ -13,7 +14,7 @@ use multifile::{
 use super::{
     FORMAT_VERSION, RELEASE,
     options::Options,
-    usage::{Sum, Usage},
+    usage::{Sum, Usage, chunk_len},
 };
 use crate::{
     failure::{Code, Failure},
@@ -69,9 +70,9 @@ pub(super) fn dump(options: &Options) -> Result<(), Failure> {
 }
 
 impl Dump<'_> {
-    /// A line of text.
+    /// A line of a table.
     fn line(&mut self, text: impl Display) {
-        self.text += &format!("siondump: {text}\n");
+        self.text += &format!("{text}\n");
     }
 
     /// A label and a value that starts behind `width` letters.
@@ -103,8 +104,9 @@ impl Dump<'_> {
             Keyval::Other(53) => (53, "SION_KEYVAL_HASH"),
             Keyval::Other(mode) => (mode, "SION_KEYVAL_UNKNOWN"),
         };
-        let flag = if header.version < FORMAT_VERSION { 0 } else { mode };
-        self.field(37, "flag1", format_args!("{} ({flag}+0)", u64::from(flag) << 32));
+        if header.version >= FORMAT_VERSION {
+            self.field(37, "flag1", format_args!("{} ({mode}+0)", u64::from(mode) << 32));
+        }
         self.field(37, "flag2", signed(header.flag2));
         self.field(37, "keyval", format_args!("{mode} ({name})"));
         self.field(37, "file format version", header.version);
@@ -169,11 +171,11 @@ impl Dump<'_> {
 
     fn files(&mut self, header: &Header, options: &Options) {
         self.line("-".repeat(NARROW));
-        self.line(format_args!("number of files: {}", header.file_count));
+        self.field(37, "number of files", header.file_count);
         let prefix = String::from_utf8_lossy(&header.prefix).into_owned();
         for file in 0..header.file_count {
             let name = physical(Path::new(&prefix), file);
-            self.line(format_args!("file {:3}: {}", file + 1, name.display()));
+            self.field(37, &format!("file {:3}", file + 1), name.display());
         }
         self.line("-".repeat(NARROW));
         let mapping = self.reader.mapping().unwrap_or_default().to_vec();
@@ -214,7 +216,8 @@ impl Dump<'_> {
                 let found = self.reader.task(task)?;
                 let lens = self.reader.block_lens(task)?;
                 let total: u64 = lens.iter().sum();
-                let (size, rank, own) = (found.chunk_len, found.global_rank, lens.len());
+                let (rank, own) = (found.global_rank, lens.len());
+                let size = chunk_len(&self.reader, task)?;
                 let slot = |block: usize| lens.get(block).map_or(missing, |len| signed(*len));
                 let text = if long {
                     let slots: String =
@@ -268,7 +271,7 @@ impl Dump<'_> {
             });
             let entries: Vec<_> = entries.collect();
             let lines: Vec<_> = entries.chunks(RECORDS).map(<[String]>::concat).collect();
-            self.line(format_args!("Task {task:02}:{}", lines.join("\nsiondump:        :")));
+            self.line(format_args!("Task {task:02}:{}", lines.join("\n       :")));
         }
         Ok(())
     }

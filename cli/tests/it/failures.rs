@@ -14,8 +14,11 @@ use multifile::{
 use tempfile::tempdir;
 
 use crate::{
-    fails, kakehi,
+    fails,
+    golden::Golden,
+    kakehi,
     multifile::{done, multifile, names},
+    output,
 };
 
 /// What makes an output of every command, where no file may be longer than 1 KiB.
@@ -107,4 +110,23 @@ fn an_unclosed_multifile_of_a_folder_is_completed_by_another_run_too() {
     {
         fails(&mut multifile(folder.path(), words), 4, &["never closed", run, "repair"]);
     }
+}
+
+/// A length of -1 is damage, not 18,446,744,073,709,551,615 bytes.
+#[test]
+fn listing_calls_a_task_damaged_whose_lengths_do_not_fit() {
+    let golden = Golden::unpack();
+    let mut bytes = fs::read(golden.path("ser_n2_exactchunk.sion")).expect("there");
+    // The table of two tasks with three blocks ends the file, before the empty mapping.
+    let slot = bytes.len() - 4 - 8;
+    bytes[slot..slot + 8].fill(0xff);
+    fs::write(golden.path("negative"), bytes).expect("a file");
+    let (code, said, why) = output(&mut multifile(golden.folder(), &["ls", "negative"]));
+    assert_eq!(code, 4, "{said}{why}");
+    assert!(said.lines().nth(2).is_some_and(|line| line.ends_with("      damaged")), "{said}");
+    assert!(why.contains("negative: task 1") && why.lines().count() == 1, "{why}");
+    let (code, said, _) = output(&mut multifile(golden.folder(), &["ls", "--json", "negative"]));
+    let listing: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((code, &listing["tasks"][0]["bytes"]), (4, &4096.into()));
+    assert!(listing["tasks"][1]["bytes"].is_null(), "{said}");
 }

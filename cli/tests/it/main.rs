@@ -10,6 +10,7 @@ mod golden;
 mod job;
 mod multifile;
 mod original;
+mod original_dump;
 mod packaging;
 mod run;
 mod serve;

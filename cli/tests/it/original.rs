@@ -10,16 +10,16 @@ use std::{
 use tempfile::{TempDir, tempdir};
 
 use crate::{
-    golden::{Golden, sha256, text},
+    golden::{Golden, sha256},
     multifile::damaged,
     output,
 };
 
 /// `kakehi` under the names that `make install` gives it.
-struct Tools(TempDir);
+pub(crate) struct Tools(TempDir);
 
 impl Tools {
-    fn install() -> Self {
+    pub(crate) fn install() -> Self {
         let folder = tempdir().expect("a folder");
         for name in ["siondump", "sionsplit", "sioncat", "siondefrag", "sionversion"] {
             symlink(env!("CARGO_BIN_EXE_kakehi"), folder.path().join(name)).expect("a link");
@@ -28,7 +28,7 @@ impl Tools {
     }
 
     /// A tool in `folder`, given up after five minutes.
-    fn tool(&self, folder: &Path, line: &str) -> Command {
+    pub(crate) fn tool(&self, folder: &Path, line: &str) -> Command {
         let mut words = line.split(' ');
         let mut command = Command::new("timeout");
         command.arg("300").arg(self.0.path().join(words.next().expect("a name")));
@@ -37,147 +37,11 @@ impl Tools {
     }
 
     #[track_caller]
-    fn done(&self, folder: &Path, line: &str) -> String {
+    pub(crate) fn done(&self, folder: &Path, line: &str) -> String {
         let (code, stdout, stderr) = output(&mut self.tool(folder, line));
         assert_eq!((code, stderr.as_str()), (0, ""), "{line}");
         stdout
     }
-}
-
-const DUMP: &str = "\
-siondump: sid:                       0
-siondump: filename:                  ser_n3_kv.sion                
-siondump: prefix:                    ser_n3_kv.sion                
-siondump: number of tasks:           3
-siondump: current endianness:        little
-siondump: file endianness:           little
-siondump: filesystem blocksize:      512 bytes (  0.00 MB)
-siondump: file set:                  No
-siondump: file number:               1
-siondump: number of files:           1
-siondump: flag1:                     219043332096 (51+0)
-siondump: flag2:                     0
-siondump: keyval:                    51 (SION_KEYVAL_INLINE)
-siondump: file format version:       5
-siondump: file SIONlib version:      1.7p6 (current 1.7p6)
-siondump: number of blocks:           4
-siondump: size of chunks:                                3584 bytes  (    0.00 MB)
-siondump: datasize in file (aggr.):                      2575 bytes  (    0.00 MB)
-siondump: size of full chunks:                           2048 bytes  (    0.00 MB) #      4
-siondump: size of partly filled chunks:                  1024 bytes  (    0.00 MB) #      2
-siondump: size of empty chunks:                          3072 bytes  (    0.00 MB) #      6
-siondump: overhead compared to task-local file:          1009 bytes  (    0.00 MB)
-siondump: file usage (user data/chunk size):        71.847098%
-siondump: size of used fsblocks:                         3072 bytes  (    0.00 MB, 6 blocks)
-siondump: size of fully used fsblocks:                   2048 bytes  (    0.00 MB, 4 blocks)
-siondump: size of partly used fsblocks:                   527 bytes of         1024 bytes \
-(  0.00 MB of   0.00 MB, 2 blocks)
-siondump: fsblock usage (user data/used fsblocks):     83.821615%
-siondump: usage of partly used fsblocks:             51.464844%
-";
-
-#[test]
-fn siondump_prints_the_columns_of_the_original() {
-    let (golden, tools) = (Golden::unpack(), Tools::install());
-    assert_eq!(tools.done(golden.folder(), "siondump ser_n3_kv.sion"), DUMP);
-    for case in golden.closed() {
-        let text = tools.done(golden.folder(), &format!("siondump {}", text(&case["file"])));
-        let value = |label: &str| {
-            let line = text.lines().find(|line| line.starts_with(&format!("siondump: {label}:")));
-            line.and_then(|line| line.get(37..)).expect("a line").trim().to_owned()
-        };
-        assert_eq!(
-            value("number of tasks"),
-            case["tasks"].as_array().expect("tasks").len().to_string()
-        );
-        let header = &case["files"][0]["header"];
-        assert_eq!(value("file endianness"), header["data"]);
-        assert_eq!(value("file format version"), header["version"].to_string());
-        let flag1 = header["flag1"].as_u64().expect("a number");
-        assert_eq!(value("flag1"), format!("{flag1} ({}+0)", flag1 >> 32));
-    }
-}
-
-#[test]
-fn siondump_prints_every_block_in_both_forms() {
-    let (golden, tools) = (Golden::unpack(), Tools::install());
-    let dump = |options: &str, name: &str| {
-        let text = tools.done(golden.folder(), &format!("siondump {options} {name}"));
-        let lines = text.lines().filter(|line| line.contains("Task 02"));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        dump("-a -l", "mpi_n7_f3.sion"),
-        ["siondump: Task 02: size=      8192 B glblrnk=   2 #blks= 1 lsz=      3801 B:\
-             \x20     3801        -1        -1 "]
-    );
-    assert_eq!(
-        dump("-a", "mpi_n7_f3.sion"),
-        ["siondump: Task 02: size=    0.01 MB glblrnk=   2 #blks= 1 lsz=    0.00 MB:\
-             \x20    0.00 MB   -0.00 MB   -0.00 MB "]
-    );
-    assert_eq!(
-        dump("-al -l", "ser_n3_kv.sion").first().map(String::as_str),
-        Some(
-            "siondump: Task 02: size=       512 B glblrnk=   2 #blks= 2 lsz=       964 B:\
-             \x20      512       452         0         0 "
-        )
-    );
-    // 250 blocks: 25 tables of ten.
-    let many = tools.done(golden.folder(), "siondump -a mpi_n3_250blocks.sion");
-    assert_eq!(many.lines().filter(|line| line.contains("Task 00")).count(), 25);
-    assert!(many.contains(&format!("\n\nsiondump: {}\n", "-".repeat(155))));
-    assert!(many.contains(&format!("siondump: {:70}BLK240    BLK241    ", "")));
-}
-
-#[test]
-fn siondump_prints_the_files_and_the_mapping_of_a_set() {
-    let (golden, tools) = (Golden::unpack(), Tools::install());
-    let text = tools.done(golden.folder(), "siondump -m -M mpi_n3_f2.sion");
-    let dashes = "-".repeat(60);
-    let expected = format!(
-        "siondump: {dashes}\n\
-         siondump: number of files: 2\n\
-         siondump: file   1: mpi_n3_f2.sion\n\
-         siondump: file   2: mpi_n3_f2.sion.000001\n\
-         siondump: {dashes}\n\
-         siondump:   mapping: [00000 -> (f000,t000)] [00001 -> (f001,t000)] \
-         [00002 -> (f001,t001)] \n\
-         siondump:   file[000]:  0:00000 \n\
-         siondump:   file[001]:  0:00001  1:00002 \n"
-    );
-    assert!(text.ends_with(&expected), "{text}");
-    assert!(text.starts_with("siondump: sid:                       1\n"));
-    let member = tools.done(golden.folder(), "siondump mpi_n3_f2.sion.000001");
-    assert!(member.contains("siondump: number of tasks:           2\n"), "{member}");
-}
-
-/// E11: -k and -K together print both; the original freed its table twice.
-#[test]
-fn siondump_prints_keys_and_records_together() {
-    let (golden, tools) = (Golden::unpack(), Tools::install());
-    for name in ["ser_n3_kv.sion", "be_n2_kv.sion", "mpi_n4_kv_f2.sion"] {
-        let of = |options: &str| {
-            let text = tools.done(golden.folder(), &format!("siondump {options} {name}"));
-            let from = text.find(&"-".repeat(155)).or_else(|| text.find("siondump: Task"));
-            text[from.expect("tables")..].to_owned()
-        };
-        assert_eq!(
-            of("-k -K"),
-            of("-k") + "siondump: " + of("-K").trim_start_matches("siondump: ")
-        );
-    }
-    let text = tools.done(golden.folder(), "siondump -k ser_n3_kv.sion");
-    let signed =
-        "siondump: Task 00: key[03]=-81985529216486896: #blocks=     1 totalsize=       210\n";
-    assert!(text.contains(signed), "{text}");
-    let text = tools.done(golden.folder(), "siondump -K ser_n3_kv.sion");
-    let second = "siondump:        : [05:k=<1002>,size=274]";
-    assert!(text.contains("siondump: Task 00: [00:k=<1000>,size=47] [01:k=<1001>,size=128]"));
-    assert!(text.contains(second), "{text}");
-    let (code, stdout, stderr) =
-        output(&mut tools.tool(golden.folder(), "siondump -k mpi_n1.sion"));
-    assert_eq!((code, stderr.lines().count()), (1, 1), "{stdout}{stderr}");
 }
 
 #[test]
