@@ -27,10 +27,12 @@ if [ "$archive" = --remove ]; then
         rm -f "$lib/$name.a" "$lib/$name.so"
     done
     rm -f "$lib/libsion.so.1" "$lib/libsion.so.1.7" "$root/bin/sionconfig" "$lib/pkgconfig/sion.pc"
+    rm -f "$lib/cmake/sion/sion-config.cmake" "$lib/cmake/sion/sion-config-version.cmake"
+    rmdir "$lib/cmake/sion" "$lib/cmake" 2>/dev/null || true
     exit 0
 fi
 
-mkdir -p "$root/bin" "$root/include" "$lib/pkgconfig"
+mkdir -p "$root/bin" "$root/include" "$lib/pkgconfig" "$lib/cmake/sion"
 install -m 644 "$here"/include/*.h* "$root/include"
 install -m 644 "$archive" "$lib/libsion.a"
 strip --strip-debug "$lib/libsion.a"
@@ -50,3 +52,4 @@ done
 
 install -m 755 "$here/sionconfig" "$root/bin/sionconfig"
 install -m 644 "$here/sion.pc" "$lib/pkgconfig/sion.pc"
+install -m 644 "$here"/cmake/*.cmake "$lib/cmake/sion"

@@ -3,7 +3,7 @@
 ! This module holds interfaces only; the procedures are those of Fortran 77. `data` is of any type
 ! and shape. Counts are items: an item is as many bytes as `size` says.
 module sion_f90
-  use, intrinsic :: iso_c_binding, only: c_int, c_int32_t, c_int64_t, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_int, c_int32_t, c_int64_t, c_ptr, c_size_t
   implicit none
   private
 
@@ -23,14 +23,17 @@ module sion_f90
   public :: fsion_bytes_avail_in_block, fsion_get_position
   public :: fsion_get_chunksizes, fsion_get_globalranks, fsion_get_fileno
   public :: fsion_get_mapping_spec, fsion_get_mapping
+  public :: fsion_get_locations, fsion_get_current_locations
   public :: fsion_get_file_endianness, fsion_get_endianness, fsion_endianness_swap_needed
+  public :: fsion_get_file_endianess, fsion_get_endianess
   public :: fsion_swap
   public :: sion_fwrite_key, sion_fread_key, sion_seek_key, sion_key_full_scan
   public :: sion_fread_key_iterator_reset, sion_fread_key_iterator_next
   public :: sion_last_error, sion_last_errno, sion_last_error_rank
 
-  interface
-    ! `sid` is -1 if the file could not be opened, here and below; sion_last_error says why.
+  ! `sid` is -1 if the file could not be opened, here and below; sion_last_error says why. Chunk
+  ! sizes and ranks are arrays, or scalars for one task.
+  interface fsion_open
     subroutine fsion_open(fname, mode, ntasks, nfiles, chunksizes, fsblksize, globalranks, sid)
       import :: c_int, c_int32_t, c_int64_t
       character(len=*), intent(in) :: fname, mode
@@ -41,6 +44,18 @@ module sion_f90
       integer(c_int), intent(out) :: sid
     end subroutine
 
+    subroutine fsion_open_one(fname, mode, ntasks, nfiles, chunksizes, fsblksize, globalranks, sid)
+      import :: c_int, c_int32_t, c_int64_t
+      character(len=*), intent(in) :: fname, mode
+      integer(c_int), intent(inout) :: ntasks, nfiles
+      integer(c_int64_t), intent(inout) :: chunksizes
+      integer(c_int32_t), intent(inout) :: fsblksize
+      integer(c_int), intent(inout) :: globalranks
+      integer(c_int), intent(out) :: sid
+    end subroutine
+  end interface
+
+  interface
     subroutine fsion_open_rank(fname, mode, chunksize, fsblksize, rank, sid)
       import :: c_int, c_int32_t, c_int64_t
       character(len=*), intent(in) :: fname, mode
@@ -134,6 +149,17 @@ module sion_f90
       integer(c_int), intent(out) :: endianness
     end subroutine
 
+    subroutine fsion_get_file_endianess(sid, endianness)
+      import :: c_int
+      integer(c_int), intent(in) :: sid
+      integer(c_int), intent(out) :: endianness
+    end subroutine
+
+    subroutine fsion_get_endianess(endianness)
+      import :: c_int
+      integer(c_int), intent(out) :: endianness
+    end subroutine
+
     subroutine fsion_get_endianness(endianness)
       import :: c_int
       integer(c_int), intent(out) :: endianness
@@ -143,6 +169,48 @@ module sion_f90
       import :: c_int
       integer(c_int), intent(in) :: sid
       integer(c_int), intent(out) :: needed
+    end subroutine
+  end interface
+
+  ! Addresses of arrays that belong to the handle: of type c_ptr, for c_f_pointer, or as integers,
+  ! for Cray pointers.
+  interface fsion_get_locations
+    subroutine fsion_get_locations(sid, ntasks, maxblocks, globalskip, start_of_varheader, &
+        chunksizes, globalranks, blockcount, blocksizes, ierr)
+      import :: c_int, c_int64_t
+      integer(c_int), intent(in) :: sid
+      integer(c_int), intent(out) :: ntasks, maxblocks
+      integer(c_int64_t), intent(out) :: globalskip, start_of_varheader
+      integer(c_int64_t), intent(out) :: chunksizes, globalranks, blockcount, blocksizes
+      integer(c_int), intent(out) :: ierr
+    end subroutine
+
+    subroutine fsion_get_locations_ptr(sid, ntasks, maxblocks, globalskip, start_of_varheader, &
+        chunksizes, globalranks, blockcount, blocksizes, ierr)
+      import :: c_int, c_int64_t, c_ptr
+      integer(c_int), intent(in) :: sid
+      integer(c_int), intent(out) :: ntasks, maxblocks
+      integer(c_int64_t), intent(out) :: globalskip, start_of_varheader
+      type(c_ptr), intent(out) :: chunksizes, globalranks, blockcount, blocksizes
+      integer(c_int), intent(out) :: ierr
+    end subroutine
+  end interface
+
+  interface fsion_get_current_locations
+    subroutine fsion_get_current_locations(sid, ntasks, positions, blocks, ierr)
+      import :: c_int, c_int64_t
+      integer(c_int), intent(in) :: sid
+      integer(c_int), intent(out) :: ntasks
+      integer(c_int64_t), intent(out) :: positions, blocks
+      integer(c_int), intent(out) :: ierr
+    end subroutine
+
+    subroutine fsion_get_current_locations_ptr(sid, ntasks, positions, blocks, ierr)
+      import :: c_int, c_ptr
+      integer(c_int), intent(in) :: sid
+      integer(c_int), intent(out) :: ntasks
+      type(c_ptr), intent(out) :: positions, blocks
+      integer(c_int), intent(out) :: ierr
     end subroutine
   end interface
 
@@ -188,13 +256,18 @@ module sion_f90
       integer(c_int64_t), intent(out) :: rc
     end subroutine
 
-    subroutine fsion_swap(target, source, size, n, do_swap)
+  end interface
+
+  ! `rc` is SION_SUCCESS, because nothing can fail.
+  interface fsion_swap
+    subroutine fsion_swap_rc(target, source, size, n, do_swap, rc)
       import :: c_int
       !GCC$ ATTRIBUTES NO_ARG_CHECK :: target, source
       !DIR$ IGNORE_TKR target, source
       type(*), dimension(*), intent(inout) :: target
       type(*), dimension(*), intent(in) :: source
       integer(c_int), intent(in) :: size, n, do_swap
+      integer(c_int), intent(out), optional :: rc
     end subroutine
   end interface
 

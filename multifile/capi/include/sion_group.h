@@ -89,6 +89,9 @@ int sion_group_parclose(int sid);
 /* The group that a handle was opened with, rank and size only; SION_NOT_SUCCESS if it has none. */
 int sion_group_of(int sid, int *rank, int *size);
 
+/* The context of a handle's group, if the group's barrier is `barrier`; else NULL. */
+void *sion_group_context(int sid, int (*barrier)(void *context));
+
 /* Has printed errors name the thread that made the call, by the number that `number` returns there
  * (omp_get_thread_num), and SION_ERROR_MSG_THREAD choose among them. Only the first call counts. */
 void sion_group_threads(int (*number)(void));

@@ -36,6 +36,13 @@ int sion_paropen_mapped_mpi(const char *fname, const char *file_mode, int *numFi
                             int **mapping_lranks, sion_int32 *fsblksize, FILE **fileptr);
 int sion_parclose_mapped_mpi(int sid);
 
+/*
+ * Between these two calls of all ranks at most SION_SERBLOCKSIZE ranks are at the same time, the
+ * lowest first; all of them if the variable is not set. Each is collective.
+ */
+int sion_startof_transaction_mpi(int sid);
+int sion_endof_transaction_mpi(int sid);
+
 size_t sion_coll_fwrite_mpi(const void *data, size_t size, size_t nitems, int sid);
 size_t sion_coll_fread_mpi(void *data, size_t size, size_t nitems, int sid);
 

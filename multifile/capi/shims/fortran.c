@@ -10,6 +10,9 @@ SUBROUTINE(void, fsion_open,
     free(how);
 }
 
+/* The same for the module: for one task chunk size and rank are scalars there. */
+ALSO(fsion_open, fsion_open_one);
+
 SUBROUTINE(void, fsion_open_rank,
            (const char *fname, const char *mode, sion_int64 *chunksize, sion_int32 *fsblksize,
             int *rank, int *sid, size_t fname_len, size_t mode_len)) {
@@ -82,6 +85,10 @@ SUBROUTINE(void, fsion_get_current_locations,
     *ierr = sion_get_current_locations(*sid, ntasks, positions, blocks);
 }
 
+/* In the module the addresses are of type c_ptr, too. */
+ALSO(fsion_get_locations, fsion_get_locations_ptr);
+ALSO(fsion_get_current_locations, fsion_get_current_locations_ptr);
+
 /* Chunk sizes and global ranks of all tasks; what is NULL is not wanted. */
 static int copy_tasks(int sid, sion_int64 *chunksizes, sion_int64 *globalranks) {
     int ntasks, maxblocks;
@@ -143,4 +150,13 @@ SUBROUTINE(void, fsion_endianness_swap_needed, (const int *sid, int *needed)) {
 SUBROUTINE(void, fsion_swap,
            (void *target, void *source, const int *size, const int *n, const int *do_swap)) {
     sion_swap(target, source, *size, *n, *do_swap);
+}
+
+/* In the module there is an `rc`, which is always good and may be absent. */
+SUBROUTINE(void, fsion_swap_rc,
+           (void *target, void *source, const int *size, const int *n, const int *do_swap,
+            int *rc)) {
+    sion_swap(target, source, *size, *n, *do_swap);
+    if (rc != NULL)
+        *rc = SION_SUCCESS;
 }

@@ -151,6 +151,44 @@ size_t sion_coll_fread_mpi(void *data, size_t size, size_t nitems, int sid) {
     return sion_coll_fread(data, size, nitems, sid);
 }
 
+/* How many ranks may be inside of a transaction. */
+static int transaction_width(int size) {
+    const char *wished = getenv("SION_SERBLOCKSIZE");
+    wished = wished != NULL ? wished : getenv("LSION_SERBLOCKSIZE");
+    int width = wished != NULL ? atoi(wished) : 0;
+    return width > 0 ? width : size;
+}
+
+/* A token goes from each rank to the one `width` above it, over a communicator made for it: the
+ * program's own might take it for a message of its own. */
+static MPI_Comm transaction = MPI_COMM_NULL;
+
+int sion_startof_transaction_mpi(int sid) {
+    int rank, size, token = 0;
+    const comms *own = sion_group_context(sid, barrier);
+    if (own == NULL || transaction != MPI_COMM_NULL ||
+        MPI_Comm_dup(own->comm, &transaction) != MPI_SUCCESS)
+        return SION_NOT_SUCCESS;
+    MPI_Comm_rank(transaction, &rank);
+    MPI_Comm_size(transaction, &size);
+    int width = transaction_width(size);
+    if (rank >= width)
+        MPI_Recv(&token, 1, MPI_INT, rank - width, 0, transaction, MPI_STATUS_IGNORE);
+    return SION_SUCCESS;
+}
+
+int sion_endof_transaction_mpi(int sid) {
+    int rank, size, token = sid;
+    if (transaction == MPI_COMM_NULL || sion_group_context(sid, barrier) == NULL)
+        return SION_NOT_SUCCESS;
+    MPI_Comm_rank(transaction, &rank);
+    MPI_Comm_size(transaction, &size);
+    int width = transaction_width(size);
+    if (rank + width < size)
+        MPI_Send(&token, 1, MPI_INT, rank + width, 0, transaction);
+    return MPI_Comm_free(&transaction) == MPI_SUCCESS ? SION_SUCCESS : SION_NOT_SUCCESS;
+}
+
 /* The two oldest forms; their `newfname` was never filled. */
 int sion_paropen_multi_mpi(const char *fname, const char *file_mode, int *numFiles,
                            MPI_Comm gComm, const MPI_Comm *lComm, sion_int64 *chunksize,
@@ -213,6 +251,8 @@ SION_FLAVOURS(sion_parclose_mpi);
 SION_FLAVOURS(sion_parreinit_mpi);
 SION_FLAVOURS(sion_paropen_mapped_mpi);
 SION_FLAVOURS(sion_parclose_mapped_mpi);
+SION_FLAVOURS(sion_startof_transaction_mpi);
+SION_FLAVOURS(sion_endof_transaction_mpi);
 SION_FLAVOURS(sion_coll_fwrite_mpi);
 SION_FLAVOURS(sion_coll_fread_mpi);
 SION_FLAVOURS(sion_paropen_multi_mpi);

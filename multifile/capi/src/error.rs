@@ -4,7 +4,7 @@
 //! in compatibility mode (see `config`).
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     ffi::{CString, c_char, c_int},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -113,12 +113,16 @@ struct Last {
 }
 
 thread_local! {
+    /// This thread's rank among those that opened the multifile in use; -1 outside of one.
+    static RANK: Cell<c_int> = const { Cell::new(-1) };
+
     static LAST: RefCell<Last> =
         RefCell::new(Last { code: 0, errno: 0, rank: -1, text: CString::default() });
 }
 
 /// Runs the body of a C function; after a failure the caller gets `failed`.
 pub(crate) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
+    RANK.set(-1);
     // Handles are behind locks that survive a panic of their holder, so nothing is left torn.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Failure::Internal));
     result.unwrap_or_else(|failure| {
@@ -127,13 +131,20 @@ pub(crate) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// Makes `failure` this thread's last error, and prints it in compatibility mode.
+/// What fails from here to the end of the call fails on `rank`.
+pub(crate) fn on_rank(rank: c_int) {
+    RANK.set(rank);
+}
+
+/// Makes `failure` this thread's last error, and prints it in compatibility mode with the rank that
+/// it happened on: the one that all ranks agreed upon, or this one.
 pub(crate) fn remember(failure: &Failure) {
     let text = failure.text();
+    let rank = Some(failure.rank()).filter(|rank| *rank >= 0).unwrap_or_else(|| RANK.get());
     // SAFETY: `sion_group_threads` was promised a function that any thread may call.
     let thread = THREADS.get().map(|number| unsafe { number() });
-    if config::compatible(failure.rank(), thread.unwrap_or(0)) {
-        print(failure.rank(), thread, &text);
+    if config::compatible(rank, thread.unwrap_or(0)) {
+        print(rank, thread, &text);
     }
     let text = CString::new(text).unwrap_or_default();
     LAST.with_borrow_mut(|last| {

@@ -7,7 +7,10 @@ use std::{
 
 use multifile::{Error, Group};
 
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, on_rank};
+
+/// Waits for all ranks of a context.
+pub(crate) type Barrier = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// `sion_group`.
 #[derive(Clone, Copy)]
@@ -24,7 +27,7 @@ pub(crate) struct Table {
     >,
     pub(crate) broadcast:
         Option<unsafe extern "C" fn(*mut c_void, bytes: *mut u8, len: usize) -> c_int>,
-    pub(crate) barrier: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub(crate) barrier: Option<Barrier>,
     pub(crate) split: Option<
         unsafe extern "C" fn(
             *mut c_void,
@@ -76,7 +79,14 @@ impl Ranks {
         if !complete || table.rank < 0 || table.rank >= table.size {
             return Err(Failure::Argument("the group's table is incomplete"));
         }
+        on_rank(table.rank);
         Ok(ranks)
+    }
+
+    /// The context, if the table's barrier is this one.
+    pub(crate) fn context(&self, barrier: Barrier) -> Option<*mut c_void> {
+        let own = self.table.barrier.is_some_and(|own| std::ptr::fn_addr_eq(own, barrier));
+        own.then_some(self.table.context)
     }
 
     /// Whether the ranks had a collective call of their own before this one.

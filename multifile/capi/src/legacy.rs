@@ -10,6 +10,8 @@ use libc::FILE;
 
 use crate::{error::Failure, export::export};
 
+type ThreadNumber = unsafe extern "C" fn() -> c_int;
+
 type Lock = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// Locks were registered. They are never called: handles are behind locks of our own, and a lock
@@ -49,6 +51,34 @@ export! {
     }
 
     fn sion_dclose() -> (), or (); {
+        Ok(())
+    }
+
+    // C declares the next two with further arguments, which on Linux are the caller's to put away.
+    fn sion_dprintf(_mask: c_int, _format: *const c_char) -> (), or (); {
+        Ok(())
+    }
+
+    fn sion_dprintfp(
+        _mask: c_int,
+        _function: *const c_char,
+        _rank: c_int,
+        _format: *const c_char,
+    ) -> (), or (); {
+        Ok(())
+    }
+
+    fn _sion_debug_init | "_lsion_debug_init"() -> (), or (); {
+        Ok(())
+    }
+
+    fn _sion_debug_set_lock_cb | "_lsion_debug_set_lock_cb"() -> (), or (); {
+        Ok(())
+    }
+
+    fn _sion_debug_set_query_thread_num_function
+        | "_lsion_debug_set_query_thread_num_function"(_query: Option<ThreadNumber>) -> (), or ();
+    {
         Ok(())
     }
 }

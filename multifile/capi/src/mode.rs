@@ -15,8 +15,10 @@ const BUFFER_LEN_MAX: i64 = 1 << 30;
 pub(crate) struct Mode {
     /// Writing, reading, or not said.
     pub(crate) write: Option<bool>,
-    /// No stdio streams.
+    /// No stdio streams, and nothing waits in buffers unless asked for.
     pub(crate) posix: bool,
+    /// The program asks for buffers.
+    buffered: bool,
     pub(crate) keyval: Keyval,
     /// Levels of buddy copies.
     pub(crate) buddies: Option<u32>,
@@ -71,6 +73,7 @@ impl Mode {
             "r" | "rb" | "br" => self.write = self.write.or(Some(false)),
             "ansi" => self.posix = false,
             "posix" | "sionfwd" => self.posix = true,
+            "buffered" => self.buffered = true,
             "collective" => self.collective = true,
             "collectivemerge" | "cmerge" => (self.collective, self.merge) = (true, true),
             "collsize" => self.group_len = value.parse().unwrap_or(-1),
@@ -110,6 +113,8 @@ impl Mode {
                 let len = len.clamp(0, BUFFER_LEN_MAX);
                 options.buffer_len = usize::try_from(len).unwrap_or(options.buffer_len);
             }
+            // Programs that choose it expect every call to reach the operating system.
+            None if self.posix && !self.buffered => options.buffer_len = 0,
             None => {}
         }
         Ok(options)
@@ -160,6 +165,17 @@ mod tests {
         assert_eq!((mode.write, mode.posix), (Some(true), false));
         assert_eq!(mode.options(Style::Serial, -1, 1).unwrap().data_order, Order::Big);
         assert_eq!(parse("posix").write, None);
+    }
+
+    #[test]
+    fn posix_mode_buffers_nothing_unless_asked() {
+        let buffer_len = |mode: &Mode| mode.options(Style::Serial, -1, 1).unwrap().buffer_len;
+        let default = buffer_len(&parse("bw"));
+        assert!(default > 0);
+        assert_eq!(buffer_len(&parse("bw,posix")), 0);
+        assert_eq!(buffer_len(&parse("bw,posix,buffered")), default);
+        let asked = Config { buffer_len: Some(77), ..Config::default() };
+        assert_eq!(buffer_len(&Mode::parse("bw,posix", &asked)), 77);
         assert_eq!(parse("br").write, Some(false));
     }
 

@@ -5,7 +5,7 @@
 //! everywhere.
 
 use std::{
-    ffi::{c_char, c_int},
+    ffi::{c_char, c_int, c_void},
     fs,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
@@ -23,7 +23,7 @@ use crate::{
     error::{Failure, Result},
     export::export,
     files::Files,
-    group::{Place, Ranks, Table},
+    group::{Barrier, Place, Ranks, Table},
     handle::{Body, Kind, Merging, Open, Team},
     mapped::{self, Mapped},
     mode::Mode,
@@ -336,6 +336,16 @@ export! {
             size => of,
         }
         Ok(1)
+    }
+
+    fn sion_group_context(sid: c_int, barrier: Option<Barrier>) -> *mut c_void,
+        or std::ptr::null_mut();
+    {
+        let barrier = barrier.ok_or(Failure::Argument("the barrier is NULL"))?;
+        table::with(sid, |open| {
+            let team = open.team.as_ref().ok_or(Failure::Handle)?;
+            team.ranks.context(barrier).ok_or(Failure::Handle)
+        })
     }
 
     fn sion_group_cut(rank: c_int, size: c_int, numfiles: c_int) -> Place,

@@ -8,8 +8,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use multifile::Group as _;
+
 use crate::{
-    error::{Failure, Result},
+    arrays::count,
+    error::{Failure, Result, on_rank},
     exit,
     generic::Api,
     handle::Open,
@@ -39,6 +42,9 @@ pub(crate) fn insert_api(api: Api) -> Result<c_int> {
 pub(crate) fn with<T>(sid: c_int, work: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
     let Some(Entry::File(open)) = look_up(sid) else { return Err(Failure::Handle) };
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(team) = &open.team {
+        on_rank(count(team.ranks.rank()));
+    }
     work(&mut open)
 }
 

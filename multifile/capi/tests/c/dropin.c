@@ -1,5 +1,7 @@
 /* Where programs of SIONlib's users rely on what the original does, one function each; argv[1]
  * names it. */
+#include <sion_debug.h>
+
 #include "threads.h"
 
 enum { FSBLK = 512 };
@@ -179,6 +181,46 @@ static void file_numbers(void) {
     CHECK(sid >= 0 && ntasks == 2 && sion_get_filenumber(sid) == 1 && sion_close(sid));
 }
 
+static int query(void) {
+    return 0;
+}
+
+/* What programs left in their sources compiles, and does nothing. */
+static void debugging(void) {
+    int touched = 0;
+    DPRINTF((1, "text %d\n", ++touched));
+    DPRINTFP((1, "main", 0, "text %d\n", ++touched));
+    DPRINTFP((1, __func__, 0, "text\n"));
+    DPRINTFTS(0, "text");
+    DPRINTFTS2(0, "text");
+    ONLY_DEBUG(touched++;)
+    if (touched == 0)
+        sion_dprintf(1, "text %d\n", ++touched);
+    else
+        sion_dprintfp(1, "main", 0, "text\n");
+    CHECK(touched == 0);
+    _sion_debug_init();
+    _sion_debug_set_query_thread_num_function(query);
+    _sion_debug_set_lock_cb(query, query);
+    sion_dclose();
+}
+
+static void fail_on_one(struct rank *rank) {
+    int sid = paropen(rank, "a.sion", "bw", 1, 100, FSBLK, NULL);
+    CHECK(sid >= 0);
+    if (rank->comm.rank == 2)
+        CHECK(!sion_seek(sid, 2, 0, 0));
+    CHECK(sion_generic_parclose(sid));
+    CHECK(paropen(rank, rank->comm.rank == 1 ? "none/a.sion" : "a.sion", "bw", 1, 100, FSBLK,
+                  NULL) == -1);
+}
+
+/* Printed lines say where it happened. */
+static void ranks_of_errors(void) {
+    together(4, fail_on_one);
+    CHECK(!sion_flush(99));
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
@@ -187,6 +229,7 @@ int main(int argc, char **argv) {
         {"current_record", current_record}, {"next_record", next_record},
         {"null_arrays", null_arrays},       {"from_the_end", from_the_end},
         {"offsets", offsets},               {"file_numbers", file_numbers},
+        {"debugging", debugging},           {"ranks_of_errors", ranks_of_errors},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (argc == 2 && strcmp(argv[1], all[i].name) == 0) {

@@ -1,4 +1,5 @@
 /* ends HOW: programs that end without closing, or on a full disk. */
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,17 @@ static void unclosed(void) {
         exit(0);
     CHECK(waitpid(child, NULL, 0) == child);
     exit(0);
+}
+
+/* Killed after 700 bytes, of which the first 400 were flushed if `flushes`. */
+static void killed(const char *mode, int flushes) {
+    int sid = create_tasks("a.sion", mode, 1, 4096, FSBLK, NULL);
+    unsigned char *bytes = new_pattern(1, 0, 700);
+    for (int at = 0; at < 700; at += 100) {
+        CHECK(sion_fwrite(bytes + at, 1, 100, sid) == 100);
+        CHECK(!flushes || at != 300 || sion_flush(sid));
+    }
+    raise(SIGKILL);
 }
 
 /* A disk that fills up: the error is told, told again, and told at closing. */
@@ -62,6 +74,10 @@ int main(int argc, char **argv) {
         full();
     else if (strcmp(how, "full_stream") == 0)
         full_stream();
+    else if (strcmp(how, "killed_posix") == 0)
+        killed("bw,posix", 0);
+    else if (strcmp(how, "killed_flushed") == 0)
+        killed("bw", 1);
     else
         return 2;
     return 0;

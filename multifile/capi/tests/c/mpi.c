@@ -348,6 +348,26 @@ static void count_calls(void) {
     MPI_Comm_free(&local);
 }
 
+/* One rank after the other. */
+static void take_turns(void) {
+    int files = 2, globalrank;
+    sion_int64 chunk = CHUNK;
+    sion_int32 fsblksize = FSBLK;
+    MPI_Comm local = MPI_COMM_WORLD;
+    int sid = sion_paropen_mpi("turns.sion", "bw", &files, MPI_COMM_WORLD, &local, &chunk,
+                               &fsblksize, &globalrank, NULL, NULL);
+    setenv("SION_SERBLOCKSIZE", "1", 1);
+    CHECK(sid >= 0 && !sion_endof_transaction_mpi(sid) && !sion_startof_transaction_mpi(99));
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK(sion_startof_transaction_mpi(sid));
+        FILE *log = fopen("turns", "a");
+        CHECK(log != NULL && fprintf(log, "%d", me) > 0 && fclose(log) == 0);
+        CHECK(sion_endof_transaction_mpi(sid));
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK(sion_parclose_mpi(sid));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     MPI_Init(&argc, &argv);
@@ -372,6 +392,8 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "unpack") == 0)
         for (int i = 2; i < argc; i++)
             unpack(i - 2, argv[i]);
+    else if (strcmp(what, "take_turns") == 0)
+        take_turns();
     else if (strcmp(what, "count_calls") == 0)
         count_calls();
     else

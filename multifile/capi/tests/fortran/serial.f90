@@ -4,7 +4,10 @@ program serial
   use sion_f90
   implicit none
   integer(c_int) :: ntasks = 3, nfiles = 1, ranks(3) = [4, 5, 6], sid, ierr, eof, rank
-  integer(c_int) :: files, pairs, number, endianness
+  integer(c_int) :: files, pairs, number, endianness, rc
+  integer(c_int64_t) :: skip, table, chunk, at(4)
+  integer(c_int64_t), pointer :: values(:)
+  type(c_ptr) :: lens, where, blocks, sizes
   integer(c_int32_t) :: fsblksize = 512
   integer(c_int64_t) :: chunks(3) = 1000, written, found(3), key, counts(3)
   integer(c_int16_t) :: halves(4) = [1_c_int16_t, 258_c_int16_t, 0_c_int16_t, 0_c_int16_t]
@@ -56,13 +59,31 @@ program serial
   call check(ierr == SION_SUCCESS .and. pairs == -1 .and. files == 1, 'no mapping')
   call fsion_swap(halves(3:4), halves(1:2), 2, 2, 1)
   call check(all(halves == [1_c_int16_t, 258_c_int16_t, 256_c_int16_t, 513_c_int16_t]), 'swap')
-  call fsion_swap(back, matrix, 8, 20, 1)
+  call fsion_swap(back, matrix, 8, 20, 1, rc)
+  call check(rc == SION_SUCCESS, 'swap says that it is done')
   call check(all(back /= matrix), 'matrix swapped')
   call fsion_swap(part, back(1:2, :), 8, 10, 1)
   call check(all(part == matrix(1:2, :)), 'section swapped back')
   call fsion_swap(back, matrix, 8, 20, 0)
   call check(all(back == matrix), 'matrix copied')
   back = 0
+  call fsion_get_locations(sid, ntasks, pairs, skip, table, lens, where, blocks, sizes, ierr)
+  call check(ierr == SION_SUCCESS .and. ntasks == 3, 'locations')
+  call check(pairs == 1 .and. skip == 3072, 'blocks')
+  call c_f_pointer(lens, values, [3])
+  call check(all(values == 1024), 'chunk sizes by pointer')
+  call c_f_pointer(where, values, [3])
+  call check(all(values == [4, 5, 6]), 'global ranks by pointer')
+  call fsion_get_locations(sid, ntasks, pairs, skip, table, at(1), at(2), at(3), at(4), ierr)
+  call check(ierr == SION_SUCCESS .and. all(at /= 0), 'addresses')
+  call fsion_get_current_locations(sid, ntasks, where, blocks, ierr)
+  call c_f_pointer(where, values, [3])
+  call check(ierr == SION_SUCCESS .and. all(values == table - [3072, 2048, 1024]), 'positions')
+  call fsion_get_current_locations(sid, ntasks, at(1), at(2), ierr)
+  call check(ierr == SION_SUCCESS .and. all(at(1:2) /= 0), 'addresses of positions')
+  call fsion_get_endianess(endianness)
+  call fsion_get_file_endianess(sid, number)
+  call check(endianness == number, 'endianness by its old name')
   call fsion_get_endianness(endianness)
   call fsion_get_file_endianness(sid, number)
   call fsion_endianness_swap_needed(sid, i)
@@ -99,6 +120,19 @@ program serial
 
   call fsion_open('absent.sion', 'br', ntasks, nfiles, chunks, fsblksize, ranks, sid)
   call check(sid == -1 .and. sion_last_error() == 6 .and. sion_last_errno() == 2, 'absent')
+
+  ntasks = 1
+  chunk = 100
+  fsblksize = 64
+  rank = 9
+  call fsion_open('one.sion', 'bw', ntasks, nfiles, chunk, fsblksize, rank, sid)
+  call check(sid >= 0, 'open with scalars')
+  call fsion_close(sid, ierr)
+  chunk = 0
+  rank = 0
+  call fsion_open('one.sion', 'br', ntasks, nfiles, chunk, fsblksize, rank, sid)
+  call check(sid >= 0 .and. chunk == 128 .and. rank == 9, 'scalars back')
+  call fsion_close(sid, ierr)
 
   ntasks = 1
   chunks(1) = 16

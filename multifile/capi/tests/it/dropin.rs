@@ -39,3 +39,23 @@ fn current_locations_are_offsets_in_the_file() {
 fn file_number_is_the_one_the_header_says() {
     run("file_numbers");
 }
+
+#[test]
+fn debug_statements_compile_to_nothing() {
+    for build in [Build::Sanitized, Build::Cxx] {
+        let folder = TempDir::new().unwrap();
+        check(program("dropin", build, &folder).arg("debugging"));
+    }
+}
+
+#[test]
+fn printed_errors_carry_the_rank_they_happened_on() {
+    let folder = TempDir::new().unwrap();
+    let mut command = program("dropin", Build::Shared, &folder);
+    let run = check(command.arg("ranks_of_errors").env("SION_COMPAT", "1"));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    let lines = |rank: i32| said.matches(&format!("on rank {rank}, rc=-1: ")).count();
+    // One rank alone, then all about one of them, then no rank.
+    assert_eq!((lines(2), lines(1), lines(-1)), (1, 4, 1), "{said}");
+    assert_eq!(said.lines().count(), 6, "{said}");
+}

@@ -93,15 +93,35 @@ fn a_record_of_more_than_2_gib_is_read_whole() {
     check(&mut program("large", Build::Shared, &folder));
 }
 
-/// E12: in mode posix with a stream asked for, a thousand small writes make nothing durable.
+/// E12: in mode posix with a stream asked for, a thousand small writes make nothing durable, but
+/// each reaches the operating system.
 #[test]
-fn posix_mode_does_not_sync_every_write() {
+fn posix_mode_hands_over_every_write_and_does_not_sync() {
     let folder = TempDir::new().unwrap();
     let mut command = program("faults", Build::Shared, &folder);
     let run = check(command.arg("e12").env("LD_PRELOAD", compile("spy", Build::Preload)));
     let counts = counts(&run);
     assert_eq!(counts["syncs"], 0, "{counts:?}");
+    // One for the data, one for the journal that tells repair how long it is.
+    assert!((2000..2020).contains(&counts["writes"]), "{counts:?}");
+    let mut command = program("faults", Build::Shared, &folder);
+    command.arg("e12").env("LD_PRELOAD", compile("spy", Build::Preload));
+    let counts = self::counts(&check(command.env("SION_BUFFERSIZE", "4096")));
     assert!(counts["writes"] < 20, "{counts:?}");
+}
+
+/// What a program had written when it was killed, without a call of `sion_flush`.
+#[test]
+fn killed_program_loses_no_write_in_posix_mode() {
+    let left = |how: &str| {
+        let folder = TempDir::new().unwrap();
+        let killed = program("ends", Build::Shared, &folder).arg(how).output().unwrap();
+        assert!(!killed.status.success(), "{killed:?}");
+        let disk = Disk::in_folder(folder.path());
+        Repair::examine(&disk, Path::new("a.sion")).unwrap().tasks()[0].len
+    };
+    assert_eq!(left("killed_posix"), 700);
+    assert_eq!(left("killed_flushed"), 400);
 }
 
 /// A program that ends without closing loses nothing that repair could not find.

@@ -74,6 +74,9 @@ fn sionconfig_and_pkg_config_agree() {
     let apart = [config(&["--ser", "--cflags"]), config(&["--ser", "--libs"])].concat();
     assert_eq!(config(&["--ser", "--cflags", "--libs"]), apart);
     assert_eq!(config(&["--path"]), [prefix().display().to_string()]);
+    let version = config(&["--version"]).join(" ");
+    assert!(version.starts_with("SIONlib Version 1.7.6 (git_rev "), "{version}");
+    assert!(version.contains("), fileformat version 5 (") && config(&["-V"]).join(" ") == version);
     let pc = fs::read_to_string(prefix().join("lib/pkgconfig/sion.pc")).unwrap();
     assert!(pc.contains("-lsion") && pc.contains("Version: 1.7.6"));
 }

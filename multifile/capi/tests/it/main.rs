@@ -1,6 +1,7 @@
 //! The library as programs meet it: installed, linked by C compilers, run.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failing test shows where")]
 
+mod cmake;
 mod dropin;
 mod faults;
 mod fortran;

@@ -68,6 +68,14 @@ fn a_set_of_seven_ranks_is_read_by_two_by_nine_and_serially() {
 }
 
 #[test]
+fn transactions_let_one_rank_after_the_other() {
+    with_each_mpi(|mpi| {
+        let folder = run(mpi, Link::Sanitized, &[(4, "take_turns")]);
+        assert_eq!(fs::read_to_string(folder.path().join("turns")).unwrap(), "01230123");
+    });
+}
+
+#[test]
 fn ranks_open_in_every_way() {
     with_each_mpi(|mpi| {
         let folder = run(mpi, Link::Sanitized, &[(5, "all")]);
@@ -216,7 +224,7 @@ fn the_libraries_of_an_mpi_have_every_function_under_both_names() {
     with_each_mpi(|mpi| {
         install(Part::Mpi(mpi));
         let folder = prefix().join("lib").join(mpi.name());
-        for (library, count) in [("mpi", 12), ("ompi", 4), ("mpi_f77", 67)] {
+        for (library, count) in [("mpi", 14), ("ompi", 4), ("mpi_f77", 71)] {
             let exported = exported_by(&folder.join(format!("libsion{library}_64.so.1")));
             let (own, others): (Vec<_>, Vec<_>) = exported
                 .iter()
