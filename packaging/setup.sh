@@ -9,8 +9,8 @@ RUST_MIN=1.85
 BUILD="gcc libc6-dev make ca-certificates curl"
 DEMO="openmpi-bin lammps"
 TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quantum-espresso
-    quantum-espresso-data git sqlite3 strace g++ gfortran util-linux mount python3-venv iproute2 iptables
-    slurm-wlm munge musl-tools valgrind"
+    quantum-espresso-data git sqlite3 strace g++ gfortran cmake util-linux mount python3-venv
+    iproute2 iptables slurm-wlm munge musl-tools valgrind"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do
@@ -67,10 +67,26 @@ rust() { # a cargo that is new enough: the one there is, Debian's, or rustup's
 exercisers() { # what tests run that Debian does not package; without them these tests are skipped
     command -v fsx >/dev/null || cargo install --locked --quiet fsx ||
         echo "setup: no fsx: its tests are skipped" >&2
+    otf2 >/dev/null 2>&1 || echo "setup: no source of OTF2: its test is skipped" >&2
     [ -x target/venv/bin/python ] || python3 -m venv target/venv || return 0
     target/venv/bin/python -c 'import zarr, h5py, netCDF4, numpy, mpi4py' 2>/dev/null ||
         target/venv/bin/pip install --quiet zarr h5py netCDF4 numpy mpi4py ||
         echo "setup: no Python modules: the Python workload is skipped" >&2
+}
+
+otf2() { # Debian's source of OTF2, into target/otf2; packages and lists of the system stay as they are
+    ls target/otf2/*.orig.tar.xz >/dev/null 2>&1 && return
+    command -v apt-get >/dev/null || return 1
+    lists=$(mktemp -d)
+    mkdir -p target/otf2 "$lists/lists/partial" "$lists/cache/archives/partial"
+    release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    echo "deb-src http://deb.debian.org/debian $release main" >"$lists/sources.list"
+    set -- -q -o "Dir::Etc::SourceList=$lists/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache"
+    apt-get "$@" update && (cd target/otf2 && apt-get "$@" source --download-only otf2)
+    code=$?
+    rm -rf "$lists"
+    return $code
 }
 
 case ${1:-all} in

@@ -10,5 +10,6 @@ mod harness;
 mod install;
 mod launch;
 mod mpi;
+mod otf2;
 mod programs;
 mod threads;
