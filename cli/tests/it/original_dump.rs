@@ -356,7 +356,8 @@ fn lens(task: &Value) -> Vec<i64> {
 /// Keys, as signed numbers, and lengths of a task's records.
 fn records(task: &Value) -> Vec<(i64, i64)> {
     let records = task["kv"].as_array().expect("records").iter();
-    let key =
-        |record: &Value| record["key"].as_i64().or(record["key"].as_u64().map(u64::cast_signed));
+    let key = |record: &Value| {
+        record["key"].as_i64().or(record["key"].as_u64().map(multifile::codec::signed))
+    };
     records.map(|record| (key(record).expect("a key"), number(&record["len"]))).collect()
 }

@@ -69,10 +69,11 @@ fn seek(open: &mut Open, key: u64, entry: c_int, at: i64) -> Result<()> {
         CURRENT_POSITION if entry.is_some() => 0,
         at => u64::try_from(at).map_err(|_| Argument::Position)?,
     };
-    Ok(match entry {
+    match entry {
         Some(entry) => records.seek(key, entry, at)?,
         None => records.seek_absolute(key, at)?,
-    })
+    }
+    Ok(())
 }
 
 /// Makes the next record the current one of its key; `None` behind the last.

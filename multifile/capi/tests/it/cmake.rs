@@ -12,7 +12,7 @@ use crate::{
 #[test]
 fn cmake_project_finds_every_installed_part() {
     let mpi = Mpi::OpenMpi;
-    if ![&mpi.compiler("mpicc"), "cmake", "gfortran"].into_iter().all(|program| there(program)) {
+    if ![&mpi.compiler("mpicc"), "cmake", "gfortran"].into_iter().all(there) {
         return;
     }
     for part in [Part::Omp, Part::Fortran, Part::Mpi(mpi)] {
