@@ -14,7 +14,7 @@ pub(crate) const SETTINGS: [(&str, &str); 21] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: by Slurm, PMIx, MPICH's launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
-    ("quiet", "how long nothing must have happened before poll-idle parks the last core"),
+    ("quiet", "how long poll-idle polls at most while nothing happens"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
     ("cores", "cores of the daemon, the program gets the others; unset: shared"),
     ("rules", "GLOB=POLICY list, first match wins; POLICY: pass, hybrid, delegate"),

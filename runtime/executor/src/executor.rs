@@ -22,7 +22,7 @@ use crate::{
     wakes::{Ready, Wakes},
 };
 
-/// How long nothing must have happened before the last executor blocks, unless somebody decides
+/// How long the last executor polls on at most while nothing happens, unless somebody decides
 /// otherwise.
 pub const QUIET: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,8 @@ pub const QUIET: Duration = Duration::from_secs(1);
 pub struct Config {
     /// What happens when nothing is ready.
     pub idle: Idle,
-    /// How long nothing must have happened before the last executor that polls blocks too.
+    /// How long the last executor that polls goes on at most while nothing happens, and only if
+    /// its polls have found enough before.
     pub quiet: Duration,
     /// Most polls of latency tasks in one slice.
     pub slice_polls: u32,
@@ -101,6 +102,8 @@ pub struct Executor {
     since: Instant,
     /// The last turn found nothing.
     was_idle: bool,
+    /// The last turn found something that a timer does not explain.
+    has_found: bool,
     /// The last turn left nothing to do, whatever it found.
     is_over: bool,
     /// This is the first turn after a block.
@@ -151,6 +154,7 @@ impl Executor {
             is_poller: false,
             since,
             was_idle: false,
+            has_found: false,
             is_over: false,
             was_parked: false,
             next_source: 0,
@@ -202,7 +206,9 @@ impl Executor {
         // latency tasks, woken just now.
         self.is_over =
             source_events + throughput_polls == 0 && self.ready.is_empty() && !self.main_woken;
-        let idle = self.is_over && timers + doorbell_events + latency_polls == 0;
+        let found = doorbell_events + source_events + throughput_polls;
+        let idle = self.is_over && timers + found + latency_polls == 0;
+        self.has_found = found > 0 || latency_polls > 0 && timers == 0;
         let mut counters = self.inner.counters.borrow_mut();
         counters.turns += 1;
         counters.idle_turns += u64::from(idle);
@@ -292,7 +298,7 @@ impl Executor {
                 // Whoever has something to do is the one to poll for everybody from now on.
                 self.inner.counters.borrow_mut().handed_over += round.woken;
                 self.resign();
-                self.pace.relieved();
+                self.pace.relieved(self.inner.lists.savings());
             }
         }
         events
@@ -300,6 +306,9 @@ impl Executor {
 
     /// After a turn that found something: who does not poll blocks at once if nothing is left.
     fn go_on(&mut self) {
+        if self.has_found {
+            self.pace.found(self.since, self.inner.lists.savings());
+        }
         if self.pace.worked(self.since) && self.is_poller {
             self.resign();
         }
@@ -330,7 +339,7 @@ impl Executor {
             *is_poller = *is_poller || inner.lists.take_office(*core);
             *is_poller
         };
-        pace.rested(self.since, may_poll, || park.is_crowded())
+        pace.rested(self.since, inner.lists.savings(), may_poll, || park.is_crowded())
     }
 
     /// Lets go of the core if somebody else wants it.

@@ -1,5 +1,13 @@
 //! What an executor does when nothing is ready.
 //!
+//! # Polling that pays
+//!
+//! Under [`Idle::PollIdle`] an idle executor polls for [`LINGER`], and then for as long as earlier
+//! polls have repaid it ([`Savings`]). A find pays when a poll has made it, and also when it ended a
+//! block but came so soon that a poll would have: so polling begins again when events come fast.
+//! What only a timer has woken was not found: an executor that blocks between the ticks of a timer
+//! goes on blocking.
+//!
 //! # Giving way
 //!
 //! Under [`Idle::PollIdle`] an idle executor polls as a thread like any other, and every
@@ -17,9 +25,12 @@
 //! blocks instead, from the second look in a row on: one alone may meet a thread that is just going
 //! to sleep.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
-use crate::time::Instant;
+use crate::{
+    savings::{Savings, WORTH},
+    time::Instant,
+};
 
 /// What an executor does when nothing is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +46,7 @@ pub enum Idle {
     /// Never blocks: for a core that has nothing else to do.
     Spin,
     /// Polls while nobody else wants the core, for every executor that sleeps, and blocks when
-    /// another one polls, when the core is wanted, and after a quiet time.
+    /// another one polls, when the core is wanted, and when polling has found too little to pay.
     PollIdle,
 }
 
@@ -84,8 +95,13 @@ pub(crate) enum Offer {
 /// Decides how long an executor polls.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    /// Longest time for which polls find nothing.
     quiet: Duration,
     idle_since: Option<Instant>,
+    /// Nothing was found since then, whatever timers have woken.
+    quiet_since: Option<Instant>,
+    /// The executor has blocked since then, and the polls before are accounted for.
+    has_blocked: bool,
     busy_since: Option<Instant>,
     offered_at: Instant,
     /// The core was wanted: no polling before this, and then only if no crowd is seen.
@@ -102,11 +118,13 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Polls until nothing has happened for `quiet`.
+    /// Polls for `quiet` at most while nothing happens.
     pub(crate) fn new(quiet: Duration) -> Self {
         Self {
             quiet,
             idle_since: None,
+            quiet_since: None,
+            has_blocked: false,
             busy_since: None,
             offered_at: Instant::default(),
             blocks_until: None,
@@ -118,8 +136,19 @@ impl Pace {
         }
     }
 
-    /// A turn that began at `now` found something. Returns whether work goes on for so long that
-    /// others should not count on this executor's polling for them.
+    /// A turn that began at `now` found something that a poll can find.
+    pub(crate) fn found(&mut self, now: Instant, savings: &Savings) {
+        let Some(since) = self.quiet_since.take() else { return };
+        let quiet = now.saturating_since(since);
+        let has_blocked = self.account(quiet, savings);
+        self.has_blocked = false;
+        if !has_blocked || quiet <= WORTH {
+            savings.earn(self.quiet);
+        }
+    }
+
+    /// A turn that began at `now` had something to do. Returns whether work goes on for so long
+    /// that others should not count on this executor's polling for them.
     pub(crate) fn worked(&mut self, now: Instant) -> bool {
         (self.idle_since, self.is_relieved) = (None, false);
         let since = *self.busy_since.get_or_insert(now);
@@ -131,15 +160,17 @@ impl Pace {
     pub(crate) fn rested(
         &mut self,
         now: Instant,
+        savings: &Savings,
         may_poll: impl FnOnce() -> bool,
         is_crowded: impl FnOnce() -> bool,
     ) -> Rest {
         self.busy_since = None;
         let idle = now.saturating_since(*self.idle_since.get_or_insert(now));
-        if self.is_relieved || idle >= self.quiet || self.pauses(now, is_crowded) {
-            return Rest::Block;
-        }
-        if idle >= LINGER && !may_poll() {
+        let quiet = now.saturating_since(*self.quiet_since.get_or_insert(now));
+        let polls_for = savings.left().max(LINGER).min(self.quiet);
+        let blocks = self.is_relieved || quiet >= polls_for || self.pauses(now, is_crowded);
+        if blocks || idle >= LINGER && !may_poll() {
+            self.account(quiet, savings);
             return Rest::Block;
         }
         if idle >= UNDISTURBED {
@@ -210,9 +241,19 @@ impl Pace {
         }
     }
 
-    /// Another core was woken, and polls from now on.
-    pub(crate) fn relieved(&mut self) {
+    /// Polls have found something for another core, which was woken and polls from now on.
+    pub(crate) fn relieved(&mut self, savings: &Savings) {
         self.is_relieved = true;
+        savings.earn(self.quiet);
+    }
+
+    /// Spends the time of polls that found nothing, once; returns whether they ended before.
+    fn account(&mut self, quiet: Duration, savings: &Savings) -> bool {
+        let has_blocked = mem::replace(&mut self.has_blocked, true);
+        if !has_blocked {
+            savings.spend(quiet);
+        }
+        has_blocked
     }
 }
 
@@ -224,51 +265,122 @@ mod tests {
         Instant::from_nanos(micros * 1000)
     }
 
+    /// Savings that outlast any test.
+    fn rich() -> Savings {
+        let savings = Savings::default();
+        savings.earn_all();
+        savings
+    }
+
+    /// Whether an executor that finds something each time `gap` has passed polls until then.
+    fn polls_through(pace: &mut Pace, savings: &Savings, start: u64, gap: u64) -> bool {
+        let is_polling = (start..start + gap)
+            .all(|now| pace.rested(at(now), savings, || true, || false) != Rest::Block);
+        pace.found(at(start + gap), savings);
+        is_polling
+    }
+
     #[test]
-    fn a_poller_polls_until_the_quiet_time_has_passed() {
+    fn poller_blocks_after_the_quiet_time_whatever_it_has_saved() {
         let mut pace = Pace::new(Duration::from_millis(10));
-        assert_ne!(pace.rested(at(0), || true, || false), Rest::Block);
-        assert_ne!(pace.rested(at(9_999), || true, || false), Rest::Block);
-        assert_eq!(pace.rested(at(10_000), || true, || false), Rest::Block);
-        pace.worked(at(10_001));
-        assert_ne!(pace.rested(at(10_002), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(0), &rich(), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(9_999), &rich(), || true, || false), Rest::Block);
+        assert_eq!(pace.rested(at(10_000), &rich(), || true, || false), Rest::Block);
+        pace.found(at(10_001), &rich());
+        assert_ne!(pace.rested(at(10_002), &rich(), || true, || false), Rest::Block);
+    }
+
+    #[test]
+    fn poller_lingers_only_until_polls_have_found_something() {
+        let (mut pace, savings) = (Pace::new(Duration::from_secs(1)), Savings::default());
+        assert!(!polls_through(&mut pace, &savings, 0, 150), "nothing was found yet");
+        assert!(polls_through(&mut pace, &savings, 1_000, 150), "the last poll would have paid");
+        for start in (2_000..).step_by(1_000).take(100) {
+            assert!(polls_through(&mut pace, &savings, start, 190), "every poll pays");
+        }
+        assert!(polls_through(&mut pace, &savings, 200_000, 1_000), "and a long one now and then");
+    }
+
+    #[test]
+    fn poller_blocks_between_events_that_are_too_rare() {
+        let (mut pace, savings) = (Pace::new(Duration::from_secs(1)), Savings::default());
+        for start in (0..).step_by(1_000).take(100) {
+            polls_through(&mut pace, &savings, start, 100);
+        }
+        let saved = savings.left();
+        let mut polled = 0;
+        for start in (1_000_000..).step_by(100_000).take(100) {
+            let is_polling =
+                |now: &u64| pace.rested(at(*now), &savings, || true, || false) != Rest::Block;
+            polled += (start..start + 100_000).take_while(is_polling).count();
+            pace.found(at(start + 100_000), &savings);
+        }
+        assert!(polled as u128 <= saved.as_micros() + 100 * LINGER.as_micros(), "{polled} us");
+        assert_eq!(savings.left(), Duration::ZERO);
+    }
+
+    #[test]
+    fn poller_that_wakes_for_a_timer_does_not_poll_again() {
+        let (mut pace, savings) = (Pace::new(Duration::from_secs(1)), Savings::default());
+        assert_ne!(pace.rested(at(0), &savings, || true, || false), Rest::Block);
+        assert_eq!(pace.rested(at(50), &savings, || true, || false), Rest::Block);
+        for tick in [2_000, 4_000, 6_000] {
+            pace.worked(at(tick));
+            assert_eq!(pace.rested(at(tick + 1), &savings, || true, || false), Rest::Block);
+        }
+    }
+
+    #[test]
+    fn poll_for_another_core_pays() {
+        let (mut pace, savings) = (Pace::new(Duration::from_secs(1)), Savings::default());
+        assert_ne!(pace.rested(at(0), &savings, || true, || false), Rest::Block);
+        pace.relieved(&savings);
+        assert_eq!(savings.left(), WORTH);
+        assert_eq!(pace.rested(at(40), &savings, || true, || false), Rest::Block);
+        assert_eq!(savings.left(), WORTH - Duration::from_micros(40), "spent once");
+        assert_eq!(pace.rested(at(90), &savings, || true, || false), Rest::Block);
+        assert_eq!(savings.left(), WORTH - Duration::from_micros(40));
     }
 
     #[test]
     fn who_may_not_poll_lingers_and_blocks() {
         let mut pace = Pace::new(Duration::from_secs(1));
-        assert_ne!(pace.rested(at(0), || false, || false), Rest::Block);
-        assert_ne!(pace.rested(at(49), || false, || false), Rest::Block);
-        assert_eq!(pace.rested(at(50), || false, || false), Rest::Block);
+        assert_ne!(pace.rested(at(0), &rich(), || false, || false), Rest::Block);
+        assert_ne!(pace.rested(at(49), &rich(), || false, || false), Rest::Block);
+        assert_eq!(pace.rested(at(50), &rich(), || false, || false), Rest::Block);
     }
 
     #[test]
     fn the_core_is_offered_every_few_microseconds() {
         let mut pace = Pace::new(Duration::from_secs(1));
-        let offers =
-            (100..200).filter(|now| pace.rested(at(*now), || true, || false) == Rest::Offer);
+        let offers = (100..200)
+            .filter(|now| pace.rested(at(*now), &rich(), || true, || false) == Rest::Offer);
         assert_eq!(offers.count(), 5);
     }
 
     #[test]
     fn a_wanted_core_is_left_for_a_pause_that_grows() {
-        let mut pace = Pace::new(Duration::from_secs(1));
+        let mut pace = Pace::new(Duration::from_secs(100));
         let mut now = 1_000_000;
         for pause in [1_000, 4_000, 16_000, 64_000, 256_000, 256_000] {
-            assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
+            assert_ne!(pace.rested(at(now), &rich(), || true, || false), Rest::Block);
             assert!(!pace.yielded(at(now), at(now + 49)));
             assert!(pace.yielded(at(now), at(now + 50)));
             now += 50;
-            assert_eq!(pace.rested(at(now), || true, || false), Rest::Block);
+            assert_eq!(pace.rested(at(now), &rich(), || true, || false), Rest::Block);
             pace.worked(at(now + pause - 1));
-            assert_eq!(pace.rested(at(now + pause - 1), || true, || false), Rest::Block);
+            assert_eq!(pace.rested(at(now + pause - 1), &rich(), || true, || false), Rest::Block);
             pace.worked(at(now + pause));
             now += pause;
         }
-        assert_ne!(pace.rested(at(now), || true, || false), Rest::Block);
-        assert_ne!(pace.rested(at(now + 1_000), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(now), &rich(), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(now + 1_000), &rich(), || true, || false), Rest::Block);
         assert!(pace.yielded(at(now), at(now + 50)));
-        assert_ne!(pace.rested(at(now + 1_050), || true, || false), Rest::Block, "it began anew");
+        assert_ne!(
+            pace.rested(at(now + 1_050), &rich(), || true, || false),
+            Rest::Block,
+            "it began anew"
+        );
     }
 
     #[test]
@@ -276,7 +388,7 @@ mod tests {
         let mut pace = Pace::new(Duration::from_secs(1));
         let mut looks = 0;
         for now in 1_000..1_100 {
-            assert_eq!(pace.rested(at(now), || true, || false), Rest::Offer);
+            assert_eq!(pace.rested(at(now), &rich(), || true, || false), Rest::Offer);
             let mut look = || {
                 looks += 1;
                 true
@@ -296,8 +408,8 @@ mod tests {
             assert!(pace.yielded(at(now), at(now + kept)));
             now += kept;
             let until = distrust.max(200);
-            assert_eq!(pace.rested(at(now + until - 1), || true, || true), Rest::Block);
-            assert_ne!(pace.rested(at(now + until + 199), || true, || true), Rest::Block);
+            assert_eq!(pace.rested(at(now + until - 1), &rich(), || true, || true), Rest::Block);
+            assert_ne!(pace.rested(at(now + until + 199), &rich(), || true, || true), Rest::Block);
             now += until + 219;
         }
     }
@@ -308,9 +420,13 @@ mod tests {
         for now in [1_000_000, 2_000_000] {
             assert_eq!(pace.offer(at(now), || true), Offer::Yield);
             assert!(pace.yielded(at(now), at(now + 4_000)));
-            assert_eq!(pace.rested(at(now + 4_199), || true, || true), Rest::Block);
-            assert_eq!(pace.rested(at(now + 4_200), || true, || true), Rest::Block, "still there");
-            assert_ne!(pace.rested(at(now + 4_400), || true, || false), Rest::Block);
+            assert_eq!(pace.rested(at(now + 4_199), &rich(), || true, || true), Rest::Block);
+            assert_eq!(
+                pace.rested(at(now + 4_200), &rich(), || true, || true),
+                Rest::Block,
+                "still there"
+            );
+            assert_ne!(pace.rested(at(now + 4_400), &rich(), || true, || false), Rest::Block);
         }
     }
 
@@ -319,8 +435,8 @@ mod tests {
         let mut pace = Pace::new(Duration::from_secs(1));
         assert_eq!(pace.offer(at(1_000), || true), Offer::Yield);
         assert!(pace.yielded(at(1_000), at(101_000)));
-        assert_eq!(pace.rested(at(101_999), || true, || true), Rest::Block);
-        assert_ne!(pace.rested(at(102_000), || true, || true), Rest::Block);
+        assert_eq!(pace.rested(at(101_999), &rich(), || true, || true), Rest::Block);
+        assert_ne!(pace.rested(at(102_000), &rich(), || true, || true), Rest::Block);
         assert_eq!(pace.offer(at(102_020), || true), Offer::Yield);
     }
 
@@ -328,14 +444,20 @@ mod tests {
     fn a_distrusted_crowd_prolongs_the_pause() {
         let mut pace = Pace::new(Duration::from_secs(1));
         pace.distrusts_until = at(10_000);
-        pace.rested(at(0), || true, || panic!("nothing was wanted yet"));
+        pace.rested(at(0), &rich(), || true, || panic!("nothing was wanted yet"));
         assert_eq!(pace.offer(at(80), || true), Offer::Nothing, "once is chance");
-        assert_ne!(pace.rested(at(80), || true, || panic!("not yet")), Rest::Block);
+        assert_ne!(pace.rested(at(80), &rich(), || true, || panic!("not yet")), Rest::Block);
         assert_eq!(pace.offer(at(100), || true), Offer::Block);
-        assert_eq!(pace.rested(at(299), || true, || panic!("asked too early")), Rest::Block);
-        assert_eq!(pace.rested(at(300), || true, || true), Rest::Block);
-        assert_eq!(pace.rested(at(499), || true, || panic!("asked too often")), Rest::Block);
-        assert_ne!(pace.rested(at(500), || true, || false), Rest::Block);
+        assert_eq!(
+            pace.rested(at(299), &rich(), || true, || panic!("asked too early")),
+            Rest::Block
+        );
+        assert_eq!(pace.rested(at(300), &rich(), || true, || true), Rest::Block);
+        assert_eq!(
+            pace.rested(at(499), &rich(), || true, || panic!("asked too often")),
+            Rest::Block
+        );
+        assert_ne!(pace.rested(at(500), &rich(), || true, || false), Rest::Block);
         assert_eq!(pace.offer(at(520), || true), Offer::Yield, "not the one of before");
     }
 
@@ -345,16 +467,16 @@ mod tests {
         assert!(!pace.worked(at(0)));
         assert!(!pace.worked(at(49)));
         assert!(pace.worked(at(50)));
-        pace.rested(at(60), || true, || false);
+        pace.rested(at(60), &rich(), || true, || false);
         assert!(!pace.worked(at(70)));
     }
 
     #[test]
     fn who_was_relieved_blocks_until_there_is_work() {
         let mut pace = Pace::new(Duration::from_secs(1));
-        pace.relieved();
-        assert_eq!(pace.rested(at(1), || true, || false), Rest::Block);
+        pace.relieved(&rich());
+        assert_eq!(pace.rested(at(1), &rich(), || true, || false), Rest::Block);
         pace.worked(at(2));
-        assert_ne!(pace.rested(at(3), || true, || false), Rest::Block);
+        assert_ne!(pace.rested(at(3), &rich(), || true, || false), Rest::Block);
     }
 }

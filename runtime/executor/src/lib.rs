@@ -21,6 +21,7 @@ mod park;
 mod poll_list;
 #[cfg(all(test, loom))]
 mod poll_list_loom_tests;
+mod savings;
 mod source;
 mod sync;
 mod task;

@@ -25,6 +25,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     park::Unpark,
+    savings::Savings,
     source::Armed,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
 };
@@ -79,6 +80,7 @@ struct Shared {
     lists: Box<[List]>,
     /// Index of the core that polls for those that sleep, or [`NOBODY`].
     poller: AtomicUsize,
+    savings: Savings,
     next_id: AtomicUsize,
     /// Held by who withdraws a source. What it moves is on no list for a moment, in which another
     /// withdrawal would not find it.
@@ -132,7 +134,8 @@ impl PollLists {
     pub fn new(core_count: usize) -> Self {
         let lists = (0..core_count.max(1)).map(|_| List::default()).collect();
         let (poller, next_id) = (AtomicUsize::new(NOBODY), AtomicUsize::new(0));
-        Self(Arc::new(Shared { lists, poller, next_id, withdrawal: Mutex::new(()) }))
+        let (savings, withdrawal) = (Savings::default(), Mutex::default());
+        Self(Arc::new(Shared { lists, poller, savings, next_id, withdrawal }))
     }
 
     /// Has any core poll `source`, until the registration is dropped.
@@ -199,6 +202,11 @@ impl PollLists {
         if let Some(list) = self.0.lists.get(core) {
             lock(&list.state).core = Some(unparker);
         }
+    }
+
+    /// What all polls have repaid.
+    pub(crate) fn savings(&self) -> &Savings {
+        &self.0.savings
     }
 
     /// Visits the core's own list; returns the events handled.

@@ -5,6 +5,7 @@ use std::{fs, time::Duration};
 use super::local;
 use crate::{
     harness::{Daemon, Folder, SOON, pause, succeed},
+    idle::run_time,
     remote::server::{Scheme, Server},
 };
 
@@ -25,7 +26,7 @@ pub(super) fn daemons_that_nobody_asks_sleep(scheme: Scheme) {
     assert!(server.job().join("copy").is_file(), "the daemons did not meet");
 
     let pids = [server.running.child.id(), daemon.running.child.id()];
-    let (mut before, mut quiet) = (0, 0);
+    let (mut before, mut quiet) = (Duration::ZERO, 0);
     for _ in 0..SECONDS_MAX {
         pause(Duration::from_secs(1));
         let now = pids.into_iter().map(run_time).sum();
@@ -36,12 +37,4 @@ pub(super) fn daemons_that_nobody_asks_sleep(scheme: Scheme) {
         before = now;
     }
     panic!("in {SECONDS_MAX} s they never slept for {SECONDS} s");
-}
-
-/// For how long the threads of this process have run, ns.
-fn run_time(pid: u32) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
-    let times = threads.filter_map(|entry| fs::read_to_string(entry.path().join("schedstat")).ok());
-    let first = |words: String| words.split(' ').next().and_then(|word| word.parse::<u64>().ok());
-    times.map(|words| first(words).expect("a number")).sum()
 }
