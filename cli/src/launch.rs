@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
@@ -13,8 +13,9 @@ use crate::{
     failure::{Code, Failure},
     job::Job,
     report,
-    starter::READY,
+    starter::{END, READY},
     status::ask,
+    witness,
 };
 use daemon::{
     Error, Summary,
@@ -39,8 +40,8 @@ pub(crate) struct Daemon {
 pub(crate) enum Launched {
     /// Somebody else's daemon serves the job; whether it has the cores that this run gives it.
     Attached(Attachment, bool),
-    /// This process started it.
-    Started(Daemon, Attachment),
+    /// This process started it, and beside it a witness, unless that failed.
+    Started(Daemon, Attachment, Option<witness::Starting>),
 }
 
 /// Attaches to the daemon of a job, started now if there is none.
@@ -49,10 +50,10 @@ pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Fa
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock()?;
         if !control::is_there(&job.folder) {
-            let daemon = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
+            let (daemon, witness) = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
             let attachment =
                 control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
-            return Ok(Launched::Started(daemon, attachment));
+            return Ok(Launched::Started(daemon, attachment, witness));
         }
         // All that come wait for it at once, should it be slow.
         drop(lock);
@@ -118,7 +119,7 @@ fn command(program: &Path, job: &Job, config: &Config) -> Command {
     command
 }
 
-fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
+fn start(job: &Job, config: &Config) -> Result<(Daemon, Option<witness::Starting>), Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         let failure = Failure::new(Code::Failure, "the daemon did not start", why, "try again");
         or_instead(failure, config)
@@ -127,22 +128,27 @@ fn start(job: &Job, config: &Config) -> Result<Daemon, Failure> {
     let mut command = command(&program, job, config);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|why| failed(&why))?;
+    let witness = witness::Starting::new().ok();
     let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
     let mut output = BufReader::new(output);
     let mut line = String::new();
     match output.read_line(&mut line) {
-        Ok(_) if line.trim_end() == READY => Ok(Daemon { child, output }),
+        Ok(_) if line.trim_end() == READY => Ok((Daemon { child, output }, witness)),
         Ok(0) => match child.wait() {
             Ok(status) => Err(failed(&format_args!("it ended without a word: {status}"))),
             Err(why) => Err(failed(&why)),
         },
-        Ok(_) => Err(Failure::of_line(Code::Failure, line.trim_end())),
+        Ok(_) => {
+            let why = line.trim_end_matches(char::from(END)).trim_end();
+            Err(Failure::of_line(Code::Failure, why))
+        }
         Err(why) => Err(failed(&why)),
     }
 }
 
 impl Daemon {
-    /// Waits for the daemon's end and returns what it did.
+    /// Waits until the daemon has served to the end and returns what it did. Its process may still
+    /// be on its way out.
     ///
     /// # Errors
     ///
@@ -161,13 +167,14 @@ impl Daemon {
             };
             Failure::new(Code::Ours, "the daemon did not end well", why, advice)
         };
-        let mut text = String::new();
-        self.output.read_to_string(&mut text).map_err(|why| failed(&why))?;
-        let status = self.child.wait().map_err(|why| failed(&why))?;
-        if !status.success() {
+        let mut said = Vec::new();
+        self.output.read_until(END, &mut said).map_err(|why| failed(&why))?;
+        if said.pop() != Some(END) {
+            let status = self.child.wait().map_err(|why| failed(&why))?;
             return Err(failed(&status));
         }
-        serde_json::from_str(&text).map_err(|_| failed(&text.trim_end()))
+        serde_json::from_slice(&said)
+            .map_err(|_| failed(&String::from_utf8_lossy(&said).trim_end()))
     }
 }
 

@@ -93,10 +93,10 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
-        Launched::Started(daemon, attachment) => {
+        Launched::Started(daemon, attachment, witness) => {
             let _attended = job.attend();
             folders.tell_at_start();
-            let status = signals::run_to_end(&mut command);
+            let status = signals::run_to_end(&mut command, witness);
             folders.tell_at_end();
             if status.is_ok() {
                 folders.keep();

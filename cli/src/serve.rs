@@ -77,7 +77,7 @@ pub(crate) fn serve(args: &Args, environment: &Environment) -> Result<ExitCode, 
             Ok(summary) => output::json(&summary)?,
             Err(failure) => failure.text(),
         };
-        starter.tell(&text);
+        starter.tell_end(&text);
         return Ok(ExitCode::SUCCESS);
     }
     let starter = if args.in_background { Starter::background()? } else { Starter::Shell };

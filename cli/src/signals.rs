@@ -29,7 +29,7 @@ use signal_hook::{
 
 use crate::{
     failure::{Code, Failure},
-    witness::Witness,
+    witness::{Starting, Witness},
 };
 
 /// What the program is to get of what comes here.
@@ -39,28 +39,35 @@ pub(crate) const PASSED_ON: [i32; 9] =
 /// What ends or stops this process while it waits for the daemon, which goes on by itself.
 const ENDING: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP];
 
-/// Runs `command` to its end, passing on the signals this process gets meanwhile. Those that it was
+/// Runs `command` to its end, passing on the signals this process gets meanwhile but those that the
+/// witness has got, too; without one a signal may come twice. Signals that this process was
 /// started to ignore, as by `nohup`, it goes on to ignore, and so does the program. Once that has
 /// ended they do to this process what they do to any.
 ///
 /// # Errors
 ///
 /// As starting and waiting give them.
-pub(crate) fn run_to_end(command: &mut Command) -> io::Result<ExitStatus> {
+pub(crate) fn run_to_end(
+    command: &mut Command,
+    witness: Option<Starting>,
+) -> io::Result<ExitStatus> {
     // Caught before the program starts, so that none is missed; exec resets the handlers.
     let caught: Vec<_> = heeded(&PASSED_ON).copied().collect();
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in caught.iter().filter(|signal| ENDING.contains(signal)) {
         flag::register_conditional_default(*signal, Arc::clone(&is_over))?;
     }
-    let status = Signals::new(&caught).and_then(|signals| run(command, signals));
+    let status = Signals::new(&caught).and_then(|signals| run(command, signals, witness));
     is_over.store(true, Ordering::SeqCst);
     status
 }
 
-fn run(command: &mut Command, mut signals: Signals) -> io::Result<ExitStatus> {
-    // Without one a signal may come twice, which is better than never.
-    let witness = Witness::start().ok();
+fn run(
+    command: &mut Command,
+    mut signals: Signals,
+    witness: Option<Starting>,
+) -> io::Result<ExitStatus> {
+    let witness = witness.and_then(|witness| witness.listening().ok());
     let program = Program::of(Pid::from_child(&command.spawn()?));
     let handle = signals.handle();
     let stop = Mutex::default();

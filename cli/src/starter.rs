@@ -20,6 +20,9 @@ use crate::failure::{Code, Failure};
 
 /// What a daemon says once it listens.
 pub(crate) const READY: &str = "ready";
+/// The byte that ends what it says about what it did. Its end itself takes longer: the kernel has
+/// memory and rings to take apart.
+pub(crate) const END: u8 = 0;
 /// Asks for a daemon that goes on by itself, and marks the one that was started for that.
 const BACKGROUND: &str = "--background";
 const IN_BACKGROUND: &str = "--in-background";
@@ -76,8 +79,13 @@ impl Starter {
         self.tell(&format!("{READY}\n"));
     }
 
+    /// Says what it did, or why it failed.
+    pub(crate) fn tell_end(&self, text: &str) {
+        self.tell(&format!("{text}{}", char::from(END)));
+    }
+
     /// If nobody is left to hear it, the daemon may go on.
-    pub(crate) fn tell(&self, text: &str) {
+    fn tell(&self, text: &str) {
         let (Self::Background(output) | Self::Run(output)) = self else { return };
         output.try_clone().and_then(|fd| File::from(fd).write_all(text.as_bytes())).ok();
     }

@@ -34,11 +34,20 @@ const APART: Duration = Duration::from_millis(50);
 /// What came to the witness alone so long ago is another one.
 const OLD: Duration = Duration::from_secs(1);
 
-/// A process that says which signals it is sent. Ends with this value, or with this process.
+/// A process that says which signals it is sent. Killed with this value; ends with this process.
 pub(crate) struct Witness {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    _process: Process,
     told: Arc<Told>,
+}
+
+/// A witness that may not listen yet. Starting one takes about as long as starting a daemon, so
+/// both start at once.
+pub(crate) struct Starting(Process);
+
+struct Process {
+    child: Child,
+    /// Closed by the kernel if this process is killed, which ends the witness.
+    _stdin: Option<ChildStdin>,
 }
 
 /// When a signal has come to it, and nobody has asked since.
@@ -48,21 +57,31 @@ struct Told {
     news: Condvar,
 }
 
-impl Witness {
-    /// Starts one; returns when it listens.
+impl Starting {
+    /// Starts one, and returns at once.
     ///
     /// # Errors
     ///
     /// As starting a process.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
         command.arg0(COMMAND).arg(COMMAND).env_clear().current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
-        let (stdin, told) = (child.stdin.take(), Arc::new(Told::default()));
+        let _stdin = child.stdin.take();
+        Ok(Self(Process { child, _stdin }))
+    }
+
+    /// Waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub(crate) fn listening(self) -> io::Result<Witness> {
+        let (mut process, told) = (self.0, Arc::new(Told::default()));
         let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let mut says = BufReader::new(child.stdout.take().ok_or_else(missing)?).bytes();
-        let witness = Self { child, stdin, told: Arc::clone(&told) };
+        let mut says = BufReader::new(process.child.stdout.take().ok_or_else(missing)?).bytes();
+        let witness = Witness { _process: process, told: Arc::clone(&told) };
         says.next().ok_or_else(missing)??;
         thread::spawn(move || {
             for signal in says.map_while(Result::ok) {
@@ -72,7 +91,9 @@ impl Witness {
         });
         Ok(witness)
     }
+}
 
+impl Witness {
     /// Whether a signal that this process has just got has come to the witness, or does right now.
     pub(crate) fn has_got(&self, signal: i32) -> bool {
         let is_missing =
@@ -86,12 +107,10 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for Process {
+    /// Does not wait for its end: whoever drops a witness is about to end.
     fn drop(&mut self) {
-        drop(self.stdin.take());
-        // It ends where its input does, but somebody may have stopped it.
         self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -14,8 +15,8 @@ use rustix::{
 use serde_json::Value;
 
 use crate::harness::{
-    Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, succeed, text,
-    variables, wait_for,
+    Daemon, Folder, Running, SOON, kakehi, kakehi_run, kept_in_one_of, note, processes_of, program,
+    run, skip, succeed, text, variables, wait_for,
 };
 
 /// Ended when dropped.
@@ -169,4 +170,49 @@ fn a_login_shell_finds_the_daemon_of_a_batch_script() {
     batch.env_remove("XDG_RUNTIME_DIR").env("KAKEHI_JOB", &job).env_remove("KAKEHI_SOCKET");
     let printed = succeed(batch.args(["env", "-u", "KAKEHI_SOCKET", "sh", "-c", &script]), SOON);
     assert!(printed.starts_with("daemon "), "{printed}");
+}
+
+/// The shortest of 20 runs of each, in turn: what others do at the same time makes some longer.
+fn shortest<const N: usize>(commands: [&dyn Fn() -> Command; N]) -> [Duration; N] {
+    let mut shortest = [Duration::MAX; N];
+    for _ in 0..20 {
+        for (command, shortest) in commands.iter().zip(&mut shortest) {
+            let mut command = command();
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let start = Instant::now();
+            let mut child = command.spawn().expect("starts");
+            assert!(child.wait().expect("own child").success());
+            *shortest = start.elapsed().min(*shortest);
+        }
+    }
+    shortest
+}
+
+/// A few ms where nothing else runs, and several times as many on a busy machine.
+#[test]
+fn job_starts_and_ends_within_milliseconds() {
+    let folder = Folder::alone();
+    let job = || {
+        let mut job = kakehi_run(&folder, &[]);
+        job.arg("true");
+        job
+    };
+    kept_in_one_of(5, || {
+        let [native, job] = shortest([&|| Command::new("true"), &job]);
+        note(format_args!("kakehi run true: {job:?}, true: {native:?}"));
+        job.saturating_sub(native) < Duration::from_millis(50)
+    });
+}
+
+/// 0.1 ms where nothing else runs.
+#[test]
+fn program_of_a_job_starts_within_a_millisecond() {
+    let folder = Folder::alone();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    kept_in_one_of(5, || {
+        let [native, wrapped] = shortest([&|| Command::new("true"), &|| daemon.wrap("true")]);
+        note(format_args!("true in a job: {wrapped:?}, true: {native:?}"));
+        wrapped.saturating_sub(native) < Duration::from_millis(1)
+    });
+    daemon.end();
 }
