@@ -23,11 +23,21 @@ const WARM: u32 = 8;
 const ASK_EVERY: u32 = 64;
 /// The file system cannot say whether a range is cached.
 const NEVER: u32 = u32::MAX;
-/// The offset that stands for the file position in `preadv2`.
-const AT_POSITION: u64 = u64::MAX;
+/// Bytes that are cached together, at least.
+const PAGE: u64 = 4096;
 
-/// Pieces of a vectored read that one system call takes.
-const BATCH: usize = 64;
+/// Pieces that most vectored reads have, and the most that one system call takes.
+const FEW: usize = 16;
+const MOST: usize = 1024;
+
+/// Whether the page cache has a range.
+#[derive(Clone, Copy)]
+enum Cached {
+    Yes,
+    No,
+    /// The file system cannot say.
+    Unknown,
+}
 
 impl Client {
     /// Reads at the file position. As `read(2)`.
@@ -167,7 +177,8 @@ impl Client {
         Ok(len)
     }
 
-    /// Reads a file that only the kernel knows.
+    /// Reads a file that only the kernel knows, by one call: threads, and processes, that share its
+    /// position get a record each. So whether the range is cached is asked before.
     fn read_cached(
         &'static self,
         fd: RawFd,
@@ -176,56 +187,50 @@ impl Client {
         at: Option<u64>,
     ) -> io::Result<usize> {
         let streak = entry.streak.load(Ordering::Relaxed);
-        let [buffer] = buffers else { return self.kernel_read(fd, buffers, at) };
-        if !asks(streak) {
+        let wanted = total(buffers);
+        let fetches = || self.connected().is_some_and(|connection| !connection.is_lost());
+        if asks(streak) && wanted > 0 && fetches() {
+            let from = at.or_else(|| fs::seek(self.borrow(fd), SeekFrom::Current(0)).ok());
+            let found = from.map_or(Cached::Unknown, |from| self.look_cached(fd, from, wanted));
+            let streak = match found {
+                Cached::Yes => next(streak),
+                Cached::Unknown => NEVER,
+                Cached::No => 0,
+            };
+            entry.streak.store(streak, Ordering::Relaxed);
+            if let (Cached::No, Some(from)) = (found, from) {
+                self.fetch(fd, from, wanted);
+            }
+        } else {
             entry.streak.store(next(streak), Ordering::Relaxed);
-            return self.kernel_read(fd, buffers, at);
         }
-        let wanted = buffer.len();
-        let offset = at.unwrap_or(AT_POSITION);
-        let asked = io::preadv2(
-            self.borrow(fd),
-            &mut [IoSliceMut::new(buffer)],
-            offset,
-            ReadWriteFlags::NOWAIT,
-        );
-        match asked {
-            Ok(len) if len == wanted => {
-                entry.streak.store(next(streak), Ordering::Relaxed);
-                Ok(len)
+        self.kernel_read(fd, buffers, at)
+    }
+
+    /// Looks at the first and the last byte of a range.
+    fn look_cached(&self, fd: RawFd, from: u64, len: usize) -> Cached {
+        let last = from.saturating_add(len as u64 - 1);
+        let ends = [from, last];
+        let ends = if from / PAGE == last / PAGE { &ends[..1] } else { &ends[..] };
+        for at in ends {
+            let byte = &mut [0];
+            let byte = &mut [IoSliceMut::new(byte)];
+            match io::preadv2(self.borrow(fd), byte, *at, ReadWriteFlags::NOWAIT) {
+                Err(Errno::AGAIN) => return Cached::No,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Cached::Unknown,
+                // What is wrong the read itself is told.
+                Ok(_) | Err(_) => {}
             }
-            Ok(len) => {
-                // The end of the file, or of what is cached: a plain read tells.
-                let rest = buffer.get_mut(len..).unwrap_or_default();
-                let at = at.map(|at| at + len as u64);
-                if rest.is_empty() {
-                    return Ok(len);
-                }
-                let more = self.kernel_read(fd, &mut [rest], at);
-                more.map(|more| len + more).or_else(|errno| partial(len, errno))
-            }
-            Err(Errno::AGAIN) => {
-                entry.streak.store(0, Ordering::Relaxed);
-                self.fetch(fd, at, wanted);
-                self.kernel_read(fd, buffers, at)
-            }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                entry.streak.store(NEVER, Ordering::Relaxed);
-                self.kernel_read(fd, buffers, at)
-            }
-            Err(errno) => Err(errno),
         }
+        Cached::Yes
     }
 
     /// Has the daemon bring a range into the page cache, and read ahead of it.
     ///
     /// Only in a process that has a session already: for a program that reads one cold file, a
     /// connection would cost more than the read.
-    fn fetch(&'static self, fd: RawFd, at: Option<u64>, len: usize) {
+    fn fetch(&'static self, fd: RawFd, at: u64, len: usize) {
         let Some(connection) = self.connected().filter(|connection| !connection.is_lost()) else {
-            return;
-        };
-        let Some(at) = at.or_else(|| fs::seek(self.borrow(fd), SeekFrom::Current(0)).ok()) else {
             return;
         };
         let Some(mut file) = self.locked_fd(fd) else { return };
@@ -278,18 +283,32 @@ const fn next(streak: u32) -> u32 {
     }
 }
 
-/// Not inlined: what it has on the stack is more than a signal handler's may have room for.
-#[inline(never)]
+/// Reads into several buffers by as few calls as there can be: only what one call reads follows one
+/// position.
 fn kernel_read_pieces(
     fd: BorrowedFd<'_>,
     buffers: &mut [&mut [u8]],
     at: Option<u64>,
 ) -> io::Result<usize> {
+    if buffers.len() <= FEW {
+        read_pieces::<FEW>(fd, buffers, at)
+    } else {
+        read_pieces::<MOST>(fd, buffers, at)
+    }
+}
+
+/// As [`kernel_read_pieces`], at most `N` by one call. Apart, for the list's room on the stack.
+#[inline(never)]
+fn read_pieces<const N: usize>(
+    fd: BorrowedFd<'_>,
+    buffers: &mut [&mut [u8]],
+    at: Option<u64>,
+) -> io::Result<usize> {
     let mut done = 0;
-    for batch in buffers.chunks_mut(BATCH) {
+    for batch in buffers.chunks_mut(N) {
         let (wanted, count) = (total(batch), batch.len());
         let mut rest = batch.iter_mut();
-        let mut pieces: [IoSliceMut<'_>; BATCH] = core::array::from_fn(|_| {
+        let mut pieces: [IoSliceMut<'_>; N] = core::array::from_fn(|_| {
             IoSliceMut::new(rest.next().map_or(&mut [], |buffer| &mut buffer[..]))
         });
         let pieces = pieces.get_mut(..count).unwrap_or_default();

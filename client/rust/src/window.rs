@@ -1,12 +1,21 @@
 //! Windows: what the daemon reads ahead of a program, under policies `delegate` and `remote`.
 //!
-//! A window counts while only this process can have changed the file, and for as long as a write
-//! may stay unseen. A file that is written has its window emptied; what else may have changed files
-//! empties all of them, by a count that each window is compared with.
+//! A window serves later reads while only this process has the file in the job, the file has the
+//! version that was read, and no more than 10 ms have passed: of a remote file only the time is
+//! known, and a file that others have mapped may change without a new version. All this decides
+//! whether a read asks the daemon again, never what the read that has asked returns.
+//!
+//! A file that is written has its window emptied; what else may have changed files empties all of
+//! them, by a count that each window is compared with.
 
 use core::{sync::atomic::Ordering, time::Duration};
 
-use rustix::io::{self, Errno};
+use rustix::{
+    fd::BorrowedFd,
+    fs,
+    io::{self, Errno},
+    time::{ClockId, clock_gettime},
+};
 use shm::copy::copy_out;
 use wire::{Counter, Reason, Request};
 
@@ -26,6 +35,9 @@ const WINDOW_SHARE: u64 = 8;
 /// How long bytes read ahead may be given to the program: as long as a write may stay unseen.
 const WINDOW_AGE: Duration = Duration::from_millis(10);
 
+/// Seconds and nanoseconds of a file's last change.
+type Version = (i64, i64);
+
 /// What the daemon read ahead of the program, in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -34,10 +46,14 @@ pub(crate) struct Window {
     len: u64,
     /// File offset of the first byte.
     from: u64,
-    /// Bytes that were read.
+    /// Bytes that were asked for, and
+    asked: u64,
+    /// bytes that were read: fewer only at the end of the file.
     filled: u64,
-    /// When, by the coarse clock.
+    /// When they were asked for, by the coarse clock.
     filled_at: Duration,
+    /// The file's version then; without one only the read that asked is served.
+    version: Option<Version>,
     /// How often all that was read ahead had been forgotten before it was asked for.
     forgotten: u64,
     /// The daemon does not read by itself, but asks a server.
@@ -104,7 +120,7 @@ impl Locked {
     }
 
     fn read_through(&mut self, buffer: &mut [u8], from: u64) -> Result<io::Result<usize>, Lost> {
-        let (client, file) = (self.client, &mut *self.file);
+        let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let Some(link) = file.link else { return Ok(Err(Errno::BADF)) };
         let is_mapped = client.mapped.has(file.device, file.inode) && !file.is_remote();
         let is_lent = link.shared.is_lent() || file.is_piped();
@@ -116,42 +132,66 @@ impl Locked {
         let is_others = link.shared.is_synchronous() || is_lent || is_mapped;
         let is_private = !is_others && !is_asked_not_to;
         let forgotten = client.forgotten.load(Ordering::Acquire);
+        let wanted = buffer.len() as u64;
         let counts = is_private && window.forgotten == forgotten;
-        let mut done = if counts { window.serve(link, buffer, from) } else { 0 };
-        let rest = buffer.get_mut(done..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(Ok(done));
+        if counts && window.holds(from, wanted) && window.is_current(fd) {
+            return Ok(Ok(window.copy(link, buffer, from)));
         }
-        let at = from + done as u64;
-        if rest.len() as u64 > window.len / 2 {
-            let read = pipelined(link, window, rest, at)?;
-            return Ok(read.map(|len| done + len).or_else(|errno| partial(done, errno)));
+        if wanted > window.len / 2 {
+            return pipelined(link, window, buffer, from);
         }
-        let follows = at == window.from + window.filled;
-        let len = if is_private && follows { window.len } else { rest.len() as u64 };
-        (window.from, window.filled, window.forgotten) = (at, 0, forgotten);
-        let mut lane = link.connection.lane()?;
-        let sent = window.ask(link, &mut lane, (at, len), window.at)?;
-        window.filled = match lane.wait(sent)? {
-            Ok(len) => len.min(window.len),
-            Err(errno) => return Ok(partial(done, errno)),
-        };
+        let follows = from == window.from + window.filled;
+        let version = if is_private { window.version_of(fd) } else { None };
+        let reads_ahead = follows && version.is_some();
+        // A multiple of what is read at a time: no read finds only its first part in the window.
+        let len = if reads_ahead { window.len - window.len % wanted.max(1) } else { wanted };
+        *window = Window { from, filled: 0, asked: len, forgotten, version, ..*window };
         window.filled_at = coarse_now();
+        let mut lane = link.connection.lane()?;
+        let sent = window.ask(link, &mut lane, (from, len), window.at)?;
+        window.filled = match lane.wait(sent)? {
+            Ok(filled) => filled.min(len),
+            Err(errno) => return Ok(Err(errno)),
+        };
         client.count(Counter::BytesFetched, window.filled);
-        done += window.serve(link, rest, at);
-        Ok(Ok(done))
+        // However long ago that was by now: the call reads what was there while it was under way.
+        Ok(Ok(window.copy(link, buffer, from)))
     }
 }
 
 impl Window {
-    /// Copies what the window has of the bytes at `from`; returns how many.
-    fn serve(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
-        let Some(skip) = from.checked_sub(self.from).filter(|skip| *skip < self.filled) else {
-            return 0;
-        };
-        if coarse_now().saturating_sub(self.filled_at) >= WINDOW_AGE {
-            return 0;
+    /// Whether a read of `len` bytes at `from` finds all of them here, or all up to the end of the
+    /// file. One that finds a part is not served by halves, which others may write between.
+    const fn holds(&self, from: u64, len: u64) -> bool {
+        let Some(skip) = from.checked_sub(self.from) else { return false };
+        let Some(left) = self.filled.checked_sub(skip) else { return false };
+        left > 0 && (left >= len || self.filled < self.asked)
+    }
+
+    /// Whether nobody has changed the file since it was read ahead.
+    fn is_current(&self, fd: BorrowedFd<'_>) -> bool {
+        coarse_now().saturating_sub(self.filled_at) < WINDOW_AGE
+            && self.version.is_some()
+            && self.version == self.version_of(fd)
+    }
+
+    /// The version of the file behind a placeholder: when it was last changed, by whomever. `None`
+    /// when a change that comes now could not be told from the last one. Nothing on this node
+    /// tells of changes to a remote file.
+    fn version_of(&self, fd: BorrowedFd<'_>) -> Option<Version> {
+        if self.is_remote {
+            return Some(Version::default());
         }
+        let stat = fs::fstat(fd).ok()?;
+        let changed_at = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).ok()?);
+        // The clock by which the kernel stamps changes. It stands still for milliseconds.
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        (changed_at < (now.tv_sec, now.tv_nsec)).then_some(changed_at)
+    }
+
+    /// Copies what the window has of the bytes at `from`; returns how many.
+    fn copy(&self, link: Link, buffer: &mut [u8], from: u64) -> usize {
+        let skip = from.saturating_sub(self.from).min(self.filled);
         let start = usize::try_from(self.at + skip).unwrap_or(usize::MAX);
         let end = usize::try_from(self.at + self.filled).unwrap_or(usize::MAX);
         copy_out(buffer, link.connection.session.arena().get(start..end).unwrap_or_default())
@@ -178,8 +218,17 @@ fn window(link: Link, file: &mut OpenFile) -> Option<&mut Window> {
         let len = WINDOW.min(arena.share(WINDOW_SHARE));
         let at = arena.take(len)?;
         let is_remote = file.is_remote();
-        let (from, filled, filled_at, forgotten) = (0, 0, Duration::ZERO, 0);
-        file.window = Some(Window { at, len, from, filled, filled_at, forgotten, is_remote });
+        file.window = Some(Window {
+            at,
+            len,
+            from: 0,
+            asked: 0,
+            filled: 0,
+            filled_at: Duration::ZERO,
+            version: None,
+            forgotten: 0,
+            is_remote,
+        });
     }
     file.window.as_mut()
 }
