@@ -19,6 +19,8 @@ use crate::{
 
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
+/// Strays named in the summary.
+const STRAYS: usize = 4;
 
 /// Prints the summary on standard error, and what failed.
 pub(crate) fn print(summary: &Summary, failures: &[Failure]) {
@@ -89,6 +91,14 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
             format_args!("make room, and run again or 'kakehi multifile repair {file}'"),
         )
     });
+    let removed = summary.removed.iter().map(|file| {
+        Failure::new(
+            Code::Failure,
+            format_args!("multifile {file}"),
+            "it was removed while the job wrote it, and with it the job's files",
+            "run again, and remove no multifile before 'kakehi status' no longer lists it",
+        )
+    });
     let untold = summary.unreported_errors;
     let untold = (untold > 0).then(|| {
         Failure::new(
@@ -111,7 +121,26 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
         "their server was lost",
         "see that it runs, and that KAKEHI_REMOTE_TIMEOUT is longer than it stays away",
     );
-    unclosed.chain(untold).chain(lost).chain(refused).collect()
+    let losses = unclosed.chain(removed).chain(untold).chain(lost).chain(refused);
+    strays(&summary.strays).into_iter().chain(losses).collect()
+}
+
+/// What programs past Kakehi have written into mapped folders, a few by name.
+fn strays(kept: &BTreeMap<String, String>) -> Vec<Failure> {
+    let failure = |(file, place): (&String, &String)| {
+        let why = "a program that Kakehi cannot serve wrote it, so programs under it do not see it";
+        let advice = "'kakehi check PROGRAM' finds such programs";
+        let what = if file == place { file.clone() } else { format!("{file}, kept as {place}") };
+        Failure::new(Code::Failure, what, why, advice)
+    };
+    let mut told: Vec<_> = kept.iter().take(STRAYS).map(failure).collect();
+    let more = kept.len().saturating_sub(STRAYS);
+    if more > 0 {
+        let what = count(more as u64, "more such file", "s");
+        let advice = "look into the folders of those above";
+        told.insert(0, Failure::new(Code::Failure, what, "kept under their names", advice));
+    }
+    told
 }
 
 fn text(summary: &Summary) -> String {
@@ -191,6 +220,17 @@ mod tests {
         let text = text(&summary);
         assert!(text.lines().count() <= 5, "{text}");
         assert!(text.contains("reason 11 11B"), "{text}");
+    }
+
+    #[test]
+    fn strays_are_told_by_name_and_many_by_their_number() {
+        let strays = |number| (0..number).map(|i| (format!("/d/{i}"), format!("/d/{i}"))).collect();
+        let told = |number| failures(&Summary { strays: strays(number), ..Summary::default() });
+        assert_eq!(told(4).len(), 4);
+        let many = told(7);
+        assert_eq!(many.len(), 5);
+        assert!(many[0].to_string().contains("3 more such files"), "{}", many[0]);
+        assert!(many[1].to_string().contains("/d/0: "), "{}", many[1]);
     }
 
     #[test]

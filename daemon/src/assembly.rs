@@ -121,16 +121,16 @@ pub fn serve(config: Config, ready: impl FnOnce(Option<&Address>)) -> Result<Sum
         launcher: Cell::new(launcher),
         linger: hall.config.linger,
         coalesced: first.coalesced.take(),
-        unclosed: RefCell::default(),
+        loss: RefCell::default(),
     };
     let watched = signals.watch(&first.reactor).map_err(Error::setup("signals"))?;
-    let unclosed = first.executor.run_until(life.live(&watched));
+    let loss = first.executor.run_until(life.live(&watched));
     drop(serving);
     for other in others {
         other.join().ok(); // A panic there has been printed, and its sessions are lost already.
     }
     let ended: Vec<_> = (0..core_count).map(|core| hall.node.ended(core)).collect();
-    Ok(Summary { unclosed, ..status::totals(&hall.node, ended.iter()).summary() })
+    Ok(loss.told_in(status::totals(&hall.node, ended.iter()).summary()))
 }
 
 /// What every executor of a daemon is made from.

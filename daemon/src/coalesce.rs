@@ -29,7 +29,7 @@ mod way;
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::{CStr, CString},
     io,
     path::{Path, PathBuf},
@@ -115,15 +115,21 @@ impl Coalesced {
         Ok(())
     }
 
-    /// Closes the multifiles; which could not be, and why.
-    pub(crate) async fn close(&self) -> BTreeMap<String, String> {
-        let mut failed = BTreeMap::new();
+    /// Closes the multifiles; which could not be, and why, and which were removed meanwhile.
+    pub(crate) async fn close(&self) -> (BTreeMap<String, String>, BTreeSet<String>) {
+        let (mut failed, mut removed) = (BTreeMap::new(), BTreeSet::new());
         for (_, volume) in &*self.volumes {
+            let path = volume.path().display().to_string();
+            if volume.is_removed() {
+                removed.insert(path.clone());
+            }
             if let Err(why) = volume.close().await {
-                failed.insert(volume.path().display().to_string(), why.to_string());
+                if !removed.contains(&path) {
+                    failed.insert(path, why.to_string());
+                }
             }
         }
-        failed
+        (failed, removed)
     }
 
     /// The multifile that a path leads to, and the path in it; else the path without links.

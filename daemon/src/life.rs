@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future,
     rc::Rc,
     time::Duration,
@@ -12,7 +12,7 @@ use executor::first;
 
 use crate::{
     coalesce::Coalesced, core::Core, launcher::Launcher, listener::Attendance, mail::lock,
-    node::Mail, remote::Mounts, signals::Watched, socket, status,
+    node::Mail, remote::Mounts, signals::Watched, socket, statistics::Summary, status,
 };
 
 /// How often a daemon that is to end looks whether the last pipe is gone.
@@ -28,8 +28,26 @@ pub(crate) struct Life {
     pub(crate) linger: Duration,
     /// Files that are in multifiles, for daemons elsewhere and for this one.
     pub(crate) coalesced: Option<Coalesced>,
+    pub(crate) loss: RefCell<Loss>,
+}
+
+/// What a daemon that ends leaves otherwise than its programs meant it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loss {
     /// Multifiles that could not be closed, and why.
-    pub(crate) unclosed: RefCell<BTreeMap<String, String>>,
+    pub(crate) unclosed: BTreeMap<String, String>,
+    /// Multifiles that were removed while they were written.
+    pub(crate) removed: BTreeSet<String>,
+    /// Files that programs past the daemon have written into mapped folders, and where they are.
+    pub(crate) strays: BTreeMap<String, String>,
+}
+
+impl Loss {
+    /// Puts it into a summary.
+    pub(crate) fn told_in(self, summary: Summary) -> Summary {
+        let Self { unclosed, removed, strays } = self;
+        Summary { unclosed, removed, strays, ..summary }
+    }
 }
 
 /// Why a daemon ends.
@@ -43,11 +61,11 @@ enum End {
 
 impl Life {
     /// Serves until there is a reason to end, and ends; one more signal cuts that short. Returns
-    /// the multifiles that could not be closed, and why.
+    /// what was lost.
     ///
     /// A job's daemon is signalled with the job: its programs may write on, as in a handler, so
     /// the first signal has it drain, and only the second ends it.
-    pub(crate) async fn live(self, signals: &Watched) -> BTreeMap<String, String> {
+    pub(crate) async fn live(self, signals: &Watched) -> Loss {
         let enough = if self.is_for_job { 2 } else { 1 };
         let told = async {
             signals.came(1).await;
@@ -66,7 +84,7 @@ impl Life {
                 mailbox.send(Mail::End);
             }
         }
-        self.unclosed.take()
+        self.loss.take()
     }
 
     async fn reason(&self) -> End {
@@ -108,11 +126,21 @@ impl Life {
         node.ask_all(Mail::Close).await;
         self.emptied().await;
         node.ask_all(Mail::LeaveServer).await;
+        self.loss.borrow_mut().strays = self.core.storage.strays();
         if let Some(coalesced) = &self.coalesced {
-            self.unclosed.replace(coalesced.close().await);
+            let (unclosed, removed) = coalesced.close().await;
+            let mut loss = self.loss.borrow_mut();
+            (loss.unclosed, loss.removed) = (unclosed, removed);
         }
-        let unclosed = self.unclosed.borrow().clone();
-        let answer = status::document(node, unclosed).await;
+        let loss = self.loss.borrow().clone();
+        if !self.is_for_job {
+            for (file, place) in &loss.strays {
+                tracing::warn!(
+                    "{file}: written by a program that Kakehi does not serve; kept as {place}"
+                );
+            }
+        }
+        let answer = status::document(node, loss).await;
         for socket in self.attendance.stoppers.take() {
             socket::send(&*socket, &answer, &[]).ok(); // Who asked may have gone.
         }

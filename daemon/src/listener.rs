@@ -5,7 +5,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
     io, mem,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
@@ -22,6 +21,7 @@ use crate::{
     admission::Grant,
     core::Core,
     cores,
+    life::Loss,
     mail::{Mailbox, lock},
     node::Mail,
     reactor::{Reactor, Watch},
@@ -243,7 +243,7 @@ impl Listener {
             }
         }
         // Whoever asked may have gone without waiting for the answer.
-        let answer = status::document(&self.core.node, BTreeMap::new()).await;
+        let answer = status::document(&self.core.node, Loss::default()).await;
         socket::send(&*socket, &answer, &[]).ok();
     }
 

@@ -1,6 +1,9 @@
 //! What a daemon has done: counted by sessions, summed up when they end.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use serde::{Deserialize, Serialize};
 use shm::COUNTERS;
@@ -38,6 +41,13 @@ pub struct Summary {
     /// Multifiles that could not be closed, and why.
     #[serde(default)]
     pub unclosed: BTreeMap<String, String>,
+    /// Multifiles that were removed while the job wrote them.
+    #[serde(default)]
+    pub removed: BTreeSet<String>,
+    /// Files that programs Kakehi cannot serve have written into mapped folders, and where they are
+    /// kept.
+    #[serde(default)]
+    pub strays: BTreeMap<String, String>,
     /// Most memory the daemon has had resident, bytes.
     pub peak_rss_bytes: u64,
 }
@@ -129,6 +139,8 @@ impl Totals {
             lost_errors: self.lost_errors,
             unreported_errors: self.counter(Counter::ErrorsUnreported),
             unclosed: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            strays: BTreeMap::new(),
             peak_rss_bytes: peak_rss(),
         }
     }

@@ -13,6 +13,7 @@ use crate::{
     Config,
     coalesce::Coalesce,
     config::Remote,
+    life::Loss,
     mail::lock,
     node::{CoreReport, Mail, Node},
     remote::Mount,
@@ -93,7 +94,7 @@ pub(crate) fn multifiles(config: &Config) -> BTreeMap<String, String> {
 }
 
 /// The state of the daemon as a JSON document, with the multifiles that could not be closed.
-pub(crate) async fn document(node: &Node, unclosed: BTreeMap<String, String>) -> Vec<u8> {
+pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
     let reports = node.ask_all(Mail::Report).await;
     let totals = totals(node, reports.iter().map(|report| &report.totals));
     let status = Status {
@@ -107,7 +108,7 @@ pub(crate) async fn document(node: &Node, unclosed: BTreeMap<String, String>) ->
         serving: node.listening.get().map(ServingStatus::from),
         multifiles: &node.multifiles,
         settings: &node.settings,
-        summary: Summary { unclosed, ..totals.summary() },
+        summary: loss.told_in(totals.summary()),
         cores: reports.into_iter().map(|report| report.core).collect(),
     };
     serde_json::to_vec(&status).unwrap_or_default()

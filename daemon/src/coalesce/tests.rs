@@ -77,7 +77,7 @@ impl World {
     fn restart(&mut self, in_order: bool) {
         if in_order {
             let files = self.files.clone();
-            assert!(self.executor.run_until(files.close()).is_empty());
+            assert!(self.executor.run_until(files.close()).0.is_empty());
         }
         self.files.volumes = Rc::new([]);
         self.start();

@@ -16,6 +16,7 @@ use std::{
 use executor::Notify;
 use multifile::{Disk, Growing, Shape, catalogue};
 use rustix::{
+    fs::fstat,
     io::Errno,
     process::{getegid, geteuid, getgroups},
 };
@@ -336,6 +337,13 @@ impl Volume {
             None => Ok(()),
         };
         self.machine.call(closing).await
+    }
+
+    /// Whether something was written that has no name any more: one of its physical files was
+    /// removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        let is_gone = |member: &Rc<Member>| fstat(&member.data).is_ok_and(|now| now.st_nlink == 0);
+        self.is_begun.get() && !self.is_vain.get() && self.members.borrow().iter().any(is_gone)
     }
 
     /// What it is, for people.

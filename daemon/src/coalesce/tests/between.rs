@@ -274,7 +274,7 @@ fn a_multifile_is_closed_also_when_its_first_change_has_just_come() {
             let made = NameCall::MakeDir { path: name("new"), mode: 0o755 };
             files.name(made).await.expect("free");
         });
-        let close: Call<'_> = Box::pin(async { assert!(files.close().await.is_empty()) });
+        let close: Call<'_> = Box::pin(async { assert!(files.close().await.0.is_empty()) });
         world.executor.run_until(beside([change, close], delay));
         let journal = world.folder.path().join("kept.sion.journal");
         assert!(!journal.exists(), "{delay}");

@@ -7,6 +7,9 @@
 //!
 //! A job's folder may be the user's, with what the user has in it. So the folder of all mirrors is
 //! made with a sticky bit, which tells it from one that is not ours; that stays, and is refused.
+//!
+//! A program that Kakehi cannot serve, or the kernel with a core dump, may write into a mirror all
+//! the same. Such a *stray* is never removed: it is moved to the local folder of the same name.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,13 +17,18 @@ use std::{
     fs, io,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink},
+        fs::{
+            DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+        },
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 use wire::NameKind;
 
 use crate::{
@@ -32,6 +40,11 @@ use crate::{
 pub(crate) const FOLDER: &str = "mirror";
 /// What a link in a mirror leads to: its text is asked of the server.
 const NOWHERE: &str = "/nonexistent/kakehi";
+/// Mode of a file in a mirror: who comes past the daemon is refused, and does not read that it is
+/// empty.
+const FILE_MODE: u32 = 0o000;
+/// Names that are tried for a stray whose own is taken.
+const NAMES_MAX: u32 = 100;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +92,8 @@ pub(crate) struct Listings(Arc<Mutex<Numbers>>);
 
 #[derive(Debug, Default)]
 struct Numbers {
+    /// Strays by the names that programs know, and where they are kept.
+    kept: BTreeMap<String, String>,
     last: u64,
     /// Of what each mirror has; locked while it is changed.
     shown: HashMap<PathBuf, Arc<Mutex<u64>>>,
@@ -91,6 +106,17 @@ impl Listings {
         let mut numbers = lock(&self.0);
         numbers.last += 1;
         numbers.last
+    }
+
+    /// Removes all mirrors of a job, but for strays.
+    pub(crate) fn remove_all(&self, job: &Path) {
+        let kept = remove_all(job);
+        lock(&self.0).kept.extend(kept);
+    }
+
+    /// Strays that were found when mirrors were removed, and where they are kept.
+    pub(crate) fn kept(&self) -> BTreeMap<String, String> {
+        lock(&self.0).kept.clone()
     }
 
     /// Makes `mirror` have the names in `listing`, as [`wire::names`] takes them, unless it has
@@ -126,8 +152,8 @@ fn refresh(mirror: &Path, listing: &[u8]) -> io::Result<()> {
         };
         match wanted.remove(entry.file_name().as_bytes()) {
             Some(same) if same == kind => {}
-            // Kept to tell of it in the end.
-            None if kind == Kind::File && entry.metadata()?.len() > 0 => {}
+            // Kept, and told of in the end.
+            _ if is_stray(&entry)? => {}
             other => {
                 remove(&entry.path(), kind)?;
                 if let Some(kind) = other {
@@ -159,36 +185,89 @@ pub(crate) fn exchange(one: &Path, other: &Path) {
     }
 }
 
-/// Removes all mirrors of a job, and tells of what programs have written into them.
-pub(crate) fn remove_all(job: &Path) {
+/// Removes all mirrors of a job. Strays are kept: returns their names, and where they are by now.
+fn remove_all(job: &Path) -> Vec<(String, String)> {
     let all = job.join(FOLDER);
     if !is_made(&all) {
-        return;
+        return Vec::new();
     }
-    for path in strays(&all).unwrap_or_default() {
-        let known = Path::new("/").join(path.strip_prefix(&all).unwrap_or(&path));
-        tracing::warn!(
-            "{}: written by a program that Kakehi cannot serve (as a static one), so it did not \
-             reach the server and is lost; 'kakehi check PROGRAM' tells of such programs",
-            known.display()
-        );
+    let mut kept = Vec::new();
+    for stray in strays(&all).unwrap_or_default() {
+        let known = Path::new("/").join(stray.strip_prefix(&all).unwrap_or(&stray));
+        let place = keep(&stray, &known).unwrap_or(stray);
+        kept.push((known.display().to_string(), place.display().to_string()));
     }
-    fs::remove_dir_all(all).ok(); // There may be none.
+    remove(&all, Kind::Folder).ok(); // What could not be moved stays there.
+    kept
 }
 
-/// Files below `folder` that somebody has written: those of a mirror are empty.
+/// Moves a stray to `known`, or beside what has that name on this node; returns where to.
+fn keep(stray: &Path, known: &Path) -> io::Result<PathBuf> {
+    known.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let found = fs::symlink_metadata(stray)?;
+    if found.is_file() && found.mode() & 0o7777 == FILE_MODE {
+        fs::set_permissions(stray, fs::Permissions::from_mode(0o600))?;
+    }
+    for number in 0..NAMES_MAX {
+        let mut place = known.as_os_str().to_owned();
+        if number > 0 {
+            place.push(format!(".{number}"));
+        }
+        let place = PathBuf::from(place);
+        let moved = match renameat_with(CWD, stray, CWD, &place, RenameFlags::NOREPLACE) {
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => copy(stray, &place),
+            moved => moved.map_err(Into::into),
+        };
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            moved => return moved.map(|()| place),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Moves a file or a link to another file system. The original goes once the copy is whole.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(from)?;
+    if found.is_symlink() {
+        symlink(fs::read_link(from)?, to)?;
+    } else {
+        let mode = found.mode() & 0o777;
+        let mut made = fs::OpenOptions::new();
+        let mut made = made.write(true).create_new(true).mode(mode).open(to)?;
+        if let Err(why) = io::copy(&mut fs::File::open(from)?, &mut made) {
+            fs::remove_file(to).ok();
+            return Err(why);
+        }
+    }
+    fs::remove_file(from)
+}
+
+/// Files and links below `folder` that are not a mirror's.
 fn strays(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
+        if entry.file_type()?.is_dir() {
             found.extend(strays(&entry.path())?);
-        } else if kind.is_file() && entry.metadata()?.len() > 0 {
+        } else if is_stray(&entry)? {
             found.push(entry.path());
         }
     }
     Ok(found)
+}
+
+/// Whether somebody else has made or written it: files of a mirror are empty and closed to all, its
+/// links lead nowhere, its folders have such files only.
+fn is_stray(entry: &fs::DirEntry) -> io::Result<bool> {
+    let found = entry.metadata()?;
+    Ok(if found.is_dir() {
+        !strays(&entry.path())?.is_empty()
+    } else if found.is_symlink() {
+        fs::read_link(entry.path())? != Path::new(NOWHERE)
+    } else {
+        found.is_file() && (found.len() > 0 || found.mode() & 0o7777 != FILE_MODE)
+    })
 }
 
 fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
@@ -207,7 +286,8 @@ fn make_folder(path: &Path) -> io::Result<()> {
     let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     make().or_else(|_| {
         // What is in the way, a file or a link to nowhere, has become a folder since it was listed.
-        let is_old = |path: &&Path| fs::symlink_metadata(path).is_ok() && !path.is_dir();
+        let is_ours = |found: fs::Metadata| found.is_symlink() || found.len() == 0;
+        let is_old = |path: &&Path| fs::symlink_metadata(path).is_ok_and(is_ours) && !path.is_dir();
         if let Some(old) = path.ancestors().find(is_old) {
             fs::remove_file(old).ok(); // Another core may have removed it.
         }
@@ -220,9 +300,8 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
         Kind::Folder => fs::DirBuilder::new().mode(0o700).create(path),
         Kind::Link => symlink(NOWHERE, path),
         Kind::File => {
-            // Whoever comes past the daemon is to be refused, not to read that it is empty.
             let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true).mode(0o000).open(path).map(drop)
+            options.write(true).create_new(true).mode(FILE_MODE).open(path).map(drop)
         }
     };
     match made {
@@ -231,14 +310,29 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
     }
 }
 
+/// Removes what a mirror has there. Strays below a folder stay, and with them the folder.
 fn remove(path: &Path, kind: Kind) -> io::Result<()> {
     let removed = match kind {
-        Kind::Folder => fs::remove_dir_all(path),
+        Kind::Folder => remove_folder(path),
         Kind::File | Kind::Link => fs::remove_file(path),
     };
     match removed {
         // Another core mirrors the same folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn remove_folder(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let kind = if entry.file_type()?.is_dir() { Kind::Folder } else { Kind::File };
+        if kind == Kind::Folder || !is_stray(&entry)? {
+            remove(&entry.path(), kind)?;
+        }
+    }
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         removed => removed,
     }
 }
@@ -269,7 +363,7 @@ mod tests {
         let entry = |name: &str, is_folder| (name.to_owned(), is_folder);
         assert_eq!(found(&mirror), [entry("a", false), entry("link", false), entry("sub", true)]);
 
-        fs::write(mirror.join("sub/inner"), "").expect("file");
+        refresh(&mirror.join("sub"), b"finner\0").expect("made");
         refresh(&mirror, b"fsub\0da\0").expect("changed");
         assert_eq!(found(&mirror), [entry("a", true), entry("sub", false)]);
     }
@@ -327,20 +421,54 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_past_the_daemon_is_found() {
+    fn stray_is_moved_to_the_folder_that_it_was_written_for() {
+        let (job, local) = (tempfile::tempdir().expect("folder"), tempfile::tempdir().expect("it"));
+        prepare(job.path()).expect("free");
+        let mirror = path(job.path(), local.path().as_os_str().as_bytes());
+        let listing = b"fa\0dsub\0dgone\0llink\0";
+        refresh(&mirror, listing).expect("made");
+        for name in ["new", "sub/new", "gone/new", "a"] {
+            fs::set_permissions(mirror.join("a"), fs::Permissions::from_mode(0o600)).expect("ours");
+            fs::write(mirror.join(name), name).expect("file");
+        }
+        fs::set_permissions(mirror.join("a"), fs::Permissions::from_mode(0o000)).expect("ours");
+        fs::File::create(mirror.join("empty")).expect("file");
+        symlink("somewhere", mirror.join("other")).expect("link");
+        fs::write(local.path().join("new"), "older").expect("file");
+        // None of its names is the server's by now.
+        refresh(&mirror, b"").expect("changed");
+
+        let kept = remove_all(job.path());
+
+        let read = |name: &str| fs::read_to_string(local.path().join(name)).expect(name);
+        for (name, content) in [
+            ("new", "older"),
+            ("new.1", "new"),
+            ("sub/new", "sub/new"),
+            ("gone/new", "gone/new"),
+            ("a", "a"),
+            ("empty", ""),
+        ] {
+            assert_eq!(read(name), content);
+        }
+        let link = fs::read_link(local.path().join("other")).expect("a link");
+        assert_eq!(link, Path::new("somewhere"));
+        assert_eq!(kept.len(), 6);
+        let named = |name: &str| local.path().join(name).display().to_string();
+        assert!(kept.contains(&(named("new"), named("new.1"))), "{kept:?}");
+        assert!(!job.path().join(FOLDER).exists());
+    }
+
+    #[test]
+    fn stray_that_cannot_be_moved_stays_where_it_is() {
         let job = tempfile::tempdir().expect("folder");
         prepare(job.path()).expect("free");
-        let mirror = path(job.path(), b"/data");
-        refresh(&mirror, b"fa\0dsub\0").expect("made");
-        for name in ["lost", "sub/lost"] {
-            fs::write(mirror.join(name), "x").expect("file");
-        }
-        refresh(&mirror, b"fa\0dsub\0").expect("again");
-        let mut found = strays(&mirror).expect("folder");
-        found.sort();
-        assert_eq!(found, [mirror.join("lost"), mirror.join("sub/lost")]);
-        remove_all(job.path());
-        assert!(!mirror.exists());
+        let mirror = path(job.path(), b"/proc/no-such-folder");
+        refresh(&mirror, b"fa\0").expect("made");
+        fs::write(mirror.join("new"), "x").expect("file");
+        let stray = mirror.join("new").display().to_string();
+        assert_eq!(remove_all(job.path()), [("/proc/no-such-folder/new".to_owned(), stray)]);
+        assert_eq!(found(&mirror), [("new".to_owned(), false)]);
     }
 
     #[test]

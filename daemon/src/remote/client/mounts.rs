@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     ffi::{CString, OsString},
     io,
     os::{
@@ -88,6 +89,12 @@ impl Mounts {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What programs that are not served have written into mapped folders, and where it is kept;
+    /// known once the server was left.
+    pub(crate) fn strays(&self) -> BTreeMap<String, String> {
+        self.server.as_ref().map(|server| server.listings.kept()).unwrap_or_default()
     }
 
     /// Has everything that programs have written to pipes at the server.
@@ -462,7 +469,7 @@ impl Storage for Mounts {
         if let Some(server) = &self.server {
             server.settle().await;
             server.group.leave().await;
-            mirror::remove_all(&server.folder);
+            server.listings.remove_all(&server.folder);
         }
     }
 
