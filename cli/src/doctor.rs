@@ -1,20 +1,24 @@
 //! `kakehi doctor`: tries what delegation needs on this machine, and says what to do.
 //!
 //! Each probe uses the thing itself where it can: a ring is set up, a file is sealed, a library is
-//! loaded. Nothing is left behind but, on first use, the empty folder that holds the jobs' folders.
+//! loaded, a program is run. Nothing is left behind but, on first use, the empty folder that holds the jobs' folders.
 
 mod kernel;
 mod limits;
 mod programs;
+mod served;
+
+pub(crate) use self::served::Probe;
 
 use serde_json::json;
+use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     config::{Config, Environment, Flags},
     failure::{Code, Failure},
     finding::{self, Finding},
     loader::Loader,
-    output,
+    output, signals,
 };
 
 /// Checks this machine: what works, what is missing, and what to do about it.
@@ -30,6 +34,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failure> {
+    // Where files are to have no length a probe that writes one would end this command.
+    signals::outlive(&[SIGXFSZ])?;
     let config = Config::load(environment, &args.flags)?;
     let findings = findings(&config, environment);
     let problems = finding::problems(&findings);
@@ -70,5 +76,6 @@ fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
         programs::ucx(&loader, environment),
         programs::mpi(environment),
         programs::slurm(environment),
+        served::served(config, environment),
     ]
 }

@@ -71,6 +71,9 @@ enum Command {
     /// Says which signals it gets, to `kakehi run`.
     #[command(hide = true)]
     Witness,
+    /// Writes a byte, for `kakehi doctor`.
+    #[command(hide = true)]
+    Probe(doctor::Probe),
 }
 
 fn main() -> ExitCode {
@@ -97,8 +100,8 @@ fn main() -> ExitCode {
 }
 
 fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failure> {
-    // That one is a program like others, whose files may be delegated.
-    if !matches!(command, Command::Multifile(_)) {
+    // These are programs like others, whose files may be delegated.
+    if !matches!(command, Command::Multifile(_) | Command::Probe(_)) {
         library::leave(environment);
     }
     let done = match command {
@@ -114,6 +117,7 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Bench(args) => bench::bench(args),
         Command::Manual(args) => manual::manual(args, Arguments::command()),
         Command::Witness => witness::testify(),
+        Command::Probe(probe) => probe.write(),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

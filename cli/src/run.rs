@@ -12,7 +12,11 @@ use std::{
     process::{Command, ExitCode, ExitStatus},
 };
 
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     coalesce,
@@ -82,7 +86,18 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     command.envs(variables(&config, &job, environment).map_err(Failure::ours)?);
     job::sweep(environment);
     job.create().map_err(Failure::ours)?;
-    let launched = launch::attach_or_start(&job, &config).map_err(Failure::ours)?;
+    // To write a file that is too long ends the program, not what starts it.
+    signals::outlive(&[SIGXFSZ])?;
+    let launched = match launch::attach_or_start(&job, &config) {
+        // Memory that is shared counts as a file for that limit. What the program writes may fit.
+        Err(why) if has_short_files() && config.mapped().0.is_empty() => {
+            let why = why.or("raise 'ulimit -f': the program runs without delegation");
+            report::warn(&why.ours());
+            let mut untouched = self::command(&args.command)?;
+            return Err(failed_to_execute(&args.command, &untouched.exec()));
+        }
+        launched => launched.map_err(Failure::ours)?,
+    };
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
         cores::leave(config.cores.as_ref())?;
@@ -125,6 +140,11 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             failure.map_or(Ok(ExitCode::from(code)), Err)
         }
     }
+}
+
+/// Whether no file may be longer than some length that cannot be raised (`ulimit -f`).
+fn has_short_files() -> bool {
+    getrlimit(Resource::Fsize).maximum.is_some()
 }
 
 fn command(words: &[OsString]) -> Result<Command, Failure> {

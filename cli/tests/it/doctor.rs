@@ -72,3 +72,17 @@ fn an_empty_path_finds_no_launcher_and_is_no_problem() {
     let found = json(kakehi(folder.path()).args(["doctor", "--json"]).env("PATH", ""));
     assert_eq!(finding(&found, "MPI")["state"], "note");
 }
+
+/// Each has ended a run with 125 while doctor found nothing.
+#[test]
+fn doctor_finds_what_a_run_fails_of() {
+    let folder = tempdir().expect("temporary folder");
+    for limit in ["ulimit -n 16", "ulimit -f 8"] {
+        let mut command = std::process::Command::new("/bin/sh");
+        let script = format!("{limit} && exec \"$0\" doctor --json");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_kakehi")]).current_dir(folder.path());
+        let found = json(&mut command);
+        assert_eq!(found["delegation"], false, "{limit}: {found}");
+        assert_eq!(finding(&found, "a run")["state"], "problem", "{limit}: {found}");
+    }
+}

@@ -20,8 +20,15 @@ fn a_terminal_is_shown_the_share_the_rate_and_the_time_left() {
     let big = fs::File::create(folder.path().join("big")).expect("a file");
     // Longer than any test takes.
     big.set_len(1 << 40).expect("a file system with holes");
-    let mut terminal = Command::new("script")
-        .args(["-qefc", "exec \"$KAKEHI\" multifile join made big", "/dev/null"])
+    // `nohup make test` has this process ignore what the end of a terminal tells.
+    let mut terminal = Command::new("env")
+        .args([
+            "--default-signal=HUP",
+            "script",
+            "-qefc",
+            "exec \"$KAKEHI\" multifile join made big",
+            "/dev/null",
+        ])
         .env("KAKEHI", env!("CARGO_BIN_EXE_kakehi"))
         .current_dir(folder.path())
         .stdin(Stdio::piped())

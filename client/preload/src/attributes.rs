@@ -3,10 +3,15 @@
 //! A placeholder has none of its own, so the file behind it takes its place first. A modification
 //! time that the program sets must not be changed by a drain that comes later.
 
+use client::Errno;
 use libc::{c_int, gid_t, mode_t, timespec, timeval, uid_t};
 
 use crate::{
-    errno::answer, interpose::interpose, kernel::kernel, paths::set_times_at, start::client,
+    errno::answer,
+    interpose::interpose,
+    kernel::kernel,
+    paths::{precise, set_times_at},
+    start::client,
     sync::drain,
 };
 
@@ -32,17 +37,23 @@ interpose! {
     }
 
     fn futimens(fd: c_int, times: *const timespec) -> c_int {
+        if fd < 0 {
+            return answer(Err::<c_int, _>(Errno::BADF));
+        }
         drain(fd);
         answer(set_times_at(fd, core::ptr::null(), times, 0))
     }
 
     fn futimes(fd: c_int, times: *const timeval) -> c_int {
+        if fd < 0 {
+            return answer(Err::<c_int, _>(Errno::BADF));
+        }
         drain(fd);
         if times.is_null() {
             return answer(set_times_at(fd, core::ptr::null(), core::ptr::null(), 0));
         }
         let both = times.cast::<[timeval; 2]>().read();
-        let both = both.map(|at| timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_usec * 1000 });
+        let both = both.map(precise);
         answer(set_times_at(fd, core::ptr::null(), both.as_ptr(), 0))
     }
 }

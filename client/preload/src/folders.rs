@@ -9,7 +9,7 @@ use client::{Errno, FileSystem, Path};
 use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
-    bits::{counted, returned},
+    bits::{self, counted, returned},
     clone::before_own_table,
     data::check,
     descriptor::forget,
@@ -94,6 +94,12 @@ interpose! {
     }
 
     fn chdir(path: *const c_char) -> c_int {
+        // To enter a folder is not to read it: its mirror may have no names.
+        if let Some(Err(errno)) = remote(AT_FDCWD, path)
+            .and_then(|(client, name)| client.access(AT_FDCWD, name, bits::unsigned(libc::X_OK)))
+        {
+            return answer(Err::<c_int, _>(errno));
+        }
         let mut space = [0; 4096];
         match mirrored(path, &mut space) {
             Ok(path) => answer(kernel!(SYS_chdir, path)),

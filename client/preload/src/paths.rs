@@ -91,6 +91,10 @@ interpose! {
     fn utimensat(
         dir: c_int, path: *const c_char, times: *const timespec, flags: c_int,
     ) -> c_int {
+        // Only the system call takes none, for the open file `dir`.
+        if path.is_null() {
+            return answer(Err::<c_int, _>(Errno::INVAL));
+        }
         answer(set_times_at(dir, path, times, flags))
     }
 
@@ -173,6 +177,16 @@ fn client_for(flags: c_int, known: c_int) -> Option<&'static Client> {
     client().filter(|_| flags & !known == 0)
 }
 
+/// The name, if the kernel takes it as one: an empty one only with the flag for it.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+unsafe fn named<'a>(path: *const c_char, flags: c_int) -> Option<&'a CStr> {
+    // SAFETY: as the caller promises.
+    unsafe { text(path) }.filter(|name| !name.is_empty() || flags & AT_EMPTY_PATH != 0)
+}
+
 /// As `faccessat(2)`.
 ///
 /// # Safety
@@ -187,7 +201,8 @@ pub(crate) unsafe fn access_at(
     let call = |path: *const c_char| -> Outcome {
         let known = libc::AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
         // SAFETY: as the caller promises.
-        if let (Some(client), Some(name)) = (client_for(flags, known), unsafe { text(path) }) {
+        let name = unsafe { named(path, flags) };
+        if let (Some(client), Some(name)) = (client_for(flags, known), name) {
             if let Some(done) = client.access(dir, name, unsigned(mode)) {
                 return done.map(|()| 0);
             }
@@ -216,7 +231,8 @@ pub(crate) unsafe fn read_link_at(
 ) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
-        if let Some((client, name)) = unsafe { remote(dir, path) } {
+        let named = unsafe { remote(dir, path) }.filter(|(_, name)| !name.is_empty());
+        if let Some((client, name)) = named {
             // SAFETY: as the caller promises.
             if let Some(found) = unsafe { read_remote_link(client, dir, name, buffer, len) } {
                 return found;
@@ -261,7 +277,8 @@ unsafe fn read_remote_link(
 unsafe fn set_mode_at(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
-        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
+        let name = unsafe { named(path, flags) };
+        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
             let is_link = || {
                 let found = client.stat_path(dir, name, false);
                 matches!(found, Some(Ok(status)) if status.mode & libc::S_IFMT == libc::S_IFLNK)
@@ -318,7 +335,8 @@ unsafe fn set_owner_at(
 ) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
-        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), unsafe { text(path) }) {
+        let name = unsafe { named(path, flags) };
+        if let (Some(client), Some(name)) = (client_for(flags, OF_NAMES), name) {
             let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
             if let Some(done) = client.set_owner(dir, name, ids, follow) {
                 return done.map(|()| 0);
@@ -333,7 +351,7 @@ unsafe fn set_owner_at(
     unsafe { resolved(dir, path, call) }
 }
 
-/// As `utimensat(2)`; a null path means the open file `dir`.
+/// As the system call `utimensat`; a null path means the open file `dir`.
 ///
 /// # Safety
 ///
@@ -349,9 +367,10 @@ pub(crate) unsafe fn set_times_at(
             // SAFETY: as the caller promises.
             let given = unsafe { given(times) };
             // SAFETY: as the caller promises.
-            let done = match unsafe { text(path) } {
-                None => client.set_times_of(dir, given),
+            let done = match unsafe { named(path, flags) } {
                 Some(name) => client.set_times(dir, name, given, flags & AT_SYMLINK_NOFOLLOW == 0),
+                None if path.is_null() => client.set_times_of(dir, given),
+                None => None,
             };
             if let Some(done) = done {
                 return done.map(|()| 0);
@@ -379,15 +398,25 @@ unsafe fn set_times_of(
     times: *const timeval,
     flags: c_int,
 ) -> Outcome {
+    if path.is_null() {
+        return Err(Errno::FAULT);
+    }
     if times.is_null() {
         // SAFETY: as the caller promises.
         return unsafe { set_times_at(dir, path, core::ptr::null(), flags) };
     }
     // SAFETY: as the caller promises.
     let times = unsafe { times.cast::<[timeval; 2]>().read() };
-    let times = times.map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
+    let times = times.map(precise);
     // SAFETY: as the caller promises; there are two times.
     unsafe { set_times_at(dir, path, times.as_ptr(), flags) }
+}
+
+/// A time in nanoseconds. What is no number of microseconds stays out of range, and names none of
+/// the numbers that mean something else to `utimensat`.
+pub(crate) fn precise(time: timeval) -> timespec {
+    let is_time = (0..1_000_000).contains(&time.tv_usec);
+    timespec { tv_sec: time.tv_sec, tv_nsec: if is_time { time.tv_usec * 1000 } else { -1 } }
 }
 
 /// Two times as the client takes them; null means now.

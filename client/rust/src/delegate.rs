@@ -14,10 +14,12 @@ use rustix::{
 use wire::{Counter, Request};
 
 use crate::{
+    ask::status_in,
     client::Client,
-    file::{self, Descriptor},
+    file::{self, Descriptor, Link},
     names::Ending,
     paths::AbsolutePath,
+    remote::placeholder_over,
     rules::Policy,
     slots::Slot,
     staging,
@@ -93,17 +95,17 @@ impl Client {
         };
         let (file, open_flags, mode) = (slot.number(), flags.bits(), mode.bits());
         let request = |path_len| Request::Open { file, flags: open_flags, mode, path_len };
-        match self.ask(absolute.bytes(), &[], request)? {
-            Ok(_) => {}
+        let status = match self.ask(absolute.bytes(), &[], request)? {
+            Ok((_, lane)) => status_in(&lane),
             Err(Errno::NOTSUP) => return None,
             Err(errno) => return Some(Err(errno)),
-        }
+        };
         let link = slot.into_link(false);
         drop(number);
-        let placeholder = OFlags::PATH | flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
-        let added = fs::openat(self.borrow(dir), path, placeholder, Mode::empty()).and_then(|fd| {
-            let stat = fs::fstat(&fd)?;
-            let mut file = file::fresh(stat.st_dev, stat.st_ino, flags);
+        let added = status.and_then(|status| {
+            let identity = (status.device, status.inode);
+            let fd = self.placeholder_of(link, (dir, path), identity, flags)?;
+            let mut file = file::fresh(identity.0, identity.1, flags);
             (file.descriptor, file.link) = (Descriptor::Placeholder, Some(link));
             let id = self.files.add(file).ok_or(Errno::MFILE)?;
             Ok((fd, id))
@@ -123,11 +125,34 @@ impl Client {
                 Some(Ok(fd))
             }
             Err(errno) => {
-                // Somebody took the name away at once, or a table is full: as if never opened.
+                // A table is full, or no number is left: as if never opened.
                 let closed = connection.call(Request::Close { file: link.slot });
                 link.end();
                 Some(Err(if closed.is_ok() { errno } else { Errno::IO }))
             }
         }
+    }
+
+    /// A placeholder for the file that the daemon has opened. Its name may be gone by now, or be
+    /// another file's: then the daemon's own descriptor leads to it.
+    fn placeholder_of(
+        &self,
+        link: Link,
+        (dir, path): (RawFd, &CStr),
+        identity: (u64, u64),
+        flags: OFlags,
+    ) -> io::Result<OwnedFd> {
+        let kept = flags.intersection(OFlags::CLOEXEC | OFlags::NOFOLLOW);
+        let by_name = fs::openat(self.borrow(dir), path, OFlags::PATH | kept, Mode::empty());
+        if let Ok(fd) = by_name {
+            let stat = fs::fstat(&fd)?;
+            if (stat.st_dev, stat.st_ino) == identity {
+                return Ok(fd);
+            }
+        }
+        let mut real =
+            link.connection.materialize(link.slot, 0, false).map_err(|_| Errno::IO)??;
+        placeholder_over(&mut real, flags)?;
+        Ok(real)
     }
 }

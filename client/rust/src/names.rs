@@ -41,11 +41,14 @@ pub(crate) enum Ending {
 impl Ending {
     pub(crate) fn of(path: &CStr) -> Self {
         let path = path.to_bytes();
-        match path.rsplit(|byte| *byte == b'/').next() {
+        // Slashes behind a dot change nothing: that names a folder already.
+        let behind = path.iter().rev().take_while(|byte| **byte == b'/').count();
+        let name = path.get(..path.len() - behind).unwrap_or_default();
+        match name.rsplit(|byte| *byte == b'/').next() {
             _ if path.is_empty() => Self::Empty,
-            Some(b"") => Self::Slash,
             Some(b".") => Self::Dot,
             Some(b"..") => Self::DotDot,
+            _ if behind > 0 => Self::Slash,
             _ => Self::Plain,
         }
     }
@@ -366,6 +369,11 @@ mod tests {
             (c"a/.", Ending::Dot),
             (c".", Ending::Dot),
             (c"a/..", Ending::DotDot),
+            (c"a/./", Ending::Dot),
+            (c"a/.//", Ending::Dot),
+            (c"..//", Ending::DotDot),
+            (c"a//", Ending::Slash),
+            (c"//", Ending::Slash),
             (c"", Ending::Empty),
         ] {
             assert_eq!(Ending::of(path), ending, "{path:?}");

@@ -57,6 +57,8 @@ impl Client {
             None => self.active().map(|_| policy_without_rules(dir, path)),
         };
         let policy = policy.filter(|policy| *policy == Policy::Remote || !self.is_exiting());
+        // The kernel opens nothing without a name; to others that would be the folder `dir`.
+        let policy = policy.filter(|_| !path.is_empty());
         if policy.is_some() && flags.contains(OFlags::TRUNC) {
             self.settle_path(dir, path);
             self.sweep();

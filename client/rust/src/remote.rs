@@ -8,7 +8,7 @@ use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
     fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
-    fs::{self, CWD, MemfdFlags, Mode, OFlags, SealFlags},
+    fs::{self, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::{self, DupFlags, Errno, FdFlags},
 };
 use wire::{Counter, Request};
@@ -18,7 +18,7 @@ use crate::{
     client::Client,
     file::{self, Descriptor, FileEntry, Link},
     locked::Locked,
-    names::Ending,
+    names::{Ending, kind},
     paths::{AbsolutePath, Path, apart, link_of},
     slots::Slot,
     table::Entry,
@@ -41,6 +41,9 @@ impl Client {
             if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
                 return Err(self.why_unwritable((name, path), flags));
             }
+            if is_plain && flags.contains(OFlags::NOFOLLOW) {
+                self.refuse_link(path)?;
+            }
             return self.open_folder(path, flags);
         }
         if flags.contains(OFlags::PATH) {
@@ -57,6 +60,17 @@ impl Client {
                 })
             }
             opened => opened,
+        }
+    }
+
+    /// # Errors
+    ///
+    /// `ENOTDIR`: the name is a link, so no folder.
+    fn refuse_link(&'static self, path: &AbsolutePath) -> io::Result<()> {
+        let request = |path_len| Request::Stat { path_len, follow: false };
+        match self.status(path.bytes(), request).unwrap_or(Err(Errno::IO))? {
+            status if kind(&status) == FileType::Symlink => Err(Errno::NOTDIR),
+            _ => Ok(()),
         }
     }
 
@@ -186,11 +200,16 @@ impl Locked {
 pub(crate) fn placeholder(flags: OFlags) -> io::Result<OwnedFd> {
     let mut memory = fs::memfd_create(c"kakehi", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
+    placeholder_over(&mut memory, flags)?;
+    Ok(memory)
+}
+
+/// Makes a descriptor one by which its file cannot be read or written.
+pub(crate) fn placeholder_over(file: &mut OwnedFd, flags: OFlags) -> io::Result<()> {
     let mut name = [0; 32];
-    let link = link_of(memory.as_raw_fd(), &mut name).ok_or(Errno::BADF)?;
+    let link = link_of(file.as_raw_fd(), &mut name).ok_or(Errno::BADF)?;
     let path = fs::openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_inherited = !flags.contains(OFlags::CLOEXEC);
     let flags = if is_inherited { DupFlags::empty() } else { DupFlags::CLOEXEC };
-    io::dup3(&path, &mut memory, flags)?;
-    Ok(memory)
+    io::dup3(&path, file, flags)
 }

@@ -94,6 +94,12 @@ impl Client {
 
     fn named(&'static self, (dir, path): Name<'_>) -> io::Result<Named> {
         let ending = Ending::of(path);
+        if !path.to_bytes().starts_with(b"/") && dir != CURRENT_FOLDER {
+            let folder = u32::try_from(dir).map_err(|_| Errno::BADF).map(|_| self.borrow(dir))?;
+            if FileType::from_raw_mode(fs::fstat(folder)?.st_mode) != FileType::Directory {
+                return Err(Errno::NOTDIR);
+            }
+        }
         let path = self.absolute_path(dir, path).ok_or(Errno::NAMETOOLONG)?;
         Ok(Named { path, ending })
     }

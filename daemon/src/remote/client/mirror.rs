@@ -43,6 +43,9 @@ const NOWHERE: &str = "/nonexistent/kakehi";
 /// Mode of a file in a mirror: who comes past the daemon is refused, and does not read that it is
 /// empty.
 const FILE_MODE: u32 = 0o000;
+/// Mode of a mirror, and of one whose folder may be entered, not read.
+const FOLDER_MODE: u32 = 0o700;
+const UNREADABLE: u32 = 0o300;
 /// Names that are tried for a stray whose own is taken.
 const NAMES_MAX: u32 = 100;
 
@@ -120,16 +123,26 @@ impl Listings {
     }
 
     /// Makes `mirror` have the names in `listing`, as [`wire::names`] takes them, unless it has
-    /// those of a newer one.
+    /// those of a newer one. Without a listing it is closed to whoever would read it, as the folder.
     ///
     /// # Errors
     ///
     /// Those of making and removing files.
-    pub(crate) fn show(&self, mirror: &Path, listing: &[u8], number: u64) -> io::Result<()> {
+    pub(crate) fn show(
+        &self,
+        mirror: &Path,
+        listing: Option<&[u8]>,
+        number: u64,
+    ) -> io::Result<()> {
         let shown = Arc::clone(lock(&self.0).shown.entry(mirror.to_owned()).or_default());
         let mut shown = lock(&shown);
         if *shown < number {
-            refresh(mirror, listing)?;
+            make_folder(mirror)?;
+            let mode = if listing.is_some() { FOLDER_MODE } else { UNREADABLE };
+            if fs::symlink_metadata(mirror)?.mode() & 0o777 != mode {
+                fs::set_permissions(mirror, fs::Permissions::from_mode(mode))?;
+            }
+            listing.map_or(Ok(()), |listing| refresh(mirror, listing))?;
             *shown = number;
         }
         Ok(())
@@ -283,7 +296,7 @@ fn names(listing: &[u8]) -> BTreeMap<&[u8], Kind> {
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {
-    let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let make = || fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path);
     make().or_else(|_| {
         // What is in the way, a file or a link to nowhere, has become a folder since it was listed.
         let is_ours = |found: fs::Metadata| found.is_symlink() || found.len() == 0;
@@ -297,7 +310,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
 
 fn make(path: &Path, kind: Kind) -> io::Result<()> {
     let made = match kind {
-        Kind::Folder => fs::DirBuilder::new().mode(0o700).create(path),
+        Kind::Folder => fs::DirBuilder::new().mode(FOLDER_MODE).create(path),
         Kind::Link => symlink(NOWHERE, path),
         Kind::File => {
             let mut options = fs::OpenOptions::new();
@@ -386,11 +399,22 @@ mod tests {
         let mirror = path(job.path(), b"/data");
         let listings = Listings::default();
         let (older, newer) = (listings.number(), listings.number());
-        listings.show(&mirror, b"fold\0fnew\0", newer).expect("made");
-        listings.show(&mirror, b"fold\0", older).expect("left as it is");
+        listings.show(&mirror, Some(b"fold\0fnew\0"), newer).expect("made");
+        listings.show(&mirror, Some(b"fold\0"), older).expect("left as it is");
         assert_eq!(found(&mirror), [("new".to_owned(), false), ("old".to_owned(), false)]);
-        listings.show(&mirror, b"", listings.number()).expect("changed");
+        listings.show(&mirror, Some(b""), listings.number()).expect("changed");
         assert_eq!(found(&mirror), []);
+    }
+
+    #[test]
+    fn mirror_of_a_folder_that_may_not_be_read_is_closed_until_it_may() {
+        let job = tempfile::tempdir().expect("folder");
+        let (mirror, listings) = (path(job.path(), b"/data"), Listings::default());
+        let mode = || fs::metadata(&mirror).expect("there").mode() & 0o777;
+        listings.show(&mirror, None, listings.number()).expect("made");
+        assert_eq!(mode(), UNREADABLE);
+        listings.show(&mirror, Some(b"fa\0"), listings.number()).expect("changed");
+        assert_eq!((mode(), found(&mirror).len()), (FOLDER_MODE, 1));
     }
 
     #[test]

@@ -223,19 +223,26 @@ impl Servers {
         remote: CString,
     ) -> io::Result<Answer> {
         let (listings, number) = (self.listings.clone(), self.listings.number());
-        let mut listing = Vec::new();
+        let mut listing = Some(Vec::new());
         let mut from = 0;
         loop {
             let call = NameCall::ReadDir { path: remote.clone(), from, room: 0 };
-            let part = self.group.name(rank, call).await?.bytes;
+            let part = match self.group.name(rank, call).await {
+                // It can be entered all the same.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    listing = None;
+                    break;
+                }
+                part => part?.bytes,
+            };
             let Some(part) = Listing::decode(&part) else { break };
             from = part.next;
-            listing.extend(part.names);
+            listing.get_or_insert_default().extend(part.names);
         }
         let local = self.real_path(machine, rank, mount::local(local)).await?;
         let mirror = mirror::path(&self.folder, local.as_os_str().as_bytes());
         let path = mirror.as_os_str().as_bytes().to_vec();
-        machine.call(move || listings.show(&mirror, &listing, number)).await?;
+        machine.call(move || listings.show(&mirror, listing.as_deref(), number)).await?;
         Ok(Answer::counted(path))
     }
 
