@@ -14,7 +14,7 @@ use crate::{
     config::Config,
     failure::{Code, Failure},
     job::SOCKET_PATH_LEN_MAX,
-    settings::{Policy, Rule, Rules},
+    settings::{Policy, Rule, Rules, literal},
 };
 
 /// Characters that mean something in a list of maps or in a rule.
@@ -231,7 +231,8 @@ impl Maps {
     pub(crate) fn rules(&self, others: Rules) -> Rules {
         let mut rules = Vec::new();
         for (local, _) in &self.0 {
-            for glob in [local.display().to_string(), format!("{}/**", local.display())] {
+            let glob = literal(local);
+            for glob in [format!("{glob}/**"), glob].into_iter().rev() {
                 rules.push(Rule { glob, policy: Policy::Remote });
             }
         }

@@ -14,8 +14,12 @@ use serde::Serialize;
 
 use crate::{
     failure::{Code, Failure},
+    settings::{Policy, Rules},
     size::Size,
 };
+
+/// Rules whose files the daemon counts; the last number is that of all others, too.
+const RULES_COUNTED: usize = 16;
 
 /// Reasons named in the summary; there is room for no more.
 const REASONS: usize = 4;
@@ -79,6 +83,19 @@ struct Line<'a> {
 
 fn not_written(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::new(Code::Ours, path.display(), why, "name a file that can be written in --stats")
+}
+
+/// Rules that no file was opened by: most often they are written otherwise than they are meant.
+pub(crate) fn idle_rules(summary: &Summary, rules: &Rules) -> Vec<Failure> {
+    let all = rules.0.iter().zip(&summary.of_rules).take(RULES_COUNTED - 1);
+    // Those of mapped folders nobody has written.
+    let idle = all.filter(|(rule, count)| **count == 0 && rule.policy != Policy::Remote);
+    idle.map(|(rule, _)| {
+        let why = "it matched no file that the job opened";
+        let advice = "see 'kakehi config' for the glob in full; '**' crosses folders, '*' does not";
+        Failure::new(Code::Ours, format_args!("rule {rule}"), why, advice)
+    })
+    .collect()
 }
 
 /// What a job's programs have written, and is not in its files as it should be.

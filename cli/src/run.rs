@@ -20,7 +20,7 @@ use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     coalesce,
-    config::{Config, Environment, Flags},
+    config::{Config, Environment, Flags, Origin, Row},
     cores,
     env::variables,
     failure::{Code, Failure},
@@ -29,7 +29,7 @@ use crate::{
     launch::{self, Launched},
     remote,
     report::{self, Stats},
-    settings::Switch,
+    settings::{Rules, Switch},
     signals,
 };
 
@@ -136,10 +136,18 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             let is_well = code == 0 && appended.is_ok();
             let failure = if is_well { failures.pop().map(Failure::ours) } else { None };
             report::print(&summary, &failures);
+            report::idle_rules(&summary, &given_rules(&config)).iter().for_each(report::warn);
             appended?;
             failure.map_or(Ok(ExitCode::from(code)), Err)
         }
     }
+}
+
+/// The rules of the command line, with those for mapped folders; none if others have set them.
+fn given_rules(config: &Config) -> Rules {
+    let is_given = |row: &&Row| row.name == "rules" && matches!(row.origin, Origin::Flag(_));
+    let value = config.rows.iter().find(is_given).and_then(|row| row.value.as_deref());
+    value.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
 /// Whether no file may be longer than some length that cannot be raised (`ulimit -f`).

@@ -266,16 +266,91 @@ impl Rules {
     /// No rule can contain it: a glob with `;` has to be written with `?` in its place.
     pub(crate) const SEPARATOR: char = ';';
 
-    /// Relative globs start at `folder`.
+    /// Relative globs start at `folder`; what they name is written as programs' paths are compared,
+    /// without `.` and `..`.
     pub(crate) fn starting_at(mut self, folder: &Path) -> Self {
-        let folder = folder.display().to_string().replace(Self::SEPARATOR, "?");
+        let folder = literal(folder).replace(Self::SEPARATOR, "?");
         for rule in &mut self.0 {
             if !rule.glob.starts_with('/') {
                 rule.glob = format!("{folder}/{}", rule.glob);
             }
+            rule.glob = plain(&rule.glob);
         }
         self
     }
+}
+
+/// A glob that matches this path alone.
+pub(crate) fn literal(path: &Path) -> String {
+    let mut glob = String::new();
+    for c in path.display().to_string().chars() {
+        match c {
+            '[' | '{' => glob.extend(['[', c, ']']),
+            c => glob.push(c),
+        }
+    }
+    glob
+}
+
+/// A glob without `.`, `..`, and doubled slashes: no path that a rule sees has them.
+fn plain(glob: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in glob.split('/') {
+        match part {
+            "" | "." => {}
+            // What `**` stands for is not known.
+            ".." if parts.last().is_some_and(|last| *last != "**") => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// Most globs that braces may make of one.
+const BRACES_MAX: usize = 64;
+
+/// The globs that one with `{a,b}` stands for, in order; a brace without a comma is one.
+fn unbraced(glob: &str) -> Result<Vec<String>, String> {
+    let too_many = || format!("'{glob}' stands for more than {BRACES_MAX} globs");
+    let (mut done, mut rest) = (Vec::new(), vec![glob.to_owned()]);
+    while let Some(glob) = rest.pop() {
+        match braces(&glob) {
+            None => done.push(glob),
+            Some((before, choices, behind)) => {
+                let made = choices.iter().rev().map(|one| format!("{before}{one}{behind}"));
+                rest.extend(made);
+            }
+        }
+        if done.len() + rest.len() > BRACES_MAX {
+            return Err(too_many());
+        }
+    }
+    Ok(done)
+}
+
+/// The first braces with a comma of their own: what is before, between, and behind them.
+fn braces(glob: &str) -> Option<(&str, Vec<&str>, &str)> {
+    let is_set = |at: usize| glob.get(at.checked_sub(1)?..at + 2).filter(|text| *text == "[{]");
+    for (open, _) in glob.match_indices('{').filter(|(at, _)| is_set(*at).is_none()) {
+        let (mut depth, mut from, mut choices) = (0, open + 1, Vec::new());
+        for (at, c) in glob.char_indices().skip_while(|(at, _)| *at <= open) {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                ',' if depth == 0 => {
+                    choices.push(glob.get(from..at)?);
+                    from = at + 1;
+                }
+                '}' if choices.is_empty() => break,
+                '}' => {
+                    choices.push(glob.get(from..at)?);
+                    return Some((glob.get(..open)?, choices, glob.get(at + 1..)?));
+                }
+                _ => {}
+            }
+        }
+    }
+    None
 }
 
 impl fmt::Display for Rules {
@@ -289,8 +364,12 @@ impl FromStr for Rules {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split(Self::SEPARATOR).filter(|part| !part.is_empty());
-        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+        let mut rules = Vec::new();
+        for part in text.split(Self::SEPARATOR).filter(|part| !part.is_empty()) {
+            let Rule { glob, policy } = part.parse()?;
+            rules.extend(unbraced(&glob)?.into_iter().map(|glob| Rule { glob, policy }));
+        }
+        Ok(Self(rules))
     }
 }
 
@@ -346,7 +425,25 @@ mod tests {
         let rules = rules.starting_at(Path::new("/home/u"));
         assert_eq!(rules.to_string(), "/home/u/out/*=pass;/**=delegate");
 
+        let rules: Rules = "./a/../b//./*=pass;/x/./y=pass;../c=pass".parse().expect("rules");
+        let rules = rules.starting_at(Path::new("/home/[u]"));
+        assert_eq!(rules.to_string(), "/home/[[]u]/b/*=pass;/x/y=pass;/home/c=pass");
+
         let rules: Rules = "out/*=pass".parse().expect("a rule");
         assert_eq!(rules.starting_at(Path::new("/a;b")).to_string(), "/a?b/out/*=pass");
+    }
+
+    #[test]
+    fn braces_make_several_rules_of_one() {
+        for (text, printed) in [
+            ("/a.{c,h}=pass", "/a.c=pass;/a.h=pass"),
+            ("/{a,b}/{c,}=pass", "/a/c=pass;/a/=pass;/b/c=pass;/b/=pass"),
+            ("/{a,b{c,d}}=pass", "/a=pass;/bc=pass;/bd=pass"),
+            ("/{a}=pass;/[{]a,b}=pass;/{a=pass", "/{a}=pass;/[{]a,b}=pass;/{a=pass"),
+        ] {
+            let rules: Rules = text.parse().expect(text);
+            assert_eq!(rules.to_string(), printed);
+        }
+        assert!("/{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}=pass".parse::<Rules>().is_err());
     }
 }

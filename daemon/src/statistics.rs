@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use shm::COUNTERS;
-use wire::{COUNTER_COUNT, Counter, Kind, Reason};
+use wire::{COUNTER_COUNT, Counter, Kind, RULES_COUNTED, Reason};
 
 /// What a job's files went through, for people and scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct Summary {
     /// Files that a program ended with, and whose error it was not told of.
     #[serde(default)]
     pub unreported_errors: u64,
+    /// Files opened that each of the first rules names.
+    #[serde(default)]
+    pub of_rules: Vec<u64>,
     /// Multifiles that could not be closed, and why.
     #[serde(default)]
     pub unclosed: BTreeMap<String, String>,
@@ -138,6 +141,7 @@ impl Totals {
             drain_errors: self.drain_errors,
             lost_errors: self.lost_errors,
             unreported_errors: self.counter(Counter::ErrorsUnreported),
+            of_rules: (0..RULES_COUNTED).map(|rule| self.counter(Counter::OfRule(rule))).collect(),
             unclosed: BTreeMap::new(),
             removed: BTreeSet::new(),
             strays: BTreeMap::new(),

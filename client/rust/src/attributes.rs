@@ -8,7 +8,7 @@ use rustix::{fd::RawFd, io};
 use shm::copy::copy_out;
 use wire::{FileSystem, Request, Times};
 
-use crate::{client::Client, connection::Lane, paths::CURRENT_FOLDER};
+use crate::{client::Client, connection::Lane, names::Ending, paths::CURRENT_FOLDER};
 
 impl Client {
     /// As `readlinkat(2)`.
@@ -20,6 +20,11 @@ impl Client {
     ) -> Option<io::Result<usize>> {
         let answer =
             self.about_remote(dir, path, &[], |path_len| Request::ReadLink { path_len })?;
+        // What ends as a folder's name is the folder that a link leads to, which is none.
+        let answer = match Ending::of(path) {
+            Ending::Plain | Ending::Empty => answer,
+            Ending::Slash | Ending::Dot | Ending::DotDot => answer.and(Err(io::Errno::INVAL)),
+        };
         Some(answer.map(|(len, lane)| {
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(text.len());
             copy_out(text.get_mut(..len).unwrap_or_default(), lane.buffer())

@@ -39,7 +39,11 @@ impl Client {
         let (flags, mode) = (OFlags::from_bits_retain(flags), Mode::from_bits_retain(mode));
         let ruled = self.if_ruled(|| {
             let resolved = self.resolve(dir, path)?;
-            Some(self.open_resolved((dir, path), Some(&resolved), flags, mode))
+            let opened = self.open_resolved((dir, path), Some(&resolved), flags, mode);
+            if let (Ok(_), Some(rule)) = (opened, resolved.rule()) {
+                self.count(Counter::OfRule(rule), 1);
+            }
+            Some(opened)
         });
         ruled.unwrap_or_else(|| self.open_resolved((dir, path), None, flags, mode))
     }

@@ -31,6 +31,8 @@ pub(crate) struct AbsolutePath {
     /// A `..` has taken a name away that may have been a link's, which leads elsewhere.
     is_textual: bool,
     policy: Policy,
+    /// Index of the rule that says so.
+    rule: Option<usize>,
 }
 
 impl AbsolutePath {
@@ -39,7 +41,8 @@ impl AbsolutePath {
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
         let policy = policy_without_rules(dir, path);
         let (is_mirrored, is_textual) = (false, false);
-        let mut this = Self { bytes: [0; PATH_MAX], len: 0, is_mirrored, is_textual, policy };
+        let bytes = [0; PATH_MAX];
+        let mut this = Self { bytes, len: 0, is_mirrored, is_textual, policy, rule: None };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
             this.start_at(host, dir)?;
@@ -67,7 +70,7 @@ impl AbsolutePath {
             (this.len, this.is_mirrored) = (known, true);
         }
         if policy != Policy::Kernels {
-            this.policy = match_rules(config.rules(), this.bytes());
+            (this.policy, this.rule) = match_rules(config.rules(), this.bytes());
         }
         Some(this)
     }
@@ -89,6 +92,10 @@ impl AbsolutePath {
 
     pub(crate) fn policy(&self) -> Policy {
         self.policy
+    }
+
+    pub(crate) fn rule(&self) -> Option<usize> {
+        self.rule
     }
 
     /// The process itself opens what it names.

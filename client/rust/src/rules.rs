@@ -1,8 +1,8 @@
 //! Which policy serves a path.
 //!
 //! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what
-//! no rule names is hybrid. `*` and `?` stop at a slash, `**` does not, and `/**/` stands for `/`,
-//! too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are never
+//! no rule names is hybrid. `*`, `?`, and `[a-z]` stop at a slash, `**` does not, and `/**/` stands
+//! for `/`, too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are never
 //! delegated. A path that the daemon might take for another file's is not told to it.
 
 use core::ffi::CStr;
@@ -76,22 +76,51 @@ fn is_kernels(path: &[u8]) -> bool {
     is_below(b"/dev/") && !is_below(b"/dev/shm/") || is_below(b"/proc/") || is_below(b"/sys/")
 }
 
-/// The policy that rules give an absolute path.
-pub(crate) fn match_rules(rules: &[u8], path: &[u8]) -> Policy {
-    for rule in rules.split(|byte| *byte == b';') {
+/// The policy that rules give an absolute path, and the index of the rule that does.
+pub(crate) fn match_rules(rules: &[u8], path: &[u8]) -> (Policy, Option<usize>) {
+    for (index, rule) in rules.split(|byte| *byte == b';').enumerate() {
         let Some(split) = rule.iter().rposition(|byte| *byte == b'=') else { continue };
         let (glob, policy) = rule.split_at(split);
         if !matches(glob, path) {
             continue;
         }
-        return match policy.get(1..) {
+        let policy = match policy.get(1..) {
             Some(b"pass") => Policy::Pass,
             Some(b"delegate") => Policy::Delegate,
             Some(b"remote") => Policy::Remote,
             _ => Policy::Hybrid,
         };
+        return (policy, Some(index));
     }
-    Policy::Hybrid
+    (Policy::Hybrid, None)
+}
+
+/// The members of a set, as `abc` or `!a-z`, at the beginning of a glob behind its `[`. `None`: it
+/// has no end, so the bracket stands for itself.
+fn set(glob: &[u8]) -> Option<&[u8]> {
+    let skip = usize::from(matches!(glob, [b'!' | b'^', ..])) + 1;
+    let end = glob.iter().skip(skip).position(|byte| *byte == b']')?;
+    glob.get(..skip + end)
+}
+
+/// Whether a byte is in a set; none has a slash.
+fn is_in(members: &[u8], byte: u8) -> bool {
+    let is_negated = matches!(members, [b'!' | b'^', ..]);
+    let mut rest = members.get(usize::from(is_negated)..).unwrap_or_default();
+    let mut found = false;
+    loop {
+        rest = match rest {
+            [first, b'-', last, rest @ ..] => {
+                found |= (*first..=*last).contains(&byte);
+                rest
+            }
+            [one, rest @ ..] => {
+                found |= *one == byte;
+                rest
+            }
+            [] => return byte != b'/' && found != is_negated,
+        };
+    }
 }
 
 /// Whether a glob matches the whole of a path.
@@ -122,6 +151,13 @@ fn matches(glob: &[u8], path: &[u8]) -> bool {
             ([b'?', ..], Some(byte)) if *byte != b'/' => {
                 (g, p) = (g + 1, p + 1);
                 continue;
+            }
+            ([b'[', after @ ..], Some(byte)) if set(after).is_some() => {
+                let members = set(after).unwrap_or_default();
+                if is_in(members, *byte) {
+                    (g, p) = (g + members.len() + 2, p + 1);
+                    continue;
+                }
             }
             ([wanted, ..], Some(byte)) if wanted == byte => {
                 (g, p) = (g + 1, p + 1);
@@ -173,6 +209,16 @@ mod tests {
             ("/ckpt/*/step*.bin", "/ckpt/r1/step07.bin", true),
             ("/ckpt/*/step*.bin", "/ckpt/r1/step07.bin.tmp", false),
             ("/**x*y", "/a/xb/xcy", true),
+            ("/[ab]c", "/bc", true),
+            ("/[ab]c", "/cc", false),
+            ("/r[0-9][0-9].*", "/r07.x", true),
+            ("/r[!0-9]", "/r7", false),
+            ("/r[!0-9]", "/rx", true),
+            ("/a[!b]c", "/a/c", false),
+            ("/[]]", "/]", true),
+            ("/a[b", "/a[b", true),
+            ("/[[]x[]]", "/[x]", true),
+            ("/*[ab]/*", "/xcb/y", true),
             ("", "/a", false),
         ] {
             assert_eq!(matches(glob.as_bytes(), path.as_bytes()), expected, "{glob} on {path}");
@@ -182,9 +228,9 @@ mod tests {
     #[test]
     fn the_first_rule_wins_and_the_rest_is_hybrid() {
         let rules = b"/a/keep/**=pass;/a/**=delegate";
-        assert_eq!(match_rules(rules, b"/a/keep/x"), Policy::Pass);
-        assert_eq!(match_rules(rules, b"/a/x"), Policy::Delegate);
-        assert_eq!(match_rules(rules, b"/b/x"), Policy::Hybrid);
+        assert_eq!(match_rules(rules, b"/a/keep/x"), (Policy::Pass, Some(0)));
+        assert_eq!(match_rules(rules, b"/a/x"), (Policy::Delegate, Some(1)));
+        assert_eq!(match_rules(rules, b"/b/x"), (Policy::Hybrid, None));
     }
 
     #[test]

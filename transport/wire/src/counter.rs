@@ -96,12 +96,21 @@ pub enum Counter {
     BytesUndelegated(Reason),
     /// Files that left delegation, by reason.
     Fallbacks(Reason),
+    /// Files opened that a rule names, by its index; there are words for the first
+    /// [`RULES_COUNTED`], and later ones count as the last of them.
+    OfRule(usize),
 }
 
 const FIRST_REASON: usize = 7;
 
+/// Rules whose files are counted.
+pub const RULES_COUNTED: usize = 16;
+
 /// Words a counter table has.
-pub const COUNTER_COUNT: usize = FIRST_REASON + 2 * Reason::ALL.len();
+pub const COUNTER_COUNT: usize = 64;
+
+const FIRST_RULE: usize = COUNTER_COUNT - RULES_COUNTED;
+const _: () = assert!(FIRST_REASON + 2 * Reason::ALL.len() <= FIRST_RULE);
 
 impl Counter {
     /// The counter's word in the table.
@@ -117,6 +126,8 @@ impl Counter {
             Self::ErrorsUnreported => 6,
             Self::BytesUndelegated(reason) => FIRST_REASON + reason as usize,
             Self::Fallbacks(reason) => FIRST_REASON + Reason::ALL.len() + reason as usize,
+            Self::OfRule(rule) if rule < RULES_COUNTED => FIRST_RULE + rule,
+            Self::OfRule(_) => COUNTER_COUNT - 1,
         }
     }
 }
@@ -134,6 +145,10 @@ mod tests {
                 assert!(!core::mem::replace(&mut seen[counter.index()], true));
             }
         }
-        assert_eq!(seen.iter().filter(|used| !**used).count(), FIRST_REASON);
+        for rule in 0..RULES_COUNTED {
+            assert!(!core::mem::replace(&mut seen[Counter::OfRule(rule).index()], true));
+        }
+        assert!(seen[..FIRST_REASON].iter().all(|used| !used));
+        assert_eq!(Counter::OfRule(usize::MAX).index(), COUNTER_COUNT - 1);
     }
 }

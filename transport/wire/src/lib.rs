@@ -28,7 +28,7 @@ mod whence;
 mod words;
 
 pub use answer::{FileSystem, FoundLock, Status, Value};
-pub use counter::{COUNTER_COUNT, Counter, Reason};
+pub use counter::{COUNTER_COUNT, Counter, RULES_COUNTED, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
 pub use envelope::Envelope;
 pub use frame::{
