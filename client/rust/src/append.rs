@@ -4,7 +4,7 @@
 use rustix::{
     fd::{AsRawFd, BorrowedFd},
     fs::{self, Mode, OFlags},
-    io,
+    io::{self, Errno},
 };
 use shm::{
     copy::{copy_in, copy_out},
@@ -14,9 +14,10 @@ use wire::PIECE_LEN_MAX;
 
 use crate::{
     connection::Lost,
+    doubt,
     file::{Link, Log, OpenFile},
     paths::link_of,
-    staging::{TAKE_OVER_BLOCK, grow_to, make_room, place, tell},
+    staging::{grow_to, make_room, place, tell},
 };
 
 /// Most bytes that a daemon writes to a file of its node by one call.
@@ -86,6 +87,10 @@ pub(crate) const fn joined(runs: &[Run; 2], len: u64) -> Run {
 }
 
 /// Bytes of an append that the daemon had brought into the file when it died.
+///
+/// # Errors
+///
+/// `EIO`: others have appended too, and it cannot be told. Those of reading.
 pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<u64> {
     if run.file_at != APPEND {
         return Ok(0);
@@ -93,24 +98,21 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     let last = link.shared.last_append().filter(|(position, _)| *position == run.start);
     let Some((_, before)) = last else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
-    let grown = size.saturating_sub(before).min(run.len);
-    // Somebody else may have appended there. What cannot be read is taken for ours: a byte too few
-    // is found by whoever reads the file, a record twice perhaps is not.
     let mut name = [0; 32];
     let reader = link_of(fd.as_raw_fd(), &mut name)
         .and_then(|name| fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok());
-    let Some(reader) = reader else { return Ok(grown) };
-    let (mut found, mut staged) = ([0; TAKE_OVER_BLOCK], [0; TAKE_OVER_BLOCK]);
-    let mut same = 0;
-    while same < grown {
-        let len = io::retry_on_intr(|| io::pread(&reader, &mut found, before + same))?;
-        let ours = place(link, log, run.start + same, len as u64).unwrap_or_default();
-        let len = copy_out(&mut staged, ours);
-        let equal = found.iter().zip(&staged).take(len).take_while(|(a, b)| a == b).count();
-        same += equal as u64;
-        if equal == 0 || equal < len {
-            break;
-        }
-    }
-    Ok(same.min(grown))
+    let Some(reader) = reader else {
+        // It may be written, not read. Then only its length tells.
+        return match size.checked_sub(before) {
+            Some(0) => Ok(0),
+            Some(grown) if grown == run.len => Ok(run.len),
+            _ => Err(Errno::IO),
+        };
+    };
+    let mut file = |at, into: &mut [u8]| io::retry_on_intr(|| io::pread(&reader, &mut *into, at));
+    let mut record = |at: u64, into: &mut [u8]| {
+        let staged = place(link, log, run.start + at, (run.len - at).min(into.len() as u64));
+        Ok(copy_out(into, staged.unwrap_or_default()))
+    };
+    doubt::appended(&mut file, &mut record, run.len, (before, size))
 }

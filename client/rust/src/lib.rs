@@ -24,6 +24,7 @@ mod config;
 mod connection;
 mod delegate;
 mod detach;
+mod doubt;
 mod file;
 mod flags;
 mod leave;

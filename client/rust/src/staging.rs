@@ -48,7 +48,7 @@ const BYPASS: Duration = Duration::from_millis(20);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes moved at a time when the client drains by itself.
-pub(crate) const TAKE_OVER_BLOCK: usize = 16 << 10;
+const TAKE_OVER_BLOCK: usize = 16 << 10;
 
 /// Links a file to the daemon, with a log of about `log_len` bytes, or none when that is zero.
 ///

@@ -441,3 +441,42 @@ fn kill_switches_do_what_they_say() {
     let documents: Vec<Value> = stats(&stats_file);
     assert_eq!(sum(&documents, "/bytes_staged"), 1000, "{documents:#?}");
 }
+
+/// Memory that client and daemon share counts as a file for that limit, the program's may fit.
+#[test]
+fn program_that_fits_under_a_short_file_limit_runs_without_delegation() {
+    let folder = Folder::new();
+    let limited = |flags: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 64; exec \"$@\"", "sh"]);
+        let job = kakehi_run(&folder, flags);
+        command.arg(job.get_program()).args(job.get_args());
+        command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+        run(command.args(["cp", "/etc/passwd"]).arg(folder.join("copy")), SOON)
+    };
+    let output = limited(&[]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("ulimit -f"), "{said}");
+    assert_eq!(fs::read(folder.join("copy")).ok(), fs::read("/etc/passwd").ok());
+    // What only a daemon has there is no way without.
+    let kept = folder.join("kept").display().to_string();
+    let output = limited(&["--coalesce", &format!("{kept}={kept}.sion")]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+}
+
+#[test]
+fn rule_that_no_file_is_opened_by_is_told_of() {
+    let folder = Folder::new();
+    let file = folder.join("out.txt");
+    let flags = ["--rule", "out.{dat,txt}=delegate", "--rule", "/no/[s]uch/*=pass"];
+    let mut command = kakehi_run(&folder, &flags);
+    let output =
+        run(command.arg("cp").arg("/etc/passwd").arg(&file).current_dir(folder.path()), SOON);
+    let said = text(&output.stderr);
+    let told: Vec<_> = said.lines().filter(|line| line.contains(": it matched no file")).collect();
+    assert!(output.status.success() && told.len() == 2, "{said}");
+    assert!(
+        told[0].contains("/out.dat=delegate") && told[1].contains("/no/[s]uch/*=pass"),
+        "{said}"
+    );
+}

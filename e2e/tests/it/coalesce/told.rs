@@ -178,3 +178,34 @@ fn a_multifile_that_was_closed_and_is_cut_short_is_left_as_it_is() {
     assert!(text(&output.stdout).contains(" cut off"), "{}", text(&output.stdout));
     succeed(&mut multifile(&["verify"], &left), SOON);
 }
+
+/// A static program, or the kernel with a core dump.
+#[test]
+fn stray_in_a_current_folder_is_kept_and_told_of() {
+    let folder = Folder::new();
+    let script = "cd \"$0\"; echo known >known; mkdir sub; cd sub; \
+        env -u LD_PRELOAD sh -c 'echo stray >stray; : >../empty'; ls";
+    let output = run(coalescing(&folder).args(["sh", "-c", script]).arg(local(&folder)), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    for (name, content) in [("sub/stray", "stray\n"), ("empty", "")] {
+        let place = local(&folder).join(name);
+        assert_eq!(fs::read_to_string(&place).expect("kept"), content);
+        let line = format!("kakehi: {}: ", place.display());
+        assert_eq!(said.lines().filter(|said| said.starts_with(&line)).count(), 1, "{said}");
+    }
+    assert!(!local(&folder).join("known").exists());
+}
+
+#[test]
+fn multifile_that_is_removed_under_a_run_is_told_of() {
+    let folder = Folder::new();
+    let script = "echo 1 >\"$0/f\"; env -u LD_PRELOAD rm \"$1\"; echo 2 >>\"$0/f\"; true";
+    let mut command = coalescing(&folder);
+    let output =
+        run(command.args(["sh", "-c", script]).arg(local(&folder)).arg(kept(&folder)), SOON);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    let line = format!("kakehi: multifile {}: it was removed", kept(&folder).display());
+    assert!(said.contains(&line), "{said}");
+}

@@ -1,0 +1,93 @@
+//! Calls on names answer as the kernel does, whoever serves them.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use crate::harness::{Folder, SOON, kakehi_run, program, run, skip, succeed, text};
+
+const DELEGATED: &[&str] = &["--rule", "/**=delegate"];
+
+/// A way to serve a folder: flags of `run`, and the folder.
+struct Way {
+    flags: Vec<String>,
+    folder: String,
+}
+
+/// Delegated, and in a multifile.
+fn ways(folder: &Folder) -> [Way; 2] {
+    let [plain, kept] = ["plain", "kept"].map(|name| folder.join(name).display().to_string());
+    fs::create_dir(&plain).expect("a folder");
+    let coalesce = format!("{kept}={kept}.sion");
+    [
+        Way { flags: DELEGATED.iter().map(|word| (*word).to_owned()).collect(), folder: plain },
+        Way { flags: vec!["--coalesce".to_owned(), coalesce], folder: kept },
+    ]
+}
+
+fn says(command: &mut Command, words: &[&str]) -> String {
+    succeed(command.arg(program("names")).args(words), SOON)
+}
+
+#[test]
+fn names_that_the_kernel_refuses_are_refused_alike() {
+    let folder = Folder::new();
+    let native = folder.join("native");
+    fs::create_dir(&native).expect("a folder");
+    let expected = says(&mut Command::new("env"), &[native.to_str().expect("UTF-8")]);
+    for Way { flags, folder: place } in ways(&folder) {
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let found = says(&mut kakehi_run(&folder, &flags), &[&place]);
+        for (found, expected) in found.lines().zip(expected.lines()) {
+            assert_eq!(found, expected, "{flags:?}");
+        }
+        assert_eq!(found.lines().count(), expected.lines().count());
+    }
+}
+
+#[test]
+fn open_that_creates_never_fails_beside_an_unlink() {
+    let folder = Folder::new();
+    for Way { flags, folder: place } in ways(&folder) {
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        says(&mut kakehi_run(&folder, &flags), &["race", &place]);
+    }
+}
+
+/// An ordinary user's test: to root every folder is open.
+#[test]
+fn folder_is_entered_with_x_and_read_with_r() {
+    const USER: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let is_possible = Command::new(USER[0]).args(&USER[1..]).arg("true").output();
+    if !is_possible.is_ok_and(|output| output.status.success()) {
+        return skip("folders as an ordinary user", "no setpriv, or not root");
+    }
+    let folder = Folder::new();
+    let open = |path: &Path| {
+        let mode = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(path, mode).expect("ours");
+    };
+    open(folder.path());
+    let names = program("names");
+    let native = folder.join("native");
+    fs::create_dir(&native).expect("a folder");
+    open(&native);
+    let as_user = |flags: &[&str], place: &Path| {
+        let mut command = Command::new(USER[0]);
+        command.args(&USER[1..]).env("XDG_RUNTIME_DIR", folder.join("run"));
+        if !flags.is_empty() {
+            command.arg(kakehi_run(&folder, &[]).get_program());
+            command.arg("run").args(flags).arg("--");
+        }
+        let output = run(command.arg(&names).arg("enter").arg(place), SOON);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    fs::create_dir(folder.join("run")).expect("a folder");
+    let chown = Command::new("chown").arg("65534").arg(folder.join("run")).status();
+    assert!(chown.expect("chown starts").success());
+    fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o700)).expect("ours");
+    let kept = folder.join("kept");
+    let flag = format!("{}={}.sion", kept.display(), kept.display());
+    let expected = as_user(&[], &native);
+    assert!(expected.contains("Permission denied"), "{expected}");
+    assert_eq!(as_user(&["--coalesce", &flag], &kept), expected);
+}
