@@ -381,7 +381,8 @@ async fn set_position<S: Storage>(
     }
     let unsigned = u64::try_from(offset).map_err(|_| Errno::NXIO);
     let to = match whence {
-        SEEK_SET => return u64::try_from(offset).map_err(|_| Errno::INVAL),
+        // How far a file may reach its file system says.
+        SEEK_SET => SeekFrom::Start(u64::try_from(offset).map_err(|_| Errno::INVAL)?),
         SEEK_END => {
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             return status.size.checked_add_signed(offset).ok_or(Errno::INVAL);

@@ -69,7 +69,15 @@ unsafe fn of_placeholder(fd: c_int, request: c_ulong, argument: usize) -> Option
             // SAFETY: not null, so there is room for a number.
             Some(unread(client, fd)?.map(|len| unsafe { place.write(len) }).map(|()| 0))
         }
-        libc::FIONBIO => Some(Ok(0)),
+        libc::FIONBIO => {
+            // SAFETY: not null, so there is a number.
+            let is_on = unsafe { pointer::<c_int>(argument).read() } != 0;
+            let bit = unsigned(libc::O_NONBLOCK);
+            let flags = client.flags(fd)? & !bit;
+            // It changes nothing of a regular file but what `F_GETFL` says.
+            client.set_flags(fd, if is_on { flags | bit } else { flags });
+            Some(Ok(0))
+        }
         libc::TCGETS | libc::TIOCGWINSZ | libc::TIOCGPGRP => Some(Err(Errno::NOTTY)),
         _ => client.is_remote_file(fd).then_some(Err(Errno::NOTTY)),
     }

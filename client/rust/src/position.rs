@@ -19,6 +19,9 @@ use crate::{
     table::Entry,
 };
 
+/// As long a file may be on every file system.
+const EVERYWHERE: u64 = (1 << 31) - 1;
+
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
@@ -57,6 +60,9 @@ impl Client {
         };
         if i64::try_from(position).is_err() {
             return Err(Errno::INVAL);
+        }
+        if position > EVERYWHERE {
+            file.check_reach(position)?;
         }
         file.put_position(position)?;
         Ok(position)
@@ -225,6 +231,18 @@ impl Locked {
         }
         self.drain();
         self.client.kernel_seek(self.fd, offset, whence)
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL`: the file system has no such position.
+    fn check_reach(&mut self, position: u64) -> io::Result<()> {
+        if self.daemons_link().is_some() {
+            let offset = i64::try_from(position).map_err(|_| Errno::INVAL)?;
+            return self.seek_in_file(offset, SEEK_SET).map(drop);
+        }
+        // The kernel's own position means nothing while the client keeps it.
+        fs::seek(self.borrow(), SeekFrom::Start(position)).map(drop)
     }
 
     /// Sets the file position, whoever keeps it by now.

@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-use crate::harness::{Folder, SOON, kakehi_run, program, run, skip, succeed, text};
+use crate::{
+    calls::Calls,
+    harness::{Daemon, Folder, SOON, kakehi_run, program, run, skip, succeed, text},
+};
 
 const DELEGATED: &[&str] = &["--rule", "/**=delegate"];
 
@@ -50,6 +53,30 @@ fn open_that_creates_never_fails_beside_an_unlink() {
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
         says(&mut kakehi_run(&folder, &flags), &["race", &place]);
     }
+}
+
+#[test]
+fn position_beyond_the_file_system_is_refused_and_stays() {
+    use std::io::{Seek as _, SeekFrom};
+    const FAR: u64 = 1 << 50;
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(&folder, "job", &[]);
+    for rules in ["", "/**=delegate"] {
+        daemon.set("KAKEHI_RULES", rules);
+        let mut calls = Calls::wrapped(&daemon);
+        let path = folder.join("file");
+        let mut native = fs::File::create(&path).expect("a file");
+        let expected = match native.seek(SeekFrom::Start(FAR)) {
+            Ok(at) => (at.to_string(), at.to_string()),
+            Err(_) => ("EINVAL".to_owned(), "5".to_owned()),
+        };
+        let fd = calls.get(&format!("open {} +", path.display()));
+        calls.get(&format!("write {fd} hello"));
+        let found = calls.ask(&format!("seek {fd} {}", FAR - 5));
+        assert_eq!((found, calls.ask(&format!("seek {fd} 0"))), expected, "{rules:?}");
+        calls.end();
+    }
+    daemon.end();
 }
 
 /// An ordinary user's test: to root every folder is open.
