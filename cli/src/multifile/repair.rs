@@ -20,6 +20,7 @@ use super::{
     damage::differs,
     file_failure, held_failure, in_use, is_empty, open,
     progress::Progress,
+    verify::records,
 };
 use crate::{
     failure::{Code, Failure},
@@ -31,9 +32,10 @@ use crate::{
 /// those that have lost something, or may have.
 ///
 /// Data is not touched: what closing would have written is written behind it. With --output even
-/// that happens in a copy. A closed multifile that has been cut short, as by a copy onto a full
-/// disk, is repaired in a copy only. Exit status: 0; 4 when a task's data differs from its
-/// checksum, or is cut off.
+/// that happens in a copy. Of a closed multifile only fields are rewritten that its other parts
+/// tell for certain; where they contradict each other, or its end is cut off, it is left alone, and
+/// --output makes a copy with what seems to be there. Exit status: 0 when 'verify' calls it ok; 4
+/// when a task is in doubt, cut off, or differs from its checksum.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The multifile, or the first file of a set.
@@ -54,8 +56,10 @@ pub(crate) struct Args {
 
 /// The doubt in data that differs from its checksum,
 const CHECKSUM: &str = "checksum";
-/// and in a task whose last bytes may have been cut off.
+/// in a task whose last bytes may have been cut off,
 const CUT: &str = "cut";
+/// and in one about which the parts of a closed file contradict each other.
+const CONTRADICTION: &str = "contradiction";
 /// Tasks that are named to people.
 const SHOWN: usize = 20;
 
@@ -64,6 +68,8 @@ struct Found {
     file: String,
     needed: bool,
     done: bool,
+    /// It was closed, and is left alone without --output.
+    in_doubt: bool,
     /// A closed file had some, and they are not readable any more.
     checksums_lost: bool,
     tasks: Vec<Row>,
@@ -76,7 +82,7 @@ struct Row {
     local_rank: u32,
     global_rank: i64,
     bytes: u64,
-    /// `none`, `zeros`, `gap`, `checksum`, or `cut`.
+    /// `none`, `zeros`, `gap`, `checksum`, `cut`, or `contradiction`.
     doubt: &'static str,
     /// Left out behind a gap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,19 +101,18 @@ pub(crate) fn repair(args: &Args) -> Result<(), Failure> {
     let _others_held = others.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows(&found);
     let (needed, checksums_lost) = (found.needed(), found.loses_checksums());
-    if !needed {
-        compare(&args.file, &mut rows)?;
-    }
-    // Another copy may have what is lost: this one is not to look whole.
-    let is_cut = rows.iter().any(|row| row.doubt == CUT);
-    let done = needed && !args.dry_run && !(in_place && is_cut);
+    let in_doubt = found.is_in_doubt();
+    let done = needed && !args.dry_run && !(in_place && in_doubt);
     match &args.output {
         Some(output) => repair_copy(args, output, found.file_count())?,
         None if done => found.apply().map_err(|why| held_failure(&args.file, why))?,
         None => {}
     }
+    if done || !needed {
+        compare(args.output.as_ref().unwrap_or(&args.file), &mut rows)?;
+    }
     let file = args.output.as_ref().unwrap_or(&args.file).display().to_string();
-    let report = Found { file, needed, done, checksums_lost, tasks: rows };
+    let report = Found { file, needed, done, in_doubt, checksums_lost, tasks: rows };
     if args.json {
         output::print_json(&report)?;
     } else {
@@ -126,12 +131,13 @@ fn hold(path: &Path, in_place: bool) -> Result<File, Failure> {
     in_use(path, &file, is_exclusive).map_or(Ok(file), Err)
 }
 
-/// Compares the data of a closed multifile with its checksums, which nobody has read by now.
+/// Compares what is there with all that `verify` does; tasks that it would name are in doubt.
 fn compare(path: &Path, rows: &mut [Row]) -> Result<(), Failure> {
     let reader = open(path)?;
+    reader.check().map_err(|why| held_failure(path, why))?;
     let damaged = Mutex::new(Vec::new());
     in_parallel(0..reader.task_count(), |task| {
-        if differs(&reader, path, task)? {
+        if differs(&reader, path, task)? || records(&reader, task).is_err() {
             damaged.lock().unwrap_or_else(PoisonError::into_inner).push(task);
         }
         Ok(())
@@ -175,7 +181,7 @@ fn repair_copy(args: &Args, output: &Path, file_count: usize) -> Result<(), Fail
         }
     }
     drop(progress);
-    examine(&made)?.apply().map_err(|why| held_failure(output, why))?;
+    examine(&made)?.salvage().map_err(|why| held_failure(output, why))?;
     beside.publish()
 }
 
@@ -217,6 +223,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
             Doubt::Gap { .. } => ("gap", None),
             Doubt::Checksum => (CHECKSUM, None),
             Doubt::Cut => (CUT, None),
+            Doubt::Contradiction => (CONTRADICTION, None),
         };
         let bytes_lost = match found.doubt {
             Doubt::Gap { lost } => Some(lost),
@@ -237,7 +244,7 @@ fn rows(found: &Repair<Disk>) -> Vec<Row> {
 }
 
 fn text(found: &Found) -> String {
-    let Found { file, needed, done, checksums_lost, tasks } = found;
+    let Found { file, needed, done, in_doubt, checksums_lost, tasks } = found;
     let doubtful: Vec<_> = tasks.iter().filter(|row| row.doubt != "none").collect();
     let damaged = tasks.iter().filter(|row| row.doubt == CHECKSUM).count();
     if !needed && damaged == 0 {
@@ -250,11 +257,12 @@ fn text(found: &Found) -> String {
     if let Some(more) = shown.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         text += &format!("{file}: … and {more} more; --json has all\n");
     }
-    if *checksums_lost {
+    if *checksums_lost && *done {
         text += &format!("{file}: checksums are lost: from now on nothing tells damaged data\n");
     }
     let verdict = match (needed, done) {
         (false, _) => "nothing that could be repaired",
+        (true, false) if *in_doubt => "closed and in doubt, left alone",
         (true, false) => "can be repaired",
         (true, true) => "repaired",
     };
@@ -269,6 +277,7 @@ fn text(found: &Found) -> String {
         (of("zeros"), "may have ended in zeros".to_owned()),
         (of(CHECKSUM), "not as the checksum says".to_owned()),
         (of(CUT), "may be cut off".to_owned()),
+        (of(CONTRADICTION), "in doubt".to_owned()),
     ] {
         if count > 0 {
             text += &format!(", {count} {what}");
@@ -288,6 +297,7 @@ fn line(file: &str, row: &Row) -> String {
             format!("; {lost} more are lost, for the journal has a gap before them")
         }
         (CHECKSUM, _) => ", which differ from their checksum".to_owned(),
+        (CONTRADICTION, _) => " at a guess: header, tables, and length contradict".to_owned(),
         (CUT, _) => ", and more may be cut off with the end of the file".to_owned(),
         _ => String::new(),
     };
@@ -302,17 +312,26 @@ fn judge(found: &Found) -> Result<(), Failure> {
         let why = format!("the data of {tasks} differs from its checksums");
         return Err(Failure::new(Code::Damaged, &found.file, why, "do not trust these tasks"));
     }
+    let doubtful = of(CONTRADICTION);
     if cut > 0 {
         let tasks = report::count(cut, "task", "s");
         let why = format!("it was closed and is cut short: {tasks} may have lost data");
-        let advice = if found.done {
-            "take these tasks from another copy"
-        } else {
-            "take it from another copy, or have what is left by --output"
-        };
-        return Err(Failure::new(Code::Damaged, &found.file, why, advice));
+        return Err(Failure::new(Code::Damaged, &found.file, why, advice(found)));
+    }
+    if doubtful > 0 || found.in_doubt && !found.done {
+        let tasks = report::count(found.tasks.len(), "task", "s");
+        let why = format!("it was closed and its parts disagree about {doubtful} of {tasks}");
+        return Err(Failure::new(Code::Damaged, &found.file, why, advice(found)));
     }
     Ok(())
+}
+
+const fn advice(found: &Found) -> &'static str {
+    if found.done {
+        "take these tasks from another copy"
+    } else {
+        "take it from another copy, or have what is left by --output"
+    }
 }
 
 #[cfg(test)]
@@ -333,7 +352,14 @@ mod tests {
         };
         let lines = |tasks| {
             let file = "f".to_owned();
-            let found = Found { file, needed: true, done: true, checksums_lost: false, tasks };
+            let found = Found {
+                file,
+                needed: true,
+                done: true,
+                in_doubt: false,
+                checksums_lost: false,
+                tasks,
+            };
             text(&found).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
         };
         let whole = (0..65_536).map(|task| row(task, 1024, "none", None));

@@ -9,7 +9,7 @@ use std::{
 use multifile::{Error, Reader, codec::Order, header::Keyval, keyval::Records};
 use serde::Serialize;
 
-use super::{copy::in_parallel, open, progress::Progress, stream_len, total_len};
+use super::{copy::in_parallel, held_failure, open, progress::Progress, stream_len, total_len};
 use crate::{
     failure::{Code, Failure},
     output, report,
@@ -47,6 +47,7 @@ struct Damage {
 
 pub(crate) fn verify(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
+    reader.check().map_err(|why| held_failure(&args.file, why))?;
     let progress = Progress::new("verify", total_len(&reader));
     let damage = Mutex::new(Vec::new());
     in_parallel(0..reader.task_count(), |task| {
@@ -116,7 +117,8 @@ fn read(
     }
 }
 
-fn records(reader: &Reader<File>, task: usize) -> multifile::Result<()> {
+/// Reads the records of a task, if the multifile has any.
+pub(super) fn records(reader: &Reader<File>, task: usize) -> multifile::Result<()> {
     match reader.header(0) {
         Some(header) if header.keyval == Keyval::Inline => {
             let order: Order = header.order;

@@ -43,11 +43,64 @@ fn repair_says_that_checksums_are_lost() {
     let bytes = fs::read(&path).expect("a file");
     // A checksum, what stands before the first one, and half an entry of the mapping.
     fs::write(&path, &bytes[..bytes.len() - 4 - 8 - 4]).expect("written");
-    let (code, said, _) = output(&mut multifile(folder.path(), &["repair", "set"]));
+    let cut = fs::read(&path).expect("a file");
+    let (code, said, why) = output(&mut multifile(folder.path(), &["repair", "set"]));
+    assert!(code == 4 && said.contains("left alone") && why.contains("--output"), "{said}{why}");
+    assert!(fs::read(&path).expect("a file") == cut, "what is in doubt is left alone");
+    let arguments = ["repair", "set", "--output", "made"];
+    let (code, said, _) = output(&mut multifile(folder.path(), &arguments));
     assert_eq!(code, 0);
-    let lost = said.lines().filter(|line| line.contains("set: checksums are lost"));
+    let lost = said.lines().filter(|line| line.contains("made: checksums are lost"));
     assert_eq!(lost.count(), 1, "{said}");
-    assert!(streams(folder.path(), "set") == streams(folder.path(), "joined"));
+    assert!(streams(folder.path(), "made") == streams(folder.path(), "joined"));
+    done(folder.path(), &["verify", "made"]);
+}
+
+/// One fault in a closed file at a time: what `verify` calls ok is left alone, and what `repair`
+/// calls repaired is ok.
+#[test]
+fn repair_and_verify_agree_about_every_fault() {
+    let folder = tempdir().expect("a folder");
+    with_checksums(folder.path());
+    let path = folder.path().join("joined");
+    let whole = fs::read(&path).expect("there");
+    let commit_at = 1076 + 16 * 2;
+    // Fixed fields, task tables, commit fields, and all that is behind the data.
+    let fields = (0..13).chain((1076 / 4)..(commit_at / 4 + 3));
+    let table_at = u64::from_le_bytes(whole[commit_at + 4..commit_at + 12].try_into().expect("8"));
+    let table_at = usize::try_from(table_at).expect("small");
+    let fields = fields.chain(table_at / 4..whole.len() / 4);
+    let (mut repaired, mut refused) = (0, 0);
+    for field in fields {
+        let mut damaged = whole.clone();
+        damaged[4 * field] ^= 1 << (field % 8);
+        fs::write(&path, &damaged).expect("written");
+        let (before, ..) = output(&mut multifile(folder.path(), &["verify", "joined"]));
+        let (code, said, why) = output(&mut multifile(folder.path(), &["repair", "joined"]));
+        let (after, ..) = output(&mut multifile(folder.path(), &["verify", "joined"]));
+        let is = fs::read(&path).expect("there");
+        assert!(code != 0 || after == 0, "field {field}: {said}{why}");
+        assert!(before != 0 || code == 0, "field {field}: {said}{why}");
+        assert!(is == damaged || is == whole, "field {field}: {said}{why}");
+        assert!(is == damaged || before != 0, "field {field}: {said}{why}");
+        repaired += usize::from(is == whole);
+        refused += usize::from(code != 0);
+    }
+    assert!(repaired > 4 && refused > 10, "{repaired} {refused}");
+}
+
+/// A node-local set, looked at where not all of it is.
+#[test]
+fn verify_names_the_file_that_it_cannot_see() {
+    let folder = tempdir().expect("a folder");
+    with_checksums(folder.path());
+    done(folder.path(), &["join", "--files=2", "set", "a", "b"]);
+    let away = folder.path().join("away");
+    fs::create_dir(&away).expect("a folder");
+    fs::rename(folder.path().join("set.000001"), away.join("set.000001")).expect("moved");
+    fails(&mut multifile(folder.path(), &["verify", "set"]), 1, &["set.000001"]);
+    let said = done(&away, &["verify", "set.000001"]);
+    assert!(said.contains("1 task"), "{said}");
 }
 
 /// It may not be closed because it is still written: that is no damage.

@@ -113,15 +113,32 @@ impl Table {
     /// [`Part::Blocks`] when a count is 0 or larger than the table has blocks, or than what is
     /// stored vouches for; [`Part::Truncated`], and what the storage reports.
     pub(crate) fn load<F: File>(&self, file: &F, number: u32) -> Result<Blocks> {
+        let (blocks, misfits) = self.load_fitting(file, number)?;
         let damaged = Error::Damaged { part: Part::Blocks, file: number };
-        let mut first = vec![0];
+        if misfits.is_empty() { Ok(blocks) } else { Err(damaged) }
+    }
+
+    /// As [`load`](Self::load), but tasks whose block count is out of range have no blocks, and are
+    /// named.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), but for counts out of range.
+    pub(crate) fn load_fitting<F: File>(
+        &self,
+        file: &F,
+        number: u32,
+    ) -> Result<(Blocks, Vec<usize>)> {
+        let damaged = Error::Damaged { part: Part::Blocks, file: number };
+        let (mut first, mut misfits) = (vec![0], Vec::new());
         let mut total = 0usize;
         let tasks = u64::from(self.task_count);
         each_u64(file, number, self.at, tasks, self.order, |count| {
-            if !self.is_count(count) {
-                return Err(damaged);
+            let fits = self.is_count(count);
+            if !fits {
+                misfits.push(first.len() - 1);
             }
-            total = total.checked_add(narrow(count)).ok_or(damaged)?;
+            total = total.checked_add(narrow(if fits { count } else { 0 })).ok_or(damaged)?;
             first.push(total);
             Ok(())
         })?;
@@ -148,7 +165,7 @@ impl Table {
             })?;
             at += 8 * count;
         }
-        Ok(Blocks { first, lens, block_count: self.block_count })
+        Ok((Blocks { first, lens, block_count: self.block_count }, misfits))
     }
 
     /// Whether a task can have so many blocks.

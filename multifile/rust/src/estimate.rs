@@ -37,6 +37,8 @@ pub(crate) struct Extent {
     pub(crate) damaged: bool,
     /// The file was closed, and ends now before a block that the task may have had.
     pub(crate) is_cut: bool,
+    /// The file was closed, and its parts contradict each other about the task.
+    pub(crate) contradicts: bool,
 }
 
 /// How far the data of a file can reach.

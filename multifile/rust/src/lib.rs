@@ -31,6 +31,7 @@ mod run;
 pub mod storage;
 mod sums;
 mod task_writer;
+mod whole;
 mod writer;
 
 pub use blocks::Table;

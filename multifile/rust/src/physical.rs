@@ -1,6 +1,10 @@
 //! One physical file, opened for reading: header, places, and tables, all checked.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use crate::{
     backing::demand,
@@ -46,23 +50,34 @@ pub(crate) struct Spot {
 
 impl<F: File> Front<F> {
     /// Reads and checks the header and tables of physical file `number`.
-    pub(crate) fn load(file: F, number: u32) -> Result<Self> {
-        let (header, size) = header(&file, number)?;
+    pub(crate) fn load(file: impl Into<Arc<F>>, number: u32) -> Result<Self> {
+        let file = file.into();
+        let (header, size) = header(&*file, number)?;
+        Self::load_tables(file, number, header, size)
+    }
+
+    /// Reads and checks the tables behind `header`.
+    pub(crate) fn load_tables(
+        file: Arc<F>,
+        number: u32,
+        header: Header,
+        size: u64,
+    ) -> Result<Self> {
         let tasks = u64::from(header.task_count);
         let mut ranks = Vec::new();
-        each_u64(&file, number, header.ranks_at(), tasks, header.order, |rank| {
+        each_u64(&*file, number, header.ranks_at(), tasks, header.order, |rank| {
             ranks.push(signed(rank));
             Ok(())
         })?;
         let damaged = Error::Damaged { part: Part::ChunkLen, file: number };
         let (mut chunks, mut total) = (Vec::new(), 0u64);
-        each_u64(&file, number, header.chunks_at(), tasks, header.order, |len| {
+        each_u64(&*file, number, header.chunks_at(), tasks, header.order, |len| {
             total = total.checked_add(len).filter(|sum| *sum <= OFFSET_MAX).ok_or(damaged)?;
             chunks.push(reserved(&header, len).ok_or(damaged)?);
             Ok(())
         })?;
         let layout = Layout::of_chunks(chunks, header.fs_block_len).map_err(|_| damaged)?;
-        Ok(Self { file: Arc::new(file), number, header, ranks, layout, size })
+        Ok(Self { file, number, header, ranks, layout, size })
     }
 
     /// The size of the chunks of task `task`.
@@ -151,12 +166,17 @@ pub(crate) fn header<F: File>(file: &F, number: u32) -> Result<(Header, u64)> {
     let len = read_up_to(file, &mut bytes, 0).map_err(|error| Error::io(number, &error))?;
     let header = Header::parse(bytes.get(..len).unwrap_or_default(), number)?;
     let size = file.size().map_err(|error| Error::io(number, &error))?;
+    has_room(file, number, &header, size)?;
+    Ok((header, size))
+}
+
+/// Refuses a header whose tables do not fit into a file of `size` bytes.
+pub(crate) fn has_room<F: File>(file: &F, number: u32, header: &Header, size: u64) -> Result<()> {
     if header.commit_at() > size {
         return Err(Error::Damaged { part: Part::TaskCount, file: number });
     }
     let tables = header.ranks_at()..header.commit_at();
-    demand(file, tables.clone(), tables.end - tables.start, (Part::TaskCount, number))?;
-    Ok((header, size))
+    demand(file, tables.clone(), tables.end - tables.start, (Part::TaskCount, number))
 }
 
 /// Reserved bytes before task `task`, and of all tasks.
@@ -208,6 +228,20 @@ pub(crate) fn mapping<F: File>(file: &F, header: &Header, at: u64) -> Result<Vec
 pub(crate) fn mapping_entry(pair: u64, header: &Header) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = header.order.bytes_u64(pair);
     (header.order.u32([a, b, c, d]), header.order.u32([e, f, g, h]))
+}
+
+/// True if `mapping` names every task of `files` but those that only hold copies, whose global
+/// ranks are negative.
+pub(crate) fn names_all<'a>(
+    mapping: &[(u32, u32)],
+    files: impl Iterator<Item = (u32, &'a [i64])>,
+) -> bool {
+    let named: BTreeSet<_> = mapping.iter().copied().collect();
+    let mut wanted = files.flat_map(|(number, ranks)| {
+        let own = (0u32..).zip(ranks).filter(|(_, rank)| **rank >= 0);
+        own.map(move |(local, _)| (number, local))
+    });
+    wanted.all(|task| named.contains(&task))
 }
 
 /// Members agree on what they are members of, and the mapping names existing tasks once each.

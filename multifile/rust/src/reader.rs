@@ -28,9 +28,9 @@ pub(crate) type Mapping = Vec<(u32, u32)>;
 #[derive(Debug)]
 pub struct Reader<F> {
     /// By number; 0 for a file that was opened alone.
-    files: BTreeMap<usize, Physical<F>>,
+    pub(crate) files: BTreeMap<usize, Physical<F>>,
     /// (file, local rank) of every task of a set; `None` for a single physical file.
-    mapping: Option<Mapping>,
+    pub(crate) mapping: Option<Mapping>,
 }
 
 /// What a multifile says about one task.
@@ -96,7 +96,7 @@ impl<F: File> Reader<F> {
     }
 
     /// Opens file 0 of a set, and reads its mapping.
-    fn open_first<S: Storage<File = F>>(storage: &S, path: &Path) -> Result<Self> {
+    pub(crate) fn open_first<S: Storage<File = F>>(storage: &S, path: &Path) -> Result<Self> {
         let first = Physical::open(storage, path, 0)?;
         let header = &first.front.header;
         let mapping = if header.file_count == 1 || header.file_number > 0 {
@@ -109,7 +109,7 @@ impl<F: File> Reader<F> {
     }
 
     /// Opens the members of these `numbers` too, and checks that all are of one set.
-    fn with_members<S: Storage<File = F>>(
+    pub(crate) fn with_members<S: Storage<File = F>>(
         mut self,
         storage: &S,
         path: &Path,
@@ -353,7 +353,7 @@ impl<F: File> TaskReader<F> {
         Self { file, number, cursor }
     }
 
-    fn at(
+    pub(crate) fn at(
         file: F,
         number: u32,
         header: Header,

@@ -2,11 +2,16 @@
 //!
 //! [`Repair::examine`] only reads: it finds out how much of every block is there, from the journal
 //! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
-//! what closing would have written. Physical files that are closed and whole are left alone.
+//! what closing would have written. Physical files that are closed and whole are left alone; of
+//! damaged ones only fields are rewritten that their other parts tell for certain (module `mend`).
+//! Where parts of a closed file contradict each other nothing is: [`Repair::salvage`] is for copies.
 
 mod full;
 mod mapping;
+mod mend;
 mod recorded;
+mod set;
+mod state;
 mod unfinished;
 
 use std::{
@@ -19,27 +24,28 @@ use std::{
 pub(crate) use self::full::Source;
 use self::{
     full::{complete, has_names},
-    mapping::{every, mapping_of, mapping_to_make},
+    mapping::{Order, mapping_of, mapping_to_make},
+    mend::Patch,
     recorded::recorded,
+    set::{Behind, Contrary, behind, contrary},
+    state::{State, classify},
     unfinished::unfinished_table,
 };
 use crate::{
     backing::demand,
-    blocks::Table,
-    codec::{narrow, wide},
-    cursor::Cursor,
-    error::{Error, Part, Readable as _, Result},
+    codec::wide,
+    error::{Error, Part, Result},
     estimate::{Extent, Reach, estimate},
     finish::{Usage, commit, tables},
-    header::{FILE_COUNT_AT, FLAG2_AT},
+    header::{FILE_COUNT_AT, FIXED_END, FLAG2_AT},
     journal::{ANY_MORE, Slot},
     mark::Mark,
     name,
     output::{Manner, Output, Owner},
-    physical::{Front, Physical},
+    physical::Front,
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
-    storage::{File, Storage, read_exactly, write_all},
+    storage::{File, Storage, write_all},
     writer::{instance, remove_journal},
 };
 
@@ -55,14 +61,10 @@ pub struct Repair<S: Storage> {
     whole: Vec<Broken>,
     /// Files that count otherwise than file 0 does.
     behind: Vec<Behind>,
-}
-
-/// A physical file whose writer died before it said that the set had got another one.
-#[derive(Debug)]
-struct Behind {
-    number: u32,
-    /// How it says so.
-    count: [u8; 4],
+    /// Fields of closed files to be rewritten, by file.
+    patches: Vec<(u32, Patch)>,
+    /// The first closed file whose parts contradict each other, or those of the others.
+    doubtful: Option<u32>,
 }
 
 /// What repair found out about one task.
@@ -97,6 +99,9 @@ pub enum Doubt {
     /// The file was closed and has been cut since, before the end of what the task's last block may
     /// have been.
     Cut,
+    /// The file was closed, and its header, tables, and length contradict each other about the
+    /// task.
+    Contradiction,
 }
 
 /// A physical file that needs repair, or of which as much is known.
@@ -123,14 +128,19 @@ impl<S: Storage> Repair<S> {
 
     /// The same; `is_full` if all blocks of a stream but its last are, as where there are names.
     pub(crate) fn examine_as(storage: &S, path: &Path, is_full: bool) -> Result<Self> {
-        let mut fronts = vec![front(storage, path, 0)?];
-        let first = fronts.first().map(|front| front.header.clone());
-        let members = first.filter(|header| header.file_number == 0 && header.file_count > 1);
-        for number in 1..members.map_or(1, |header| header.file_count) {
-            fronts.push(front(storage, path, number)?);
+        let first = load(storage, path, 0)?;
+        let header = &first.0.header;
+        let is_set = header.file_number == 0 && header.file_count > 1;
+        let count = if is_set { header.file_count } else { 1 };
+        let (mut fronts, mut states) = (vec![first.0], vec![first.1]);
+        for number in 1..count {
+            let (front, state) = load(storage, path, number)?;
+            fronts.push(front);
+            states.push(state);
         }
-        let (mapping, behind, every) = (mapping_to_make(&fronts), behind(&fronts), every(&fronts));
         let is_full = is_full || fronts.first().map_or(Ok(false), has_names)?;
+        let behind = behind(&fronts, &states);
+        let Contrary { patches, doubtful } = contrary(&fronts, &behind);
         let mut repair = Self {
             storage: storage.clone(),
             path: path.to_owned(),
@@ -139,14 +149,15 @@ impl<S: Storage> Repair<S> {
             broken: Vec::new(),
             whole: Vec::new(),
             behind,
+            patches,
+            doubtful,
         };
-        let mut order = mapping.clone();
-        for front in fronts {
-            let mapping = (front.number == 0).then(|| mapping.clone()).flatten();
-            let kept = repair.examine_file(front, (mapping, &every), is_full)?;
-            order = kept.or(order);
+        let mut order = repair.examine_mapping(&fronts, &states)?;
+        for (front, state) in fronts.into_iter().zip(states) {
+            let mapping = order.clone().filter(|_| front.number == 0);
+            repair.examine_file(front, state, mapping, is_full)?;
         }
-        if let Some(order) = order {
+        if let Some(order) = order.take() {
             let places: HashMap<_, _> = order.into_iter().zip(0..).collect();
             let place = |FoundTask { task, .. }: &FoundTask| (task.file, task.local_rank);
             let last = places.len();
@@ -155,13 +166,54 @@ impl<S: Storage> Repair<S> {
         Ok(repair)
     }
 
-    /// Completes the physical files that need it and removes their journals.
+    /// The order of the tasks of a set: its mapping, or the one it needs.
+    fn examine_mapping(
+        &mut self,
+        fronts: &[Front<S::File>],
+        states: &[State],
+    ) -> Result<Option<Mapping>> {
+        let Some((needed, is_certain)) = mapping_to_make(fronts) else { return Ok(None) };
+        let Some((State::Whole { table, .. }, front)) = states.first().zip(fronts.first()) else {
+            return Ok(Some(needed));
+        };
+        Ok(Some(match mapping_of(front, table, fronts, (needed, is_certain))? {
+            Order::Stored(mapping) => mapping,
+            Order::Lost(mapping, Some(patch)) => {
+                self.patches.push((0, patch));
+                mapping
+            }
+            Order::Lost(mapping, None) => {
+                self.doubtful = self.doubtful.or(Some(0));
+                mapping
+            }
+        }))
+    }
+
+    /// Completes the files that were never closed, removes their journals, and rewrites fields of
+    /// closed ones.
     ///
     /// # Errors
     ///
-    /// What the storage reports; files not yet completed still count as unclosed.
-    pub fn apply(mut self) -> Result<()> {
+    /// [`Error::Damaged`], and nothing is written, if there is [doubt](Self::is_in_doubt); what the
+    /// storage reports: files not yet completed still count as unclosed.
+    pub fn apply(self) -> Result<()> {
+        if let Some(file) = self.doubtful {
+            return Err(Error::Damaged { part: Part::Blocks, file });
+        }
+        self.salvage()
+    }
+
+    /// As [`apply`](Self::apply), but where parts of a closed file contradict each other its tables
+    /// are made from what seems to be there. For copies: they may be all that is left.
+    ///
+    /// # Errors
+    ///
+    /// What the storage reports.
+    pub fn salvage(mut self) -> Result<()> {
         self.count_all()?;
+        for (number, patch) in &self.patches {
+            self.put(*number, patch)?;
+        }
         for broken in std::mem::take(&mut self.broken).into_iter().rev() {
             let number = broken.number;
             self.complete(broken)?;
@@ -203,19 +255,28 @@ impl<S: Storage> Repair<S> {
     /// Has all files say how many there are.
     fn count_all(&self) -> Result<()> {
         for Behind { number, count } in &self.behind {
-            let path = self.storage.physical_name(&self.path, *number);
-            let written = self.storage.open(&path, true);
-            let written = written.and_then(|file| write_all(&file, count, FILE_COUNT_AT));
-            written.map_err(|error| Error::io(*number, &error))?;
+            let patch = Patch { at: FILE_COUNT_AT, bytes: count.to_vec() };
+            self.put(*number, &patch)?;
         }
         Ok(())
+    }
+
+    fn put(&self, number: u32, patch: &Patch) -> Result<()> {
+        let path = self.storage.physical_name(&self.path, number);
+        let file = self.storage.open(&path, true);
+        let written = file.and_then(|file| {
+            write_all(&file, &patch.bytes, patch.at)?;
+            file.sync()
+        });
+        written.map_err(|error| Error::io(number, &error))
     }
 
     /// The physical files in order, to be written on as they are, if all there is to say of them is
     /// known without a doubt. On return all say how many they are.
     pub(crate) fn keep(&mut self) -> Result<Option<Vec<Broken>>> {
         let is_known = self.broken.iter().all(|broken| broken.source.is_all());
-        if !is_known || self.found.iter().any(|found| found.doubt != Doubt::None) {
+        let is_closed = !self.patches.is_empty() || self.doubtful.is_some();
+        if !is_known || is_closed || self.found.iter().any(|found| found.doubt != Doubt::None) {
             return Ok(None);
         }
         self.count_all()?;
@@ -226,7 +287,7 @@ impl<S: Storage> Repair<S> {
 
     /// Tasks, counted over all files, that have lost bytes which were written.
     pub(crate) fn damaged(&self) -> Vec<usize> {
-        let is_damaged = |doubt| matches!(doubt, Doubt::Gap { .. } | Doubt::Checksum | Doubt::Cut);
+        let is_damaged = |doubt| !matches!(doubt, Doubt::None | Doubt::Zeros { .. });
         let all = self.found.iter().enumerate();
         all.filter(|(_, found)| is_damaged(found.doubt)).map(|(task, _)| task).collect()
     }
@@ -247,12 +308,23 @@ impl<S: Storage> Repair<S> {
     /// Whether any physical file needs repair.
     #[must_use]
     pub fn needed(&self) -> bool {
-        !self.broken.is_empty() || !self.behind.is_empty()
+        let is_whole = self.broken.is_empty() && self.patches.is_empty();
+        !is_whole || !self.behind.is_empty() || self.is_in_doubt()
+    }
+
+    /// True if parts of a closed file contradict each other: it cannot be repaired in place, and a
+    /// copy may have other data than was written.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubtful.is_some()
     }
 
     /// The first physical file that was closed and whole, and is not any more.
     pub(crate) fn damaged_file(&self) -> Option<u32> {
-        self.broken.iter().find(|broken| broken.was_closed).map(|broken| broken.number)
+        let patched = self.patches.iter().filter(|(_, patch)| patch.at < FIXED_END);
+        let patched = patched.map(|(number, _)| *number);
+        let broken = self.broken.iter().filter(|broken| broken.was_closed);
+        self.doubtful.or_else(|| broken.map(|broken| broken.number).chain(patched).next())
     }
 
     /// Whether a closed file had checksums that are not readable any more.
@@ -265,39 +337,32 @@ impl<S: Storage> Repair<S> {
             .any(|plan| had(Mark::decode(plan.header.flag2)) && !plan.checksums)
     }
 
-    /// Examines one file, and returns its mapping if it is kept.
     fn examine_file(
         &mut self,
         front: Front<S::File>,
-        (mapping, every): (Option<Mapping>, &[(u32, u32)]),
+        state: State,
+        mapping: Option<Mapping>,
         is_full: bool,
-    ) -> Result<Option<Mapping>> {
-        let (front, reach) = match state(front)? {
-            State::Whole(physical) => {
-                let extents = (0..physical.front.ranks.len()).map(|task| Extent {
-                    lens: physical.blocks.of(task).to_vec(),
-                    ..Extent::default()
-                });
-                let mut extents: Vec<_> = extents.collect();
-                self.note(&physical.front, &extents);
-                let kept = mapping_of(&physical, mapping.as_deref(), every)?;
-                let is_whole = kept.is_some() || mapping.is_none();
-                if !is_whole {
-                    keep_checksums(&physical, &mut extents)?;
-                }
-                let known = Broken::of(physical.front, mapping, extents);
-                if is_whole { &mut self.whole } else { &mut self.broken }.push(known);
-                return Ok(kept);
+    ) -> Result<()> {
+        let mut was_closed = true;
+        let doubtful = match state {
+            State::Whole { blocks, patch, .. } => {
+                let extents = (0..front.ranks.len())
+                    .map(|task| Extent { lens: blocks.of(task).to_vec(), ..Extent::default() });
+                let extents: Vec<_> = extents.collect();
+                self.note(&front, &extents);
+                self.patches.extend(patch.map(|patch| (front.number, patch)));
+                self.whole.push(Broken::of(front, mapping, extents));
+                return Ok(());
             }
-            State::Broken(front, reach) => (front, reach),
-        };
-        let journal = name::journal(&self.storage.physical_name(&self.path, front.number));
-        let journal = match self.storage.open(&journal, false) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Error::io(front.number, &error));
+            State::Doubtful(doubtful) => Some(doubtful),
+            State::Unclosed { was_closed: was } => {
+                was_closed = was;
+                None
             }
-            opened => opened.ok(),
         };
+        let reach = doubtful.as_ref().map_or(Reach::ToEnd, |doubtful| doubtful.reach);
+        let journal = journal(&self.storage, &self.path, front.number)?;
         let entries = mapping.as_ref().map_or(0, |mapping| wide(mapping.len()));
         let table =
             || if reach == Reach::ToEnd { unfinished_table(&front, entries) } else { Ok(None) };
@@ -312,14 +377,20 @@ impl<S: Storage> Repair<S> {
             },
         };
         complete(&front, &mut extents, source, is_full)?;
-        if let (Reach::Blocks(count), Source::Data) = (reach, source) {
-            note_cut(&front, &mut extents, count);
+        match doubtful {
+            Some(doubtful) => doubtful.settle(&front, &mut extents),
+            None if source == Source::Data && was_closed => {
+                extents.iter_mut().for_each(|extent| extent.contradicts = true);
+            }
+            None => was_closed = false,
+        }
+        if was_closed {
+            self.doubtful = self.doubtful.or(Some(front.number));
         }
         demand_table(&front, &extents)?;
         self.note(&front, &extents);
-        let was_closed = reach != Reach::ToEnd;
         self.broken.push(Broken { source, was_closed, ..Broken::of(front, mapping, extents) });
-        Ok(None)
+        Ok(())
     }
 
     fn note(&mut self, front: &Front<S::File>, extents: &[Extent]) {
@@ -335,6 +406,8 @@ impl<S: Storage> Repair<S> {
                 Doubt::Checksum
             } else if extent.is_cut {
                 Doubt::Cut
+            } else if extent.contradicts {
+                Doubt::Contradiction
             } else if extent.lost > 0 {
                 Doubt::Gap { lost: extent.lost }
             } else if extent.most > len {
@@ -383,90 +456,19 @@ fn record<S: Storage>(output: &mut Output<S>, plan: &FilePlan, extents: &[Extent
     Ok(())
 }
 
-fn front<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Front<S::File>> {
+fn load<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<(Front<S::File>, State)> {
     let file = storage.open(&storage.physical_name(path, number), false);
-    Front::load(file.map_err(|error| Error::io(number, &error))?, number)
+    let file = file.map_err(|error| Error::io(number, &error))?;
+    let has_journal = journal(storage, path, number)?.is_some();
+    classify(Arc::new(file), number, has_journal)
 }
 
-/// The files that do not say yet that the set got another one, which file 0 says first, or that say
-/// so where it was lost with the node that file 0 did.
-fn behind<F: File>(fronts: &[Front<F>]) -> Vec<Behind> {
-    let Some((first, others)) = fronts.split_first() else { return Vec::new() };
-    let count = first.header.file_count;
-    let is_written = matches!(Mark::decode(first.header.flag2), Mark::Open(_));
-    let is_other = |other: &&Front<F>| other.header.file_count.abs_diff(count) == 1;
-    let others = others.iter().filter(|other| is_written && is_other(other));
-    let behind = |other: &Front<F>| Behind {
-        number: other.number,
-        count: other.header.order.bytes_u32(count),
-    };
-    others.map(behind).collect()
-}
-
-/// What a physical file turns out to be.
-enum State<F> {
-    /// It is closed, and its table fits.
-    Whole(Physical<F>),
-    /// It is not; and how far its data can reach.
-    Broken(Front<F>, Reach),
-}
-
-fn state<F: File>(front: Front<F>) -> Result<State<F>> {
-    let table = match Table::find(&*front.file, front.number, &front.header, front.size) {
-        Err(Error::Unclosed { .. }) => return Ok(State::Broken(front, Reach::ToEnd)),
-        found => found.readable()?,
-    };
-    // Elsewhere there is data, which may look like one.
-    let is_in_place = |table: &Table| front.layout.end_of(table.block_count.into()) == Ok(table.at);
-    let Some(table) = table.filter(is_in_place) else { return until_table(front) };
-    let fits = table.load(&*front.file, front.number).readable()?.filter(|blocks| {
-        (0..front.ranks.len()).all(|task| {
-            let place = front.layout.place(task).unwrap_or_default();
-            Cursor::new(place, blocks.of(task).to_vec(), front.number).is_ok()
-        })
-    });
-    match fits {
-        Some(blocks) => Ok(State::Whole(Physical { front, table, blocks })),
-        None => until_table(front),
+fn journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Option<S::File>> {
+    let journal = name::journal(&storage.physical_name(path, number));
+    match storage.open(&journal, false) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(|error| Error::io(number, &error)),
     }
-}
-
-/// A closed file that lost its table held data only before where the table began.
-fn until_table<F: File>(front: Front<F>) -> Result<State<F>> {
-    let mut bytes = [0; 12];
-    let read = read_exactly(&*front.file, front.number, &mut bytes, front.header.commit_at());
-    let is_read = read.readable()?.is_some();
-    let [a, b, c, d, at @ ..] = bytes;
-    let rows = u64::from(front.header.order.u32([a, b, c, d]));
-    let at = front.header.order.u64(at);
-    let plausible = is_read && front.layout.end_of(rows) == Ok(at);
-    let reach = if plausible { Reach::Blocks(rows) } else { Reach::Unknown };
-    Ok(State::Broken(front, reach))
-}
-
-/// Marks the tasks of a closed file that did not fit into what is left of it if they had `count`
-/// blocks, which at least one had.
-fn note_cut<F: File>(front: &Front<F>, extents: &mut [Extent], count: u64) {
-    let Some(last) = count.checked_sub(1) else { return };
-    for (task, extent) in extents.iter_mut().enumerate() {
-        let place = front.layout.place(task).unwrap_or_default();
-        let end = place.block_at(narrow(last)).map_or(u64::MAX, |at| at + place.chunk_len);
-        extent.is_cut = place.chunk_len > 0 && end > front.size;
-    }
-}
-
-/// Reads the checksums of a closed file, if all of them are there.
-fn keep_checksums<F: File>(physical: &Physical<F>, extents: &mut [Extent]) -> Result<()> {
-    let of = |(task, extent): (u32, &Extent)| -> Result<Option<Vec<u32>>> {
-        let blocks = 0..wide(extent.lens.len());
-        let sums = blocks.map(|block| Ok(physical.checksum(task, block).readable()?.flatten()));
-        sums.collect()
-    };
-    let sums: Option<Vec<_>> = (0u32..).zip(&*extents).map(of).collect::<Result<_>>()?;
-    for (extent, sums) in extents.iter_mut().zip(sums.unwrap_or_default()) {
-        extent.sums = sums;
-    }
-    Ok(())
 }
 
 /// Refuses blocks whose table would take a gigabyte and more, when there is not that much data.

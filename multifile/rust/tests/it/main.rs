@@ -17,6 +17,7 @@ mod faults;
 mod format;
 mod golden;
 mod growing;
+mod harm;
 mod hostile;
 mod lost;
 mod mapping;

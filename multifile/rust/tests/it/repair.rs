@@ -28,6 +28,13 @@ fn repair(disk: &Disk) -> Vec<Doubt> {
     doubts
 }
 
+/// What is left of a closed file that cannot be repaired in place.
+fn salvage(disk: &Disk) {
+    let found = Repair::examine(disk, Path::new(NAME)).unwrap();
+    assert!(found.needed());
+    found.salvage().unwrap();
+}
+
 fn read_all(disk: &Disk, task: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut stream = Reader::open(disk, Path::new(NAME)).unwrap().stream(task).unwrap();
@@ -186,9 +193,7 @@ fn data_that_a_damaged_file_points_to_is_no_table() {
     bytes[commit_at..commit_at + 4].copy_from_slice(&options.order.bytes_u32(1));
     bytes[commit_at + 4..commit_at + 12].copy_from_slice(&options.order.bytes_u64(data_at));
     fs::write(&path, bytes).unwrap();
-    let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
-    assert!(found.needed());
-    found.apply().unwrap();
+    salvage(&disk(&folder));
     assert!(read_all(&disk(&folder), 0).starts_with(&data));
 }
 
@@ -333,7 +338,7 @@ fn a_closed_file_cut_anywhere_keeps_its_complete_chunks() {
         fs::write(&path, &whole[..len]).unwrap();
         assert!(Reader::open(&disk(&folder), Path::new(NAME)).is_err() || len >= whole.len() - 4);
         match Repair::examine(&disk(&folder), Path::new(NAME)) {
-            Ok(found) => found.apply().unwrap(),
+            Ok(found) => found.salvage().unwrap(),
             Err(error) => {
                 assert!(matches!(error, Error::Damaged { .. }) && len < data_at, "{len}: {error}");
                 continue;
@@ -364,7 +369,7 @@ fn a_set_that_lost_the_end_of_its_first_file_keeps_all_tasks() {
     for len in whole.len() - tables..whole.len() {
         fs::write(&path, &whole[..len]).unwrap();
         assert!(Reader::open(&disk(&folder), Path::new(NAME)).is_err());
-        repair(&disk(&folder));
+        salvage(&disk(&folder));
         for task in 0..5u8 {
             assert_eq!(read_all(&disk(&folder), task.into()), [task + 1; 700], "{len}");
         }
@@ -393,8 +398,8 @@ fn a_set_that_lost_its_mapping_keeps_checksums_and_mark() {
         fs::write(&path, bytes).unwrap();
         let found = Repair::examine(&disk(&folder), Path::new(NAME)).unwrap();
         assert!(found.needed());
-        assert_eq!(found.loses_checksums(), cut);
-        found.apply().unwrap();
+        assert_eq!((found.is_in_doubt(), found.loses_checksums()), (cut, cut));
+        found.salvage().unwrap();
         let reader = Reader::open(&disk(&folder), Path::new(NAME)).unwrap();
         assert_eq!(reader.verify(0), Ok(!cut));
         assert_eq!(reader.verify(3), Ok(true));
