@@ -51,6 +51,12 @@ struct sion_group {
     /* Not 0 if the ranks had to talk before this open. To read, each rank then reads all tables
      * itself, which saves the operation that hands them out. */
     int spoken;
+    /* Not 0 if each physical file of a set may be on storage that only the ranks of its tasks
+     * reach, by names of their own: the first of them creates and completes it. */
+    int apart;
+    /* So many consecutive ranks are threads of one process, of which in collective modes the first
+     * collects for the others; 0 or 1 if each is a process. */
+    int team;
 };
 
 /* Where this rank's task goes when writing, where its first was found when reading: lrank -1 when

@@ -3,7 +3,8 @@
  * site's mpicc compiles this file; the core library knows nothing of MPI.
  *
  * Calls of each process: 2 to open for writing, one more with a file for each local communicator or
- * to merge what goes to several files, 3 to open for reading, 2 to close.
+ * to merge what goes to several files, 3 to open for reading, 2 to close. Several files of local
+ * communicators, each perhaps on the storage of a node, take 2 more to open and to close.
  */
 #include <limits.h>
 
@@ -112,8 +113,10 @@ int sion_paropen_mpi(const char *fname, const char *file_mode, int *numFiles, MP
                      int *globalrank, FILE **fileptr, char **newfname) {
     sion_group group = group_of((comms){gComm, MPI_COMM_NULL, 0});
     sion_group_place place = NO_PLACE;
-    if (mode_writes(file_mode) && numFiles != NULL)
+    if (mode_writes(file_mode) && numFiles != NULL) {
+        group.apart = *numFiles <= 0;
         place = place_of(&group, *numFiles, lComm);
+    }
     int sid = sion_group_paropen(&group, fname, file_mode, &place, chunksize, fsblksize,
                                  globalrank, fileptr, newfname);
     if (sid >= 0 && numFiles != NULL)

@@ -61,6 +61,7 @@ int sion_paropen_omp(const char *fname, const char *file_mode, sion_int64 *chunk
         .context = &here->members[rank],
         .rank = rank,
         .size = here->size,
+        .team = here->size,
         .gather = gather,
         .scatter = scatter,
         .broadcast = broadcast,

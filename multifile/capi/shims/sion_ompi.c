@@ -21,6 +21,7 @@ typedef struct {
     int process;
     int processes;
     int alike;              /* all processes have as many threads */
+    int by_local;           /* each local communicator has a file */
     sion_group_place place; /* of the process */
     char *room;             /* for what all threads send or receive */
     size_t room_len;
@@ -160,6 +161,7 @@ static sion_group group_of(team *here, int thread) {
         .split = split,
         .release = release,
         .spoken = 1,
+        .team = here->size,
     };
 }
 
@@ -202,6 +204,7 @@ static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm gl
     MPI_Comm_rank(global, &own->process);
     MPI_Comm_size(global, &own->processes);
     int by_local = mode_writes(file_mode) && numfiles <= 0;
+    own->by_local = by_local;
     comm_card mine = {by_local ? comm_leader(global, local) : 0, here->size};
     comm_card *cards = comm_cards(global, mine, own->processes);
     own->alike = 1;
@@ -230,6 +233,7 @@ int sion_paropen_ompi(const char *fname, const char *file_mode, int *numFiles, M
         return sion_group_paropen(NULL, fname, file_mode, NULL, chunksize, fsblksize, globalrank,
                                   fileptr, newfname);
     }
+    group.apart = process_of(here)->by_local;
     sion_group_place place = process_of(here)->place;
     place.lrank = place.lrank * here->size + thread;
     place.lsize *= here->size;

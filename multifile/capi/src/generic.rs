@@ -97,6 +97,9 @@ impl Context {
             split: self.api.create_local.is_some().then_some(split),
             release: Some(release),
             spoken: 0,
+            // Names of physical files are the program's: it may put them anywhere.
+            apart: 1,
+            team: 1,
             context: Box::into_raw(Box::new(self)).cast(),
         }
     }

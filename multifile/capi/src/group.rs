@@ -40,6 +40,8 @@ pub(crate) struct Table {
     >,
     pub(crate) release: Option<unsafe extern "C" fn(*mut c_void)>,
     pub(crate) spoken: c_int,
+    pub(crate) apart: c_int,
+    pub(crate) team: c_int,
 }
 
 /// `sion_group_place`.
@@ -92,6 +94,16 @@ impl Ranks {
     /// Whether the ranks had a collective call of their own before this one.
     pub(crate) const fn has_spoken(&self) -> bool {
         self.table.spoken != 0
+    }
+
+    /// True if each physical file may be on storage that only its own ranks reach.
+    pub(crate) const fn are_apart(&self) -> bool {
+        self.table.apart != 0
+    }
+
+    /// Number of consecutive ranks that are threads of one process.
+    pub(crate) fn team(&self) -> usize {
+        usize::try_from(self.table.team).unwrap_or(1).max(1)
     }
 
     /// The ranks whose tasks are in one physical file, as `place` says.

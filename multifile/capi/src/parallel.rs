@@ -136,7 +136,10 @@ fn write(
     stream: bool,
 ) -> Result<Open> {
     let task_count = ranks.size();
-    let options = mode.options(Style::Parallel, fs_block_len, task_count)?;
+    let mut options = mode.options(Style::Parallel, fs_block_len, task_count)?;
+    // Buddy copies go to the files of other nodes.
+    options.team = ranks.team();
+    options.apart = ranks.are_apart() && mode.buddies.is_none();
     let valid = (0..place.local_size).contains(&place.local_rank)
         && (0..place.file_count).contains(&place.file)
         && i64::try_from(chunk_len).is_ok();

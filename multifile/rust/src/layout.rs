@@ -41,10 +41,24 @@ impl Layout {
     /// [`Argument::FsBlockLen`] when it is zero, [`Argument::Packing`] when the packing makes no
     /// sense, [`Error::TooLarge`] when a chunk would lie beyond [`OFFSET_MAX`].
     pub fn new(requests: &[u64], fs_block_len: u32, packing: Packing) -> Result<Self> {
+        Self::of_teams(requests, fs_block_len, packing, 1)
+    }
+
+    /// As [`new`](Self::new) for processes of `team` tasks each, which are in one group.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn of_teams(
+        requests: &[u64],
+        fs_block_len: u32,
+        packing: Packing,
+        team: usize,
+    ) -> Result<Self> {
         if fs_block_len == 0 {
             return Err(Argument::FsBlockLen.into());
         }
-        let chunks = packing::chunks(requests, u64::from(fs_block_len), packing)?;
+        let chunks = packing::chunks(requests, u64::from(fs_block_len), packing, team)?;
         Self::of_chunks(chunks, fs_block_len)
     }
 

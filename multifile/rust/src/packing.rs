@@ -41,11 +41,16 @@ impl Packing {
     /// # Errors
     ///
     /// [`Argument::Packing`] for a group size that cannot be, [`Error::TooLarge`].
-    pub fn groups(self, requests: &[u64], fs_block_len: u64) -> Result<Vec<Range<usize>>> {
+    pub fn groups(
+        self,
+        requests: &[u64],
+        fs_block_len: u64,
+        team: usize,
+    ) -> Result<Vec<Range<usize>>> {
         match self {
             Self::Aligned => Ok((0..requests.len()).map(|task| task..task + 1).collect()),
             Self::Collective { size } | Self::Merge { size } => {
-                groups_by_bytes(requests, fs_block_len, size)
+                groups_by_bytes(requests, fs_block_len, size, team)
             }
             Self::Modular { size } => {
                 let size = usize::try_from(size).ok().filter(|size| *size > 1);
@@ -58,14 +63,19 @@ impl Packing {
 }
 
 /// The reserved size of every task.
-pub(crate) fn chunks(requests: &[u64], fs_block_len: u64, packing: Packing) -> Result<Vec<u64>> {
+pub(crate) fn chunks(
+    requests: &[u64],
+    fs_block_len: u64,
+    packing: Packing,
+    team: usize,
+) -> Result<Vec<u64>> {
     let up = |len| round_up(len, fs_block_len).ok_or(Error::TooLarge);
     if packing == Packing::Aligned {
         return requests.iter().map(|request| up(*request)).collect();
     }
     let merge = matches!(packing, Packing::Merge { .. });
     let mut chunks = Vec::with_capacity(requests.len());
-    for group in packing.groups(requests, fs_block_len)? {
+    for group in packing.groups(requests, fs_block_len, team)? {
         let members = requests.get(group).unwrap_or_default();
         let total = up(sum(members)?)?;
         if merge {
@@ -88,17 +98,20 @@ fn groups_by_bytes(
     requests: &[u64],
     fs_block_len: u64,
     size: Option<u32>,
+    team: usize,
 ) -> Result<Vec<Range<usize>>> {
     let total = sum(requests)?;
     let count = collector_count(wide(requests.len()), total.div_ceil(fs_block_len), size)?;
     let average = round_up(total / count, fs_block_len).ok_or(Error::TooLarge)?;
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(narrow(count));
     let mut bytes = 0u64;
+    // Only the first thread of a process can collect.
+    let joins = |task: usize| task % team.max(1) > 0;
     for (task, request) in requests.iter().enumerate() {
         match groups.last_mut() {
-            Some(group) if bytes.saturating_add(*request) <= average => {
+            Some(group) if joins(task) || bytes.saturating_add(*request) <= average => {
                 group.end = task + 1;
-                bytes += request;
+                bytes = bytes.saturating_add(*request);
             }
             _ => {
                 groups.push(task..task + 1);
@@ -138,8 +151,8 @@ mod tests {
     #[test]
     fn groups_follow_bytes_not_counts() {
         let packing = Packing::Collective { size: Some(3) };
-        assert_eq!(packing.groups(&REQUESTS, 512).unwrap(), [0..2, 2..3, 3..4, 4..7]);
-        let packed = chunks(&REQUESTS, 512, packing).unwrap();
+        assert_eq!(packing.groups(&REQUESTS, 512, 1).unwrap(), [0..2, 2..3, 3..4, 4..7]);
+        let packed = chunks(&REQUESTS, 512, packing, 1).unwrap();
         assert_eq!(packed, [300, 212, 512, 1024, 50, 60, 402]);
     }
 
@@ -159,25 +172,39 @@ mod tests {
     #[test]
     fn merged_groups_reserve_everything_at_the_collector() {
         let packing = Packing::Merge { size: Some(2) };
-        assert_eq!(chunks(&[1000; 4], 512, packing).unwrap(), [2048, 1024, 2048, 1024]);
+        assert_eq!(chunks(&[1000; 4], 512, packing, 1).unwrap(), [2048, 1024, 2048, 1024]);
     }
 
     /// Format rule 2.8.
+    /// Format rule 2.5.
+    #[test]
+    fn threads_of_a_process_join_its_collector() {
+        let packing = Packing::Merge { size: None };
+        let requests = [1000; 6];
+        assert_eq!(packing.groups(&requests, 512, 1).unwrap().len(), 6);
+        assert_eq!(packing.groups(&requests, 512, 3).unwrap(), [0..3, 3..6]);
+        assert_eq!(packing.groups(&requests, 512, 6).unwrap().len(), 1);
+        assert_eq!(chunks(&requests, 512, packing, 3).unwrap()[..2], [3072, 1024]);
+        // The next process joins, too, while there is room.
+        let wished = Packing::Merge { size: Some(6) };
+        assert_eq!(wished.groups(&requests, 512, 2).unwrap().len(), 1);
+    }
+
     #[test]
     fn modular_groups_have_exactly_their_size() {
         let packing = Packing::Modular { size: 3 };
-        assert_eq!(packing.groups(&REQUESTS, 512).unwrap(), [0..3, 3..6, 6..7]);
-        assert_eq!(chunks(&REQUESTS, 512, packing).unwrap(), [300, 200, 524, 700, 50, 274, 512]);
-        let refused = Packing::Modular { size: 1 }.groups(&REQUESTS, 512);
+        assert_eq!(packing.groups(&REQUESTS, 512, 1).unwrap(), [0..3, 3..6, 6..7]);
+        assert_eq!(chunks(&REQUESTS, 512, packing, 1).unwrap(), [300, 200, 524, 700, 50, 274, 512]);
+        let refused = Packing::Modular { size: 1 }.groups(&REQUESTS, 512, 1);
         assert_eq!(refused, Err(Argument::Packing.into()));
     }
 
     #[test]
     fn tasks_without_bytes_can_be_packed() {
         let packing = Packing::Collective { size: None };
-        assert_eq!(chunks(&[0, 0], 512, packing).unwrap(), [0, 0]);
-        assert_eq!(chunks(&[], 512, packing).unwrap(), [0; 0]);
-        let refused = chunks(&[1], 512, Packing::Merge { size: Some(0) });
+        assert_eq!(chunks(&[0, 0], 512, packing, 1).unwrap(), [0, 0]);
+        assert_eq!(chunks(&[], 512, packing, 1).unwrap(), [0; 0]);
+        let refused = chunks(&[1], 512, Packing::Merge { size: Some(0) }, 1);
         assert_eq!(refused, Err(Argument::Packing.into()));
     }
 }

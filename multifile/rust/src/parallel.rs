@@ -8,6 +8,7 @@
 //!
 //! Reading and writing in between is not collective, except [`ParWriter::write_merged`].
 
+mod apart;
 mod buddy;
 mod create;
 mod exchange;

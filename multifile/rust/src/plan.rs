@@ -66,6 +66,12 @@ pub struct Options {
     pub buffer_len: usize,
     /// The name to store; `None` stores the path as given.
     pub name: Option<Vec<u8>>,
+    /// Each physical file is created, written, and completed by the ranks of its own tasks, one
+    /// each, which may reach it by a name of their own: on the storage of their node.
+    pub apart: bool,
+    /// So many consecutive tasks are of one process, whose first one collects for the others where
+    /// tasks are packed.
+    pub team: usize,
 }
 
 impl Default for Options {
@@ -83,6 +89,8 @@ impl Default for Options {
             durable: false,
             buffer_len: 1 << 17,
             name: None,
+            apart: false,
+            team: 1,
         }
     }
 }
@@ -134,7 +142,7 @@ impl Options {
     pub(crate) fn fingerprint(&self, path: &Path, levels: u32) -> u32 {
         let alike = Self { buffer_len: 0, name: None, ..self.clone() };
         let sum = crc32c::crc32c(format!("{levels} {alike:?}").as_bytes());
-        crc32c::crc32c_append(sum, self.name_for(path))
+        if self.apart { sum } else { crc32c::crc32c_append(sum, self.name_for(path)) }
     }
 }
 
@@ -179,7 +187,7 @@ pub(crate) fn plan(
     let mut plans = Vec::with_capacity(members.len());
     for (number, members) in (0..file_count).zip(members) {
         let requests: Vec<u64> = members.iter().map(|task| task.chunk_len).collect();
-        let layout = Layout::new(&requests, fs_block_len, options.packing)?;
+        let layout = Layout::of_teams(&requests, fs_block_len, options.packing, options.team)?;
         let task_count = u32::try_from(members.len()).map_err(|_| Error::TooLarge)?;
         let header = options.header(name, instance, fs_block_len, (number, file_count, task_count));
         plans.push(FilePlan {

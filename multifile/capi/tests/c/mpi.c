@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -135,6 +136,50 @@ static void write_by_communicator(void) {
     CHECK(sid >= 0);
     read_pattern(sid, me, LEN);
     CHECK(sion_parclose_mpi(sid));
+}
+
+/* What a group of two ranks writes, reads, and finds in the folder of its node. */
+static void use_node(const char *name, const char *mode, int node, MPI_Comm local) {
+    int files = 0, globalrank, merges = strstr(mode, "cmerge") != NULL;
+    sion_int64 chunk = CHUNK;
+    sion_int32 fsblksize = FSBLK;
+    char *physical = NULL, expected[64], bytes[LEN];
+    snprintf(expected, sizeof expected, node > 0 ? "%s.%06d" : "%s", name, node);
+    int sid = sion_paropen_mpi(name, mode, &files, MPI_COMM_WORLD, &local, &chunk, &fsblksize,
+                               &globalrank, NULL, &physical);
+    CHECK(sid >= 0 && files == (size + 1) / 2 && sion_get_filenumber(sid) == node);
+    CHECK(strcmp(physical, expected) == 0);
+    free(physical);
+    unsigned char *data = new_pattern(me, 0, LEN);
+    CHECK(sion_coll_fwrite(data, 1, LEN, sid) == LEN);
+    free(data);
+    CHECK(sion_parclose_mpi(sid) && access(expected, R_OK) == 0);
+    sid = sion_paropen_mpi(name, "br", &files, MPI_COMM_WORLD, &local, &chunk, &fsblksize,
+                           &globalrank, NULL, NULL);
+    CHECK(sid >= 0 && globalrank == me && sion_get_filenumber(sid) == node);
+    if (!merges) {
+        CHECK(sion_fread(bytes, 1, LEN, sid) == LEN);
+        CHECK(is_pattern((unsigned char *)bytes, me, 0, LEN) && sion_feof(sid) == 1);
+    }
+    CHECK(sion_parclose_mpi(sid));
+}
+
+/* Each two ranks have a node with a folder of its own, which they name, or work in. */
+static void node_local(void) {
+    MPI_Comm local;
+    int node = me / 2;
+    char folder[32], name[64];
+    MPI_Comm_split(MPI_COMM_WORLD, node, me, &local);
+    snprintf(folder, sizeof folder, "node%d", node);
+    mkdir(folder, 0700);
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(name, sizeof name, "%s/named.sion", folder);
+    use_node(name, "bw", node, local);
+    CHECK(chdir(folder) == 0);
+    use_node("plain.sion", "bw", node, local);
+    use_node("packed.sion", "bw,collective,collsize=2", node, local);
+    use_node("merged.sion", "bw,cmerge,collsize=2", node, local);
+    MPI_Comm_free(&local);
 }
 
 static void write_merged(void) {
@@ -334,11 +379,12 @@ static void count_calls(void) {
         int sid = sion_paropen_mpi("count.sion", mode, &files, MPI_COMM_WORLD, &local, &chunk,
                                    &fsblksize, &globalrank, NULL, NULL);
         int expected = way % 3 == 0 || (merges && way % 3 == 2) ? 3 : 2;
-        CHECK(sid >= 0 && counted(before) == expected);
+        int apart = way % 3 == 0 && strstr(mode, "buddy") == NULL ? 2 : 0;
+        CHECK(sid >= 0 && counted(before) == expected + apart);
         if (strcmp(mode, "bw") == 0)
             write_pattern(sid, me, (me == 1 ? 400 : 5) * CHUNK);
         before = calls;
-        CHECK(sion_parclose_mpi(sid) && counted(before) == 2);
+        CHECK(sion_parclose_mpi(sid) && counted(before) == 2 + apart);
         before = calls;
         sid = reading("count.sion", strstr(mode, "buddy") ? "br,buddy=2" : "br", files, NULL);
         CHECK(sid >= 0 && counted(before) > 0 && counted(before) <= 3);
@@ -394,6 +440,8 @@ int main(int argc, char **argv) {
             unpack(i - 2, argv[i]);
     else if (strcmp(what, "take_turns") == 0)
         take_turns();
+    else if (strcmp(what, "node_local") == 0)
+        node_local();
     else if (strcmp(what, "count_calls") == 0)
         count_calls();
     else

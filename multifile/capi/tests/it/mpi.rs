@@ -90,6 +90,45 @@ fn ranks_open_in_every_way() {
     });
 }
 
+/// Issue of 0.1.0: rank 0 wrote all headers into its own folder, and all data but its was lost.
+#[test]
+fn each_node_has_a_whole_file_of_its_own() {
+    with_each_mpi(|mpi| {
+        let folder = run(mpi, Link::Sanitized, &[(5, "node_local")]);
+        let node = |node: usize| folder.path().join(format!("node{node}"));
+        for name in ["named", "plain", "packed", "merged"].map(|name| format!("{name}.sion")) {
+            let physical = |file: usize| match file {
+                0 => name.clone(),
+                _ => format!("{name}.{file:06}"),
+            };
+            for (at, file) in (0..3).flat_map(|at| (0..3).map(move |file| (at, file))) {
+                assert_eq!(
+                    node(at).join(physical(file)).exists(),
+                    at == file,
+                    "{name} {at} {file}"
+                );
+            }
+            for file in 1..3 {
+                let own = Reader::open(&Disk::new(), &node(file).join(physical(file))).unwrap();
+                own.check().unwrap();
+                fs::copy(node(file).join(physical(file)), node(0).join(physical(file))).unwrap();
+            }
+            let reader = Reader::open(&Disk::new(), &node(0).join(&name)).unwrap();
+            reader.check().unwrap();
+            for task in 0..5 {
+                let expected = match (name.as_str(), task % 2) {
+                    ("merged.sion", 0) if task < 4 => {
+                        [pattern(task, 0, 2500), pattern(task + 1, 0, 2500)].concat()
+                    }
+                    ("merged.sion", 1) => Vec::new(),
+                    _ => pattern(task, 0, 2500),
+                };
+                assert_eq!(reader.stream(task).unwrap().read_rest().unwrap(), expected, "{name}");
+            }
+        }
+    });
+}
+
 #[test]
 fn ranks_write_and_read_with_the_classes_of_cxx() {
     with_each_mpi(|mpi| {

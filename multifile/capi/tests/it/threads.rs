@@ -21,6 +21,12 @@ fn a_team_of_threads_opens_together_and_fails_together() {
         check(&mut timed(&program, &folder));
         for task in 0..5 {
             assert_eq!(stream(&folder, "omp.sion", task), pattern(task, 0, 2500));
+            // The first thread collects for its team.
+            let merged: Vec<u8> = match task {
+                0 => (0..5).flat_map(|task| pattern(task, 0, 2500)).collect(),
+                _ => Vec::new(),
+            };
+            assert_eq!(stream(&folder, "merged.sion", task), merged);
             assert_eq!(stream(&folder, "third.sion", task), b"thirdmore");
         }
     }
@@ -57,9 +63,13 @@ fn threads_of_processes_open_together_and_fail_together() {
                 }
             }
             // Cut from all processes, or along the program's own communicators: 1 and 2 of them.
-            for (name, firsts) in
-                [("merged1.sion", &[0][..]), ("merged2.sion", &[0, 3]), ("merged0.sion", &[0, 3])]
-            {
+            // As NEST asks for them: the threads of each process have a collector.
+            for (name, firsts) in [
+                ("nest.sion", &[0, 3, 6][..]),
+                ("merged1.sion", &[0]),
+                ("merged2.sion", &[0, 3]),
+                ("merged0.sion", &[0, 3]),
+            ] {
                 let ends = firsts.iter().skip(1).chain([&9]);
                 for (first, end) in firsts.iter().zip(ends) {
                     let once: Vec<u8> =

@@ -15,6 +15,7 @@ use crate::{
     output::{Manner, Output},
     packing::Packing,
     parallel::{
+        apart,
         exchange::exchange,
         records::{Ask, Grant},
         tables::{Root, write_own_front},
@@ -75,10 +76,12 @@ impl<'a, S: Storage> Opening<'a, S> {
             tasks: Vec::new(),
             spread,
             fs_block_len: 0,
+            apart: None,
             root,
         };
         for (task, grant) in tasks {
             writer.fs_block_len = grant.fs_block_len;
+            writer.apart = apart::instance(&grant, self.options);
             self.begin_task(&mut writer, NewTask { local_rank: grant.local_rank, ..task }, &grant);
         }
         writer
@@ -178,13 +181,16 @@ pub(super) fn decide<S: Storage>(
     let place = |ask: &Ask| (ask.task.file, ask.task.local_rank);
     let owned = asked.iter().map(|asks| asks.iter().map(place).collect()).collect();
     let root = Root { plans, owned, instance };
-    root.cut(storage, path)?;
-    let by_root = root.front_is_small() || !nobodys.is_empty();
+    let is_apart = options.apart && root.plans.len() > 1;
+    if !is_apart {
+        root.cut(storage, path)?;
+    }
+    let by_root = !is_apart && (root.front_is_small() || !nobodys.is_empty());
     if by_root {
         root.write_fronts(storage, path)?;
     }
     let file_count = u32::try_from(root.plans.len()).map_err(|_| Error::TooLarge)?;
-    let collectors = collectors(&root, &tasks, options.packing)?;
+    let collectors = collectors(&root, &tasks, options)?;
     let grant = |(file, local): &(u32, u32)| {
         let plan = root.plans.get(narrow(u64::from(*file))).ok_or(Argument::Mapping)?;
         let collector = *collectors.get(&(*file, *local)).unwrap_or(local);
@@ -224,17 +230,18 @@ fn open_files<S: Storage>(
 fn collectors(
     root: &Root,
     tasks: &[NewTask],
-    packing: Packing,
+    options: &Options,
 ) -> Result<BTreeMap<(u32, u32), u32>> {
     let mut collectors = BTreeMap::new();
-    if !matches!(packing, Packing::Merge { .. }) {
+    if !matches!(options.packing, Packing::Merge { .. }) {
         return Ok(collectors);
     }
     for (number, plan) in (0u32..).zip(&root.plans) {
         let mut members: Vec<_> = tasks.iter().filter(|task| task.file == number).collect();
         members.sort_by_key(|task| task.local_rank);
         let requests: Vec<u64> = members.iter().map(|task| task.chunk_len).collect();
-        for group in packing.groups(&requests, u64::from(plan.header.fs_block_len))? {
+        let fs_block_len = u64::from(plan.header.fs_block_len);
+        for group in options.packing.groups(&requests, fs_block_len, options.team)? {
             let first = u32::try_from(group.start).map_err(|_| Error::TooLarge)?;
             for member in members.get(group).unwrap_or_default() {
                 collectors.insert((number, member.local_rank), first);

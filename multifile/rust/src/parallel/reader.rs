@@ -1,23 +1,26 @@
 //! A multifile read by many ranks: as many as wrote it, fewer, or more.
 
-use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+use std::{collections::HashMap, io, ops::Range, path::Path, sync::Arc};
 
 use crate::{
     blocks::Table,
-    codec::{Fields, narrow, put_u32},
+    codec::{Fields, narrow, put_u32, signed},
     cursor::Cursor,
-    error::{Argument, Error, Result},
+    error::{Argument, Cause, Error, Result},
     group::Group,
+    header::FIXED_END,
     parallel::{
         exchange::{agree, hand_out},
         records::{Given, SetInfo},
     },
+    physical,
     reader::{Reader, Task, TaskReader},
-    storage::{File, Storage},
+    storage::{File, Storage, read_up_to},
 };
 
 /// Told to a rank instead of its number of tasks when there are more tasks than ranks.
 const MANY: usize = 2;
+const ENOENT: i32 = 2;
 
 /// One rank's part of a multifile being read.
 #[derive(Debug)]
@@ -44,6 +47,9 @@ impl<F: File> ParReader<F> {
     /// lengths of its own task. With fewer ranks than tasks a part has no length known to all, and
     /// every rank reads the mapping itself, and the tables of the physical files that its tasks are
     /// in; others it does not open. Three collective operations.
+    ///
+    /// A physical file that rank 0 does not see, because it is on the storage of another node, or
+    /// is not the one that it sees, is read by its own ranks, one for each task.
     ///
     /// # Errors
     ///
@@ -76,8 +82,13 @@ impl<F: File> ParReader<F> {
             let ranks = group.size();
             let one_each = |tasks: usize| tasks <= narrow(ranks.into());
             let all = |tasks| 0..if one_each(tasks) { tasks } else { 0 };
-            let reader = Reader::open_tasks(storage, path, all)?;
+            let opened = Reader::open_tasks(storage, path, all);
+            let is_apart = opened.as_ref().is_err_and(is_member_missing);
+            let reader = if is_apart { Reader::open_first(storage, path)? } else { opened? };
             let tasks = reader.task_count();
+            if is_apart && !one_each(tasks) {
+                return Err(Reader::open(storage, path).map(drop).err().unwrap_or(Error::TooLarge));
+            }
             let answer = |rank| {
                 let share = share(tasks, rank, ranks);
                 let (count, task) = if one_each(tasks) {
@@ -87,7 +98,9 @@ impl<F: File> ParReader<F> {
                 };
                 let mut bytes = Vec::new();
                 put_u32(&mut bytes, u32::try_from(count).map_err(|_| Error::TooLarge)?);
-                given(&reader, task)?.put(&mut bytes);
+                let given =
+                    if is_apart { given_apart(&reader, task) } else { given(&reader, task) };
+                given?.put(&mut bytes);
                 Ok(bytes)
             };
             (0..ranks).map(answer).collect()
@@ -113,12 +126,19 @@ impl<F: File> ParReader<F> {
         group: &G,
         storage: &S,
         path: &Path,
-        prepare: impl FnOnce(&[LocalTask<F>]) -> Result<()>,
+        mut prepare: impl FnMut(&[LocalTask<F>]) -> Result<()>,
     ) -> Result<Self>
     where
         S: Storage<File = F>,
     {
-        agreed(group, Self::open_share(storage, path, group), prepare)
+        let opened = agreed(group, Self::open_share(storage, path, group), &mut prepare);
+        match opened {
+            // Perhaps on the storage of another node: the ranks all know of this error.
+            Err(Error::OnRank { cause: Cause::Io(_, ENOENT), .. }) => {
+                Self::open_with(group, storage, path, prepare)
+            }
+            opened => opened,
+        }
     }
 
     /// As [`open_by_each`](Self::open_by_each), but this rank reads the tasks of these global
@@ -233,7 +253,13 @@ fn agreed<G: Group, F: File>(
 fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<LocalTask<S::File>> {
     let (number, task) = (given.task.file, given.task);
     let file = storage.open(&storage.physical_name(path, number), false);
-    let file = Arc::new(file.map_err(|error| Error::io(number, &error))?);
+    let file = file.map_err(|error| Error::io(number, &error))?;
+    if given.set.file_count > 1 && !is_given(&file, given)? {
+        let (header, size) = physical::header(&file, number)?;
+        let (stream, _, task) = TaskReader::at(file, number, header, size, task.local_rank)?;
+        return Ok(LocalTask { task, stream });
+    }
+    let file = Arc::new(file);
     let table = Table {
         at: given.table_at,
         block_count: given.block_count,
@@ -243,6 +269,38 @@ fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<Loc
     let lens = table.load_task(&*file, number, task.local_rank)?;
     let cursor = Cursor::new(given.place, lens, number)?;
     Ok(LocalTask { task, stream: TaskReader::of(file, number, cursor) })
+}
+
+/// True if a physical file behind file 0 is not there.
+const fn is_member_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { file: 1.., kind: io::ErrorKind::NotFound, .. })
+}
+
+/// Where a rank finds `task` in a file that rank 0 cannot read.
+fn given_apart<F: File>(reader: &Reader<F>, task: Option<usize>) -> Result<Given> {
+    let mut given = given(reader, None)?;
+    if let Some(task) = task {
+        let found = reader.mapping().and_then(|mapping| mapping.get(task));
+        (given.task.file, given.task.local_rank) = *found.ok_or(Argument::Task)?;
+    }
+    Ok(given)
+}
+
+/// True if the tables of `file` are those that rank 0 has read.
+fn is_given<F: File>(file: &F, given: &Given) -> Result<bool> {
+    if given.task_count == 0 {
+        return Ok(false);
+    }
+    let order = given.set.order;
+    let commit_at = FIXED_END + 16 * u64::from(given.task_count);
+    let (mut commit, mut rank) = ([0; 12], [0; 8]);
+    let io = |error| Error::io(given.task.file, &error);
+    read_up_to(file, &mut commit, commit_at).map_err(io)?;
+    let rank_at = FIXED_END + 8 * u64::from(given.task.local_rank);
+    read_up_to(file, &mut rank, rank_at).map_err(io)?;
+    let mut expected = order.bytes_u32(given.block_count).to_vec();
+    expected.extend_from_slice(&order.bytes_u64(given.table_at));
+    Ok(commit[..] == expected && signed(order.u64(rank)) == given.task.global_rank)
 }
 
 /// Which tasks `rank` reads.

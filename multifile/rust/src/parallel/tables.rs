@@ -64,12 +64,13 @@ impl Root {
         Ok(())
     }
 
-    /// What the tasks of every file used: what they told, and what they left in the journals.
+    /// What the tasks of the first `count` files used: what they told, and what they left in the
+    /// journals.
     pub(crate) fn collect<S: Storage>(
         &self,
-        storage: &S,
-        path: &Path,
+        (storage, path): (&S, &Path),
         used: Vec<Vec<Used>>,
+        count: usize,
     ) -> Result<Vec<FileUse>> {
         let mut files: Vec<FileUse> = self
             .plans
@@ -82,6 +83,7 @@ impl Root {
                 .and_then(|file| file.0.get_mut(narrow(u64::from(*local))));
             *slot.ok_or(Error::TooLarge)? = used;
         }
+        files.truncate(count);
         for (number, file) in (0u32..).zip(&mut files) {
             if file.0.iter().any(Used::is_cut) {
                 self.fetch(storage, &storage.physical_name(path, number), number, file)?;
@@ -115,7 +117,7 @@ impl Root {
         Ok(())
     }
 
-    /// Completes all files: file 0 last, because it makes the set readable.
+    /// Completes the files of which the use is given: file 0 last, because it makes the set readable.
     pub(crate) fn finish<S: Storage>(
         &self,
         storage: &S,
@@ -138,7 +140,7 @@ impl Root {
 
 /// What the tasks of one file used.
 #[derive(Clone, Debug)]
-pub(crate) struct FileUse(Vec<Used>);
+pub(crate) struct FileUse(pub(super) Vec<Used>);
 
 impl Usage for FileUse {
     fn block_count(&self, task: usize) -> usize {
@@ -183,7 +185,12 @@ pub(crate) fn write_own_front<S: Storage>(
     output.flush()
 }
 
-fn open<S: Storage>(storage: &S, path: &Path, number: u32, plan: &FilePlan) -> Result<Output<S>> {
+pub(super) fn open<S: Storage>(
+    storage: &S,
+    path: &Path,
+    number: u32,
+    plan: &FilePlan,
+) -> Result<Output<S>> {
     let file = storage.open(&storage.physical_name(path, number), true);
     let file = file.map_err(|error| Error::io(number, &error))?;
     let journal = name::journal(&storage.physical_name(path, number));

@@ -14,6 +14,7 @@ use crate::{
     name,
     output::Output,
     parallel::{
+        apart,
         create::{Opening, alike, decide, grants},
         exchange::exchange,
         records::{Used, inline_blocks, inline_tasks},
@@ -39,6 +40,8 @@ pub struct ParWriter<S: Storage> {
     /// Largest number of tasks of any rank: how many records closing exchanges.
     pub(super) spread: usize,
     pub(super) fs_block_len: u32,
+    /// The number that the set's journals are signed with, if each file is written apart.
+    pub(super) apart: Option<u64>,
     pub(super) root: Option<Root>,
 }
 
@@ -57,7 +60,7 @@ impl<S: Storage> ParWriter<S> {
     /// Creates the multifile at `path` together with all ranks of `group`, replacing what was
     /// there; this rank writes `task`.
     ///
-    /// Costs one exchange. On return every physical file exists and, in sets that rank 0
+    /// Costs one exchange, or two of a set that is written apart. On return every physical file exists and, in sets that rank 0
     /// describes, says what it will hold; in larger ones a failure to write this rank's entries
     /// shows at closing.
     ///
@@ -149,12 +152,13 @@ impl<S: Storage> ParWriter<S> {
             Ok(grants)
         })?;
         let (_, opening, tasks) = opened?;
+        apart::cut(group, (storage, path), &granted, &tasks, options)?;
         Ok(opening.granted(tasks.into_iter().zip(granted), spread, root))
     }
 
     /// Completes the multifile together with all ranks of `group`, the one it was created with.
     ///
-    /// Costs one exchange. On return every physical file is closed, or none of those that rank 0
+    /// Costs one exchange, or two of a set that is written apart. On return every physical file is closed, or none of those that rank 0
     /// had not reached yet.
     ///
     /// # Errors
@@ -175,6 +179,11 @@ impl<S: Storage> ParWriter<S> {
     pub fn close_after<G: Group>(mut self, group: &G, before: Result<()>) -> Result<()> {
         let inline = inline_blocks(group.size(), self.spread);
         let used = before.and_then(|()| self.used(inline));
+        if self.apart.is_some() {
+            self.complete_apart(group, used, inline)?;
+            self.release();
+            return Ok(());
+        }
         exchange(group, used, (self.spread * Used::len(inline), 0), |used| {
             self.complete(used, inline)?;
             Ok(vec![Vec::new(); used.len()])
@@ -206,12 +215,14 @@ impl<S: Storage> ParWriter<S> {
     pub(super) fn complete(&self, used: &[&[u8]], inline: usize) -> Result<()> {
         let root = self.root.as_ref().ok_or(Error::Poisoned)?;
         let used = used.iter().map(|used| take_used(used, inline)).collect();
-        let files = root.collect(&self.storage, &self.path, used)?;
+        let count = if self.apart.is_some() { 1 } else { root.plans.len() };
+        let files = root.collect((&self.storage, &self.path), used, count)?;
         root.finish(&self.storage, &self.path, &files)
     }
 
     /// Leaves in the journal what does not fit a task's record.
     fn leave(&self, local: &Local, inline: usize) -> Result<()> {
+        let inline = if self.apart.is_some() && local.task.file > 0 { 0 } else { inline };
         if local.state.fill.block_count() <= inline {
             return Ok(());
         }

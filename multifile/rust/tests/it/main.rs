@@ -7,6 +7,7 @@
 )]
 
 mod allocations;
+mod apart;
 mod append;
 mod buddy;
 mod commit;

@@ -1,0 +1,115 @@
+//! Sets of which each physical file is on the storage of its own ranks' node.
+//!
+//! Rank 0 still plans the whole set, and completes file 0 with its mapping. Each other file is cut
+//! and completed by its first rank, from what its ranks leave in the journal beside it: no other
+//! rank needs to see it. Costs one agreement more to open, and one exchange more to close.
+
+use std::path::Path;
+
+use crate::{
+    codec::wide,
+    error::{Error, Result},
+    finish::finish,
+    group::Group,
+    journal::{self, Found, SlotKey},
+    name,
+    parallel::{
+        exchange::{agree, exchange},
+        records::{Grant, Used},
+        tables::{FileUse, open},
+        writer::ParWriter,
+    },
+    physical::Front,
+    plan::{FilePlan, NewTask, Options},
+    storage::Storage,
+    writer::{create, remove_journal},
+};
+
+/// The number of a set's journals if each of its files is written apart.
+pub(super) fn instance(grant: &Grant, options: &Options) -> Option<u64> {
+    (options.apart && grant.file_count > 1).then_some(grant.instance)
+}
+
+/// Empties every file, by its first rank, while the others wait. All ranks know from what they were
+/// granted whether there is something to wait for.
+pub(super) fn cut<G: Group, S: Storage>(
+    group: &G,
+    (storage, path): (&S, &Path),
+    granted: &[Grant],
+    tasks: &[NewTask],
+    options: &Options,
+) -> Result<()> {
+    if !granted.iter().any(|grant| instance(grant, options).is_some()) {
+        return Ok(());
+    }
+    let first = granted.iter().zip(tasks).find(|(grant, _)| grant.local_rank == 0);
+    let cut = first.map_or(Ok(()), |(_, task)| create(storage, path, task.file).map(drop));
+    agree(group, cut)
+}
+
+impl<S: Storage> ParWriter<S> {
+    /// Completes all files: file 0 last, because it makes the set readable.
+    pub(super) fn complete_apart<G: Group>(
+        &self,
+        group: &G,
+        used: Result<Vec<u8>>,
+        inline: usize,
+    ) -> Result<()> {
+        let mut told: Vec<Vec<u8>> = Vec::new();
+        exchange(group, used, (self.spread * Used::len(inline), 0), |used| {
+            told = used.iter().map(|used| used.to_vec()).collect();
+            Ok(vec![Vec::new(); used.len()])
+        })?;
+        let own = self.complete_own().map(|()| Vec::new());
+        exchange(group, own, (0, 0), |done| {
+            let told: Vec<&[u8]> = told.iter().map(Vec::as_slice).collect();
+            self.complete(&told, inline)?;
+            Ok(vec![Vec::new(); done.len()])
+        })?;
+        Ok(())
+    }
+
+    /// Completes the file whose first task is this rank's, if it is not file 0.
+    fn complete_own(&self) -> Result<()> {
+        let mut tasks = self.tasks.iter().map(|local| local.task);
+        let first = tasks.find(|task| task.local_rank == 0 && task.file > 0);
+        let Some((NewTask { file: number, .. }, instance)) = first.zip(self.apart) else {
+            return Ok(());
+        };
+        let io = |error| Error::io(number, &error);
+        let path = self.storage.physical_name(&self.path, number);
+        let front = Front::load(self.storage.open(&path, false).map_err(io)?, number)?;
+        let journal = self.storage.open(&name::journal(&path), false).map_err(io)?;
+        let mut usage = FileUse(Vec::new());
+        for task in 0..front.header.task_count {
+            let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };
+            loop {
+                let task_count = front.header.task_count;
+                let key = SlotKey { instance, task_count, task, block: used.block_count };
+                match journal::read(&journal, &key).map_err(io)? {
+                    Found::Slot(slot) => {
+                        used.block_count += 1;
+                        used.lens.push(slot.used);
+                        used.sums.push(slot.sum.unwrap_or(0));
+                    }
+                    Found::Nothing if wide(used.lens.len()) > 0 => break,
+                    _ => return Err(io(std::io::ErrorKind::InvalidData.into())),
+                }
+            }
+            usage.0.push(used);
+        }
+        let plan = FilePlan {
+            header: front.header,
+            ranks: front.ranks,
+            layout: front.layout,
+            mapping: None,
+            style: self.options.style,
+            hints: self.options.hints,
+            checksums: self.options.checksums,
+            durable: self.options.durable,
+        };
+        let mut output = open(&self.storage, &self.path, number, &plan)?;
+        finish(&mut output, &plan, &usage)?;
+        remove_journal(&self.storage, &self.path, number)
+    }
+}
