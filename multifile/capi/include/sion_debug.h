@@ -29,7 +29,7 @@ void sion_dclose(void);
 void _sion_debug_init(void);
 void _sion_debug_set_query_thread_num_function(int (*query)(void));
 /* Callbacks of any type: they are not called. */
-#ifdef __cplusplus
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
 void _sion_debug_set_lock_cb(...);
 #else
 void _sion_debug_set_lock_cb();

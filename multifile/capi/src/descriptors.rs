@@ -79,8 +79,8 @@ fn duplicate(open: &mut Open, mode: c_int, rank: c_int) -> Result<Open> {
             None => return Err(multifile::Argument::Task.into()),
         }
     }
-    let body = Body::Read(Box::new(copy));
-    Ok(Open::new(Kind::Duplicate, open.mode.clone(), body))
+    let new = Open::new(Kind::Duplicate, open.mode.clone(), Body::Read(Box::new(copy)));
+    Ok(Open { duplicated_on: Some(open.rank_in_group()), ..new })
 }
 
 export! {

@@ -3,10 +3,10 @@
 use std::{ffi::c_int, path::PathBuf};
 
 use libc::FILE;
-use multifile::Options;
+use multifile::{Group as _, Options};
 
 use crate::{
-    arrays::Arrays,
+    arrays::{Arrays, count},
     error::{Failure, Result},
     files::Files,
     group::Ranks,
@@ -40,6 +40,8 @@ pub(crate) struct Open {
     pub(crate) file_count: Option<c_int>,
     /// The task asked for, when only one was.
     pub(crate) rank: Option<c_int>,
+    /// The rank in the group of the handle that this one duplicates.
+    pub(crate) duplicated_on: Option<c_int>,
     /// Arrays that the program was given pointers to.
     pub(crate) arrays: Arrays,
 }
@@ -76,9 +78,16 @@ impl Open {
             body,
             team: None,
             rank: None,
+            duplicated_on: None,
             file_count: None,
             arrays: Arrays::default(),
         }
+    }
+
+    /// This process's rank among those that opened the multifile; -1 if it did so alone.
+    pub(crate) fn rank_in_group(&self) -> c_int {
+        let own = self.team.as_ref().map(|team| count(team.ranks.rank()));
+        own.or(self.duplicated_on).unwrap_or(-1)
     }
 
     pub(crate) const fn writes(&self) -> bool {

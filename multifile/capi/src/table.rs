@@ -8,10 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use multifile::Group as _;
-
 use crate::{
-    arrays::count,
     error::{Failure, Result, on_rank},
     exit,
     generic::Api,
@@ -42,9 +39,7 @@ pub(crate) fn insert_api(api: Api) -> Result<c_int> {
 pub(crate) fn with<T>(sid: c_int, work: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
     let Some(Entry::File(open)) = look_up(sid) else { return Err(Failure::Handle) };
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(team) = &open.team {
-        on_rank(count(team.ranks.rank()));
-    }
+    on_rank(open.rank_in_group());
     work(&mut open)
 }
 

@@ -211,6 +211,12 @@ static void fail_on_one(struct rank *rank) {
     if (rank->comm.rank == 2)
         CHECK(!sion_seek(sid, 2, 0, 0));
     CHECK(sion_generic_parclose(sid));
+    sid = paropen(rank, "a.sion", "br", 1, 0, 0, NULL);
+    int copy = sion_dup(sid, SION_DUP_ALL, -1, 0);
+    CHECK(sid >= 0 && copy >= 0);
+    if (rank->comm.rank == 3)
+        CHECK(!sion_seek(copy, 3, 0, 1));
+    CHECK(sion_dedup(copy) && sion_generic_parclose(sid));
     CHECK(paropen(rank, rank->comm.rank == 1 ? "none/a.sion" : "a.sion", "bw", 1, 100, FSBLK,
                   NULL) == -1);
 }

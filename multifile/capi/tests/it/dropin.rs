@@ -55,7 +55,7 @@ fn printed_errors_carry_the_rank_they_happened_on() {
     let run = check(command.arg("ranks_of_errors").env("SION_COMPAT", "1"));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     let lines = |rank: i32| said.matches(&format!("on rank {rank}, rc=-1: ")).count();
-    // One rank alone, then all about one of them, then no rank.
-    assert_eq!((lines(2), lines(1), lines(-1)), (1, 4, 1), "{said}");
-    assert_eq!(said.lines().count(), 6, "{said}");
+    // Two ranks alone, one of them on a duplicate, then all about one of them, then no rank.
+    assert_eq!((lines(2), lines(3), lines(1), lines(-1)), (1, 1, 4, 1), "{said}");
+    assert_eq!(said.lines().count(), 7, "{said}");
 }
