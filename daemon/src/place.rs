@@ -11,10 +11,11 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
 };
 
+use multifile::name::is_of_set;
 use rustix::{
     fs::{
         AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat, statx,
@@ -22,6 +23,8 @@ use rustix::{
     io::Errno,
     path::Arg,
 };
+
+use crate::mail::lock;
 
 /// The folder below a root that belongs to the daemon; nothing of a client's leads there.
 pub(crate) const OWN_FOLDER: &str = ".kakehi";
@@ -42,7 +45,10 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
+    path: PathBuf,
     identity: Identity,
+    /// The multifiles that the daemon itself writes, by folder and name.
+    sets: Mutex<Vec<(Identity, Vec<u8>)>>,
 }
 
 /// Device and inode.
@@ -70,7 +76,8 @@ impl Place {
     pub(crate) fn below(root: &Path) -> io::Result<Self> {
         let fd = openat(CWD, root, folder_flags(), Mode::empty())?;
         let identity = identity(fd.as_fd(), c"")?;
-        let place = Self::Below(Arc::new(Root { fd, identity }));
+        let (path, sets) = (root.to_owned(), Mutex::default());
+        let place = Self::Below(Arc::new(Root { fd, path, identity, sets }));
         place.find(c"/").map(|_| place)
     }
 
@@ -111,6 +118,40 @@ impl Place {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = resolve(root, path, flags, Mode::empty(), how)?;
         Ok(readlinkat(&found, c"", Vec::new()).ok().map(CString::into_bytes))
+    }
+
+    /// Opens the folder of a file that is named by its path on the machine. Returns true with it if
+    /// that is written as a path below the root: then nothing on the way leads out, since whoever
+    /// may change names below the root could have put a link there.
+    ///
+    /// # Errors
+    ///
+    /// Those of `openat2`; `EXDEV`: a link leads out.
+    pub(crate) fn folder_of(&self, path: &Path) -> io::Result<(OwnedFd, bool)> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let Self::Below(root) = self else {
+            return Ok((openat(CWD, folder, folder_flags(), Mode::empty())?, false));
+        };
+        let Ok(below) = folder.strip_prefix(&root.path) else {
+            return Ok((openat(CWD, folder, folder_flags(), Mode::empty())?, false));
+        };
+        let below = Path::new(".").join(below);
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let path = below.as_os_str().as_encoded_bytes();
+        Ok((resolve(root.fd.as_fd(), path, folder_flags(), Mode::empty(), how)?, true))
+    }
+
+    /// Keeps the files of a multifile, those to come too, out of clients' reach.
+    ///
+    /// # Errors
+    ///
+    /// Those of looking at the folder.
+    pub(crate) fn reserve(&self, folder: BorrowedFd<'_>, set: &[u8]) -> io::Result<()> {
+        if let Self::Below(root) = self {
+            let set = (identity(folder, c"")?, set.to_owned());
+            lock(&root.sets).push(set);
+        }
+        Ok(())
     }
 
     /// Whether this is the root that nothing leads out of.
@@ -157,6 +198,10 @@ impl Root {
             if is_in_root { if_there(identity(folder.as_fd(), name))? } else { Some(here) };
         let own = if_there(identity(self.fd.as_fd(), OWN_FOLDER))?;
         if is_in_root && name == OWN_FOLDER.as_bytes() || own.is_some() && entered == own {
+            return Err(Errno::ACCESS);
+        }
+        let is_of = |(folder, set): &(Identity, Vec<u8>)| *folder == here && is_of_set(set, name);
+        if lock(&self.sets).iter().any(is_of) {
             return Err(Errno::ACCESS);
         }
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
@@ -349,6 +394,35 @@ mod tests {
         }
         assert_eq!(fs::read(root.join(".kakehi/a")).expect("kept"), b"z");
         assert_eq!(fs::read_dir(root.join(".kakehi")).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn files_of_a_reserved_multifile_have_no_name() {
+        let (folder, place) = tree();
+        let root = folder.path().join("root");
+        let (home, is_below) = place.folder_of(&root.join("sub/a.sion")).expect("a folder");
+        assert!(is_below);
+        place.reserve(home.as_fd(), b"a.sion").expect("reserved");
+        symlink("sub/a.sion.journal", root.join("link")).expect("link");
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        for path in [c"/sub/a.sion", c"/sub/./a.sion.000001", c"/link", c"/sub/a.sion.2.journal"] {
+            let error = place.open(path, flags, Mode::RWXU).expect_err("reserved");
+            assert_eq!(error.raw_os_error(), Some(13), "{path:?}");
+        }
+        fs::rename(root.join("sub"), root.join("moved")).expect("moved");
+        assert!(place.anchor(c"/moved/a.sion").is_err(), "wherever its folder is moved to");
+        assert!(place.anchor(c"/a.sion").is_ok());
+    }
+
+    #[test]
+    fn folder_of_a_multifile_below_the_root_is_not_found_through_a_link_out() {
+        let (folder, place) = tree();
+        let root = folder.path().join("root");
+        symlink(folder.path(), root.join("out")).expect("link");
+        let error = place.folder_of(&root.join("out/a.sion")).expect_err("out of the root");
+        assert_eq!(error.raw_os_error(), Some(18));
+        let (_, is_below) = place.folder_of(&folder.path().join("a.sion")).expect("elsewhere");
+        assert!(!is_below);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! A multifile on the way to the daemon that is to write it: made, or found, repaired, and read.
 
 use std::{
+    ffi::OsString,
     fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
-    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
-    path::Path,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -15,12 +20,13 @@ use multifile::{
     name::journal,
 };
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, flock},
+    fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat},
     io::Errno,
     process::{getegid, geteuid},
 };
 
 use super::{tree::FOLDER, unfit::Unfit};
+use crate::place::Place;
 
 /// Who may read and write a file.
 const PERMISSIONS: u32 = 0o666;
@@ -50,50 +56,81 @@ pub(super) struct Opened {
     pub(super) is_writable: bool,
 }
 
-fn options(path: &Path) -> Options {
-    let name = path.file_name().unwrap_or_default();
+/// Where a multifile is: a name in an open folder, wherever that is moved to.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    folder: Arc<OwnedFd>,
+    name: OsString,
+    /// The name may be a link: only the user has chosen it.
+    is_followed: bool,
+    /// For people.
+    pub(super) path: PathBuf,
+}
+
+impl Home {
+    /// Finds the folder of the multifile at `path`, and keeps its files out of clients' reach.
+    pub(super) fn find(place: &Place, path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let (folder, is_below) = place.folder_of(path)?;
+        place.reserve(folder.as_fd(), name.as_encoded_bytes())?;
+        let (folder, path) = (Arc::new(folder), path.to_owned());
+        Ok(Self { folder, name, is_followed: !is_below, path })
+    }
+
+    fn open(&self, flags: OFlags) -> io::Result<fs::File> {
+        let links = if self.is_followed { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let (flags, mode) = (flags | links | OFlags::CLOEXEC, Mode::from_bits_retain(0o666));
+        let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
+        Ok(openat(&self.folder, &self.name, flags, mode)?.into())
+    }
+
+    fn disk(&self, mode: u32) -> Disk {
+        let disk = Disk::at(Arc::clone(&self.folder)).making(mode);
+        if self.is_followed { disk } else { disk.without_links() }
+    }
+
+    /// Removes a multifile that holds nothing, with its journal.
+    pub(super) fn forget(&self) {
+        for name in [Path::new(&self.name), &journal(Path::new(&self.name))] {
+            unlinkat(&self.folder, name, AtFlags::empty()).ok(); // It may not be there yet.
+        }
+    }
+}
+
+fn options(name: &OsString) -> Options {
     // What is on the disk was asked for by `fsync`, as with any file.
     Options { name: Some(name.as_encoded_bytes().to_vec()), ..Options::default() }
 }
 
 /// Opens a multifile, or makes it. One that could not be made is not there; one that may not be
 /// written is opened to be read.
-pub(super) fn open(path: &Path, shape: Shape) -> io::Result<Opened> {
-    let how = |how: &mut fs::OpenOptions| how.read(true).write(true).open(path);
-    match how(fs::OpenOptions::new().create_new(true)) {
+pub(super) fn open(home: &Home, shape: Shape) -> io::Result<Opened> {
+    match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         made => {
             let made = made?;
             let _locked = made.try_clone()?;
-            let opened = take(made, path, shape, None);
+            let opened = take(made, home, shape, None);
             let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::ResourceBusy;
             if opened.as_ref().is_err_and(|why| !is_taken(why)) {
-                forget(path);
+                home.forget();
             }
             return opened.map(|opened| Opened { is_made: true, ..opened });
         }
     }
-    let found = how(&mut fs::OpenOptions::new());
+    let found = home.open(OFlags::RDWR);
     let refusal = match found.and_then(|file| Ok((file.metadata()?.mode() & WRITING, file))) {
         Ok((0, _)) => Errno::ACCESS.into(), // Root may all the same.
-        Ok((_, file)) => return take(file, path, shape, None),
+        Ok((_, file)) => return take(file, home, shape, None),
         Err(why) => why,
     };
     if !matches!(Errno::from_io_error(&refusal), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
         return Err(refusal);
     }
     // It may be a pipe.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => take(file.into(), path, shape, Some(refusal)),
+    match home.open(OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => take(file, home, shape, Some(refusal)),
         Err(_) => Err(refusal),
-    }
-}
-
-/// Removes a multifile that holds nothing, with its journal.
-pub(super) fn forget(path: &Path) {
-    for path in [path.to_owned(), journal(path)] {
-        fs::remove_file(path).ok(); // It may not be there yet.
     }
 }
 
@@ -101,20 +138,21 @@ pub(super) fn forget(path: &Path) {
 /// is a `refusal` to write it.
 fn take(
     file: fs::File,
-    path: &Path,
+    home: &Home,
     shape: Shape,
     refusal: Option<io::Error>,
 ) -> io::Result<Opened> {
     if !file.metadata()?.is_file() {
         return Err(Unfit::Special.into());
     }
-    let is_writable = refusal.is_none();
+    let (is_writable, path) = (refusal.is_none(), &*home.path);
     lock(&file, path, is_writable)?;
     let found = file.metadata()?;
     // A daemon has no umask any more when it makes the next of its files: they are as the first.
-    let (disk, options) = (Disk::new().making(found.mode() & PERMISSIONS), options(path));
+    let (disk, options) = (home.disk(found.mode() & PERMISSIONS), options(&home.name));
+    let name = Path::new(&home.name);
     let make = |file: fs::File| match refusal {
-        None => make(&disk, path, file.into(), shape),
+        None => make(&disk, &home.name, file.into(), shape),
         Some(refusal) => Err(refusal),
     };
     if found.len() == 0 {
@@ -122,16 +160,16 @@ fn take(
     }
     // One that is not closed may be somebody else's, who writes it: then nothing is repaired.
     let of_set = |error| Unfit::of_set(path, error);
-    let Peek { head, is_blank } = Growing::peek(&disk, path).map_err(of_set)?;
+    let Peek { head, is_blank } = Growing::peek(&disk, name).map_err(of_set)?;
     match catalogue::records_at(&head) {
         // Who was making it died before it had a name.
         Err(Unreadable::NoNames) if is_blank => return make(file),
         at => drop(at.map_err(why)?),
     }
     let opened = if is_writable {
-        Growing::open(&disk, path, shape, &options)
+        Growing::open(&disk, name, shape, &options)
     } else {
-        Growing::open_to_read(&disk, path, shape, &options)
+        Growing::open_to_read(&disk, name, shape, &options)
     };
     let (growing, Held { mut lens, was_unclosed, damaged }) = opened.map_err(of_set)?;
     if was_unclosed {
@@ -213,8 +251,8 @@ fn why(unreadable: Unreadable) -> io::Error {
     why.into()
 }
 
-fn make(disk: &Disk, path: &Path, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
-    let growing = Growing::create(disk, path, shape, &options(path))?;
+fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
+    let growing = Growing::create(disk, Path::new(name), shape, &options(name))?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };

@@ -8,7 +8,7 @@ use std::{
     collections::BTreeSet,
     future, io,
     os::fd::OwnedFd,
-    path::{Path, PathBuf},
+    path::Path,
     rc::Rc,
     sync::{Arc, Mutex},
 };
@@ -23,7 +23,7 @@ use rustix::{
 
 use super::{
     inodes::Users,
-    opening::{forget, open},
+    opening::{Home, open},
     records::{Record, Records, is_full},
     stream::{Member, Stream, Turn},
     tree::{Tree, User},
@@ -56,7 +56,7 @@ pub(super) fn shape(len_max: Option<u64>) -> Shape {
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
     machine: Machine,
-    path: PathBuf,
+    home: Home,
     pub(super) shape: Shape,
     /// Others that would write it are kept out as long as this is open.
     _lock: OwnedFd,
@@ -107,8 +107,12 @@ impl Volume {
     ///
     /// Why it cannot hold the files of a folder.
     pub(crate) async fn open(machine: Machine, path: &Path, shape: Shape) -> io::Result<Rc<Self>> {
-        let wanted = path.to_owned();
-        let opened = machine.call(move || open(&wanted, shape)).await?;
+        let (place, path) = (machine.place().clone(), path.to_owned());
+        let open = move || {
+            let home = Home::find(&place, &path)?;
+            open(&home, shape).map(|opened| (home, opened))
+        };
+        let (home, opened) = machine.call(open).await?;
         let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
         let me = User { user: geteuid().as_raw(), group: getegid().as_raw(), groups };
         let tree = Tree::new(opened.catalogue, me);
@@ -122,7 +126,7 @@ impl Volume {
         let free = (1..count).filter(|task| !used.contains(task)).collect();
         let volume = Self {
             machine,
-            path: path.to_owned(),
+            home,
             shape,
             _lock: opened.lock,
             growing: Arc::new(Mutex::new(Some(opened.growing))),
@@ -321,7 +325,7 @@ impl Volume {
             return Ok(());
         }
         if let Err(why) = self.note_all_times().await {
-            tracing::warn!("times of files in {} are lost: {why}", self.path.display());
+            tracing::warn!("times of files in {} are lost: {why}", self.home.path.display());
         }
         if self.is_durable.get() {
             // What is emptied is not to have a name after the loss of the node.
@@ -348,7 +352,7 @@ impl Volume {
 
     /// What it is, for people.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.home.path
     }
 }
 
@@ -356,7 +360,7 @@ impl Drop for Volume {
     /// A daemon that did not get to serve leaves nothing behind.
     fn drop(&mut self) {
         if self.is_vain.get() && !self.is_over.get() {
-            forget(&self.path);
+            self.home.forget();
         }
     }
 }

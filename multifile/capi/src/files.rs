@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use multifile::{Disk, Storage, name};
+use multifile::{Disk, Naming, Storage, name};
 
 /// Gives the name of a physical file; the result is allocated with malloc.
 pub(crate) type NameCallback = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_char;
@@ -47,11 +47,11 @@ impl Files {
 impl Storage for Files {
     type File = fs::File;
 
-    fn create(&self, path: &Path, truncate: bool) -> io::Result<fs::File> {
-        self.disk.create(path, truncate)
+    fn create(&self, path: &Path, naming: Naming<'_>, truncate: bool) -> io::Result<fs::File> {
+        self.disk.create(path, naming, truncate)
     }
 
-    fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {
+    fn open(&self, path: &Path, writable: Option<Naming<'_>>) -> io::Result<fs::File> {
         self.disk.open(path, writable)
     }
 

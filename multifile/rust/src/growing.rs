@@ -32,7 +32,7 @@ use crate::{
     plan::{FilePlan, Options, Style},
     reader::Reader,
     repair::Repair,
-    storage::{File, Storage, read_up_to, write_all},
+    storage::{File, Naming, Storage, read_up_to, write_all},
     writer::{create, fs_block_len, instance, remove_journal},
 };
 
@@ -174,7 +174,8 @@ impl<S: Storage> Growing<S> {
             let mark = Mark::Open(instance).encode();
             let plan = FilePlan::of(&physical, None, options, mark)?;
             let file = if is_to_write {
-                let file = storage.open(&storage.physical_name(path, number), true);
+                let file = storage
+                    .open(&storage.physical_name(path, number), Some(Naming::of(path, number)));
                 Arc::new(file.map_err(|error| Error::io(number, &error))?)
             } else {
                 physical.front.file
@@ -306,7 +307,7 @@ impl<S: Storage> Growing<S> {
 
     fn create_journal(&self, number: u32) -> Result<Arc<S::File>> {
         let path = name::journal(&self.storage.physical_name(&self.path, number));
-        let created = self.storage.create(&path, true);
+        let created = self.storage.create(&path, Naming::Derived(&self.path), true);
         created.map(Arc::new).map_err(|error| Error::io(number, &error))
     }
 
@@ -316,7 +317,7 @@ impl<S: Storage> Growing<S> {
     ///
     /// [`Error::Damaged`]: it is none; what the storage reports.
     pub fn peek(storage: &S, path: &Path) -> Result<Peek> {
-        let file = storage.open(path, false).map_err(|error| Error::io(0, &error))?;
+        let file = storage.open(path, None).map_err(|error| Error::io(0, &error))?;
         let front = Front::load(file, 0)?;
         let place = front.layout.place(0).unwrap_or_default();
         let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];

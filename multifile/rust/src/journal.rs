@@ -11,7 +11,7 @@ use std::{io, path::PathBuf};
 use crate::{
     codec::{Fields, put_u32, put_u64},
     mark::INSTANCE,
-    storage::{File, Storage, read_up_to, write_all},
+    storage::{File, Naming, Storage, read_up_to, write_all},
 };
 
 /// Length of a slot in bytes.
@@ -105,15 +105,16 @@ impl Slot {
 pub(crate) enum Journal<S: Storage> {
     /// None wanted, or none could be created: repair estimates from the data alone.
     Off,
-    Later(S, PathBuf),
+    /// By the names of the set and of the journal.
+    Later(S, PathBuf, PathBuf),
     Open(S::File),
 }
 
 impl<S: Storage> Journal<S> {
     /// From now on, a block without a slot holds nothing; whether it is so: there may be none.
     pub(crate) fn begin(&mut self) -> bool {
-        if let Self::Later(storage, path) = self {
-            *self = storage.create(path, false).map_or(Self::Off, Self::Open);
+        if let Self::Later(storage, set, path) = self {
+            *self = storage.create(path, Naming::Derived(set), false).map_or(Self::Off, Self::Open);
             return matches!(self, Self::Open(_));
         }
         true

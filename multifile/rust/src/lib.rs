@@ -44,6 +44,6 @@ pub use parallel::{ParReader, ParWriter};
 pub use plan::{NewTask, Options, Style};
 pub use reader::{Reader, Task, TaskReader};
 pub use repair::{Doubt, FoundTask, Repair};
-pub use storage::{Disk, Storage};
+pub use storage::{Disk, Naming, Storage};
 pub use task_writer::TaskWriter;
 pub use writer::Writer;

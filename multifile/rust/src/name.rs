@@ -1,7 +1,8 @@
 //! Names of the physical files of a set, and of what stands beside them.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -18,14 +19,62 @@ pub fn buddy(set: &Path, level: u32) -> PathBuf {
     suffixed(set, &format!("_BUDDY_{level:02}"))
 }
 
+/// The set that `set` is a buddy copy of, by its name.
+#[must_use]
+pub fn original(set: &Path) -> Option<&Path> {
+    let bytes = set.as_os_str().as_bytes();
+    let (original, level) = bytes.split_at_checked(bytes.len().checked_sub(2)?)?;
+    let original = original.strip_suffix(b"_BUDDY_")?;
+    level.iter().all(u8::is_ascii_digit).then(|| Path::new(OsStr::from_bytes(original)))
+}
+
 /// The name of the journal beside a physical file (format section 8).
 #[must_use]
 pub fn journal(physical: &Path) -> PathBuf {
     suffixed(physical, ".journal")
 }
 
+/// True if `name` is that of the set `set` or is derived from it: a physical file, a buddy copy, or
+/// the journal of one. Both are names in one folder.
+#[must_use]
+pub fn is_of_set(set: &[u8], name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(set) else { return false };
+    let rest = rest.strip_suffix(b".journal").unwrap_or(rest);
+    let rest = after_number(rest, b"_BUDDY_");
+    after_number(rest, b".").is_empty()
+}
+
+/// The text behind `sign` and at least one digit; all of it where it does not begin so.
+fn after_number<'a>(text: &'a [u8], sign: &[u8]) -> &'a [u8] {
+    let Some(number) = text.strip_prefix(sign) else { return text };
+    let len = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if len == 0 { text } else { number.get(len..).unwrap_or_default() }
+}
+
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_names_belong_to_their_set() {
+        let set = Path::new("a.sion");
+        let copy = buddy(set, 3);
+        let files = [physical(set, 0), physical(set, 1), physical(set, 1_234_567)];
+        let copies = [physical(&copy, 0), physical(&copy, 2)];
+        for path in files.iter().chain(&copies).flat_map(|path| [path.clone(), journal(path)]) {
+            let name = path.as_os_str().as_encoded_bytes();
+            assert!(is_of_set(b"a.sion", name), "{}", path.display());
+        }
+        assert_eq!(original(&copy), Some(set));
+        assert_eq!(original(set), None);
+        for name in ["a.sio", "a.sion2", "a.sion.", "a.sion.x", "a.sion.1.journal.x", "b.a.sion"] {
+            assert!(!is_of_set(b"a.sion", name.as_bytes()), "{name}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
     header::FLAG2_AT,
     journal::{Journal, Slot, SlotKey},
     run::{Piece, Run},
-    storage::{File, Storage, write_all},
+    storage::{File, Naming, Storage, write_all},
 };
 
 /// A physical file being written.
@@ -61,8 +61,8 @@ pub(crate) struct Manner<'a> {
     pub(crate) number: u32,
     pub(crate) task_count: u32,
     pub(crate) buffer_len: usize,
-    /// Name of the journal, when there is one.
-    pub(crate) journal: Option<&'a Path>,
+    /// The name of the set, and of the journal derived from it, when there is one.
+    pub(crate) journal: Option<(&'a Path, &'a Path)>,
     /// What was not written yet reads as zeros.
     pub(crate) blank: bool,
     /// The number its slots carry.
@@ -80,7 +80,7 @@ impl Manner<'_> {
 impl<S: Storage> Output<S> {
     pub(crate) fn new(storage: &S, file: impl Into<Arc<S::File>>, manner: &Manner<'_>) -> Self {
         let journal = match manner.journal {
-            Some(path) => Journal::Later(storage.clone(), path.to_owned()),
+            Some((set, path)) => Journal::Later(storage.clone(), set.to_owned(), path.to_owned()),
             None => Journal::Off,
         };
         Self {
@@ -182,13 +182,13 @@ impl<S: Storage> Output<S> {
     pub(crate) fn leave(
         &self,
         storage: &S,
-        path: &Path,
+        (set, path): (&Path, &Path),
         task: u32,
         slots: impl Iterator<Item = (u64, Slot)>,
     ) -> Result<()> {
         self.check()?;
         let (instance, task_count) = (self.instance, self.task_count);
-        let left = storage.create(path, false).and_then(|file| {
+        let left = storage.create(path, Naming::Derived(set), false).and_then(|file| {
             let journal = Journal::<S>::Open(file);
             for (block, slot) in slots {
                 journal.record(&SlotKey { instance, task_count, task, block }, slot)?;

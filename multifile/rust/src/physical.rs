@@ -92,7 +92,7 @@ impl<F: File> Physical<F> {
     where
         S: Storage<File = F>,
     {
-        let file = storage.open(path, false).map_err(|error| Error::io(number, &error))?;
+        let file = storage.open(path, None).map_err(|error| Error::io(number, &error))?;
         Self::of(Front::load(file, number)?)
     }
 

@@ -319,7 +319,7 @@ impl<F: File> TaskReader<F> {
         S: Storage<File = F>,
     {
         let open = |number| {
-            let file = storage.open(&storage.physical_name(path, number), false);
+            let file = storage.open(&storage.physical_name(path, number), None);
             file.map_err(|error| Error::io(number, &error))
         };
         let first = open(0)?;

@@ -45,7 +45,7 @@ use crate::{
     physical::Front,
     plan::{FilePlan, Style},
     reader::{Mapping, Task},
-    storage::{File, Storage, write_all},
+    storage::{File, Naming, Storage, write_all},
     writer::{instance, remove_journal},
 };
 
@@ -226,11 +226,12 @@ impl<S: Storage> Repair<S> {
         let Broken { number, mut plan, extents, source, .. } = broken;
         let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
-        let file = Arc::new(self.storage.open(&path, true).map_err(io)?);
+        let file =
+            Arc::new(self.storage.open(&path, Some(Naming::of(&self.path, number))).map_err(io)?);
         let size = file.size().map_err(io)?;
         let (journal, instance) = (name::journal(&path), instance());
         let manner = Manner {
-            journal: (source == Source::Data).then_some(&*journal),
+            journal: (source == Source::Data).then_some((&*self.path, &*journal)),
             instance,
             ..Manner::without_journal(number, plan.header.task_count)
         };
@@ -263,7 +264,7 @@ impl<S: Storage> Repair<S> {
 
     fn put(&self, number: u32, patch: &Patch) -> Result<()> {
         let path = self.storage.physical_name(&self.path, number);
-        let file = self.storage.open(&path, true);
+        let file = self.storage.open(&path, Some(Naming::of(&self.path, number)));
         let written = file.and_then(|file| {
             write_all(&file, &patch.bytes, patch.at)?;
             file.sync()
@@ -457,7 +458,7 @@ fn record<S: Storage>(output: &mut Output<S>, plan: &FilePlan, extents: &[Extent
 }
 
 fn load<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<(Front<S::File>, State)> {
-    let file = storage.open(&storage.physical_name(path, number), false);
+    let file = storage.open(&storage.physical_name(path, number), None);
     let file = file.map_err(|error| Error::io(number, &error))?;
     let has_journal = journal(storage, path, number)?.is_some();
     classify(Arc::new(file), number, has_journal)
@@ -465,7 +466,7 @@ fn load<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<(Front<S::F
 
 fn journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<Option<S::File>> {
     let journal = name::journal(&storage.physical_name(path, number));
-    match storage.open(&journal, false) {
+    match storage.open(&journal, None) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(|error| Error::io(number, &error)),
     }

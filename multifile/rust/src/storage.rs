@@ -8,15 +8,22 @@ use std::{
     fmt, fs,
     io::{self, ErrorKind},
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::fs::{FileExt, MetadataExt},
+    },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{FallocateFlags, fallocate},
-    sys::statfs::{EXT4_SUPER_MAGIC, fstatfs},
-    unistd::{Whence, close, lseek},
+    fcntl::{AT_FDCWD, AtFlags, FallocateFlags, OFlag, fallocate, openat},
+    sys::{
+        stat::{Mode, fstatat},
+        statfs::{EXT4_SUPER_MAGIC, fstatfs},
+    },
+    unistd::{UnlinkatFlags, Whence, close, geteuid, lseek, unlinkat},
 };
 
 use crate::{
@@ -25,25 +32,51 @@ use crate::{
     name,
 };
 
+/// How a file that is written got its name.
+///
+/// Somebody who may write the folder can put a link, or a file of his own, where a derived name
+/// will be looked for. Nobody asked for that file by name, so it is not written through a link,
+/// nor if it is not a regular file of this user, of root, or of the owner of the set.
+#[derive(Clone, Copy, Debug)]
+pub enum Naming<'a> {
+    /// The program or its user chose the name; links are followed, as by `open(2)`.
+    Chosen,
+    /// Derived from the name of this set.
+    Derived(&'a Path),
+}
+
+impl<'a> Naming<'a> {
+    /// Of physical file `number` of `set`: the first has the set's name, which is a derived one if
+    /// it is that of a buddy copy.
+    #[must_use]
+    pub fn of(set: &'a Path, number: u32) -> Self {
+        match name::original(set) {
+            Some(original) => Self::Derived(original),
+            None if number == 0 => Self::Chosen,
+            None => Self::Derived(set),
+        }
+    }
+}
+
 /// Opens and removes files by name. Cloning makes another way to the same files.
 pub trait Storage: Clone + fmt::Debug {
     /// An open file.
     type File: File;
 
-    /// Opens `path` for reading and writing, and creates it when missing. Existing content is
-    /// removed if `truncate`.
+    /// Opens `path` for reading and writing, and creates it when missing. If `truncate`, the file
+    /// is empty on return: what was there is cut, or replaced where the name is derived.
     ///
     /// # Errors
     ///
     /// What the system reports.
-    fn create(&self, path: &Path, truncate: bool) -> io::Result<Self::File>;
+    fn create(&self, path: &Path, naming: Naming<'_>, truncate: bool) -> io::Result<Self::File>;
 
-    /// Opens the existing file `path` for reading, and for writing too if `writable`.
+    /// Opens the existing file `path` for reading; also for writing if it says how it was named.
     ///
     /// # Errors
     ///
     /// What the system reports.
-    fn open(&self, path: &Path, writable: bool) -> io::Result<Self::File>;
+    fn open(&self, path: &Path, writable: Option<Naming<'_>>) -> io::Result<Self::File>;
 
     /// Removes `path`; a file that does not exist counts as removed.
     ///
@@ -144,8 +177,22 @@ pub trait File: Send + Sync + fmt::Debug {
 /// Plain files, with relative names resolved in one folder.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
+    /// The current folder if there is none.
+    folder: Option<Arc<OwnedFd>>,
+    /// In that folder.
     root: PathBuf,
     mode: Option<u32>,
+    follows: Follows,
+}
+
+/// True if a name that was chosen may be a link.
+#[derive(Clone, Copy, Debug)]
+struct Follows(bool);
+
+impl Default for Follows {
+    fn default() -> Self {
+        Self(true)
+    }
 }
 
 impl Disk {
@@ -158,7 +205,19 @@ impl Disk {
     /// Relative names are resolved in `root`; absolute ones stay as they are.
     #[must_use]
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), mode: None }
+        Self { root: root.into(), ..Self::default() }
+    }
+
+    /// Relative names are resolved in an open folder, wherever that is moved to.
+    #[must_use]
+    pub fn at(folder: Arc<OwnedFd>) -> Self {
+        Self { folder: Some(folder), ..Self::default() }
+    }
+
+    /// A name that was chosen is not followed if it is a link, as a derived one.
+    #[must_use]
+    pub fn without_links(self) -> Self {
+        Self { follows: Follows(false), ..self }
     }
 
     /// Files that are made have this mode, less the umask; otherwise all may read and write them
@@ -169,23 +228,69 @@ impl Disk {
     }
 }
 
+impl Disk {
+    fn open_as(&self, path: &Path, naming: Naming<'_>, flags: OFlag) -> io::Result<fs::File> {
+        let is_derived = matches!(naming, Naming::Derived(_));
+        let flags = match is_derived || !self.follows.0 {
+            true => flags | OFlag::O_NOFOLLOW,
+            false => flags,
+        };
+        let mode = Mode::from_bits_truncate(self.mode.unwrap_or(0o666));
+        let path = self.root.join(path);
+        let file = openat(self.folder(), &path, flags | OFlag::O_CLOEXEC, mode)?;
+        let file = fs::File::from(file);
+        match naming {
+            Naming::Derived(set) => self.check(&file, set).map(|()| file),
+            Naming::Chosen => Ok(file),
+        }
+    }
+
+    /// Refuses a file that somebody else has put at a derived name.
+    fn check(&self, file: &fs::File, set: &Path) -> io::Result<()> {
+        let found = file.metadata()?;
+        let is_of_set = || {
+            let set = fstatat(self.folder(), &self.root.join(set), AtFlags::empty());
+            set.is_ok_and(|set| set.st_uid == found.uid())
+        };
+        let owners = [geteuid().as_raw(), 0];
+        if found.is_file() && (owners.contains(&found.uid()) || is_of_set()) {
+            return Ok(());
+        }
+        Err(Errno::EPERM.into())
+    }
+
+    fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_ref().map_or(AT_FDCWD, |folder| folder.as_fd())
+    }
+}
+
 impl Storage for Disk {
     type File = fs::File;
 
-    fn create(&self, path: &Path, truncate: bool) -> io::Result<fs::File> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(truncate);
-        options.mode(self.mode.unwrap_or(0o666)).open(self.root.join(path))
+    fn create(&self, path: &Path, naming: Naming<'_>, truncate: bool) -> io::Result<fs::File> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT;
+        match (naming, truncate) {
+            (_, false) => self.open_as(path, naming, flags),
+            (Naming::Chosen, true) => self.open_as(path, naming, flags | OFlag::O_TRUNC),
+            (Naming::Derived(_), true) => {
+                self.remove(path)?;
+                self.open_as(path, naming, flags | OFlag::O_EXCL)
+            }
+        }
     }
 
-    fn open(&self, path: &Path, writable: bool) -> io::Result<fs::File> {
-        fs::OpenOptions::new().read(true).write(writable).open(self.root.join(path))
+    fn open(&self, path: &Path, writable: Option<Naming<'_>>) -> io::Result<fs::File> {
+        match writable {
+            Some(naming) => self.open_as(path, naming, OFlag::O_RDWR),
+            None => self.open_as(path, Naming::Chosen, OFlag::O_RDONLY),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        match fs::remove_file(self.root.join(path)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            result => result,
+        let path = self.root.join(path);
+        match unlinkat(self.folder(), &path, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(why) => Err(why.into()),
         }
     }
 }

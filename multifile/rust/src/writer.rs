@@ -19,7 +19,7 @@ use crate::{
     physical::{Physical, RESERVED_VERSION},
     plan::{FilePlan, NewTask, Options, check, plan},
     reader::Reader,
-    storage::{File, Storage},
+    storage::{File, Naming, Storage},
     task_writer::{States, TaskState, TaskWriter},
 };
 
@@ -73,7 +73,7 @@ impl<S: Storage> Writer<S> {
                 number,
                 task_count: plan.header.task_count,
                 buffer_len: options.buffer_len,
-                journal: options.journal.then_some(journal.as_path()),
+                journal: options.journal.then_some((path, &*journal)),
                 blank: true,
                 instance,
             };
@@ -103,9 +103,8 @@ impl<S: Storage> Writer<S> {
         let mut files = Vec::new();
         let (members, mapping) = reader.into_parts();
         for (number, member) in (0u32..).zip(members) {
-            let path = storage.physical_name(path, number);
             let mapping = mapping.as_ref().filter(|_| number == 0);
-            files.push(reopen(storage, &path, member, mapping, (options, instance))?);
+            files.push(reopen(storage, path, member, mapping, (options, instance))?);
         }
         let first = files.first().map_or(0, |file| file.states.len());
         let single = || (0u32..).take(first).map(|local| (0, local)).collect();
@@ -190,14 +189,16 @@ impl<S: Storage> Writer<S> {
 
 /// Opens physical file `number`, or makes it; one that is there stays as it is.
 pub(crate) fn open_to_create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
-    let opened = storage.create(&storage.physical_name(path, number), false);
+    let opened =
+        storage.create(&storage.physical_name(path, number), Naming::of(path, number), false);
     opened.map_err(|error| Error::io(number, &error))
 }
 
 /// Creates physical file `number` empty, and removes a journal left by an earlier one.
 pub(crate) fn create<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<S::File> {
     remove_journal(storage, path, number)?;
-    let created = storage.create(&storage.physical_name(path, number), true);
+    let created =
+        storage.create(&storage.physical_name(path, number), Naming::of(path, number), true);
     created.map_err(|error| Error::io(number, &error))
 }
 
@@ -223,7 +224,7 @@ pub(crate) fn instance() -> u64 {
 
 fn reopen<S: Storage>(
     storage: &S,
-    path: &Path,
+    set: &Path,
     member: Physical<S::File>,
     mapping: Option<&Vec<(u32, u32)>>,
     (options, instance): (&Options, u64),
@@ -244,13 +245,15 @@ fn reopen<S: Storage>(
         let fill = Fill::resume(plan.place(local)?, lens);
         states.push(Some(Box::new(TaskState::new(fill, sums))));
     }
-    let file = storage.open(path, true).map_err(|error| Error::io(number, &error))?;
-    let journal = name::journal(path);
+    let path = storage.physical_name(set, number);
+    let file = storage.open(&path, Some(Naming::of(set, number)));
+    let file = file.map_err(|error| Error::io(number, &error))?;
+    let journal = name::journal(&path);
     let manner = Manner {
         number,
         task_count: plan.header.task_count,
         buffer_len: options.buffer_len,
-        journal: options.journal.then_some(journal.as_path()),
+        journal: options.journal.then_some((set, &*journal)),
         // The tables are overwritten, and so is what others left in the chunks.
         blank: false,
         instance,

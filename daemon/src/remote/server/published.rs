@@ -1,6 +1,11 @@
 //! The file that says where a server listens, for clients on other nodes that share a file system.
 
-use std::{fs, io, path::Path, path::PathBuf, process};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process,
+};
 
 use uring::Address as Place;
 
@@ -27,7 +32,11 @@ impl Published {
         let fresh = folder.join(format!(".{node}.{}", process::id()));
         let text = format!("{}\n", reachable(address, &node));
         forget_earlier(folder, &text)?;
-        let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path));
+        // Others may write the folder: what they put there is replaced, not written to.
+        fs::remove_file(&fresh).ok();
+        let made =
+            fs::File::create_new(&fresh).and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = made.and_then(|()| fs::rename(&fresh, &path));
         written.inspect_err(|_| {
             fs::remove_file(&fresh).ok(); // There is none, or it is of no use.
         })?;
@@ -86,6 +95,23 @@ mod tests {
             let address = reachable(&everywhere.parse().unwrap(), "io1");
             assert_eq!(address.to_string(), "tcp://io1:7");
         }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_address_is_replaced() {
+        let folder = tempfile::tempdir().expect("folder");
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").expect("written");
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = format!("{node}.{}", process::id());
+        for name in [name.clone(), format!(".{name}")] {
+            std::os::unix::fs::symlink(&precious, folder.path().join(name)).expect("link");
+        }
+        let address = "tcp://10.0.0.1:7".parse().expect("an address");
+        let published = Published::write(&address, Some(folder.path())).expect("written");
+        assert_eq!(fs::read(&precious).expect("kept"), b"precious");
+        assert!(fs::symlink_metadata(folder.path().join(name)).expect("there").is_file());
+        drop(published);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     physical::RESERVED_VERSION,
     plan::{FilePlan, Options, Style},
     repair::Broken,
-    storage::{File, Storage},
+    storage::{File, Naming, Storage},
     writer::instance,
 };
 
@@ -44,7 +44,7 @@ impl<S: Storage> Growing<S> {
             lens.extend(filled.iter().map(|filled| filled.len));
             let io = |error| Error::io(number, &error);
             let at = storage.physical_name(path, number);
-            let file = storage.open(&at, true).map_err(io)?;
+            let file = storage.open(&at, Some(Naming::of(path, number))).map_err(io)?;
             plan.header.file_count = count;
             let instance = match Mark::decode(plan.header.flag2) {
                 Mark::Open(instance) if source.is_all() => instance,
@@ -56,7 +56,8 @@ impl<S: Storage> Growing<S> {
             let plan = FilePlan { mapping: None, checksums: false, style, hints, durable, ..plan };
             let mut member = Member::new(plan, instance, Arc::new(file));
             if source.is_all() {
-                let journal = storage.open(&name::journal(&at), true).map_err(io)?;
+                let journal =
+                    storage.open(&name::journal(&at), Some(Naming::Derived(path))).map_err(io)?;
                 (member.journal, member.recorded) = (Some(Arc::new(journal)), Some(filled));
             }
             members.push(member);

@@ -78,8 +78,8 @@ impl<S: Storage> ParWriter<S> {
         };
         let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
-        let front = Front::load(self.storage.open(&path, false).map_err(io)?, number)?;
-        let journal = self.storage.open(&name::journal(&path), false).map_err(io)?;
+        let front = Front::load(self.storage.open(&path, None).map_err(io)?, number)?;
+        let journal = self.storage.open(&name::journal(&path), None).map_err(io)?;
         let mut usage = FileUse(Vec::new());
         for task in 0..front.header.task_count {
             let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };

@@ -96,7 +96,7 @@ impl<'a, S: Storage> Opening<'a, S> {
                 number: task.file,
                 task_count: grant.task_count,
                 buffer_len: options.buffer_len,
-                journal: options.journal.then_some(journal.as_path()),
+                journal: options.journal.then_some((self.path, &*journal)),
                 blank: true,
                 instance: grant.instance,
             };

@@ -252,7 +252,7 @@ fn agreed<G: Group, F: File>(
 /// Opens one task's physical file and reads the lengths of its blocks.
 fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<LocalTask<S::File>> {
     let (number, task) = (given.task.file, given.task);
-    let file = storage.open(&storage.physical_name(path, number), false);
+    let file = storage.open(&storage.physical_name(path, number), None);
     let file = file.map_err(|error| Error::io(number, &error))?;
     if given.set.file_count > 1 && !is_given(&file, given)? {
         let (header, size) = physical::header(&file, number)?;

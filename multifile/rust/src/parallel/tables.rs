@@ -23,7 +23,7 @@ use crate::{
     output::{Manner, Output},
     parallel::records::Used,
     plan::{FilePlan, NewTask},
-    storage::Storage,
+    storage::{Naming, Storage},
     task_writer::TaskState,
     writer::{create, remove_journal},
 };
@@ -101,7 +101,7 @@ impl Root {
         file: &mut FileUse,
     ) -> Result<()> {
         let failed = |error: io::Error| Error::io(number, &error);
-        let journal = storage.open(&name::journal(path), false).map_err(failed)?;
+        let journal = storage.open(&name::journal(path), None).map_err(failed)?;
         let (instance, task_count) = (self.instance, u32::try_from(file.0.len()));
         let task_count = task_count.map_err(|_| Error::TooLarge)?;
         for (task, used) in (0u32..).zip(&mut file.0) {
@@ -191,10 +191,11 @@ pub(super) fn open<S: Storage>(
     number: u32,
     plan: &FilePlan,
 ) -> Result<Output<S>> {
-    let file = storage.open(&storage.physical_name(path, number), true);
+    let file = storage.open(&storage.physical_name(path, number), Some(Naming::of(path, number)));
     let file = file.map_err(|error| Error::io(number, &error))?;
     let journal = name::journal(&storage.physical_name(path, number));
-    let journal = matches!(Mark::decode(plan.header.flag2), Mark::Open(_)).then_some(&*journal);
+    let journal =
+        matches!(Mark::decode(plan.header.flag2), Mark::Open(_)).then_some((path, &*journal));
     let task_count = plan.header.task_count;
     let manner = Manner { journal, ..Manner::without_journal(number, task_count) };
     Ok(Output::new(storage, file, &manner))

@@ -233,7 +233,7 @@ impl<S: Storage> ParWriter<S> {
             (wide(block), Slot::of(used, local.state.sums.get(block).copied()))
         });
         let slots = slots.skip(inline);
-        output.leave(&self.storage, &journal, local.task.local_rank, slots)
+        output.leave(&self.storage, (&self.path, &journal), local.task.local_rank, slots)
     }
 
     /// The end of the stream of this rank's task `task`, counted as given at creation.

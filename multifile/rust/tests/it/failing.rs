@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use multifile::{Disk, Storage, storage::File};
+use multifile::{Disk, Naming, Storage, storage::File};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -76,11 +76,11 @@ impl Failing {
 impl Storage for Failing {
     type File = FailingFile;
 
-    fn create(&self, path: &Path, truncate: bool) -> io::Result<FailingFile> {
-        self.disk.create(path, truncate).map(|file| self.wrap(file))
+    fn create(&self, path: &Path, naming: Naming<'_>, truncate: bool) -> io::Result<FailingFile> {
+        self.disk.create(path, naming, truncate).map(|file| self.wrap(file))
     }
 
-    fn open(&self, path: &Path, writable: bool) -> io::Result<FailingFile> {
+    fn open(&self, path: &Path, writable: Option<Naming<'_>>) -> io::Result<FailingFile> {
         self.disk.open(path, writable).map(|file| self.wrap(file))
     }
 

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use multifile::{Storage, storage::File};
+use multifile::{Naming, Storage, storage::File};
 
 /// No file grows beyond this: what a file claims to be is not worth more memory.
 const SIZE_MAX: u64 = 1 << 24;
@@ -84,7 +84,7 @@ impl Memory {
 impl Storage for Memory {
     type File = MemoryFile;
 
-    fn create(&self, path: &Path, truncate: bool) -> io::Result<MemoryFile> {
+    fn create(&self, path: &Path, _: Naming<'_>, truncate: bool) -> io::Result<MemoryFile> {
         let counts = || Arc::clone(&self.counts);
         let mut files = self.files.lock().unwrap();
         let path_of = || path.to_owned();
@@ -96,7 +96,7 @@ impl Storage for Memory {
         Ok(file.clone())
     }
 
-    fn open(&self, path: &Path, _writable: bool) -> io::Result<MemoryFile> {
+    fn open(&self, path: &Path, _: Option<Naming<'_>>) -> io::Result<MemoryFile> {
         self.counts.opened.lock().unwrap().insert(path.to_owned());
         let files = self.files.lock().unwrap();
         files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
