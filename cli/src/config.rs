@@ -8,13 +8,7 @@
 mod environment;
 mod files;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use client::Setting;
 
@@ -35,6 +29,9 @@ const CONFIG_VARIABLE: &str = "KAKEHI_CONFIG";
 const PREFIX: &str = "KAKEHI_";
 /// What module systems call the folder and the release of what they load: no settings of ours.
 const OF_MODULES: [&str; 6] = ["ROOT", "HOME", "DIR", "PREFIX", "BASE", "VERSION"];
+/// Settings that name code to load, or whom to trust. A `kakehi.toml` may come with a folder that
+/// was unpacked or cloned, so it cannot have them.
+const NOT_LOCAL: [&str; 3] = ["preload", "socket", "key"];
 const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
 /// The share of the memory this job may use that staging may use.
 const MEMORY_SHARE: u64 = 4;
@@ -177,8 +174,8 @@ impl Config {
     /// `Usage` when a layer cannot be read, or has an unknown name or a bad value.
     pub(crate) fn load(environment: &Environment, flags: &Flags) -> Result<Self, Failure> {
         let mut layers = Layers::default();
-        for (file, text) in files::read(environment)? {
-            layers.add_file(&file, &text)?;
+        for file in files::read(environment)? {
+            layers.add_file(&file)?;
         }
         Self::finish(layers, environment, flags)
     }
@@ -275,7 +272,8 @@ impl Layers {
         self.0.insert(name, (text, origin));
     }
 
-    fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Failure> {
+    fn add_file(&mut self, file: &files::Read) -> Result<(), Failure> {
+        let (path, text) = (&*file.path, &*file.text);
         let table: toml::Table = text.parse().map_err(|why: toml::de::Error| {
             let line = why.span().map_or(1, |span| {
                 text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
@@ -290,6 +288,13 @@ impl Layers {
             let name = known(key).ok_or_else(|| {
                 Failure::usage(path.display(), format_args!("unknown setting '{key}'"), names())
             })?;
+            if file.is_local && NOT_LOCAL.contains(&name) {
+                return Err(Failure::usage(
+                    path.display(),
+                    format_args!("'{key}' is never taken from the current folder"),
+                    format_args!("set {}, or name the file in {CONFIG_VARIABLE}", variable(name)),
+                ));
+            }
             let text = text_of(value).ok_or_else(|| {
                 Failure::usage(
                     path.display(),

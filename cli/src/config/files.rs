@@ -15,22 +15,41 @@ use rustix::{
 use super::{CONFIG_VARIABLE, Environment};
 use crate::failure::Failure;
 
-/// The configuration files that exist, and what stands in them, lowest first.
-pub(super) fn read(environment: &Environment) -> Result<Vec<(PathBuf, String)>, Failure> {
+/// The configuration file of the current folder.
+const LOCAL: &str = "kakehi.toml";
+
+/// A configuration file.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    /// It counts because of the current folder alone.
+    pub(super) is_local: bool,
+}
+
+impl From<(PathBuf, String)> for Read {
+    fn from((path, text): (PathBuf, String)) -> Self {
+        Self { path, text, is_local: false }
+    }
+}
+
+/// The configuration files that exist, lowest first.
+pub(super) fn read(environment: &Environment) -> Result<Vec<Read>, Failure> {
     let home = || Some(Path::new(environment.get("HOME")?).join(".config"));
     let user = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
     let user = user.map(|folder| folder.join("kakehi/config.toml"));
     let system = Some(PathBuf::from("/etc/kakehi/config.toml"));
     let mut files = Vec::new();
     for path in [system, user].into_iter().flatten().filter(|path| exists(path)) {
-        files.push(named(path)?);
+        files.push(Read::from(named(path)?));
     }
     if let Some(folder) = &environment.folder {
-        files.extend(own(folder.join("kakehi.toml"))?);
+        let local = own(folder)?.map(Read::from);
+        files.extend(local.map(|file| Read { is_local: true, ..file }));
     }
     // Named on purpose, so it has to exist.
     if let Some(path) = environment.get(CONFIG_VARIABLE) {
-        files.push(named(path.into())?);
+        files.push(named(path.into())?.into());
     }
     Ok(files)
 }
@@ -63,25 +82,34 @@ fn absent(why: &io::Error) -> bool {
     is_too_long || matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// `./kakehi.toml`, when nobody else can have written it: it may name a library to load. It is
-/// opened once: whatever has the name later, what was checked is read.
-fn own(path: PathBuf) -> Result<Option<(PathBuf, String)>, Failure> {
+/// `./kakehi.toml`, when nobody else can have written it or put it there. It is opened once:
+/// whatever has the name later, what was checked is read. A link is refused, for it may lead to a
+/// file of this user or of root whose content somebody else has chosen, as `/proc/PID/comm`.
+fn own(folder: &Path) -> Result<Option<(PathBuf, String)>, Failure> {
+    let path = folder.join(LOCAL);
     // Nobody is waited for at a pipe.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = open(&path, flags, Mode::empty()).map_err(io::Error::from);
+    let opened = open(&path, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(io::Error::from);
     let mut file = match opened.map(File::from) {
         Ok(file) => file,
+        Err(why) if why.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(refused(&path, "it is a symbolic link", "replace it by the file itself"));
+        }
         Err(why) if absent(&why) || !exists(&path) => return Ok(None),
         Err(why) => return Err(unread(&path, &why)),
     };
     let found = file.metadata().map_err(|why| unread(&path, &why))?;
-    let owners = [0, rustix::process::getuid().as_raw()];
-    if !owners.contains(&found.uid()) || found.mode() & 0o022 != 0 {
-        return Err(Failure::usage(
-            path.display(),
-            "another user can have written it",
-            format_args!("take its ownership and 'chmod go-w' it, or name it in {CONFIG_VARIABLE}"),
-        ));
+    if !found.is_file() {
+        return Err(refused(&path, "it is not a regular file", "remove it"));
+    }
+    if is_open(&found) {
+        let advice = "take its ownership and 'chmod go-w' it";
+        return Err(refused(&path, "another user can have written it", advice));
+    }
+    // `.` is where the file was looked for, whatever its folder is called by now.
+    if is_open(&fs::metadata(folder).map_err(|why| unread(folder, &why))?) {
+        let advice = "'chmod go-w' the folder if it is yours";
+        return Err(refused(&path, "another user can have put it into this folder", advice));
     }
     let mut text = String::new();
     match file.read_to_string(&mut text) {
@@ -90,17 +118,41 @@ fn own(path: PathBuf) -> Result<Option<(PathBuf, String)>, Failure> {
     }
 }
 
+/// True if anybody but this user and root may change it.
+fn is_open(found: &fs::Metadata) -> bool {
+    let owners = [0, rustix::process::getuid().as_raw()];
+    !owners.contains(&found.uid()) || found.mode() & 0o022 != 0
+}
+
+fn refused(path: &Path, why: &str, advice: &str) -> Failure {
+    let advice = format_args!("{advice}, or name a file in {CONFIG_VARIABLE}");
+    Failure::usage(path.display(), why, advice)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use rustix::fs::{CWD, mkfifoat};
 
     use super::*;
 
     #[test]
-    fn a_pipe_of_that_name_is_not_waited_for() {
+    fn a_pipe_of_that_name_is_refused_and_not_waited_for() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let path = folder.path().join("kakehi.toml");
-        mkfifoat(CWD, &path, Mode::RUSR).expect("a pipe");
-        assert!(own(path).is_ok_and(|found| found.is_some_and(|(_, text)| text.is_empty())));
+        mkfifoat(CWD, folder.path().join(LOCAL), Mode::RUSR).expect("a pipe");
+        let why = own(folder.path()).expect_err("refused").text();
+        assert!(why.contains("not a regular file"), "{why}");
+    }
+
+    #[test]
+    fn a_link_of_that_name_is_refused_wherever_it_leads() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for target in ["/proc/self/comm", "/etc/passwd", "/nowhere"] {
+            symlink(target, folder.path().join(LOCAL)).expect("a link");
+            let why = own(folder.path()).expect_err("refused").text();
+            assert!(why.contains("symbolic link"), "{why}");
+            fs::remove_file(folder.path().join(LOCAL)).expect("removed");
+        }
     }
 }

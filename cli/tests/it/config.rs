@@ -7,6 +7,7 @@ use std::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, net::UnixStream},
     },
+    path::Path,
     process::Command,
 };
 
@@ -215,10 +216,32 @@ fn a_file_that_cannot_be_read_is_an_error_unless_it_is_optional() {
 #[test]
 fn a_local_file_that_others_can_write_is_refused() {
     let home = Home::new();
-    home.write("kakehi.toml", "preload = '/tmp/evil.so'\n");
+    home.write("kakehi.toml", "idle = 'park'\n");
     let path = home.0.path().join("kakehi.toml");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("mode");
-    fails(&mut home.config(), 2, &["kakehi.toml", "another user", "chmod go-w"]);
+    let chmod = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+    };
+    chmod(&path, 0o666);
+    fails(&mut home.config(), 2, &["kakehi.toml", "another user can have written", "chmod go-w"]);
+    chmod(&path, 0o644);
+    chmod(home.0.path(), 0o770);
+    fails(&mut home.config(), 2, &["kakehi.toml", "into this folder", "chmod go-w"]);
+    chmod(home.0.path(), 0o755);
+    assert_eq!(setting(&json(home.config().arg("--json")), "idle").0, "park");
+}
+
+#[test]
+fn a_local_file_cannot_name_code_or_whom_to_trust() {
+    let home = Home::new();
+    for setting in ["preload", "socket", "key"] {
+        home.write("kakehi.toml", &format!("{setting} = 'x'\n"));
+        let variable = format!("KAKEHI_{}", setting.to_uppercase());
+        fails(&mut home.config(), 2, &["kakehi.toml", setting, "current folder", &variable]);
+        // Who names the file means it.
+        let mut named = kakehi(Path::new("/"));
+        named.env("KAKEHI_CONFIG", home.0.path().join("kakehi.toml"));
+        assert_eq!(output(named.arg("config")).0, 0, "{setting}");
+    }
 }
 
 #[test]
