@@ -6,7 +6,7 @@ use std::{
     fs::{self, File, Permissions},
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink},
+        fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, lchown, symlink},
     },
     path::{Path, PathBuf},
 };
@@ -16,8 +16,8 @@ use multifile::{
     catalogue::{Catalogue, Node},
 };
 use rustix::{
-    fs::{AtFlags, CWD, Timespec, Timestamps, utimensat},
-    process::geteuid,
+    fs::{AtFlags, CWD, Mode, Timespec, Timestamps, utimensat},
+    process::{geteuid, umask},
 };
 use serde_json::json;
 
@@ -36,12 +36,17 @@ use crate::{
     size::Size,
 };
 
-const PERMISSIONS: u32 = 0o7777;
+const RWX: u32 = 0o777;
+const STICKY: u32 = 0o1000;
+const SET_GROUP: u32 = 0o2000;
+const SET_USER: u32 = 0o4000;
 
 /// Writes the files that are kept in a multifile into a folder, under their names
 ///
-/// For multifiles of 'kakehi run --coalesce'. Folders, links, permissions, and times are restored;
-/// owners, if root does it. The folder appears when everything in it is complete and durable.
+/// For multifiles of 'kakehi run --coalesce'. Folders, links, and times are restored, permissions
+/// as the umask has it, and owners if root does it. Nothing gets a set-user or set-group bit that
+/// somebody else has put into the multifile. The folder appears when everything in it is complete
+/// and durable.
 ///
 ///     kakehi multifile extract ckpt.sion ckpt
 ///     kakehi multifile extract ckpt.sion one --name sub/rank.00007
@@ -57,6 +62,10 @@ pub(crate) struct Args {
     /// alone becomes OUTPUT itself.
     #[arg(long, value_name = "PATH")]
     name: Vec<OsString>,
+    /// Restores permissions whatever the umask is, with set-user, set-group, and sticky bits; the
+    /// default for root.
+    #[arg(short, long)]
+    preserve_permissions: bool,
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
@@ -79,7 +88,8 @@ pub(crate) fn extract(args: &Args) -> Result<(), Failure> {
         Some([]) => target.clone(),
         rest => target.join(OsStr::from_bytes(rest.unwrap_or(path))),
     };
-    let extract = Extract { source: &args.file, reader: &reader, names: &names };
+    let rights = Rights::of(&reader, args.preserve_permissions);
+    let extract = Extract { source: &args.file, reader: &reader, names: &names, rights };
     let bytes = extract.all(&paths, &target, place, is_single).map_err(|why| beside.told(why))?;
     beside.publish()?;
     let (file, files) = (args.output.display().to_string(), paths.len());
@@ -126,6 +136,7 @@ struct Extract<'a> {
     source: &'a Path,
     reader: &'a Reader<File>,
     names: &'a Catalogue,
+    rights: Rights,
 }
 
 impl Extract<'_> {
@@ -164,7 +175,7 @@ impl Extract<'_> {
         }
         // Folders last: a mode may keep out, and a time would change.
         for (path, inode) in paths.iter().rev().filter(|(_, inode)| node(*inode).is_folder()) {
-            restore(&place(path), node(*inode))?;
+            self.rights.restore(&place(path), node(*inode))?;
         }
         let synced = File::open(target.parent().unwrap_or(target))
             .and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
@@ -179,7 +190,7 @@ impl Extract<'_> {
     fn one(&self, at: &Path, node: &Node, progress: &Progress) -> Result<(), Failure> {
         if node.is_link() {
             symlink(OsStr::from_bytes(&node.text), at).map_err(|why| file_failure(at, &why))?;
-            return restore(at, node);
+            return self.rights.restore(at, node);
         }
         // Nobody else's before it has its mode.
         let made = File::options().write(true).create_new(true).mode(0o600).open(at);
@@ -191,29 +202,93 @@ impl Extract<'_> {
             let target = Target { file: &file, path: at, at: 0 };
             target.take(&mut from, len, progress, |why| stream_failure(self.source, task, why))?;
         }
-        restore(at, node)
+        self.rights.restore(at, node)
     }
 }
 
-/// Gives what was extracted its owner, permissions, and times.
-fn restore(at: &Path, node: &Node) -> Result<(), Failure> {
-    let failed = |why: std::io::Error| file_failure(at, &why);
-    if geteuid().is_root() {
-        let (user, group) = (Some(node.user), Some(node.group));
-        let owned = if node.is_link() {
-            std::os::unix::fs::lchown(at, user, group)
-        } else {
-            chown(at, user, group)
-        };
-        owned.map_err(failed)?;
+/// Which of the recorded permissions what is extracted gets.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    /// Bits that are taken away from every file.
+    mask: u32,
+    /// The user who extracts.
+    me: u32,
+    /// The user whose multifile it is: anything may be recorded in it.
+    author: u32,
+}
+
+impl Rights {
+    fn of(reader: &Reader<File>, preserve: bool) -> Self {
+        let author = inputs(reader).next().map_or(u32::MAX, |found| found.uid());
+        let me = geteuid().as_raw();
+        let mask = umask(Mode::empty());
+        umask(mask);
+        let mask = if preserve || me == 0 { 0 } else { mask.as_raw_mode() | !RWX };
+        Self { mask, me, author }
     }
-    if !node.is_link() {
-        let mode = Permissions::from_mode(node.mode & PERMISSIONS);
-        fs::set_permissions(at, mode).map_err(failed)?;
+
+    /// The permissions of a file that belongs to these by now. A file runs as its owner, or with
+    /// the rights of its group, only if that is what whoever made the multifile could have made
+    /// without it.
+    const fn mode(&self, node: &Node, (user, group): (u32, u32)) -> u32 {
+        let is_users = user == node.user && (self.author == self.me || self.author == user);
+        let is_groups = group == node.group && self.author == self.me;
+        let kept = if is_users { SET_USER } else { 0 } | if is_groups { SET_GROUP } else { 0 };
+        node.mode & (RWX | STICKY | kept) & !self.mask
     }
-    let [accessed, modified, _] = node.times;
-    let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
-    let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
-    let set = utimensat(CWD, at, &times, AtFlags::SYMLINK_NOFOLLOW);
-    set.map_err(|why| failed(why.into()))
+
+    /// Gives what was extracted its owner, permissions, and times.
+    fn restore(&self, at: &Path, node: &Node) -> Result<(), Failure> {
+        let failed = |why: std::io::Error| file_failure(at, &why);
+        if self.me == 0 {
+            lchown(at, Some(node.user), Some(node.group)).map_err(failed)?;
+        }
+        if !node.is_link() {
+            let found = fs::symlink_metadata(at).map_err(failed)?;
+            let mode = Permissions::from_mode(self.mode(node, (found.uid(), found.gid())));
+            fs::set_permissions(at, mode).map_err(failed)?;
+        }
+        let [accessed, modified, _] = node.times;
+        let time =
+            |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+        let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
+        let set = utimensat(CWD, at, &times, AtFlags::SYMLINK_NOFOLLOW);
+        set.map_err(|why| failed(why.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: u32 = 7;
+    const STRANGER: u32 = 8;
+
+    fn mode(rights: Rights, (user, group): (u32, u32), mode: u32) -> u32 {
+        let node = Node { mode, user, group, ..Node::default() };
+        // Root gives files away; all others own what they extract.
+        let owner = if rights.me == 0 { (user, group) } else { (rights.me, rights.me) };
+        rights.mode(&node, owner)
+    }
+
+    #[test]
+    fn set_id_bits_of_somebody_elses_multifile_are_not_restored() {
+        let strangers = Rights { mask: 0, me: ME, author: STRANGER };
+        assert_eq!(mode(strangers, (STRANGER, STRANGER), 0o6755), 0o755);
+        assert_eq!(mode(strangers, (ME, ME), 0o6755), 0o755, "it says that it is mine");
+        let roots = Rights { me: 0, ..strangers };
+        assert_eq!(mode(roots, (0, 0), 0o6755), 0o755, "it says that it is root's");
+        assert_eq!(mode(roots, (STRANGER, 0), 0o6755), 0o4755, "a program of the author's own");
+        let mine = Rights { author: ME, ..strangers };
+        assert_eq!(mode(mine, (ME, ME), 0o6755), 0o6755);
+        assert_eq!(mode(mine, (STRANGER, STRANGER), 0o6755), 0o755);
+        assert_eq!(mode(Rights { author: 0, ..roots }, (ME, ME), 0o7755), 0o7755);
+    }
+
+    #[test]
+    fn umask_holds_for_what_is_not_preserved() {
+        let masked = Rights { mask: 0o027 | !RWX, me: ME, author: ME };
+        assert_eq!(mode(masked, (ME, ME), 0o7777), 0o750);
+        assert_eq!(mode(Rights { mask: 0, ..masked }, (ME, ME), 0o7777), 0o7777);
+    }
 }

@@ -166,6 +166,7 @@ impl Packed {
             return Ok(0);
         }
         let changing = self.volume.begin().await?;
+        self.volume.clear_set_ids(&changing, &self.live).await?;
         let stream = self.volume.stream_for(&changing, &self.live).await?;
         let written = if self.appends {
             stream.append(self.volume.machine(), from).await
@@ -183,6 +184,7 @@ impl Packed {
 
     async fn resize(&self, len: u64) -> io::Result<()> {
         let changing = self.volume.begin().await?;
+        self.volume.clear_set_ids(&changing, &self.live).await?;
         if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
             let stream = self.volume.stream_for(&changing, &self.live).await?;
             stream.resize(self.volume.machine(), len).await?;
@@ -205,6 +207,7 @@ impl Packed {
             return Err(Errno::OPNOTSUPP.into());
         }
         let changing = self.volume.begin().await?;
+        self.volume.clear_set_ids(&changing, &self.live).await?;
         let (machine, stream) =
             (self.volume.machine(), self.volume.stream_for(&changing, &self.live).await?);
         if how.is_empty() {

@@ -208,6 +208,19 @@ impl Volume {
         changed
     }
 
+    /// Before the content of an open file is changed: clears what the kernel would clear.
+    pub(super) async fn clear_set_ids(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+    ) -> io::Result<()> {
+        if self.tree.borrow().stripped(&self.node(live)?).is_none() {
+            return Ok(());
+        }
+        let clear = |tree: &Tree, node: &Node| Ok(tree.stripped(node).unwrap_or(node.clone()));
+        self.set_in(changing, live, clear).await
+    }
+
     /// Size of a node, bytes.
     pub(super) fn size(&self, node: &Node) -> u64 {
         match node.task {

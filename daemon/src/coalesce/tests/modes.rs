@@ -62,3 +62,21 @@ fn whom_a_file_is_executed_as_is_not_handed_over() {
         assert_eq!(set.mode, kept, "{mode:o}");
     }
 }
+
+#[test]
+fn change_of_content_clears_set_id_bits_as_the_kernel_does() {
+    let changed = |user, mode| {
+        let node = Node { mode, ..Default::default() };
+        tree(user).stripped(&node).map(|node| node.mode)
+    };
+    for (mode, cleared) in [
+        (REGULAR | 0o6755, Some(REGULAR | 0o755)),
+        (REGULAR | 0o4600, Some(REGULAR | 0o600)),
+        (REGULAR | 0o2710, Some(REGULAR | 0o710)),
+        (REGULAR | 0o2644, None),
+        (REGULAR | 0o1755, None),
+    ] {
+        assert_eq!(changed(7, mode), cleared, "{mode:o}");
+        assert_eq!(changed(0, mode), None, "root may change {mode:o}");
+    }
+}

@@ -13,6 +13,14 @@ use crate::names::Attributes;
 const GROUP_EXECUTES: u32 = 0o010;
 
 impl Tree {
+    /// The node with its content changed by anybody but root, as the kernel has it: a program that
+    /// runs as its owner does not become another one. `None`: it stays as it is.
+    pub(in crate::coalesce) fn stripped(&self, node: &Node) -> Option<Node> {
+        let mode = without_set_ids(node.mode);
+        let is_cleared = self.me.user != 0 && mode != node.mode && !node.is_folder();
+        is_cleared.then(|| Node { mode, ..node.clone() })
+    }
+
     /// Attributes of a node, set.
     pub(in crate::coalesce) fn set(
         &self,
@@ -43,8 +51,7 @@ impl Tree {
                 }
                 // Whom it is executed as is not handed over, by root neither.
                 if !node.is_folder() {
-                    let is_group = node.mode & GROUP_EXECUTES != 0;
-                    node.mode &= !(SET_USER | if is_group { SET_GROUP } else { 0 });
+                    node.mode = without_set_ids(node.mode);
                 }
             }
             Attributes::Times(Times { accessed, modified }) if is_mine => {
@@ -64,4 +71,10 @@ impl Tree {
         }
         Ok(node)
     }
+}
+
+/// The set-group bit of a file that its group does not execute means something else.
+const fn without_set_ids(mode: u32) -> u32 {
+    let is_group = mode & GROUP_EXECUTES != 0;
+    mode & !(SET_USER | if is_group { SET_GROUP } else { 0 })
 }
