@@ -8,6 +8,7 @@
 //! from moving our folder away.
 
 mod asked;
+mod base;
 mod deserted;
 
 use std::{
@@ -29,6 +30,7 @@ use rustix::{
     io::Errno,
 };
 
+use self::base::{base, is_ours};
 pub(crate) use self::deserted::sweep;
 use crate::{
     config::{Config, Environment},
@@ -69,7 +71,8 @@ pub(crate) struct Job {
 pub(crate) struct Lock(File);
 
 impl Job {
-    /// The job of this process. Touches no file.
+    /// The job of this process. Touches no file, unless a stranger has the folder of this user's
+    /// jobs: then these get another one.
     ///
     /// # Errors
     ///
@@ -315,34 +318,6 @@ fn checked(variable: &str, name: &str) -> Result<String, Failure> {
         format_args!("'{name}' cannot name a job's folder"),
         format_args!("set KAKEHI_JOB to at most {NAME_LEN_MAX} letters, digits, and . _ - @ + : ,"),
     ))
-}
-
-/// Where this process's jobs have their folders: the first of [`bases`].
-fn base(environment: &Environment) -> PathBuf {
-    let [first, ..] = &*bases(environment) else { return shared_base() };
-    first.clone()
-}
-
-/// `$XDG_RUNTIME_DIR/kakehi`, if that folder is there and ours, and then `/tmp/kakehi-UID`, which
-/// has the jobs of compute nodes that were entered without a login.
-fn bases(environment: &Environment) -> Vec<PathBuf> {
-    let uid = rustix::process::getuid().as_raw();
-    let runtime = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let usable = |folder: &PathBuf| {
-        folder.is_absolute()
-            && fs::metadata(folder).is_ok_and(|folder| folder.is_dir() && folder.uid() == uid)
-    };
-    let runtime = runtime.filter(usable).map(|folder| folder.join("kakehi"));
-    runtime.into_iter().chain([shared_base()]).collect()
-}
-
-fn shared_base() -> PathBuf {
-    PathBuf::from(format!("/tmp/kakehi-{}", rustix::process::getuid().as_raw()))
-}
-
-fn is_ours(folder: &Path) -> bool {
-    let uid = rustix::process::getuid().as_raw();
-    folder.file_name().is_some_and(|name| name == "kakehi" || *name == *format!("kakehi-{uid}"))
 }
 
 fn create_private(folder: &Path) -> io::Result<bool> {

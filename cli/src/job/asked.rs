@@ -7,7 +7,7 @@ use std::{fs, io, path::Path};
 
 use daemon::control::{self, Control};
 
-use super::{Job, bases, check_private, given_name, refused, unreachable};
+use super::{Job, base::bases, check_private, given_name, refused, unreachable};
 use crate::{
     config::{Config, Environment},
     failure::Failure,

@@ -6,7 +6,7 @@ use std::fs;
 use daemon::{control, folder};
 use rustix::fs::{FlockOperation, OFlags};
 
-use super::{Job, LOCK, PROGRAMS, bases, check_private, is_made, locked};
+use super::{Job, LOCK, PROGRAMS, base::bases, check_private, is_made, locked};
 use crate::config::Environment;
 
 /// Removes the folders of all such jobs of this user on this node. What cannot be removed stays:

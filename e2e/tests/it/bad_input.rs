@@ -27,13 +27,13 @@ use crate::{
 };
 
 /// An ordinary user.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 const OTHER_VERSION: u32 = 99;
 
 // ---- other users
 
 /// `program` as [`NOBODY`]; `None`, loudly, when this user cannot do that.
-fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Option<Command> {
+pub(crate) fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         skip("another user", "only root can become one");
         return None;
@@ -46,7 +46,7 @@ fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Option<Command> {
 }
 
 /// A copy of the command and its library that everybody may run, as if installed in `folder`.
-fn install(folder: &Folder) -> PathBuf {
+pub(crate) fn install(folder: &Folder) -> PathBuf {
     let open = |path: &Path| {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("mode");
     };

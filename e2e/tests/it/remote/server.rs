@@ -76,7 +76,13 @@ impl Server {
         Self::start_with(&[], folder, scheme, &["--coalesce", "root/job=job.sion"])
     }
 
-    /// The same, executed by the program that the first word names.
+    /// A server that keeps `/packed` in the multifile `kept.sion` of `/job`.
+    #[track_caller]
+    pub(crate) fn start_keeping_below(folder: &Folder, scheme: Scheme) -> Self {
+        Self::start_with(&[], folder, scheme, &["--coalesce", "root/packed=root/job/kept.sion"])
+    }
+
+    /// As [`start`](Self::start), executed by the program that the first word names.
     #[track_caller]
     pub(crate) fn start_under(wrapper: &[&Path], folder: &Folder, scheme: Scheme) -> Self {
         Self::start_with(wrapper, folder, scheme, &[])
