@@ -312,12 +312,10 @@ impl Seat {
     /// result.
     fn serve_others(&mut self, hall: &Hall) -> Result<Option<(Address, Published)>, Error> {
         let Some(serving) = &hall.config.serving else { return Ok(None) };
-        let key = Key::given(serving.key.as_deref(), Key::read_or_create);
-        let given = Given::ServerKey(serving.key.clone().unwrap_or_default());
-        let key = key.map_err(Error::unusable(given))?;
         let root = Given::Root(serving.root.clone());
         let place = Place::below(&serving.root).map_err(Error::unusable(root.clone()))?;
-        let folder = Folder::create(&serving.root).map_err(Error::unusable(root.clone()))?;
+        Published::check(serving.address_folder.as_deref())
+            .map_err(Error::unusable(Given::address_folder(serving)))?;
         let Address { place: meeting, carrier } = &serving.address;
         let handle = &self.core.handle;
         let workers = match carrier {
@@ -331,6 +329,9 @@ impl Seat {
         let listener = listening.map_err(Error::unusable(listen))?;
         let address = Address { place: listener.address().clone(), carrier: *carrier };
         let files = self.coalesced(serving, self.machine.at(place))?;
+        let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
+        // Last: a server that cannot serve leaves nothing behind.
+        let (key, folder) = records(serving)?;
         let handle = &self.core.handle;
         let service = Service::new(handle.clone(), files, Box::new(folder), hall.fds);
         let service = service.map_err(Error::unusable(root))?;
@@ -338,16 +339,32 @@ impl Seat {
         if hall.config.own().is_some() {
             self.own.set(&service);
         }
-        let boot = Boot::here().map_err(Error::setup("the name of this boot"))?;
         let server = Server::new(service, key, boot);
-        let listening = Listening { address: address.to_string(), connections: server.served() };
+        let listening = Listening { address: address.to_string(), traffic: server.traffic() };
         hall.node.listening.set(listening).ok(); // The first executor's, of which there is one.
         handle.spawn(Class::Latency, server.listen(listener, workers));
-        let folder = &serving.address_folder;
-        let given = Given::AddressFolder(folder.clone().unwrap_or_default());
-        let published = Published::write(&address, folder.as_deref());
+        let published = Published::write(&address, serving.address_folder.as_deref());
+        let given = Given::address_folder(serving);
         Ok(Some((address, published.map_err(Error::unusable(given))?)))
     }
+}
+
+/// A server's key and its folder in its root, made if they are missing.
+fn records(serving: &Serving) -> Result<(Key, Folder), Error> {
+    let (mut key_made, path) = (false, serving.key.as_deref());
+    let key = Key::given(path, |path| {
+        let (key, is_made) = Key::read_or_make(path)?;
+        key_made = is_made;
+        Ok(key)
+    });
+    let given = Given::ServerKey(serving.key.clone().unwrap_or_default());
+    let key = key.map_err(Error::unusable(given))?;
+    let folder = Folder::create(&serving.root).inspect_err(|_| {
+        if let Some(path) = path.filter(|_| key_made) {
+            std::fs::remove_file(path).ok(); // Nobody has had time to copy it.
+        }
+    });
+    Ok((key, folder.map_err(Error::unusable(Given::Root(serving.root.clone())))?))
 }
 
 /// Runs the calling thread on one core only.

@@ -4,7 +4,7 @@ use std::{error, fmt, io, path::PathBuf, time::Duration};
 
 use wire::{Invalid, Refusal};
 
-use crate::{Address, coalesce};
+use crate::{Address, Serving, coalesce};
 
 /// Why a daemon cannot be started, or cannot be asked.
 #[derive(Debug)]
@@ -84,6 +84,10 @@ pub enum Given {
 }
 
 impl Given {
+    pub(crate) fn address_folder(serving: &Serving) -> Self {
+        Self::AddressFolder(serving.address_folder.clone().unwrap_or_default())
+    }
+
     fn advice(&self, why: &io::Error) -> &'static str {
         match self {
             Self::ServerKey(_) => {

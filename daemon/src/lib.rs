@@ -62,6 +62,7 @@ mod socket_folder;
 mod statistics;
 mod status;
 mod storage;
+mod throttle;
 mod turns;
 mod unaccepted;
 mod verdict;

@@ -87,7 +87,7 @@ impl Listener {
     pub(crate) async fn listen(self: Rc<Self>, listening: Rc<OwnedFd>) {
         let news = Notify::new();
         let Ok(watch) = self.reactor.watch(Rc::clone(&listening), &news) else { return };
-        let mut unaccepted = Unaccepted::new(&self.core.handle);
+        let unaccepted = Unaccepted::new(&self.core.handle);
         loop {
             news.until(|| watch.take_ready()).await;
             loop {

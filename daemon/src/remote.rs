@@ -26,7 +26,11 @@ pub(crate) use self::{
     },
     line::{address::Carrier, key::Key, workers::Workers},
     server::{
-        boot::Boot, connections::Server, ledger::Folder, published::Published, service::Service,
+        boot::Boot,
+        connections::{Server, Traffic},
+        ledger::Folder,
+        published::Published,
+        service::Service,
     },
 };
 pub use self::{

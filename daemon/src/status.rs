@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     path::Path,
     process,
-    sync::{Weak, atomic::Ordering},
+    sync::{
+        Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde::Serialize;
@@ -16,7 +19,7 @@ use crate::{
     life::Loss,
     mail::lock,
     node::{CoreReport, Mail, Node},
-    remote::Mount,
+    remote::{Mount, Traffic},
     statistics::{Summary, Totals, peak_rss},
 };
 
@@ -60,19 +63,32 @@ impl From<&Remote> for RemoteStatus {
 pub(crate) struct Listening {
     pub(crate) address: String,
     /// Held once by the server, and once for each connection.
-    pub(crate) connections: Weak<()>,
+    pub(crate) traffic: Weak<Traffic>,
 }
 
 #[derive(Debug, Serialize)]
 struct ServingStatus<'a> {
     address: &'a str,
     connections: usize,
+    requests: u64,
+    bytes_read: u64,
+    bytes_written: u64,
 }
 
 impl<'a> From<&'a Listening> for ServingStatus<'a> {
     fn from(listening: &'a Listening) -> Self {
-        let connections = listening.connections.strong_count().saturating_sub(1);
-        Self { address: &listening.address, connections }
+        let connections = listening.traffic.strong_count().saturating_sub(1);
+        let traffic = listening.traffic.upgrade();
+        let count = |of: fn(&Traffic) -> &AtomicU64| {
+            traffic.as_deref().map_or(0, |traffic| of(traffic).load(Ordering::Relaxed))
+        };
+        Self {
+            address: &listening.address,
+            connections,
+            requests: count(|traffic| &traffic.requests),
+            bytes_read: count(|traffic| &traffic.bytes_read),
+            bytes_written: count(|traffic| &traffic.bytes_written),
+        }
     }
 }
 

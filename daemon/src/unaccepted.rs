@@ -3,30 +3,28 @@
 
 use std::{io, time::Duration};
 
-use executor::{Handle, Instant};
+use executor::Handle;
+
+use crate::throttle::Throttle;
 
 /// Between a connection that could not be accepted and the next try.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between two times that this is said.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// What a listener does about them.
 #[derive(Debug)]
 pub(crate) struct Unaccepted {
     handle: Handle,
-    said_at: Option<Instant>,
+    throttle: Throttle,
 }
 
 impl Unaccepted {
     pub(crate) fn new(handle: &Handle) -> Self {
-        Self { handle: handle.clone(), said_at: None }
+        Self { handle: handle.clone(), throttle: Throttle::default() }
     }
 
     /// Returns when the next try may be made.
-    pub(crate) async fn pause_after(&mut self, error: &io::Error) {
-        let now = self.handle.now();
-        if self.said_at.is_none_or(|at| now >= at + SILENCE) {
-            self.said_at = Some(now);
+    pub(crate) async fn pause_after(&self, error: &io::Error) {
+        if self.throttle.admits(self.handle.now()) {
             tracing::warn!("a connection could not be accepted: {error}");
         }
         self.handle.sleep(PAUSE).await;

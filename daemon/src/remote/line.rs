@@ -32,7 +32,7 @@ use std::{
 
 use executor::{Class, Credits, Handle, Notify, first};
 use ucx::{Address, Endpoint, Message, PIECE_LEN};
-use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Inlet, Memory, Pipes, Sender, Stream};
+use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, Heap, Inlet, Memory, Sender, Stream};
 use wire::{Envelope, FRAME_LEN_MAX, TAG_LEN, WORKER_LEN_MAX};
 
 pub(super) mod address;
@@ -90,22 +90,10 @@ pub(crate) struct Outgoing {
     line: Rc<OnceCell<Rc<Line>>>,
 }
 
-impl Incoming {
-    /// Long payloads are left in pipes, as long as the frames are on the stream.
-    pub(crate) fn with_pipes(mut self, pipes: &Pipes) -> Self {
-        self.receiver = self.receiver.take().map(|receiver| receiver.with_pipes(pipes));
-        self
-    }
-}
-
 impl Inlet for Incoming {
     /// A call brings bytes of one message, and long payloads are messages of their own.
     fn lends(&self) -> bool {
         self.receiver.is_none()
-    }
-
-    fn lends_parts(&self) -> bool {
-        self.receiver.as_ref().is_some_and(Inlet::lends_parts)
     }
 
     async fn lend(&mut self, len: usize) -> Option<Buffers> {

@@ -13,6 +13,7 @@ pub(super) mod effects;
 pub(super) mod grace;
 pub(super) mod ledger;
 pub(super) mod locks;
+mod places;
 pub(super) mod published;
 mod root;
 pub(super) mod service;

@@ -228,8 +228,11 @@ impl World {
     }
 
     fn fail(&mut self) {
-        if self.rng.borrow_mut().bool() {
-            return self.network.cut();
+        let fault = self.rng.borrow_mut().u32(0..4);
+        match fault {
+            0 => return self.network.cut(),
+            1 => return self.network.damage(),
+            _ => {}
         }
         self.kill_server();
         self.kills += 1;

@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+/// Of what is sent at a time before the key is proven.
+const GREETING_LEN_MAX: usize = 192;
+
 /// Passes connections on to a port.
 pub(crate) struct Proxy {
     port: u16,
@@ -21,6 +24,8 @@ pub(crate) struct Proxy {
 struct State {
     is_over: AtomicBool,
     is_stalled: Mutex<bool>,
+    /// Something of what is passed on next is to be changed.
+    damages: AtomicBool,
     changed: Condvar,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -60,6 +65,16 @@ impl Proxy {
         *self.state.is_stalled.lock().expect("no panics") = true;
     }
 
+    /// Changes one bit of what is passed on next, but of no greeting.
+    pub(crate) fn damage(&self) {
+        self.state.damages.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is still to come.
+    pub(crate) fn is_damaging(&self) -> bool {
+        self.state.damages.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn go_on(&self) {
         *self.state.is_stalled.lock().expect("no panics") = false;
         self.state.changed.notify_all();
@@ -94,6 +109,9 @@ impl State {
                 is_stalled = waited.expect("no panics").0;
             }
             drop(is_stalled);
+            if len > GREETING_LEN_MAX && self.damages.swap(false, Ordering::Relaxed) {
+                bytes[len / 2] ^= 0x10;
+            }
             if to.write_all(&bytes[..len]).is_err() {
                 break;
             }

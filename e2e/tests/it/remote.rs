@@ -3,6 +3,7 @@
 
 mod allocate;
 mod asked;
+mod damaged;
 mod exchanged;
 mod fileset;
 mod fuzzed;

@@ -171,11 +171,10 @@ impl<S: Storage> Growing<S> {
                 lens.push(Filled::of(place.chunk_len, cursor.block_lens(), number)?.len);
             }
             let instance = instance();
-            let mark = Mark::Open(instance).encode();
-            let plan = FilePlan::of(&physical, None, options, mark)?;
+            let plan = FilePlan::of(&physical, None, options, Mark::Open(instance).encode())?;
             let file = if is_to_write {
-                let file = storage
-                    .open(&storage.physical_name(path, number), Some(Naming::of(path, number)));
+                let (at, naming) = (storage.physical_name(path, number), Naming::of(path, number));
+                let file = storage.open(&at, Some(naming));
                 Arc::new(file.map_err(|error| Error::io(number, &error))?)
             } else {
                 physical.front.file

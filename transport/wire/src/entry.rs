@@ -26,6 +26,8 @@ pub enum Invalid {
     Message(u32),
     /// A message has the wrong length in bytes.
     Length(usize),
+    /// A frame is not as it was sent.
+    Checksum,
 }
 
 impl fmt::Display for Invalid {
@@ -35,6 +37,7 @@ impl fmt::Display for Invalid {
             Self::Magic => write!(f, "the peer does not speak this protocol"),
             Self::Message(kind) => write!(f, "unknown message kind {kind}"),
             Self::Length(len) => write!(f, "a message of {len} bytes"),
+            Self::Checksum => write!(f, "a frame arrived with a wrong checksum"),
         }
     }
 }

@@ -8,6 +8,12 @@
 //! a length before that much has been received, and hand out a request only when its payload has
 //! the length that the request asks for: the bound on what a receiver has to hold is
 //! [`FRAME_LEN_MAX`].
+//!
+//! # Checksums
+//!
+//! A header ends with the CRC32C of the body and, last, that of the header before it. They find
+//! what a network card, a cable, or memory on the way has changed. Against somebody who changes
+//! frames on purpose they do nothing.
 
 use crate::{
     VERSION,
@@ -17,7 +23,7 @@ use crate::{
 };
 
 /// Length of a frame's header in bytes.
-pub const HEADER_LEN: usize = 16;
+pub const HEADER_LEN: usize = 24;
 /// Most bytes that one request reads or writes.
 pub const PIECE_LEN_MAX: usize = 64 << 10;
 /// Payload up to this length, bytes, needs no buffer credit.
@@ -41,7 +47,7 @@ pub const TAG_LEN: usize = 32;
 /// Length of the longest address of a UCX worker in bytes: some hundreds are usual.
 pub const WORKER_LEN_MAX: usize = 16 << 10;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"kakehi\0\x03");
 /// Record slot and entry, before the payload.
 const REQUEST_LEN: usize = WORD_LEN + ENTRY_WORDS * WORD_LEN;
 const HELLO_LEN: usize = 2 * WORD_LEN + SESSION_LEN + NONCE_LEN;
@@ -139,6 +145,31 @@ pub enum Frame<'a> {
     Goodbye,
 }
 
+/// Where the checksum of the body stands in a header, and that of the header.
+const BODY_SUM_AT: usize = 16;
+const HEADER_SUM_AT: usize = 20;
+
+/// CRC32C of what `sum` is of, followed by `bytes`; nothing has 0.
+#[must_use]
+pub fn sum(sum: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(sum, bytes)
+}
+
+/// Gives every frame in `bytes` the checksums that fit what stands there now, as far as their
+/// lengths tell where they are: for tests of what lies behind the checksums.
+pub fn reseal(mut bytes: &mut [u8]) {
+    while let Some((header, rest)) = bytes.split_first_chunk_mut::<HEADER_LEN>() {
+        let (len, ..) = words_of(header);
+        let Some((body, next)) = rest.split_at_mut_checked(len) else { return };
+        let (summed, own) = header.split_at_mut(HEADER_SUM_AT);
+        if let Some((_, of_body)) = summed.split_at_mut_checked(BODY_SUM_AT) {
+            of_body.copy_from_slice(&sum(0, body).to_le_bytes());
+        }
+        own.copy_from_slice(&sum(0, summed).to_le_bytes());
+        bytes = next;
+    }
+}
+
 /// The start of an encoded frame; the payload follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
@@ -167,6 +198,9 @@ impl<'a> Frame<'a> {
         let Some((header, rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let len = Self::body_len(header)?;
         let Some(body) = rest.get(..len) else { return Ok(None) };
+        if sum(0, body) != Self::body_sum(header) {
+            return Err(Invalid::Checksum);
+        }
         let (frame, payload_at) = Self::decode(header, body)?;
         let payload = body.get(payload_at..).unwrap_or_default();
         Ok(Some((frame.with_payload(payload), HEADER_LEN + len)))
@@ -178,6 +212,10 @@ impl<'a> Frame<'a> {
     ///
     /// [`Invalid`]: no frame begins so.
     pub fn body_len(header: &[u8; HEADER_LEN]) -> Result<usize, Invalid> {
+        let (summed, own) = header.split_at(HEADER_SUM_AT);
+        if Reader(own).half() != Some(sum(0, summed)) {
+            return Err(Invalid::Checksum);
+        }
         let (len, kind, _) = words_of(header);
         let (shortest, longest) = match kind {
             HELLO => (HELLO_LEN, HELLO_LEN),
@@ -193,8 +231,15 @@ impl<'a> Frame<'a> {
         if (shortest..=longest).contains(&len) { Ok(len) } else { Err(Invalid::Length(len)) }
     }
 
+    /// What the [`sum`] of the body has to be that follows this header.
+    #[must_use]
+    pub fn body_sum(header: &[u8; HEADER_LEN]) -> u32 {
+        Reader(header.get(BODY_SUM_AT..).unwrap_or_default()).half().unwrap_or(0)
+    }
+
     /// The frame with this header, without its payload, and where in the body that begins. Of the
-    /// body, `start` is the first [`BODY_START_LEN`] bytes, or all when there are fewer.
+    /// body, `start` is the first [`BODY_START_LEN`] bytes, or all when there are fewer. Whoever
+    /// receives the body compares its sum.
     ///
     /// # Errors
     ///
@@ -269,12 +314,14 @@ impl<'a> Frame<'a> {
     /// The frame without its payload, encoded.
     #[must_use]
     pub fn head(&self) -> Head {
-        self.head_before(self.payload().len())
+        let payload = self.payload();
+        self.head_before(payload.len(), |start| sum(start, payload))
     }
 
-    /// The frame encoded, to be followed by a payload of `payload_len` bytes that is elsewhere.
+    /// The frame encoded, to be followed by a payload of `payload_len` bytes that is elsewhere;
+    /// `with_payload` continues a [`sum`] over it.
     #[must_use]
-    pub fn head_before(&self, payload_len: usize) -> Head {
+    pub fn head_before(&self, payload_len: usize, with_payload: impl FnOnce(u32) -> u32) -> Head {
         let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: HEADER_LEN };
         let (kind, id) = match *self {
             Self::Hello(hello) => {
@@ -315,7 +362,9 @@ impl<'a> Frame<'a> {
             Self::Worker { .. } => (WORKER, 0),
         };
         let body_len = head.len - HEADER_LEN + payload_len;
-        head.len_and_kind(u32::try_from(body_len).unwrap_or(u32::MAX), kind, id);
+        let body = head.bytes.get(HEADER_LEN..head.len).unwrap_or_default();
+        let body_sum = with_payload(sum(0, body));
+        head.header((u32::try_from(body_len).unwrap_or(u32::MAX), kind), id, body_sum);
         head
     }
 
@@ -385,10 +434,13 @@ impl Head {
         words.iter().for_each(|word| self.put(&word.to_le_bytes()));
     }
 
-    fn len_and_kind(&mut self, len: u32, kind: u32, id: u64) {
-        let body_at = core::mem::replace(&mut self.len, 0);
+    fn header(&mut self, (len, kind): (u32, u32), id: u64, body_sum: u32) {
+        let end = core::mem::replace(&mut self.len, 0);
         self.words(&[u64::from(len) | u64::from(kind) << 32, id]);
-        self.len = body_at;
+        self.put(&body_sum.to_le_bytes());
+        let own = sum(0, self.bytes());
+        self.put(&own.to_le_bytes());
+        self.len = end;
     }
 }
 

@@ -39,7 +39,10 @@ fn every_frame_survives_the_way_and_takes_no_byte_of_the_next() {
         let start = &body[..body.len().min(BODY_START_LEN)];
         let (bare, payload_at) = Frame::decode(header, start).expect("the same frame");
         assert_eq!(bare.with_payload(&body[payload_at..]), frame);
-        assert_eq!(bare.head_before(frame.payload().len()).bytes(), frame.head().bytes());
+        let payload = frame.payload();
+        let elsewhere = bare.head_before(payload.len(), |start| sum(start, payload));
+        assert_eq!(elsewhere.bytes(), frame.head().bytes());
+        assert_eq!(Frame::body_sum(header), sum(0, body));
         let followed = [&bytes[..], b"next"].concat();
         assert_eq!(Frame::parse(&followed), Ok(Some((frame, bytes.len()))));
     }
@@ -52,7 +55,7 @@ fn frames_that_look_different_have_another_version() {
     let fingerprint = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((VERSION, fingerprint), (5, 0x9b02_556c_79f4_d339));
+    assert_eq!((VERSION, fingerprint), (6, 0x1587_b4ab_8dea_da80));
 }
 
 #[test]
@@ -68,8 +71,9 @@ fn every_prefix_waits_for_more() {
 #[test]
 fn a_length_no_frame_has_is_refused_before_it_is_received() {
     let parse = |kind: u32, len: usize| {
-        let header = [len as u64 | u64::from(kind) << 32, 0].map(u64::to_le_bytes);
-        Frame::parse(header.as_flattened()).map(|found| found.is_some())
+        let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: HEADER_LEN };
+        head.header((u32::try_from(len).expect("32 bits"), kind), 0, 0);
+        Frame::parse(head.bytes()).map(|found| found.is_some())
     };
     let lens = [
         (REQUEST, REQUEST_LEN, REQUEST_LEN + PIECE_LEN_MAX),
@@ -84,6 +88,18 @@ fn a_length_no_frame_has_is_refused_before_it_is_received() {
         assert_eq!([shortest, longest].map(|len| parse(kind, len)), [Ok(false); 2]);
     }
     assert_eq!(parse(PING, 1), Err(Invalid::Length(1)));
+}
+
+#[test]
+fn a_frame_with_any_bit_changed_is_refused() {
+    for frame in all() {
+        let bytes = encoded(frame);
+        for bit in 0..8 * bytes.len() {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Frame::parse(&changed), Err(Invalid::Checksum), "{frame:?}, bit {bit}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,9 @@ mod again;
 mod answer;
 mod counter;
 mod entry;
+#[cfg(feature = "frames")]
 mod envelope;
+#[cfg(feature = "frames")]
 mod frame;
 mod greeting;
 mod kind;
@@ -30,11 +32,13 @@ mod words;
 pub use answer::{FileSystem, FoundLock, Status, Value};
 pub use counter::{COUNTER_COUNT, Counter, RULES_COUNTED, Reason};
 pub use entry::{ENTRY_WORDS, Entry, Invalid};
+#[cfg(feature = "frames")]
 pub use envelope::Envelope;
+#[cfg(feature = "frames")]
 pub use frame::{
     BODY_START_LEN, BOOT_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello,
     INLINE_LEN_MAX, LONG_START_LEN, NONCE_LEN, PIECE_LEN_MAX, Proof, ROOT_LEN, RemoteWelcome,
-    SESSION_LEN, TAG_LEN, WORKER_LEN_MAX,
+    SESSION_LEN, TAG_LEN, WORKER_LEN_MAX, reseal, sum,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
@@ -49,4 +53,4 @@ pub use whence::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET, STAND_IN};
 
 /// Version of entries, messages, and segment layout. A daemon serves exactly one. Raised with every
 /// change of what any of their bytes is, or means: a peer on another node may be of another build.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;

@@ -25,6 +25,7 @@ use uring::{Buffer, Buffers};
 use wire::{BOOT_LEN, Frame, INLINE_LEN_MAX, ROOT_LEN, Request, SESSION_LEN};
 
 use self::{
+    beat::Absence,
     reopen::is_short,
     state::{Pending, State},
 };
@@ -94,6 +95,7 @@ pub(crate) struct Client<N> {
     must_reopen: Cell<bool>,
     /// Since when one has been short of what that takes.
     short_since: Cell<Option<Instant>>,
+    absence: Absence,
     /// Somebody waits for the first connection, and will say why there is none.
     pub(crate) is_awaited: Cell<bool>,
     /// Signalled when something is to be sent, and when the state of the connection has changed.
@@ -116,6 +118,7 @@ impl<N: Network> Client<N> {
     ) -> io::Result<Rc<Self>> {
         Ok(Rc::new(Self {
             heard_at: Cell::new(handle.now()),
+            absence: Absence::since(handle.now()),
             handle,
             network,
             key,
@@ -288,7 +291,7 @@ impl<N: Network> Client<N> {
         let mut pause = PAUSE_MIN;
         let mut has_served = false;
         loop {
-            let error = match self.attempt().await {
+            let error = match first(self.attempt(), self.tell_absence()).await {
                 Ok(()) => return,
                 Err(error) => error,
             };
@@ -307,6 +310,7 @@ impl<N: Network> Client<N> {
                 tracing::warn!("the connection to the server at {} broke: {error}", self.network);
                 self.state.borrow_mut().is_connected = false;
                 self.hears();
+                self.absence.begin(self.handle.now());
                 pause = PAUSE_MIN;
                 has_served = true;
             }
@@ -316,12 +320,14 @@ impl<N: Network> Client<N> {
             self.state.borrow_mut().failures += 1;
             self.news.notify_all();
             let end = self.heard_at.get() + self.timeout;
-            self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
+            self.absence.is_for(&error);
+            let pausing = async {
+                self.handle.sleep_until((self.handle.now() + pause).min(end)).await;
+                Ok(())
+            };
+            first(pausing, self.tell_absence()).await.ok();
             if self.handle.now() >= end {
                 return self.die(&error);
-            }
-            if pause < PAUSE_MAX && 2 * pause >= PAUSE_MAX && !self.is_awaited.get() {
-                tracing::warn!("waiting for the server at {}: {error}", self.network);
             }
             pause = (2 * pause).min(PAUSE_MAX);
         }
@@ -383,6 +389,7 @@ impl<N: Network> Client<N> {
         state.unsent = state.pending.iter().filter_map(is_unanswered).collect();
         state.is_connected = true;
         drop(state);
+        self.tell_return();
         self.news.notify_all();
     }
 
@@ -423,7 +430,7 @@ impl<N: Network> Client<N> {
             inbox.fill().await?;
             heard.set(true);
             match inbox.frame() {
-                Some(Frame::Reply { id, value, .. }) => self.answered(id, value, inbox.data()),
+                Some(Frame::Reply { id, value, .. }) => self.answered(id, value, inbox.data())?,
                 Some(Frame::Pong) => {}
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -431,22 +438,30 @@ impl<N: Network> Client<N> {
         }
     }
 
-    /// Takes a reply. One that nobody waits for was answered on an earlier connection.
-    fn answered(&self, id: u64, value: u64, found: Option<Buffers>) {
+    /// Takes a reply.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData`: nothing that is unanswered has this number. The request that the reply is
+    /// for would wait for ever; over the next connection it is sent again.
+    fn answered(&self, id: u64, value: u64, found: Option<Buffers>) -> io::Result<()> {
         let pending = self.state.borrow().pending.get(&id).cloned();
-        if let Some(pending) = pending.filter(|pending| pending.reply.borrow().is_none()) {
-            let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
-            match (&pending.data, pending.request, found) {
-                (Some(into), Request::Read { .. }, Some(found)) => {
-                    into.gather(found);
-                    if verdict(value).is_ok() {
-                        value = found.len() as u64;
-                    }
+        let pending = pending.filter(|pending| pending.reply.borrow().is_none());
+        let pending = pending.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "a reply to nothing that was asked")
+        })?;
+        let (found, mut value, mut payload) = (found.as_ref(), value, Vec::new());
+        match (&pending.data, pending.request, found) {
+            (Some(into), Request::Read { .. }, Some(found)) => {
+                into.gather(found);
+                if verdict(value).is_ok() {
+                    value = found.len() as u64;
                 }
-                _ => payload = found.map(bytes_of).unwrap_or_default(),
             }
-            self.conclude(&pending, value, payload);
+            _ => payload = found.map(bytes_of).unwrap_or_default(),
         }
+        self.conclude(&pending, value, payload);
+        Ok(())
     }
 
     fn conclude(&self, pending: &Pending, value: u64, payload: Vec<u8>) {

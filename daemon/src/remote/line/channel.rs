@@ -12,9 +12,11 @@ use std::{
 };
 
 use executor::{Credit, Handle, Notify};
+use shm::copy::copy_out;
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers, FrameError, Frames, Heap, Inlet, Pool, Stages};
 use wire::{
-    BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, LONG_START_LEN, Request,
+    BODY_START_LEN, FRAME_LEN_MAX, Frame, HEADER_LEN, INLINE_LEN_MAX, Invalid, LONG_START_LEN,
+    Request,
 };
 
 use super::{Secrets, Speaks};
@@ -23,6 +25,8 @@ use super::{Secrets, Speaks};
 pub(crate) const BATCH_LEN: usize = 256 << 10;
 /// Length of a buffer that holds any frame's body.
 const BODY_LEN_MAX: usize = FRAME_LEN_MAX - HEADER_LEN;
+/// What is copied at a time to be summed: it stays in the nearest cache.
+const SUMMED_LEN: usize = 4 << 10;
 /// Bodies up to this length are no matter of the pool.
 const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
 
@@ -117,7 +121,7 @@ impl<R: Receive> Inbox<R> {
     /// # Errors
     ///
     /// Those of the stream; `UnexpectedEof` when the peer has closed; `InvalidData` when it does
-    /// not speak the protocol.
+    /// not speak the protocol, or something has arrived that was not sent.
     pub(crate) async fn fill(&mut self) -> io::Result<()> {
         let admit = |header: &_| Frame::body_len(header).map_err(|_| FrameError::BadHead);
         let received = match self.frames.next(admit).await {
@@ -131,13 +135,16 @@ impl<R: Receive> Inbox<R> {
         let body_len = body.len() + lent.as_ref().map_or(0, Buffers::len);
         let mut start = [0; BODY_START_LEN];
         body.load(&mut start);
-        // Else nobody looks at what is lent: in a pipe it need not come to memory.
         let is_cut_elsewhere = body.len() < LONG_START_LEN;
         if let (Some(lent), Some(rest), true) =
             (&lent, start.get_mut(body.len()..), is_cut_elsewhere)
         {
             // Of a peer that cuts elsewhere, the frame ends here.
             lent.as_slice().iter().take(1).for_each(|first| first.load(rest));
+        }
+        let parts = [&body].into_iter().chain(lent.iter().flat_map(Buffers::as_slice));
+        if parts.fold(0, summed) != Frame::body_sum(&received.head) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, Invalid::Checksum));
         }
         let start = start.get(..body_len).unwrap_or(&start);
         let decoded = Frame::decode(&received.head, start);
@@ -212,6 +219,18 @@ pub(crate) fn moved(request: &Request) -> usize {
     }
 }
 
+/// CRC32C continued over what a buffer holds. Others may change that meanwhile: then the frame is
+/// refused, and sent again with what is there by then.
+fn summed(mut sum: u32, buffer: &Buffer) -> u32 {
+    let mut copy = [0; SUMMED_LEN];
+    for part in buffer.bytes().chunks(SUMMED_LEN) {
+        let copy = copy.get_mut(..part.len()).unwrap_or_default();
+        copy_out(copy, part);
+        sum = wire::sum(sum, copy);
+    }
+    sum
+}
+
 /// All bytes in one buffer.
 pub(in crate::remote) fn joined(mut parts: Vec<Buffer>) -> Buffer {
     if parts.len() == 1 {
@@ -259,7 +278,7 @@ impl Outbox {
 
     /// Adds a frame whose payload is `data`, which is kept until it is sent.
     pub(crate) fn push_data(&self, frame: Frame<'_>, data: Buffer) {
-        self.add(&[frame.head_before(data.len()).bytes()]);
+        self.add(&[frame.head_before(data.len(), |start| summed(start, &data)).bytes()]);
         self.0.len.set(self.0.len.get() + data.len());
         self.0.parts.borrow_mut().push_back(Part::Data(data));
         self.0.changed.notify_all();

@@ -21,6 +21,16 @@ pub(crate) fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
+/// As [`refused`], by what listens where the server was looked for, and has not shown the key: it
+/// may be another server, for as long as that one is away.
+pub(super) fn strange(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::AddrInUse, why.into())
+}
+
+fn is_strange(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse && error.raw_os_error().is_none()
+}
+
 fn stranger() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "what answered is no server of this version")
 }
@@ -30,10 +40,10 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Whether there has never been a server: its host has no address, or something else listens. Of
-/// one that has served before it may be so for a moment only.
+/// Whether there has never been a server: its host has no address, or something else listens, as a
+/// server with another key. Of one that has served before it may be so for a moment only.
 pub(crate) fn is_unknown(error: &io::Error) -> bool {
-    is_unknown_host(error) || error.kind() == io::ErrorKind::InvalidData
+    is_unknown_host(error) || is_strange(error) || error.kind() == io::ErrorKind::InvalidData
 }
 
 /// The path of a Unix socket that is not there has an error number.
@@ -44,6 +54,7 @@ fn is_unknown_host(error: &io::Error) -> bool {
 /// Why there is no server, and what to do.
 pub(crate) fn advised(error: &io::Error) -> String {
     let advice = match error.kind() {
+        _ if is_strange(error) => return error.to_string(),
         _ if is_unknown_host(error) => "name a host that this node knows",
         io::ErrorKind::UnexpectedEof => {
             "check that a `kakehi serve` of this version is there, and what it said"
@@ -83,14 +94,14 @@ pub(crate) async fn greet<R: Receive>(
     };
     let Challenge { version, nonce: server_nonce, tag } = challenge;
     if version != VERSION {
-        return Err(refused(format!(
+        return Err(strange(format!(
             "the server speaks another version, {version} and not {VERSION}; use the same `kakehi` \
              on both nodes"
         )));
     }
     let said = Transcript { version, session, client_nonce, server_nonce };
     if !key.accepts(Prover::Server, &said, &tag) {
-        return Err(refused("the server has another key, or none; give both the same key file"));
+        return Err(strange("the server has another key, or none; give both the same key file"));
     }
     inbox.consume();
     outbox.push(Frame::Proof(Proof { tag: key.tag(Prover::Client, &said) }));

@@ -21,7 +21,7 @@ use sha2::Sha256;
 use uring::Stream;
 use wire::{NONCE_LEN, SESSION_LEN, TAG_LEN};
 
-use super::handshake::refused;
+use super::handshake::{refused, strange};
 use crate::regular::open_regular;
 
 const ROOT: u32 = 0;
@@ -79,7 +79,7 @@ impl Key {
         let us = rustix::process::geteuid().as_raw();
         match user {
             Some(user) if user == us || user == ROOT => Ok(()),
-            Some(_) => Err(refused("the socket is another user's; give both sides a key file")),
+            Some(_) => Err(strange("the socket is another user's; give both sides a key file")),
             None => Err(refused("only a unix:// address can do without a key file")),
         }
     }
@@ -111,10 +111,16 @@ impl Key {
     /// # Errors
     ///
     /// As [`read`](Self::read), and those of creating the file; then none is left.
+    #[cfg(test)]
     pub(crate) fn read_or_create(path: &Path) -> io::Result<Self> {
+        Self::read_or_make(path).map(|(key, _)| key)
+    }
+
+    /// The same; true with a key that was made.
+    pub(crate) fn read_or_make(path: &Path) -> io::Result<(Self, bool)> {
         match Self::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            read => return read,
+            read => return read.map(|key| (key, false)),
         }
         let key = Self(random()?);
         let mut fresh = path.as_os_str().to_owned();
@@ -124,8 +130,10 @@ impl Key {
         let linked = written.and_then(|()| fs::hard_link(&fresh, path));
         fs::remove_file(&fresh).ok(); // It may not have been made.
         match linked {
-            Ok(()) => Ok(key),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
+            Ok(()) => Ok((key, true)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Self::read(path).map(|key| (key, false))
+            }
             Err(error) => Err(error),
         }
     }

@@ -5,8 +5,10 @@
 //!
 //! A connection may be greeting for [`GREETING_TIME_MAX`]. There are [`GREETING_COUNT_MAX`] at a
 //! time, and the oldest gives way to one more: who has the key greets at once, so strangers that
-//! say nothing keep nobody out, and they have room of their own. Afterwards a client has at most
-//! the granted requests unanswered, of which at most the granted buffers are larger than
+//! say nothing keep nobody out, and they have room of their own. There are [`CONNECTIONS_MAX`] that
+//! have greeted; where they are all taken the one gives way that has been silent longest, if that
+//! is [`IDLE_MIN`] or more, since the client at its other end may be gone. Afterwards a client has at
+//! most the granted requests unanswered, of which at most the granted buffers are larger than
 //! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
 //! the clients' [`Room`], of which all of them have equal parts, and waits while it holds its part;
 //! the buffer is free again when the request is executed, or what was read is sent. What UCX has
@@ -16,22 +18,25 @@
 //! whose machine is silent for [`SILENCE_MAX`] is taken for gone.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeSet,
+    cell::Cell,
     io,
     rc::Rc,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use executor::{Class, Notify, first};
-use uring::{Buffer, Listener, Pipes};
+use uring::{Buffer, Listener};
 use wire::{Frame, INLINE_LEN_MAX, PIECE_LEN_MAX, RemoteWelcome, Request, SESSION_LEN};
 
 use super::{
     boot::Boot,
     decode::Job,
-    service::{Service, Session},
+    places::{Place, Places},
+    service::{SESSIONS_MAX, Service, Session},
 };
 use crate::remote::line::{
     self,
@@ -40,7 +45,7 @@ use crate::remote::line::{
     key::Key,
     workers::Workers,
 };
-use crate::{storage::Storage, unaccepted::Unaccepted, verdict::value};
+use crate::{storage::Storage, throttle::Throttle, unaccepted::Unaccepted, verdict::value};
 
 /// Requests that a client may have unanswered.
 pub(crate) const REQUESTS: u32 = 64;
@@ -50,8 +55,8 @@ pub(crate) const BUFFERS: u32 = 48;
 /// What a client, or the replies to it, may have on the way by these bounds, bytes.
 pub(crate) const WINDOW_LEN: usize =
     REQUESTS as usize * INLINE_LEN_MAX + BUFFERS as usize * PIECE_LEN_MAX;
-/// Connections at a time that have greeted.
-const CONNECTIONS_MAX: usize = 1024;
+/// Connections at a time that have greeted: as many as sessions.
+const CONNECTIONS_MAX: usize = SESSIONS_MAX;
 /// Connections at a time that are greeting.
 pub(in crate::remote) const GREETING_COUNT_MAX: usize = 256;
 /// Larger requests that the server has at a time: one of every client, all that a client has been
@@ -60,6 +65,8 @@ const ROOM: usize = CONNECTIONS_MAX;
 /// Between two assurances that the server is there, to a client that waits for it.
 const BEAT: Duration = Duration::from_secs(1);
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a client that is alive may be silent while it wants something.
+pub(in crate::remote) const IDLE_MIN: Duration = Duration::from_secs(5);
 /// Longest time for which the machine at the other end may not answer the kernel's own questions.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of replies that may wait before nothing more is read.
@@ -71,48 +78,48 @@ pub(crate) struct Server<S: Storage> {
     pub(crate) key: Key,
     boot: Boot,
     /// The right to be served.
-    connections: executor::Credits,
+    connections: Places,
     /// Held by each connection that is served, for those on other threads who count them.
-    served: Arc<()>,
-    greetings: Greetings,
+    traffic: Arc<Traffic>,
+    greetings: Places,
+    /// For saying that somebody is refused.
+    refusals: Throttle,
     /// Of those that are greeting.
     lobby: Room,
     room: Room,
-    /// For what is to be written, and need not come to memory.
-    pipes: Pipes,
 }
 
 impl<S: Storage> Server<S> {
     /// A server on the machine that `boot` was started on.
     pub(crate) fn new(service: Rc<Service<S>>, key: Key, boot: Boot) -> Rc<Self> {
-        let connections = executor::Credits::new(CONNECTIONS_MAX as u64);
-        let (greetings, lobby) = (Greetings::default(), Room::new(GREETING_COUNT_MAX));
+        let connections = Places::new(CONNECTIONS_MAX, IDLE_MIN);
+        let greetings = Places::new(GREETING_COUNT_MAX, Duration::ZERO);
+        let (lobby, refusals) = (Room::new(GREETING_COUNT_MAX), Throttle::default());
         let room = Room::in_turns(ROOM, &service.handle);
-        let served = Arc::default();
-        let pipes = Pipes::default();
-        Rc::new(Self { service, key, boot, connections, served, greetings, lobby, room, pipes })
+        let traffic = Arc::default();
+        Rc::new(Self { service, key, boot, connections, traffic, greetings, refusals, lobby, room })
     }
 
     /// Has as many holders as there are connections that are served, and one.
-    pub(crate) fn served(&self) -> Weak<()> {
-        Arc::downgrade(&self.served)
+    pub(crate) fn traffic(&self) -> Weak<Traffic> {
+        Arc::downgrade(&self.traffic)
     }
 
     /// Accepts connections for ever; with `workers` they go on by UCX.
     pub(crate) async fn listen(self: Rc<Self>, mut listener: Listener, workers: Option<Workers>) {
-        let mut unaccepted = Unaccepted::new(&self.service.handle);
+        let unaccepted = Unaccepted::new(&self.service.handle);
         loop {
             match listener.accept().await {
                 Ok(stream) => {
                     if let Err(why) = self.key.admits(&stream) {
-                        tracing::info!("a remote client is refused: {why}");
+                        self.tell_refused(&why);
                         continue;
                     }
                     // A Unix socket has neither.
                     stream.set_window_min(WINDOW_LEN).ok();
                     stream.set_silence_max(SILENCE_MAX).ok();
                     let (receiver, sender) = line::halves(stream, workers.clone());
-                    self.meet(receiver.with_pipes(&self.pipes), sender);
+                    self.meet(receiver, sender);
                 }
                 Err(error) => unaccepted.pause_after(&error).await,
             }
@@ -132,26 +139,41 @@ impl<S: Storage> Server<S> {
     }
 
     async fn serve<R: Receive>(&self, mut inbox: Inbox<R>, outbox: &Outbox) -> io::Result<()> {
-        let name = self.greet(&mut inbox, outbox).await?;
+        let name =
+            self.greet(&mut inbox, outbox).await.inspect_err(|why| self.tell_refused(why))?;
+        let place = self.connections.take(self.service.handle.now());
         let full = || refused("as many are connected as may be");
-        let _place = self.connections.try_take(1).ok_or_else(full)?;
+        let place = place.ok_or_else(full).inspect_err(|why| self.tell_refused(why))?;
         let root = self.service.shelf.root();
         let root = root.inspect_err(|why| self.service.tell_seldom(why))?;
         let entered = first(self.service.enter(name), self.hold(outbox)).await;
-        let (visit, is_known) = entered?;
+        let (visit, is_known) = entered.inspect_err(|why| self.tell_refused(why))?;
         let room = &self.room.join();
         inbox.move_to(room);
-        let _served = Arc::clone(&self.served);
+        let _served = Arc::clone(&self.traffic);
         let Boot(boot) = self.boot;
         let welcome = RemoteWelcome { requests: REQUESTS, buffers: BUFFERS, is_known, boot, root };
         outbox.push(Frame::Welcome(welcome));
         let (session, number) = (&visit.session, visit.number);
         let credits = Rc::new(Credits::default());
-        let connection = Connection { server: self, session, number, outbox, room, credits };
+        let heard = &place;
+        let connection = Connection { server: self, session, number, outbox, room, credits, heard };
         let is_replaced = || connection.is_replaced();
         let replaced = fails_when(&session.changed, is_replaced, io::ErrorKind::ConnectionAborted);
+        let gives_way = async {
+            place.gives_way().await;
+            Err(io::Error::other("it is silent, and others want its place"))
+        };
         let read = first(connection.read(&mut inbox), connection.assure());
-        first(read, replaced).await
+        first(read, first(replaced, gives_way)).await
+    }
+
+    /// Says that somebody is not let in. Anybody can cause that, as often as he likes.
+    fn tell_refused(&self, why: &io::Error) {
+        if self.refusals.admits(self.service.handle.now()) {
+            let unsaid = self.refusals.unsaid();
+            tracing::warn!("a remote client is refused: {why} ({unsaid} more since the last line)");
+        }
     }
 
     /// Tells a client that waits for its welcome every now and then that the server is there:
@@ -171,52 +193,35 @@ impl<S: Storage> Server<S> {
         inbox: &mut Inbox<R>,
         outbox: &Outbox,
     ) -> io::Result<[u8; SESSION_LEN]> {
-        let (handle, greeting) = (&self.service.handle, self.greetings.begin());
+        let handle = &self.service.handle;
+        let place = self.greetings.take(handle.now());
+        let place = place.ok_or(io::ErrorKind::ConnectionAborted)?;
         let too_late = fails_at(handle, handle.now() + GREETING_TIME_MAX);
-        let (crowded, cut) = (&self.greetings.crowded, io::ErrorKind::ConnectionAborted);
-        let too_many = fails_when(crowded, || greeting.has_given_way(), cut);
+        let too_many = async {
+            place.gives_way().await;
+            Err(io::ErrorKind::ConnectionAborted.into())
+        };
         first(challenge(&self.key, inbox, outbox), first(too_late, too_many)).await
     }
 }
 
-/// Connections that are greeting.
-#[derive(Default)]
-struct Greetings {
-    /// By number, the oldest first.
-    numbers: RefCell<BTreeSet<u64>>,
-    next: Cell<u64>,
-    /// Signalled when one gives way.
-    crowded: Notify,
+/// What clients have asked for so far.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
 }
 
-impl Greetings {
-    fn begin(&self) -> Greeting<'_> {
-        let number = self.next.replace(self.next.get() + 1);
-        let mut numbers = self.numbers.borrow_mut();
-        if numbers.len() == GREETING_COUNT_MAX {
-            numbers.pop_first();
-            self.crowded.notify_all();
-        }
-        numbers.insert(number);
-        Greeting { greetings: self, number }
-    }
-}
-
-/// One of them, until it is dropped.
-struct Greeting<'a> {
-    greetings: &'a Greetings,
-    number: u64,
-}
-
-impl Greeting<'_> {
-    fn has_given_way(&self) -> bool {
-        !self.greetings.numbers.borrow().contains(&self.number)
-    }
-}
-
-impl Drop for Greeting<'_> {
-    fn drop(&mut self) {
-        self.greetings.numbers.borrow_mut().remove(&self.number);
+impl Traffic {
+    fn add(&self, request: &Request, value: u64) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let moved = match request {
+            Request::Read { .. } => &self.bytes_read,
+            Request::Write { .. } => &self.bytes_written,
+            _ => return,
+        };
+        moved.fetch_add(value, Ordering::Relaxed);
     }
 }
 
@@ -236,6 +241,8 @@ struct Connection<'a, S: Storage> {
     outbox: &'a Outbox,
     room: &'a Room,
     credits: Rc<Credits>,
+    /// The place that it has, for as long as it is heard of.
+    heard: &'a Place<'a>,
 }
 
 impl<S: Storage> Connection<'_, S> {
@@ -244,6 +251,7 @@ impl<S: Storage> Connection<'_, S> {
         loop {
             inbox.wait(self.outbox.shrink(UNSENT_LEN_MAX)).await;
             inbox.fill().await?;
+            self.heard.is_heard(self.server.service.handle.now());
             match inbox.frame() {
                 Some(Frame::Request { id, record, request, payload }) => {
                     let credit = self.credit(&request)?;
@@ -311,8 +319,10 @@ impl<S: Storage> Connection<'_, S> {
     fn take(&self, job: Job, held: (Credit, Option<executor::Credit>)) {
         let (outbox, session, number) = (self.outbox.clone(), Rc::clone(self.session), self.number);
         let read = matches!(job.request, Request::Read { .. }).then(|| job.data.clone());
+        let (traffic, request) = (Arc::clone(&self.server.traffic), job.request);
         self.server.service.start(self.session, job, move |id, answer| {
             drop(held);
+            traffic.add(&request, answer.as_ref().map_or(0, |(value, _)| *value));
             if session.connection.get() != number {
                 return; // It will be asked again on the connection that came after.
             }

@@ -7,6 +7,7 @@ use std::{
     process,
 };
 
+use rustix::fs::{Access, access};
 use uring::Address as Place;
 
 use crate::regular::published;
@@ -17,6 +18,19 @@ use crate::remote::Address;
 pub(crate) struct Published(Option<PathBuf>);
 
 impl Published {
+    /// Whether there is a folder to write to, which is needed only once the server serves.
+    ///
+    /// # Errors
+    ///
+    /// Why the address could not be written.
+    pub(crate) fn check(folder: Option<&Path>) -> io::Result<()> {
+        let Some(folder) = folder else { return Ok(()) };
+        if !fs::metadata(folder)?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+    }
+
     /// Writes the address into a file of `folder` that is named after this node and process; into
     /// none without a folder.
     ///

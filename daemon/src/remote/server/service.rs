@@ -39,13 +39,12 @@ use crate::{
     names::{Attributes, Identity, NameCall},
     requests::SHORT_LEN,
     storage::Storage,
+    throttle::Throttle,
     verdict::errno,
 };
 
 /// Sessions that a server has at a time, on a connection or waiting for one.
-const SESSIONS_MAX: usize = 1024;
-/// Between two times that it is said why clients are turned away.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(in crate::remote) const SESSIONS_MAX: usize = 1024;
 /// Between two times that the ledgers of live sessions are made to look young, and others removed.
 const RENEWAL: Duration = Duration::from_secs(60 * 60);
 /// How long a session without a connection keeps its files. One that comes back later has them
@@ -64,8 +63,8 @@ pub(crate) struct Service<S: Storage> {
     doubts: Doubts,
     /// Descriptors for files that clients have open, and for their locks.
     descriptors: usize,
-    /// When it was last said that a client is turned away.
-    told_at: Cell<Option<Instant>>,
+    /// For saying that a client is turned away.
+    throttle: Throttle,
     /// Files that are being appended to.
     appending: RefCell<HashSet<Identity>>,
     appended: Notify,
@@ -176,7 +175,7 @@ impl<S: Storage> Service<S> {
             descriptors: opening::part_of(limit),
             shelf,
             sessions: RefCell::default(),
-            told_at: Cell::default(),
+            throttle: Throttle::default(),
             appending: RefCell::default(),
             appended: Notify::new(),
         }))
@@ -207,8 +206,8 @@ impl<S: Storage> Service<S> {
         let is_known = known.as_ref().is_some_and(|session| session.has_asked.get());
         let session = match known {
             Some(session) => session,
-            None if self.session_count() >= SESSIONS_MAX => {
-                return Err(io::Error::other("no session is left"));
+            None if self.session_count() >= SESSIONS_MAX && !self.make_room() => {
+                return Err(io::Error::other("all sessions are connected or hold locks"));
             }
             None => {
                 let ledger = self.shelf.open(&name).inspect_err(|why| self.tell_seldom(why))?;
@@ -234,9 +233,7 @@ impl<S: Storage> Service<S> {
 
     /// Says why no session can begin; clients try again and again.
     pub(super) fn tell_seldom(&self, why: &io::Error) {
-        let now = self.handle.now();
-        if self.told_at.get().is_none_or(|at| now >= at + SILENCE) {
-            self.told_at.set(Some(now));
+        if self.throttle.admits(self.handle.now()) {
             tracing::warn!("a client is turned away: its records cannot be kept: {why}");
         }
     }
@@ -300,6 +297,22 @@ impl<S: Storage> Service<S> {
             }
             self.let_go(session);
         }
+    }
+
+    /// Lets go of what the client has open that left longest ago, so that another one finds room:
+    /// it opens its files again if it comes back. Returns false if all are connected or hold locks.
+    fn make_room(&self) -> bool {
+        let mut sessions = self.sessions.borrow_mut();
+        let left = sessions.values().filter(|session| {
+            let is_idle = session.busy.get() == 0 && !session.locks.is_noted.get();
+            is_idle && session.left_at.get().is_some()
+        });
+        let Some(first) = left.min_by_key(|session| session.left_at.get()).cloned() else {
+            return false;
+        };
+        sessions.remove(&first.name);
+        self.let_go(first);
+        true
     }
 
     /// Executes a request; `answer` gets what it has come to. A short transfer is begun on the

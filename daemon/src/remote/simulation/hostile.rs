@@ -7,7 +7,9 @@ use fastrand::Rng;
 use rustix::fs::OFlags;
 use shm::copy::copy_in;
 use uring::{Heap, Inlet as _};
-use wire::{Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, SESSION_LEN};
+use wire::{
+    Frame, HEADER_LEN, INLINE_LEN_MAX, PIECE_LEN_MAX, PathPair, Request, SESSION_LEN, reseal,
+};
 
 use super::{SimNetwork, TIME_MAX, World, disk::SimDisk, network::End};
 use crate::remote::{
@@ -18,8 +20,8 @@ use crate::remote::{
         key::Key,
     },
     server::{
-        connections::{BUFFERS, GREETING_COUNT_MAX, REQUESTS},
-        service::KEEP,
+        connections::{BUFFERS, GREETING_COUNT_MAX, IDLE_MIN, REQUESTS},
+        service::{KEEP, SESSIONS_MAX},
     },
 };
 
@@ -114,6 +116,68 @@ fn strangers_that_do_not_greet_take_no_room_of_clients() {
     });
     read.expect("answered");
     assert_eq!(world.disk.reads_max.get(), BUFFERS / 2);
+}
+
+/// A connection of a client that is welcomed.
+async fn enter(
+    network: &SimNetwork<SimDisk>,
+    key: &Key,
+    number: usize,
+) -> io::Result<(Inbox<End>, End)> {
+    let mut session = [0; SESSION_LEN];
+    session[..size_of::<usize>()].copy_from_slice(&number.to_le_bytes());
+    let (receiver, mut sender) = network.connect().await?;
+    let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
+    let greeted = async { greet(key, session, (&mut inbox, &outbox), || ()).await.map(drop) };
+    first(greeted, outbox.pump(&mut sender)).await?;
+    Ok((inbox, sender))
+}
+
+#[test]
+fn sessions_of_clients_that_are_gone_keep_nobody_out() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let began = world.clock.now();
+    let entered = world.outcome_of(async move {
+        for number in 0..2 * SESSIONS_MAX {
+            enter(&network, &key, number).await?;
+        }
+        io::Result::Ok(())
+    });
+    entered.expect("each finds room");
+    assert!(world.clock.now() < began + KEEP, "some have gone by themselves");
+    let server = world.network.server().expect("started");
+    assert!(server.service.session_count() <= SESSIONS_MAX);
+}
+
+#[test]
+fn connections_that_are_silent_give_way_where_all_places_are_taken() {
+    let mut world = World::new(7);
+    world.start_server();
+    let (network, key) = (world.network.clone(), world.key.clone());
+    let mut all = world.outcome_of(async move {
+        let mut all = Vec::new();
+        for number in 0..SESSIONS_MAX {
+            all.push(enter(&network, &key, number).await.expect("a place"));
+        }
+        all
+    });
+    let enter_now = |world: &mut World, number| {
+        let (network, key) = (world.network.clone(), world.key.clone());
+        world.outcome_of(async move { enter(&network, &key, number).await })
+    };
+    assert!(enter_now(&mut world, SESSIONS_MAX).is_err(), "all were heard of just now");
+    world.clock.0.advance(IDLE_MIN);
+    // It may have to try twice: whoever gives way goes only then.
+    let entered = (0..2).find_map(|_| enter_now(&mut world, SESSIONS_MAX).ok());
+    assert!(entered.is_some(), "1,024 silent ones lock the server");
+    let is_cut = |(inbox, _): &mut (Inbox<End>, End)| {
+        let received = inbox.receiver().receive_now(&Heap::buffer(1).into());
+        received.expect_err("nothing is said").kind() != io::ErrorKind::WouldBlock
+    };
+    let cut = all.iter_mut().map(is_cut).filter(|cut| *cut).count();
+    assert!((1..=2).contains(&cut), "{cut} gave way");
 }
 
 /// Sends so many requests without waiting for a reply, then waits for all of them.
@@ -258,6 +322,10 @@ async fn send_mutated(network: &SimNetwork<SimDisk>, key: &Key, seed: u64) -> io
         for _ in 0..rng.usize(0..3) {
             let at = rng.usize(start..bytes.len());
             bytes[at] = if rng.bool() { rng.u8(..) } else { bytes[at] ^ (1 << rng.u32(0..8)) };
+        }
+        // What a wrong checksum would hide.
+        if rng.u32(0..8) > 0 {
+            reseal(&mut bytes[start..]);
         }
     }
     bytes.extend_from_slice(Frame::Goodbye.head().bytes());

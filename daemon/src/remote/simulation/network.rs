@@ -12,6 +12,7 @@ use executor::{Handle, Notify};
 use fastrand::Rng;
 use shm::copy::{copy_in, copy_out};
 use uring::{Buffer, Buffers, Inlet};
+use wire::{Frame, reseal};
 
 use crate::{
     remote::{
@@ -23,6 +24,8 @@ use crate::{
 };
 
 const LATENCY_MAX_US: u64 = 300;
+/// Of what is sent at a time before the key is proven.
+const GREETING_LEN_MAX: usize = 192;
 
 /// One direction of a connection.
 #[derive(Default)]
@@ -40,6 +43,8 @@ struct State<S: Storage> {
     rng: Rc<RefCell<Rng>>,
     server: RefCell<Option<Rc<Server<S>>>>,
     lines: RefCell<Vec<Rc<Line>>>,
+    /// Sends that are to arrive changed.
+    damages: Rc<Cell<u32>>,
 }
 
 impl<S: Storage> Clone for SimNetwork<S> {
@@ -50,7 +55,8 @@ impl<S: Storage> Clone for SimNetwork<S> {
 
 impl<S: Storage> SimNetwork<S> {
     pub(super) fn new(handle: Handle, rng: Rc<RefCell<Rng>>) -> Self {
-        Self(Rc::new(State { handle, rng, server: RefCell::default(), lines: RefCell::default() }))
+        let (server, lines, damages) = (RefCell::default(), RefCell::default(), Rc::default());
+        Self(Rc::new(State { handle, rng, server, lines, damages }))
     }
 
     pub(super) fn set_server(&self, server: Option<Rc<Server<S>>>) {
@@ -70,9 +76,14 @@ impl<S: Storage> SimNetwork<S> {
         }
     }
 
+    /// Changes something of what is sent next, of which a greeting is no part.
+    pub(super) fn damage(&self) {
+        self.0.damages.set(self.0.damages.get() + 1);
+    }
+
     fn end(&self, line: &Rc<Line>) -> End {
         let (handle, rng) = (self.0.handle.clone(), Rc::clone(&self.0.rng));
-        End { line: Rc::clone(line), handle, rng }
+        End { line: Rc::clone(line), handle, rng, damages: Rc::clone(&self.0.damages) }
     }
 }
 
@@ -101,6 +112,24 @@ pub(super) struct End {
     line: Rc<Line>,
     handle: Handle,
     rng: Rc<RefCell<Rng>>,
+    damages: Rc<Cell<u32>>,
+}
+
+impl End {
+    fn damage(&self, bytes: &mut [u8]) {
+        if self.damages.get() == 0 || bytes.len() <= GREETING_LEN_MAX {
+            return;
+        }
+        self.damages.set(self.damages.get() - 1);
+        let mut rng = self.rng.borrow_mut();
+        if let (Ok(Some((Frame::Reply { .. }, len))), true) = (Frame::parse(bytes), rng.bool()) {
+            // Nothing that was asked has this number; the checksums are right.
+            bytes[8..16].fill(u8::MAX);
+            return reseal(&mut bytes[..len]);
+        }
+        let at = rng.usize(..bytes.len());
+        bytes[at] ^= 1 << rng.u32(..8);
+    }
 }
 
 impl Drop for End {
@@ -149,6 +178,7 @@ impl Transmit for End {
             }
             let mut bytes = vec![0; buffer.len()];
             copy_out(&mut bytes, buffer.bytes());
+            self.damage(&mut bytes);
             self.line.bytes.borrow_mut().extend(bytes);
             self.line.news.notify_all();
         }

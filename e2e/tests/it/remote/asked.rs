@@ -30,7 +30,14 @@ fn status_of_a_server_tells_where_it_listens_and_how_many_are_connected() {
     client.arg(kakehi());
     assert!(serving(client)["connections"].as_u64() > Some(0));
     assert!(wait_for(SOON, nobody), "its daemon has ended");
+    let mut writer = server.run(&folder);
+    writer.args(["sh", "-c", "head -c 100000 /dev/zero >\"$0\"/x"]).arg(folder.join("local"));
+    succeed(&mut writer, SOON);
+    let traffic = serving(Command::new(kakehi()));
+    assert_eq!(traffic["bytes_written"], 100_000, "{traffic}");
+    assert!(traffic["requests"].as_u64() > Some(2), "{traffic}");
+    assert!(wait_for(SOON, nobody), "its daemon has ended");
     let text = ask(Command::new(kakehi()), &[]);
-    assert!(text.contains(&format!("serves {address}: 0 connections\n")), "{text}");
+    assert!(text.contains(&format!("serves {address}: 0 connections, ")), "{text}");
     server.end();
 }

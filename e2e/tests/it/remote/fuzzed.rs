@@ -15,7 +15,9 @@ use std::{
 use fastrand::Rng;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use wire::{Challenge, Frame, HEADER_LEN, NONCE_LEN, PathPair, Proof, Request, SESSION_LEN};
+use wire::{
+    Challenge, Frame, HEADER_LEN, NONCE_LEN, PathPair, Proof, Request, SESSION_LEN, reseal,
+};
 
 use super::local;
 use crate::{
@@ -252,6 +254,10 @@ impl Hostile {
                         if rng.bool() { rng.u8(..) } else { bytes[at] ^ (1 << rng.u32(..8)) };
                 }
             }
+        }
+        // What a wrong checksum would hide.
+        if rng.u8(..8) > 0 {
+            reseal(&mut bytes);
         }
         bytes
     }

@@ -117,6 +117,12 @@ impl Server {
         Running::start(&mut command)
     }
 
+    /// A server of another folder, with a key of its own, at the port of this one.
+    pub(crate) fn another_at_its_port(&self, folder: &Folder) -> Running {
+        fs::create_dir(folder.join("root")).expect("folder");
+        Self::launch(&[], folder.path(), &self.scheme.url(HOST, self.port), &[])
+    }
+
     /// The port that the address file says.
     #[track_caller]
     fn published(&self) -> u16 {

@@ -85,7 +85,14 @@ fn every_reason_for_having_no_server_is_one_line_of_its_own() {
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b""[..]), "{url}: {said}");
         assert!(said.contains(what) && said.contains(advice), "{url} {key} {remote}: {said}");
-        assert_eq!(said.lines().count(), 1, "{url}: {said}");
+        // And one on the way, where it is waited for.
+        let is_waited_for = timeout == short;
+        assert_eq!(
+            said.contains("waiting up to 2s for the server"),
+            is_waited_for,
+            "{url}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1 + usize::from(is_waited_for), "{url}: {said}");
     }
     server.end();
 }

@@ -1,6 +1,10 @@
-//! Whether the server is still there.
+//! Whether the server is still there, and what is said while it is not.
 
-use std::{cell::Cell, io, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    time::Duration,
+};
 
 use executor::Instant;
 
@@ -11,7 +15,53 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Beats without a byte from the server, after which the connection is given up.
 const SILENT_BEATS_MAX: u32 = 5;
 
+/// How long a server may be away before that is said.
+const UNTOLD: Duration = Duration::from_secs(1);
+
+/// The time for which there has been no connection.
+#[derive(Debug)]
+pub(super) struct Absence {
+    since: Cell<Instant>,
+    is_told: Cell<bool>,
+    /// Why there is none.
+    why: RefCell<String>,
+}
+
+impl Absence {
+    pub(super) fn since(now: Instant) -> Self {
+        let why = RefCell::new("no answer yet".to_owned());
+        Self { since: Cell::new(now), is_told: Cell::new(false), why }
+    }
+
+    pub(super) fn begin(&self, now: Instant) {
+        self.since.set(now);
+    }
+
+    pub(super) fn is_for(&self, why: &io::Error) {
+        self.why.replace(why.to_string());
+    }
+}
+
 impl<N: Network> Client<N> {
+    /// Says once that the server is waited for, if it is away for long. Never returns.
+    pub(super) async fn tell_absence(&self) -> io::Result<()> {
+        self.handle.sleep_until(self.absence.since.get() + UNTOLD).await;
+        let is_connected = self.state.borrow().is_connected;
+        if !is_connected && !self.absence.is_told.replace(true) {
+            let (why, timeout) = (self.absence.why.borrow(), self.timeout);
+            let place = &self.network;
+            tracing::warn!("waiting up to {timeout:?} for the server at {place}: {why}");
+        }
+        std::future::pending().await
+    }
+
+    /// Says that the server is back, to whoever was told that it was away.
+    pub(super) fn tell_return(&self) {
+        if self.absence.is_told.take() {
+            tracing::warn!("the server at {} is back", self.network);
+        }
+    }
+
     /// The server says that it is there.
     pub(super) fn hears(&self) {
         self.heard_at.set(self.handle.now());
