@@ -1,6 +1,10 @@
 //! `kakehi env`: what to export when a program cannot be wrapped by `kakehi run`.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use std::{
+    ffi::OsStr,
+    io::{self, Write as _},
+    os::unix::ffi::OsStrExt as _,
+};
 
 use serde_json::{Map, Value};
 
@@ -18,6 +22,8 @@ use crate::{
 ///
 ///     eval "$(kakehi env)"; kakehi serve --background && ./app
 ///
+/// Where one daemon of 'kakehi serve' waits for programs already, these join it.
+///
 /// Exit status: 0; 1 when the preload library is missing; 2 when a setting is wrong.
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -31,7 +37,14 @@ pub(crate) struct Args {
 
 pub(crate) fn env(args: &Args, environment: &Environment) -> Result<(), Failure> {
     let config = Config::load(environment, &args.flags)?;
-    let job = Job::find(&config, environment)?;
+    let job = match Job::served(&config, environment)? {
+        Some(job) => {
+            writeln!(io::stderr(), "kakehi: programs join the daemon in {}", job.folder.display())
+                .ok();
+            job
+        }
+        None => Job::find(&config, environment)?,
+    };
     let variables = variables(&config, &job, environment)?;
     if args.json {
         let document: Map<_, _> =

@@ -73,8 +73,15 @@ fn text(status: &Value) -> String {
     );
     if let Some(serving) = status.get("serving") {
         let connections = number_of(serving, "connections").unwrap_or(0);
-        let connections = report::count(connections, "connection", "s");
-        text += &format!("serves {}: {connections}\n", text_of(serving, "address"));
+        let moved = |name: &str| Size(number_of(serving, name).unwrap_or(0)).approximate();
+        text += &format!(
+            "serves {}: {}, {}, {} written, {} read\n",
+            text_of(serving, "address"),
+            report::count(connections, "connection", "s"),
+            report::count(number_of(serving, "requests").unwrap_or(0), "request", "s"),
+            moved("bytes_written"),
+            moved("bytes_read"),
+        );
     }
     for (folder, file) in status.get("multifiles").and_then(Value::as_object).into_iter().flatten()
     {

@@ -6,8 +6,11 @@
 use std::{fs, io, path::Path};
 
 use daemon::control::{self, Control};
+use serde_json::Value;
 
-use super::{Job, base::bases, check_private, given_name, refused, unreachable};
+use super::{
+    Job, base::bases, check_private, deserted::has_programs, given_name, refused, unreachable,
+};
 use crate::{
     config::{Config, Environment},
     failure::Failure,
@@ -57,6 +60,41 @@ impl Job {
                 Err(Failure::usage("several jobs are served", folders.join(", "), advice))
             }
         }
+    }
+
+    /// The job of the one daemon that a `kakehi serve` has started for programs to come, where
+    /// nothing says which job this is.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub(crate) fn served(
+        config: &Config,
+        environment: &Environment,
+    ) -> Result<Option<Self>, Failure> {
+        if config.socket.is_some() || given_name(config, environment)?.is_some() {
+            return Ok(None);
+        }
+        let Some(base) = bases(environment).into_iter().next() else { return Ok(None) };
+        // One that is silent, or cannot be looked at, is nobody's to join.
+        let mut jobs = served(&base, &mut Vec::new()).unwrap_or_default();
+        jobs.retain(Self::waits_for_programs);
+        if jobs.len() > 1 {
+            let folders = jobs.iter().map(|job| job.folder.display().to_string());
+            let folders = folders.collect::<Vec<_>>().join(", ");
+            let advice = "start another one, or name one of these with --socket";
+            report::warn(&Failure::usage("several daemons wait for programs", folders, advice));
+            return Ok(None);
+        }
+        Ok(jobs.pop())
+    }
+
+    /// True unless a run has started the daemon for its own program, or it serves other nodes.
+    fn waits_for_programs(&self) -> bool {
+        let answer = control::ask(&self.folder, Control::Status).ok();
+        let status = answer.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let is_servers = status.is_none_or(|status| status.get("serving").is_some());
+        !is_servers && !has_programs(self)
     }
 
     fn below(base: &Path, name: &str) -> Self {

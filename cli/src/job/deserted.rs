@@ -43,7 +43,7 @@ fn is_of_this_node(job: &Job) -> bool {
 }
 
 /// Programs go on without their daemon, and may be in a folder that it has made.
-fn has_programs(job: &Job) -> bool {
+pub(super) fn has_programs(job: &Job) -> bool {
     let said = job.open(PROGRAMS, OFlags::RDWR | OFlags::CLOEXEC);
     said.is_ok_and(|said| locked(said, FlockOperation::NonBlockingLockExclusive).is_err())
 }

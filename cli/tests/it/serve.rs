@@ -10,12 +10,12 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::tempdir;
 
-use crate::{fails, kakehi, library, output};
+use crate::{fails, json, kakehi, library, output};
 
 /// Longer than a daemon takes to start on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -116,6 +116,44 @@ fn what_a_server_cannot_use_is_named_with_what_to_do() {
     fails(nowhere.args(["--address-file", "no"]), 1, &["/no: No such file", "--address-file"]);
     let mut cores = serve(folder.path(), any);
     fails(cores.args(["--cores", NO_CORE]), 1, &["core 8191", "--cores"]);
+    let mut multifile = serve(folder.path(), any);
+    fs::write(folder.path().join("text"), "no multifile").expect("file");
+    fails(multifile.args(["--coalesce", "root/c=text"]), 1, &["/text: "]);
+    assert!(!key.exists(), "a key that nobody can use is left behind");
+    assert!(!folder.path().join("root/.kakehi").exists(), "records of no session are left behind");
+}
+
+#[test]
+fn programs_that_env_is_asked_for_join_the_daemon_that_waits_for_them() {
+    let folder = tempdir().expect("temporary folder");
+    fs::create_dir(folder.path().join("root")).expect("folder");
+    let command = |name: &str| {
+        let mut command = kakehi(folder.path());
+        command.env("XDG_RUNTIME_DIR", folder.path()).stdin(Stdio::null()).arg(name);
+        command.env("KAKEHI_PRELOAD", library(folder.path()));
+        command
+    };
+    let socket = |command: &mut Command| {
+        json(command.arg("--json"))["KAKEHI_SOCKET"].as_str().expect("a path").to_owned()
+    };
+    // What serves other nodes is not meant.
+    let (server, _) = start(&mut serve(folder.path(), "tcp://127.0.0.1:0"));
+    let path = |server: &Server| folder.path().join(format!("kakehi/{}", server.0.id()));
+    assert_ne!(Path::new(&socket(&mut command("env"))), path(&server));
+
+    let waiting = Server(command("serve").spawn().expect("kakehi starts"));
+    let end = Instant::now() + SOON;
+    let status = || output(command("status").arg("--socket").arg(path(&waiting))).0;
+    while status() != 0 {
+        assert!(Instant::now() < end, "the daemon does not start");
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    let (_, variables, said) = output(&mut command("env"));
+    let path = path(&waiting).display().to_string();
+    assert!(variables.contains(&format!("KAKEHI_SOCKET={path}\n")), "{variables}");
+    assert!(said.contains(&format!("join the daemon in {path}")), "{said}");
+    let named = socket(command("env").env("KAKEHI_JOB", "other"));
+    assert!(named.ends_with("/kakehi/other"), "{named}");
 }
 
 /// `kakehi run`, of which no program gets to run.
