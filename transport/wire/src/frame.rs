@@ -18,14 +18,13 @@
 use crate::{
     VERSION,
     entry::{ENTRY_WORDS, Entry, Invalid},
+    payload::PIECE_LEN_MAX,
     request::Request,
     words::{Reader, WORD_LEN, narrow},
 };
 
 /// Length of a frame's header in bytes.
 pub const HEADER_LEN: usize = 24;
-/// Most bytes that one request reads or writes.
-pub const PIECE_LEN_MAX: usize = 64 << 10;
 /// Payload up to this length, bytes, needs no buffer credit.
 pub const INLINE_LEN_MAX: usize = 8 << 10;
 /// What [`Frame::decode`] looks at of a body at most, bytes.

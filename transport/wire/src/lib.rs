@@ -37,8 +37,8 @@ pub use envelope::Envelope;
 #[cfg(feature = "frames")]
 pub use frame::{
     BODY_START_LEN, BOOT_LEN, Challenge, FRAME_LEN_MAX, Frame, HEADER_LEN, Head, Hello,
-    INLINE_LEN_MAX, LONG_START_LEN, NONCE_LEN, PIECE_LEN_MAX, Proof, ROOT_LEN, RemoteWelcome,
-    SESSION_LEN, TAG_LEN, WORKER_LEN_MAX, reseal, sum,
+    INLINE_LEN_MAX, LONG_START_LEN, NONCE_LEN, Proof, ROOT_LEN, RemoteWelcome, SESSION_LEN,
+    TAG_LEN, WORKER_LEN_MAX, reseal, sum,
 };
 pub use greeting::{
     Control, FileFlags, Greeting, Loan, MESSAGE_LEN, Message, Refusal, Registration, Role, Welcome,
@@ -46,6 +46,7 @@ pub use greeting::{
 pub use kind::Kind;
 pub use listing::{Listing, ListingWriter, NameKind, names};
 pub use lock::{LockKind, LockOwner, LockTerms};
+pub use payload::PIECE_LEN_MAX;
 pub use phase::{Phase, Reply};
 pub use request::{PathPair, Request};
 pub use times::Times;

@@ -1,7 +1,10 @@
 //! What comes with a request: paths and times lie in the lane's buffer, or like the bytes to write
 //! behind the entry in a frame (`docs/protocol.md`, sections 3 and 8).
 
-use crate::{frame::PIECE_LEN_MAX, request::Request, times::Times};
+use crate::{request::Request, times::Times};
+
+/// Most bytes that one request reads or writes at a server.
+pub const PIECE_LEN_MAX: usize = 64 << 10;
 
 impl Request {
     /// Length in bytes of the paths and times that come with the request; `None` when it is not of
@@ -33,6 +36,7 @@ impl Request {
 
     /// Length in bytes of the payload that the request comes with in a frame; `None` when it never
     /// leaves its node.
+    #[cfg(feature = "frames")]
     pub(crate) fn payload_len(&self) -> Option<u64> {
         match *self {
             Self::Write { len, .. } => Some(u64::from(len)),

@@ -38,6 +38,7 @@ impl Reader<'_> {
         Some(*array)
     }
 
+    #[cfg(feature = "frames")]
     pub(crate) fn half(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
