@@ -123,12 +123,22 @@ impl<R: Receive> Inbox<R> {
     /// Those of the stream; `UnexpectedEof` when the peer has closed; `InvalidData` when it does
     /// not speak the protocol, or something has arrived that was not sent.
     pub(crate) async fn fill(&mut self) -> io::Result<()> {
-        let admit = |header: &_| Frame::body_len(header).map_err(|_| FrameError::BadHead);
+        let wrong = Cell::new(None);
+        let admit = |header: &_| {
+            Frame::body_len(header).map_err(|why| {
+                wrong.set(Some(why));
+                FrameError::BadHead
+            })
+        };
+        let invalid = |why: Invalid| io::Error::new(io::ErrorKind::InvalidData, why);
         let received = match self.frames.next(admit).await {
             Ok(Some(received)) => received,
             Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(FrameError::Broken(error)) => return Err(error),
-            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            Err(error) => {
+                let error = io::Error::new(io::ErrorKind::InvalidData, error);
+                return Err(wrong.get().map_or(error, invalid));
+            }
         };
         let body = received.body.unwrap_or_else(|| Heap::buffer(0));
         let lent = received.lent;
@@ -144,12 +154,11 @@ impl<R: Receive> Inbox<R> {
         }
         let parts = [&body].into_iter().chain(lent.iter().flat_map(Buffers::as_slice));
         if parts.fold(0, summed) != Frame::body_sum(&received.head) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, Invalid::Checksum));
+            return Err(invalid(Invalid::Checksum));
         }
         let start = start.get(..body_len).unwrap_or(&start);
         let decoded = Frame::decode(&received.head, start);
-        let (frame, payload_at) =
-            decoded.map_err(|invalid| io::Error::new(io::ErrorKind::InvalidData, invalid))?;
+        let (frame, payload_at) = decoded.map_err(invalid)?;
         let data = match lent {
             None => body.suffix(payload_at).into(),
             Some(data) if body.len() == payload_at => data,

@@ -7,8 +7,8 @@
 //! time, and the oldest gives way to one more: who has the key greets at once, so strangers that
 //! say nothing keep nobody out, and they have room of their own. There are [`CONNECTIONS_MAX`] that
 //! have greeted; where they are all taken the one gives way that has been silent longest, if that
-//! is [`IDLE_MIN`] or more, since the client at its other end may be gone. Afterwards a client has at
-//! most the granted requests unanswered, of which at most the granted buffers are larger than
+//! is [`IDLE_MIN`] or more, since the client at its other end may be gone. Afterwards a client has
+//! at most the granted requests unanswered, of which at most the granted buffers are larger than
 //! [`INLINE_LEN_MAX`]; one more and it is cut off. For each of the larger ones it takes a buffer of
 //! the clients' [`Room`], of which all of them have equal parts, and waits while it holds its part;
 //! the buffer is free again when the request is executed, or what was read is sent. What UCX has
@@ -132,8 +132,12 @@ impl<S: Storage> Server<S> {
         self.service.handle.spawn(Class::Latency, async move {
             let (inbox, outbox) = (Inbox::with(receiver, &server.lobby.join()), Outbox::default());
             let served = server.serve(inbox, &outbox);
-            if let Err(error) = first(served, outbox.pump(&mut sender)).await {
-                tracing::info!("a remote client is gone: {error}");
+            match first(served, outbox.pump(&mut sender)).await {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    server.tell("is cut off", &error);
+                }
+                Err(error) => tracing::info!("a remote client is gone: {error}"),
+                Ok(()) => {}
             }
         });
     }
@@ -168,11 +172,16 @@ impl<S: Storage> Server<S> {
         first(read, first(replaced, gives_way)).await
     }
 
-    /// Says that somebody is not let in. Anybody can cause that, as often as he likes.
+    /// Says that somebody is not let in.
     fn tell_refused(&self, why: &io::Error) {
+        self.tell("is refused", why);
+    }
+
+    /// Says what has become of a client, which anybody can cause as often as he likes.
+    fn tell(&self, what: &str, why: &io::Error) {
         if self.refusals.admits(self.service.handle.now()) {
             let unsaid = self.refusals.unsaid();
-            tracing::warn!("a remote client is refused: {why} ({unsaid} more since the last line)");
+            tracing::warn!("a remote client {what}: {why} ({unsaid} more since the last line)");
         }
     }
 

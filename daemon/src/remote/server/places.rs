@@ -1,5 +1,5 @@
-//! Places for connections: so many, and where they are all taken the one whose holder has been silent
-//! longest is given up for one more.
+//! Places for connections: so many, and where they are all taken the one whose holder has been
+//! silent longest is given up for one more.
 
 use std::{
     cell::{Cell, RefCell},
