@@ -89,6 +89,7 @@ soak: build
 	SEED=$(strip $(SEED)) $(E2E) -- --ignored
 	ROUNDS=1000000 $(CARGO) test --release -p multifile --test it mutated_files
 	ROUNDS=100000 $(CARGO) test --release -p multifile --test it crash_at_any_write
+	ROUNDS=2000 $(CARGO) test --release -p kakehi-sion --test it random_programs
 	FRAMES=1000000 $(CARGO) test --release -p daemon --lib frames_with_any_bytes_changed
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.

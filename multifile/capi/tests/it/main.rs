@@ -12,4 +12,5 @@ mod launch;
 mod mpi;
 mod otf2;
 mod programs;
+mod random;
 mod threads;

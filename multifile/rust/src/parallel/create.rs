@@ -11,6 +11,8 @@ use crate::{
     cursor::Fill,
     error::{Argument, Error, Result},
     group::Group,
+    header::FLAG2_AT,
+    mark::Mark,
     name,
     output::{Manner, Output},
     packing::Packing,
@@ -22,7 +24,7 @@ use crate::{
         writer::{Local, ParWriter},
     },
     plan::{NewTask, Options, plan},
-    storage::Storage,
+    storage::{File, Storage, read_up_to},
     task_writer::TaskState,
     writer::{fs_block_len, instance, open_to_create},
 };
@@ -100,7 +102,12 @@ impl<'a, S: Storage> Opening<'a, S> {
                 blank: true,
                 instance: grant.instance,
             };
-            writer.outputs.insert(task.file, Output::new(self.storage, file, &manner));
+            let is_lost = task.local_rank == 0 && !is_described(&file, grant, options);
+            let mut output = Output::new(self.storage, file, &manner);
+            if is_lost {
+                output.poison();
+            }
+            writer.outputs.insert(task.file, output);
         }
         if let Some(output) = writer.outputs.get_mut(&task.file).filter(|_| !grant.by_root) {
             let numbers = (task.file, grant.file_count, grant.task_count);
@@ -224,6 +231,17 @@ fn open_files<S: Storage>(
         }
     }
     Ok(files)
+}
+
+/// True if rank 0 has described this `file`, where it does. A file of that name on the storage of
+/// another node it has not: what is written there would be lost without a word.
+fn is_described<F: File>(file: &F, grant: &Grant, options: &Options) -> bool {
+    if !grant.by_root || grant.file_count == 1 || !options.journal {
+        return true;
+    }
+    let mut flag2 = [0; 8];
+    let read = read_up_to(file, &mut flag2, FLAG2_AT);
+    read.is_ok() && options.order.u64(flag2) == Mark::Open(grant.instance).encode()
 }
 
 /// The first task of every merged task's group.

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use multifile::{Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style};
+use multifile::{Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
+    parallel::BuddyWriter,
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -136,6 +138,29 @@ fn set_of_local_files_is_complete_on_each_node() {
                 assert!(equal, "{name}");
             }
         }
+    }
+}
+
+/// Without a word of where its files are, a set is one that all ranks reach; if they do not, closing
+/// says so. Buddy copies need that.
+#[test]
+fn set_whose_files_rank_0_does_not_see_fails_to_close() {
+    for levels in [0, 1] {
+        let folder = TempDir::new().unwrap();
+        let own = nodes(&folder);
+        let failed = on_ranks(6, move |group| {
+            let rank = usize::try_from(group.rank()).unwrap();
+            let disk = Disk::in_folder(&own[usize::try_from(FILES[rank]).unwrap()]);
+            let (path, options) = (Path::new(NAME), Options { apart: false, ..options() });
+            if levels > 0 {
+                let levels = (levels, &options);
+                let writer = BuddyWriter::create(group, &disk, path, task(rank), levels).unwrap();
+                return writer.close(group).is_err();
+            }
+            let writer = ParWriter::create(group, &disk, path, task(rank), &options).unwrap();
+            writer.close(group).is_err()
+        });
+        assert_eq!(failed, [true; 6]);
     }
 }
 
