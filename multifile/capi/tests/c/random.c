@@ -17,6 +17,11 @@ static int me;
 static unsigned long chosen; /* what each process chooses for itself */
 static MPI_Comm all, local;
 
+/* On storage of nodes, processes with and without threads. */
+static int is_hybrid(const plan *p) {
+    return p->kind == HYBRID || (p->kind == LOCAL && p->threads > 1);
+}
+
 static int opening(const plan *p, const char *name, const char *mode, int task) {
     int files = p->files, rank = -1;
     sion_int64 chunk = p->chunk[task];
@@ -24,7 +29,7 @@ static int opening(const plan *p, const char *name, const char *mode, int task) 
     int sid;
     if (p->kind == TEAM)
         sid = sion_paropen_omp(name, mode, &chunk, &fsblk, &rank, NULL, NULL);
-    else if (p->kind == HYBRID)
+    else if (is_hybrid(p))
         sid = sion_paropen_ompi(name, mode, &files, all, &local, &chunk, &fsblk, &rank, NULL, NULL);
     else
         sid = sion_paropen_mpi(name, mode, &files, all, &local, &chunk, &fsblk, &rank, NULL, NULL);
@@ -35,7 +40,7 @@ static int opening(const plan *p, const char *name, const char *mode, int task) 
 static int closing(const plan *p, int sid) {
     if (p->kind == TEAM)
         return sion_parclose_omp(sid);
-    return p->kind == HYBRID ? sion_parclose_ompi(sid) : sion_parclose_mpi(sid);
+    return is_hybrid(p) ? sion_parclose_ompi(sid) : sion_parclose_mpi(sid);
 }
 
 /* One write, and where it leaves the task. */

@@ -61,9 +61,9 @@ static inline void draw(plan *p, unsigned long seed) {
     p->kind = (enum kind)below(&state, KINDS);
     p->procs = p->kind == SERIAL || p->kind == TEAM ? 1 : 1 + (int)below(&state, PROCS_MAX);
     p->threads = 1;
-    if (p->kind == TEAM || p->kind == HYBRID)
+    if (p->kind == TEAM || p->kind == HYBRID || (p->kind == LOCAL && below(&state, 2)))
         p->threads = 1 + (int)below(&state, 3);
-    if (p->kind == HYBRID)
+    if (p->threads > 1 && p->kind != TEAM)
         p->procs = 1 + (p->procs - 1) % 4;
     draw_packing(p, &state);
     p->tasks = p->procs * p->threads;
