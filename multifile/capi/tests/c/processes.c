@@ -55,7 +55,7 @@ static void release(void *context) {
 
 static int paropen(const char *name, const char *mode, int numfiles, sion_int64 chunk) {
     sion_group group = {&released, me,      RANKS, gather,  scatter,
-                        broadcast, barrier, NULL,  release, 0};
+                        broadcast, barrier, NULL,  release, 0, 0, 1};
     sion_group_place place = sion_group_cut(me, RANKS, numfiles);
     sion_int32 fsblksize = FSBLK;
     int globalrank = -1;

@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use multifile::{Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
+use multifile::{
+    Disk, Group, NewTask, Options, Packing, ParReader, ParWriter, Reader, Style,
     parallel::BuddyWriter,
 };
 use tempfile::TempDir;
@@ -74,7 +75,10 @@ fn read(nodes: &[std::path::PathBuf], by_folder: bool) -> Vec<Vec<u8>> {
         let mut reader = ParReader::open(group, &disk, &path).unwrap();
         let local = &mut reader.tasks_mut()[0];
         assert_eq!(by_each.tasks()[0].task, local.task);
-        assert_eq!((local.task.file, local.task.global_rank), (FILES[rank], rank as i64));
+        assert_eq!(
+            (local.task.file, local.task.global_rank),
+            (FILES[rank], i64::from(group.rank()))
+        );
         local.stream.read_rest().unwrap()
     })
 }
