@@ -64,10 +64,10 @@ fn same(file: Source<'_>, record: Source<'_>, place: u64, len: u64) -> io::Resul
     let (mut found, mut wanted) = ([0; 64], [0; 64]);
     let mut same = 0;
     while same < len {
-        let part = usize::try_from(len - same).unwrap_or(64).min(64);
-        let (found, wanted) = (&mut found[..part], &mut wanted[..part]);
-        let read = file(place + same, found)?.min(record(same, wanted)?);
-        let equal = found.iter().zip(&*wanted).take(read).take_while(|(a, b)| a == b).count();
+        let read = file(place + same, &mut found)?.min(record(same, &mut wanted)?);
+        let part = usize::try_from(len - same).unwrap_or(usize::MAX).min(found.len());
+        let pairs = found.iter().zip(&wanted).take(part.min(read));
+        let equal = pairs.take_while(|(a, b)| a == b).count();
         same += equal as u64;
         if equal < part {
             break;
