@@ -1,6 +1,7 @@
 //! `kakehi-bench delegate`: file I/O under delegation against the system calls it replaces.
 //!
-//! Three processes do the same calls: one as it is (`native`), one under policy `hybrid`, one under
+//! Whole programs come first ([`whole`]), with default settings; they are what a user sees. The
+//! rest takes calls apart: three processes do the same calls, one as it is (`native`), one under policy `hybrid`, one under
 //! `delegate`. They take turns, round by round, on one core; the daemon has another. Every other
 //! round is run with the cores the other way round, by processes of its own.
 //!
@@ -17,6 +18,8 @@ mod parts;
 mod places;
 mod programs;
 mod sides;
+mod volumes;
+mod whole;
 
 use std::{
     path::{Path, PathBuf},
@@ -36,7 +39,10 @@ use crate::{
 
 /// When the last case of `--quick` begins, under the spinning daemon and under the parking one; the
 /// longest takes a quarter of a minute at worst.
-const QUICK: [Duration; 2] = [Duration::from_secs(22), Duration::from_secs(44)];
+const QUICK: [Duration; 2] = [Duration::from_secs(36), Duration::from_secs(48)];
+/// When the last round of a whole program begins, and what is divided by how much.
+const QUICK_PROGRAMS: Duration = Duration::from_secs(25);
+const QUICK_DIVISOR: u64 = 10;
 
 /// Measures file I/O under delegation against the system calls it replaces.
 ///
@@ -94,6 +100,7 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let cores = Cores::find();
     let efforts = Effort::of(args);
     let [spin, park] = &efforts;
+    let extent = whole::Extent::of(&args.common);
     let mut machine = Machine::find(cores);
     for (name, folder) in [("dir", &*args.dir), ("memory", Path::new(MEMORY))] {
         machine.file_systems.insert(name.to_owned(), machine::file_system(folder));
@@ -103,6 +110,9 @@ pub(crate) fn delegate(args: &Args) -> anyhow::Result<()> {
     let places = Places::create(&args.dir)?;
 
     let only = args.common.only();
+    if whole::is_wanted(&only) {
+        whole::measure(&mut report, &only, &args.dir, &extent);
+    }
     let has_overhead = only.wants(parts::NAMES);
     let has_burst = only.wants(cells::BURST_NAMES);
     let programs = [only.wants(programs::STREAMS), only.wants(programs::EXEC)];

@@ -69,9 +69,9 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid, is_whole
     grid.finals.iter().for_each(|cell| report_cell(report, FINAL, cell));
     let against = |other| Against { grid, other };
     let (interrupt, park) = (against(INTERRUPT), against(PARK));
-    report.ratio("iops/max_cell", interrupt.best(|round| round.iops));
-    report.ratio("iops/peak", interrupt.peak());
     report.ratio("iops/peak/park", park.peak());
+    report.ratio("iops/peak", interrupt.peak());
+    report.ratio("iops/max_cell", interrupt.best(|round| round.iops));
     report.ratio("scaling/max_cell", scaling(effort, grid));
     // Of latencies the inverse is the ratio, the other's by ours.
     let cut = interrupt.best(|round| 1.0 / round.mean).map(|ratio| {
@@ -79,8 +79,8 @@ pub(super) fn report(report: &mut Report, effort: &Effort, grid: &Grid, is_whole
         Spread { median: cut(ratio.median), min: cut(ratio.min), max: cut(ratio.max) }
     });
     report.row("latency_cut/max_cell", "fraction", cut);
-    report.row("cells/below/interrupt", "cells", interrupt.cells_below());
     report.row("cells/below/park", "cells", park.cells_below());
+    report.row("cells/below/interrupt", "cells", interrupt.cells_below());
 }
 
 /// Reports what of `scaling/max_cell` is the machine's: what the cores without a daemon scale to,

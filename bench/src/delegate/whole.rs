@@ -1,0 +1,279 @@
+//! Whole programs as a user runs them: default settings, from their start to their end, in turn as
+//! they are (`native`), in a job (`kakehi`), and with a library that gathers what they write
+//! (`gather`, `programs/gather.c`). CPU time is the program's and the daemon's together.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Effort, QUICK_DIVISOR, QUICK_PROGRAMS,
+    volumes::{Volumes, succeed},
+};
+use crate::{
+    kakehi::{Daemon, Environment},
+    options::{Common, Only},
+    report::Report,
+    scratch::Scratch,
+    spread::Spread,
+};
+
+const PREFIX: &str = "program";
+const SIDES: [&str; 3] = ["native", "kakehi", "gather"];
+/// The daemon's default.
+const IDLE: &str = "poll-idle";
+
+/// What is run; `TO` is an empty folder, `FROM` has the prepared files.
+enum What {
+    /// `programs/calls.c`: verb, size, a number that `--quick` divides, processes.
+    Calls(&'static str, u64, u64, u64),
+    Script(&'static str),
+}
+
+use What::{Calls, Script};
+
+const MB: u64 = 1_000_000;
+
+const CASES: [(&str, What); 25] = [
+    ("write/4KiB", Calls("write", 4 << 10, 200 * MB, 1)),
+    ("write/512B", Calls("write", 512, 100 * MB, 1)),
+    ("fprintf/100B", Calls("print", 0, 2_000_000, 0)),
+    ("write/16KiB", Calls("write", 16 << 10, 200 * MB, 1)),
+    ("write/64KiB", Calls("write", 64 << 10, 200 * MB, 1)),
+    ("write/256KiB", Calls("write", 256 << 10, 200 * MB, 1)),
+    ("write/1MiB", Calls("write", 1 << 20, 200 * MB, 1)),
+    ("write/16MiB", Calls("write", 16 << 20, 200 * MB, 1)),
+    ("first/4MiB", Calls("write", 4 << 10, 4 << 20, 0)),
+    ("write/4KiB/2processes", Calls("write", 4 << 10, 100 * MB, 2)),
+    ("write/4KiB/4processes", Calls("write", 4 << 10, 100 * MB, 4)),
+    ("files", Calls("files", 0, 5_000, 0)),
+    ("tar", Script("tar -xf \"$FROM/tree.tar\" -C \"$TO\"")),
+    ("git", Script("git clone -q --no-hardlinks \"$FROM/tree\" \"$TO/tree\"")),
+    ("cp", Script("cp -r \"$FROM/tree\" \"$TO\"")),
+    ("python", Script(PYTHON)),
+    ("stat", Calls("stat", 0, 400_000, 0)),
+    ("fstat", Calls("fstat", 0, 400_000, 0)),
+    ("access", Calls("access", 0, 400_000, 0)),
+    ("lseek", Calls("lseek", 0, 400_000, 0)),
+    ("pread/4KiB", Calls("pread", 0, 400_000, 0)),
+    ("open+read+close", Calls("open", 0, 200_000, 0)),
+    ("true", Script("exec true")),
+    ("exec", Script("i=0; while [ $i -lt 50 ]; do /bin/true; i=$((i+1)); done")),
+    ("append", Script("i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i+1)); done >>\"$TO/a\"")),
+];
+
+/// A program that imports a hundred modules.
+const PYTHON: &str = "exec python3 -c \"
+import importlib, sys
+names = [name for name in sorted(sys.stdlib_module_names) if name[0] != '_']
+names = [name for name in names if name not in ('antigravity', 'this', 'idlelib', 'turtle')]
+for name in names[:100]:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+\"";
+
+/// Files to copy, unpack, and clone.
+const PREPARE: &str = "mkdir tree && cd tree && for d in $(seq 30); do mkdir $d &&
+    for f in $(seq 100); do head -c 4096 /dev/urandom >$d/$f; done || exit 1; done &&
+    tar -cf ../tree.tar . && git init -q . && git add . &&
+    git -c user.name=bench -c user.email=bench@localhost commit -q -m tree";
+
+/// How often, how much of it, and until when.
+pub(super) struct Extent {
+    rounds: usize,
+    divisor: u64,
+    end: Option<Instant>,
+}
+
+impl Extent {
+    pub(super) fn of(common: &Common) -> Self {
+        match common.quick {
+            true => Self {
+                rounds: common.rounds_or(3),
+                divisor: QUICK_DIVISOR,
+                end: Some(Instant::now() + QUICK_PROGRAMS),
+            },
+            false => Self { rounds: common.rounds_or(9), divisor: 1, end: None },
+        }
+    }
+}
+
+/// Times of a run, ms.
+#[derive(Clone, Copy)]
+struct Time {
+    wall: f64,
+    cpu: f64,
+}
+
+type Times = Result<Vec<Time>, String>;
+
+/// Whether any case is to be measured.
+pub(super) fn is_wanted(only: &Only) -> bool {
+    CASES.iter().any(|(name, _)| only.wants([format!("{PREFIX}/{name}")]))
+}
+
+/// Measures every case on every file system.
+pub(super) fn measure(report: &mut Report, only: &Only, dir: &Path, extent: &Extent) {
+    let volumes = Volumes::make(dir);
+    let tools = Tools::make();
+    for (name, what) in &CASES {
+        if !only.wants([format!("{PREFIX}/{name}")]) {
+            continue;
+        }
+        for volume in &volumes.all {
+            let name = format!("{PREFIX}/{name}/{}", volume.name);
+            let ready = tools.as_ref().map_err(String::clone);
+            let ready = ready.and_then(|tools| Ok((tools, volume.folder.clone()?)));
+            let times = match ready {
+                Ok((tools, folder)) => tools.rounds(what, &folder.join("to"), extent),
+                Err(why) => SIDES.map(|_| Err(why.clone())),
+            };
+            say(report, &name, &times);
+        }
+    }
+}
+
+/// What every case needs.
+struct Tools {
+    daemon: Daemon,
+    environment: Environment,
+    calls: Result<PathBuf, String>,
+    gather: Result<PathBuf, String>,
+    from: Result<(), String>,
+    scratch: Scratch,
+}
+
+impl Tools {
+    fn make() -> Result<Self, String> {
+        let scratch = Scratch::create_in(Path::new(crate::places::MEMORY));
+        let scratch = scratch.map_err(|why| why.to_string())?;
+        let daemon = Daemon::start(IDLE, None).map_err(|why| format!("{why:#}"))?;
+        let environment = daemon.environment(None).map_err(|why| format!("{why:#}"))?;
+        let compile = |name, text, flags: &[&str]| compile(scratch.path(), name, text, flags);
+        let calls = compile("calls", include_str!("../../programs/calls.c"), &[]);
+        let shared = ["-shared", "-fPIC"];
+        let gather = compile("gather", include_str!("../../programs/gather.c"), &shared);
+        let from = succeed(Command::new("sh").args(["-c", PREPARE]).current_dir(scratch.path()));
+        Ok(Self { daemon, environment, calls, gather, from, scratch })
+    }
+
+    /// Every side in turn, after one round that is not counted.
+    fn rounds(&self, what: &What, to: &Path, extent: &Extent) -> [Times; 3] {
+        let effort = Effort { rounds: 0, rounds_max: 0, volume: 0, end: extent.end };
+        let mut times = [const { Times::Ok(Vec::new()) }; 3];
+        for round in 0..=extent.rounds {
+            for (side, times) in SIDES.iter().zip(&mut times) {
+                let Ok(list) = times else { continue };
+                let run = match effort.is_used_up() {
+                    Some(why) if list.is_empty() => Err(why),
+                    Some(_) => continue,
+                    None => self.run(side, what, to, extent.divisor),
+                };
+                match run {
+                    Ok(_) if round == 0 => {}
+                    Ok(time) => list.push(time),
+                    Err(why) => *times = Err(why),
+                }
+            }
+        }
+        times
+    }
+
+    fn run(&self, side: &str, what: &What, to: &Path, divisor: u64) -> Result<Time, String> {
+        let mut command = self.command(what, to, divisor)?;
+        match side {
+            "kakehi" => drop(command.envs(&self.environment)),
+            "gather" => drop(command.env("LD_PRELOAD", self.gather.as_ref()?)),
+            _ => {}
+        }
+        fs::create_dir_all(to).map_err(|why| why.to_string())?;
+        let daemon = || self.daemon.cpu_time().map_err(|why| format!("{why:#}"));
+        let (cpu, daemons, start) = (children(), daemon()?, Instant::now());
+        let done = succeed(&mut command);
+        let wall = start.elapsed();
+        let cpu = children().saturating_sub(cpu) + daemon()?.saturating_sub(daemons);
+        fs::remove_dir_all(to).map_err(|why| why.to_string())?;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        done.map(|()| Time { wall: ms(wall), cpu: ms(cpu) })
+    }
+
+    fn command(&self, what: &What, to: &Path, divisor: u64) -> Result<Command, String> {
+        let mut command = match what {
+            Script(script) => {
+                self.from.clone()?;
+                let mut command = Command::new("sh");
+                command.args(["-c", script]);
+                command.env("FROM", self.scratch.path()).env("TO", to);
+                command
+            }
+            Calls(verb, size, count, processes) => {
+                let mut command = Command::new(self.calls.as_ref()?);
+                // The first bytes are few as they are.
+                let count =
+                    if *processes == 0 && *verb == "write" { *count } else { count / divisor };
+                command.arg(verb);
+                if *verb == "write" {
+                    let count = count / size * size;
+                    command.args([size, &count, processes.max(&1)].map(u64::to_string));
+                } else {
+                    command.arg(count.to_string());
+                }
+                command.arg(to.join("file"));
+                command
+            }
+        };
+        command.env_remove("LD_PRELOAD").stdin(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// Compiles a C program, where there is a compiler.
+fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let (source, made) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&source, text).map_err(|why| why.to_string())?;
+    succeed(Command::new("cc").arg("-O2").args(flags).arg("-o").args([&made, &source]))?;
+    Ok(made)
+}
+
+/// CPU time of all children that were waited for.
+fn children() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: there is room for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    // SAFETY: numbers, which may all be zero.
+    let usage = unsafe { usage.assume_init() };
+    let time = |time: libc::timeval| {
+        let micros = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+fn say(report: &mut Report, name: &str, times: &[Times; 3]) {
+    let none = || "no round was run".to_owned();
+    for (side, times) in SIDES.iter().zip(times) {
+        let spread = |value: fn(&Time) -> f64| {
+            let times = times.as_ref().map_err(String::clone)?;
+            Spread::of(times.iter().map(value)).ok_or_else(none)
+        };
+        report.row(format!("{name}/{side}"), "ms", spread(|time| time.wall));
+        if times.is_ok() {
+            report.row(format!("{name}/{side}/cpu"), "ms", spread(|time| time.cpu));
+        }
+    }
+    let [native, kakehi, gather] = times;
+    let ratio = |by: &Times, value: fn(&Time) -> f64| {
+        let (by, ours) = (by.as_ref().map_err(String::clone)?, kakehi.as_ref());
+        let ours = ours.map_err(String::clone)?;
+        let ratios = by.iter().zip(ours).map(|(by, ours)| value(by) / value(ours));
+        Spread::of(ratios).ok_or_else(none)
+    };
+    report.ratio(name, ratio(native, |time| time.wall));
+    report.ratio(format!("{name}/cpu"), ratio(native, |time| time.cpu));
+    report.ratio(format!("{name}/gather"), ratio(gather, |time| time.wall));
+}
