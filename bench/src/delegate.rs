@@ -42,7 +42,7 @@ use crate::{
 const QUICK: [Duration; 2] = [Duration::from_secs(36), Duration::from_secs(48)];
 /// When the last round of a whole program begins, and what is divided by how much.
 const QUICK_PROGRAMS: Duration = Duration::from_secs(25);
-const QUICK_DIVISOR: u64 = 10;
+const QUICK_DIVISOR: u64 = 20;
 
 /// Measures file I/O under delegation against the system calls it replaces.
 ///

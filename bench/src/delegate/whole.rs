@@ -79,7 +79,7 @@ for name in names[:100]:
 
 /// Files to copy, unpack, and clone.
 const PREPARE: &str = "mkdir tree && cd tree && for d in $(seq 30); do mkdir $d &&
-    for f in $(seq 100); do head -c 4096 /dev/urandom >$d/$f; done || exit 1; done &&
+    head -c 409600 /dev/urandom | split -b 4096 - $d/ || exit 1; done &&
     tar -cf ../tree.tar . && git init -q . && git add . &&
     git -c user.name=bench -c user.email=bench@localhost commit -q -m tree";
 
@@ -94,7 +94,7 @@ impl Extent {
     pub(super) fn of(common: &Common) -> Self {
         match common.quick {
             true => Self {
-                rounds: common.rounds_or(3),
+                rounds: common.rounds_or(2),
                 divisor: QUICK_DIVISOR,
                 end: Some(Instant::now() + QUICK_PROGRAMS),
             },
@@ -255,6 +255,10 @@ fn children() -> Duration {
 }
 
 fn say(report: &mut Report, name: &str, times: &[Times; 3]) {
+    if let [Err(why), Err(_), _] = times {
+        report.row(name, "ms", Err(why.clone()));
+        return;
+    }
     let none = || "no round was run".to_owned();
     for (side, times) in SIDES.iter().zip(times) {
         let spread = |value: fn(&Time) -> f64| {
