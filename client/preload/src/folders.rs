@@ -5,7 +5,7 @@
 
 use core::{ffi::CStr, mem::MaybeUninit};
 
-use client::{Errno, FileSystem, Path};
+use client::{Errno, FileSystem, Path, Room};
 use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, size_t, ssize_t};
 
 use crate::{
@@ -27,7 +27,7 @@ const LISTED_MAX: usize = c_int::MAX as usize;
 
 interpose! {
     fn opendir(path: *const c_char) -> *mut c_void {
-        let mut space = [0; 4096];
+        let mut space = None;
         match mirrored(path, &mut space) {
             Ok(path) => next!(opendir(path => *const c_char) -> *mut c_void),
             Err(errno) => {
@@ -64,7 +64,7 @@ interpose! {
     fn scandir|scandir64(
         path: *const c_char, list: *mut c_void, filter: *const c_void, compare: *const c_void,
     ) -> c_int {
-        let mut space = [0; 4096];
+        let mut space = None;
         match mirrored(path, &mut space) {
             Ok(path) => next!(
                 scandir(
@@ -80,8 +80,9 @@ interpose! {
         dir: c_int, path: *const c_char, list: *mut c_void, filter: *const c_void,
         compare: *const c_void,
     ) -> c_int {
-        let mut space = [0; 4096];
-        match remote(dir, path).map(|(client, name)| client.absolute(dir, name, &mut space)) {
+        let mut space = None;
+        let remote = remote(dir, path);
+        match remote.map(|(client, name)| client.absolute(dir, name, taken(&mut space)?)) {
             Some(Ok(path)) => scandir(path.as_ptr(), list, filter, compare),
             Some(Err(errno)) => answer(Err::<c_int, _>(errno)),
             None => next!(
@@ -100,7 +101,7 @@ interpose! {
         {
             return answer(Err::<c_int, _>(errno));
         }
-        let mut space = [0; 4096];
+        let mut space = None;
         match mirrored(path, &mut space) {
             Ok(path) => answer(kernel!(SYS_chdir, path)),
             Err(errno) => answer(Err::<c_int, _>(errno)),
@@ -128,7 +129,7 @@ interpose! {
 
     fn getcwd(buffer: *mut c_char, len: size_t) -> *mut c_char {
         // The name that the program knows may have room where the mirror's has not.
-        let mut space = [0; 4096];
+        let mut space = None;
         match current(&mut space).map(|name| give(name, buffer, len)) {
             Some(Ok(name)) => name,
             Some(Err(errno)) => {
@@ -242,7 +243,7 @@ pub(crate) fn list(fd: c_int, ask: impl FnOnce() -> Outcome) -> Outcome {
 /// There is room for `len` bytes at `buffer`.
 #[inline(never)]
 pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
-    let mut space = [0; 4096];
+    let mut space = None;
     match current(&mut space) {
         // SAFETY: as the caller promises.
         Some(name) => unsafe { put(name, buffer, len) },
@@ -251,9 +252,18 @@ pub(crate) unsafe fn name_current(buffer: *mut c_char, len: size_t) -> Outcome {
     }
 }
 
+/// Takes room for a path, of which most calls need none.
+fn taken(space: &mut Option<Room>) -> Outcome<&mut Path> {
+    if space.is_none() {
+        *space = Some(Room::take().ok_or(Errno::NOMEM)?);
+    }
+    space.as_deref_mut().ok_or(Errno::NOMEM)
+}
+
 /// The current folder's name as the program knows it, with its NUL; `None`: the kernel knows it.
-fn current(space: &mut Path) -> Option<&[u8]> {
+fn current(space: &mut Option<Room>) -> Option<&[u8]> {
     let client = client().filter(|client| client.has_remote())?;
+    let space = taken(space).ok()?;
     // SAFETY: there is so much room.
     let len = unsafe { kernel!(SYS_getcwd, space.as_mut_ptr(), space.len()) }.ok()?;
     let name = space.get(..counted(len))?;
@@ -310,18 +320,18 @@ fn refresh(fd: c_int) {
 /// # Safety
 ///
 /// `path` is null or a C string.
-unsafe fn mirrored(path: *const c_char, space: &mut Path) -> Outcome<*const c_char> {
+unsafe fn mirrored(path: *const c_char, space: &mut Option<Room>) -> Outcome<*const c_char> {
     // SAFETY: as the caller promises.
     let name = unsafe { text(path) };
     // SAFETY: as the caller promises.
     match unsafe { remote(AT_FDCWD, path) } {
         None => match client().zip(name) {
             Some((client, name)) if client.may_lead_out(name) => {
-                Ok(client.outside(AT_FDCWD, name, space).map_or(path, CStr::as_ptr))
+                Ok(client.outside(AT_FDCWD, name, taken(space)?).map_or(path, CStr::as_ptr))
             }
             _ => Ok(path),
         },
-        Some((client, name)) => match client.mirror(name, space) {
+        Some((client, name)) => match client.mirror(name, taken(space)?) {
             Some(mirror) => mirror.map(CStr::as_ptr),
             None => Ok(path),
         },
@@ -356,11 +366,11 @@ unsafe fn known(path: *mut c_char) -> *mut c_char {
 ///
 /// `path` is a C string, `resolved` null or with room for 4096 bytes.
 unsafe fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-    let mut space = [0; 4096];
+    let mut space = None;
     // SAFETY: as the caller promises.
     let found = unsafe { remote(AT_FDCWD, path) }
         .ok_or(Errno::NOENT)
-        .and_then(|(client, name)| real(client, name, &mut space));
+        .and_then(|(client, name)| real(client, name, taken(&mut space)?));
     match found {
         Err(errno) => {
             set(errno);

@@ -6,7 +6,7 @@
 
 use core::ffi::CStr;
 
-use client::{Client, Errno, Times};
+use client::{Client, Errno, Room, Times};
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, gid_t, mode_t, size_t,
     ssize_t, timespec, timeval, uid_t,
@@ -166,7 +166,10 @@ fn leading_out<T>(
     name: &CStr,
     call: impl FnOnce(*const c_char) -> T,
 ) -> T {
-    call(client.outside(dir, name, &mut [0; 4096]).unwrap_or(name).as_ptr())
+    let mut space = Room::take();
+    let space = space.as_deref_mut();
+    let outside = space.and_then(|space| client.outside(dir, name, space));
+    call(outside.unwrap_or(name).as_ptr())
 }
 
 /// Flags of most calls on names.
@@ -259,8 +262,8 @@ unsafe fn read_remote_link(
     buffer: *mut c_char,
     len: size_t,
 ) -> Option<Outcome> {
-    let mut link = [0; 4096];
-    let found = client.read_link(dir, name, &mut link)?;
+    let Some(mut link) = Room::take() else { return Some(Err(Errno::NOMEM)) };
+    let found = client.read_link(dir, name, &mut link[..])?;
     Some(found.map(|found| {
         let found = found.min(len);
         // SAFETY: the program gives room for so many bytes.

@@ -4,7 +4,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use client::{Client, Errno, Path};
+use client::{Client, Errno, Path, Room};
 use libc::AT_FDCWD;
 
 use crate::{
@@ -19,13 +19,14 @@ const LINKS_MAX: u32 = 40;
 
 /// What is left of a path, at the end of its room: what a link leads to goes before it.
 struct Rest {
-    bytes: Path,
+    bytes: Room,
     from: usize,
 }
 
 impl Rest {
-    const fn new() -> Self {
-        Self { bytes: [0; 4096], from: 4096 }
+    fn new() -> Outcome<Self> {
+        let bytes = Room::take().ok_or(Errno::NOMEM)?;
+        Ok(Self { bytes, from: size_of::<Path>() })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -99,8 +100,8 @@ pub(crate) fn real<'a>(
     path: &CStr,
     space: &'a mut Path,
 ) -> Outcome<&'a CStr> {
-    let (mut rest, mut found) = (Rest::new(), Found { bytes: space, len: 0 });
-    let mut target = [0; 4096];
+    let (mut rest, mut found) = (Rest::new()?, Found { bytes: space, len: 0 });
+    let mut target = Room::take().ok_or(Errno::NOMEM)?;
     rest.prefix(path.to_bytes())?;
     if !path.to_bytes().starts_with(b"/") {
         // SAFETY: there is so much room.
@@ -123,7 +124,7 @@ pub(crate) fn real<'a>(
         if leads_in(client, &found, &rest) {
             continue;
         }
-        let room: *mut Path = &raw mut target;
+        let room: *mut Path = &raw mut *target;
         // SAFETY: `found` is a C string, and there is so much room.
         match unsafe { read_link_at(AT_FDCWD, found.pointer(), room.cast(), size_of::<Path>()) } {
             Ok(len) => {
@@ -155,7 +156,8 @@ fn leads_in(client: &'static Client, found: &Found<'_>, rest: &Rest) -> bool {
     if is_remote(found.bytes) {
         return false;
     }
-    let mut whole = *found.bytes;
+    let Some(mut whole) = Room::take() else { return false };
+    *whole = *found.bytes;
     let room = whole.get_mut(found.len..).unwrap_or_default();
     if room.len() <= rest.bytes().len() {
         return false;

@@ -15,6 +15,7 @@ use crate::{
     client::Client,
     file::{Descriptor, Link},
     locked::Locked,
+    rooms::Room,
     staging,
     table::Entry,
 };
@@ -175,6 +176,7 @@ impl Client {
     /// After `fork`, in the child: it starts without a session.
     pub fn after_fork_in_child(&'static self) {
         self.forget_connection();
+        Room::free_others();
         self.forks.store(0, Ordering::Release);
         for entry in self.files.all() {
             entry.lock.break_open();

@@ -47,6 +47,7 @@ mod queue;
 mod read;
 mod remote;
 mod renames;
+mod rooms;
 mod rules;
 mod slots;
 mod socket;
@@ -63,6 +64,7 @@ pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, Setting, SettingError}
 pub use lock::LockRange;
 pub use paths::{Path, link_of};
 pub use queue::{Queue, Transfer};
+pub use rooms::Room;
 pub use rustix::{io::Errno, process::Pid};
 pub use shm::thread;
 pub use wire::{FileSystem, FoundLock, LockKind, LockOwner, Reason, Times};

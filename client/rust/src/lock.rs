@@ -22,6 +22,7 @@ use crate::{
     connection::Lost,
     file::{Link, OpenFile},
     paths::link_of,
+    rooms::Room,
     slots::Slot,
     table::Entry,
 };
@@ -305,7 +306,8 @@ impl Drop for Place {
 
 /// Whether an unlinked file is a copy that the daemon made.
 fn is_copy(fd: RawFd, folder: &[u8]) -> bool {
-    let (mut name, mut path) = ([0; 32], [0; 4096]);
+    let mut name = [0; 32];
+    let Some(mut path) = Room::take() else { return false };
     let Some(link) = link_of(fd, &mut name) else { return false };
     let len = fs::readlinkat_raw(fs::CWD, link, &mut path[..]).unwrap_or(0);
     let path = path.get(..len).unwrap_or_default();

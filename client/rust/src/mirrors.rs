@@ -16,6 +16,7 @@ use wire::Request;
 use crate::{
     client::{Client, Status},
     paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX, Path, apart, link_of},
+    rooms::Room,
     table::Entry,
 };
 
@@ -44,7 +45,7 @@ impl Client {
     /// Before an open folder is listed: its mirror gets the names that are there by now.
     pub fn refresh_folder(&'static self, fd: RawFd) {
         // What cannot be asked for any more stays as it was.
-        self.of_mirror(fd, |path| self.mirror(path, &mut [0; PATH_MAX]).map(drop));
+        self.of_mirror(fd, |path| self.mirror(path, &mut *Room::take()?).map(drop));
     }
 
     /// As `fstat(2)` of an open folder that is a mirror.
@@ -69,7 +70,7 @@ impl Client {
         if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE) {
             return Err(Errno::ISDIR);
         }
-        let mut mirror = [0; PATH_MAX];
+        let mut mirror = Room::take().ok_or(Errno::NOMEM)?;
         let mirror = self.mirror_of(path, &mut mirror)?;
         let fd = fs::openat(CWD, mirror, flags - OFlags::NOFOLLOW, Mode::empty())?.into_raw_fd();
         self.table.take(fd);
@@ -100,7 +101,7 @@ impl Client {
         if !self.has_remote() {
             return None;
         }
-        apart(|| ask(self.path_of_mirror(fd, &mut [0; PATH_MAX])?))
+        apart(|| ask(self.path_of_mirror(fd, &mut *Room::take()?)?))
     }
 
     /// The remote path of a descriptor that is a mirror.

@@ -12,6 +12,7 @@ use crate::{
     client::{Client, Host},
     config::Config,
     mirrors::without_mirror,
+    rooms::Room,
     rules::{Policy, match_rules, policy_without_rules},
 };
 
@@ -22,9 +23,9 @@ pub(crate) const CURRENT_FOLDER: RawFd = -100;
 /// A path for the kernel, with its NUL.
 pub type Path = [u8; PATH_MAX];
 
-/// An absolute path in place, without `.` and `..`, and the policy that serves it.
+/// An absolute path, without `.` and `..`, and the policy that serves it.
 pub(crate) struct AbsolutePath {
-    bytes: [u8; PATH_MAX],
+    bytes: Room,
     len: usize,
     /// It starts in a mirror.
     is_mirrored: bool,
@@ -41,7 +42,7 @@ impl AbsolutePath {
     pub(crate) fn new(config: &Config, host: &dyn Host, dir: RawFd, path: &CStr) -> Option<Self> {
         let policy = policy_without_rules(dir, path);
         let (is_mirrored, is_textual) = (false, false);
-        let bytes = [0; PATH_MAX];
+        let bytes = Room::take()?;
         let mut this = Self { bytes, len: 0, is_mirrored, is_textual, policy, rule: None };
         let path = path.to_bytes();
         if !path.starts_with(b"/") {
@@ -126,11 +127,11 @@ impl AbsolutePath {
 
     fn start_at(&mut self, host: &dyn Host, dir: RawFd) -> Option<()> {
         if dir == CURRENT_FOLDER {
-            self.len = read_link(host, c"/proc/thread-self/cwd", &mut self.bytes)?;
+            self.len = read_link(host, c"/proc/thread-self/cwd", &mut self.bytes[..])?;
         } else {
             let mut name = [0; 32];
             let link = link_of(dir, &mut name)?;
-            self.len = read_link(host, link, &mut self.bytes)?;
+            self.len = read_link(host, link, &mut self.bytes[..])?;
         }
         if self.bytes() == b"/" {
             self.len = 0;

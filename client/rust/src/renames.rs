@@ -15,7 +15,8 @@ use wire::Request;
 use crate::{
     client::Client,
     names::{Ending, Name, kind},
-    paths::{AbsolutePath, CURRENT_FOLDER, PATH_MAX},
+    paths::{AbsolutePath, CURRENT_FOLDER},
+    rooms::Room,
 };
 
 /// A name, and where it leads.
@@ -122,10 +123,11 @@ impl Client {
             let status = self.status(path, |path_len| Request::Stat { path_len, follow });
             return Ok(kind(&status.unwrap_or(Err(Errno::IO))?));
         }
-        let mut space = [0; PATH_MAX];
+        let mut space = Room::take().ok_or(Errno::NOMEM)?;
         let name = space.get_mut(..path.len()).ok_or(Errno::NAMETOOLONG)?;
         name.copy_from_slice(path);
-        let name = CStr::from_bytes_until_nul(&space).map_err(|_| Errno::NAMETOOLONG)?;
+        *space.get_mut(path.len()).ok_or(Errno::NAMETOOLONG)? = 0;
+        let name = CStr::from_bytes_until_nul(&space[..]).map_err(|_| Errno::NAMETOOLONG)?;
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let status = fs::statat(self.host.borrow(CURRENT_FOLDER), name, flags)?;
         Ok(FileType::from_raw_mode(status.st_mode))

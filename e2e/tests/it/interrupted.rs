@@ -90,7 +90,10 @@ fn a_thread_that_a_handler_stops_in_a_call_keeps_nobody_from_an_end_or_a_fork() 
 fn calls_need_little_stack() {
     let folder = Folder::new();
     let daemon = Daemon::start(&folder, "job", &[]);
-    let mut stacks = daemon.wrap(program("stacks"));
-    assert_eq!(succeed(stacks.current_dir(folder.path()), SOON), "");
+    for rule in ["/**=hybrid", "/**=delegate"] {
+        let mut stacks = daemon.wrap(program("stacks"));
+        stacks.env("KAKEHI_RULES", rule).current_dir(folder.path());
+        assert_eq!(succeed(&mut stacks, SOON), "", "{rule}");
+    }
     daemon.end();
 }

@@ -100,6 +100,12 @@ fn asynchronous_requests_to_coalesced_files_are_served() {
     assert_eq!(succeed(coalescing(&folder).arg(program), SOON), expected);
 }
 
+#[test]
+fn calls_on_coalesced_files_need_little_stack() {
+    let folder = Folder::new();
+    assert_eq!(succeed(coalescing(&folder).arg(program("stacks")), SOON), "");
+}
+
 /// A command that runs in a coalesced folder.
 fn coalescing(folder: &Folder) -> Command {
     let local = folder.join("local");
