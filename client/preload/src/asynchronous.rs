@@ -1,9 +1,9 @@
 //! Asynchronous I/O: POSIX's, which libc's own threads carry out, and the kernel's, as libaio and
 //! rings ask for it. Nobody sees what is done: the file is left to the kernel.
 //!
-//! Of a remote file the kernel has a copy to read, or a pipe to write, in which nothing has a place.
-//! POSIX's requests to it are done before the call returns, which POSIX allows; the kernel's are
-//! refused.
+//! Of a remote file the kernel has a copy to read, or a pipe to write, in which nothing has a
+//! place. POSIX's requests to it are done before the call returns, which POSIX allows; the kernel's
+//! are refused.
 
 use core::mem::offset_of;
 

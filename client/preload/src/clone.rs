@@ -1,9 +1,9 @@
 //! Processes that are made by `clone`, as sandboxes and supervisors do. One that has memory of its
-//! own is as the child of a fork; one that shares its parent's memory and descriptors is as a thread.
+//! own is as the child of a fork; one that shares its parent's memory and descriptors is a thread.
 //!
 //! One that shares memory alone has other files by the same numbers. While its parent waits for it
-//! it is as the child of a `vfork`; else the process is not served from then on, nor is one of whose
-//! threads one gets a descriptor table of its own by `unshare` or `close_range`.
+//! it is as the child of a `vfork`; else the process is not served from then on. Nor is a process
+//! one of whose threads gets a descriptor table of its own by `unshare` or `close_range`.
 
 use core::{ffi::c_void, mem::MaybeUninit, ptr};
 

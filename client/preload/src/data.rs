@@ -1,8 +1,8 @@
 //! Reads and writes.
 //!
 //! Regular files go to the client, which counts what it leaves to the kernel. Everything else goes
-//! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc. A call
-//! that the client serves ends a cancelled thread before it begins.
+//! to the kernel at once, where waiting (for a pipe, a terminal) can be cancelled as in libc. A
+//! call that the client serves ends a cancelled thread before it begins.
 
 use core::slice;
 

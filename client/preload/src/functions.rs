@@ -126,6 +126,16 @@ unsafe fn call(number: c_long, args: [usize; 6]) -> Outcome {
             paths::SYS_fchmodat2 => {
                 answered(paths::fchmodat(fd, pointer(b), Argument::of(c), Argument::of(d)))
             }
+            libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+            | libc::SYS_setfsuid
+            | libc::SYS_setfsgid
+            | libc::SYS_capset => confine::become_other(number, args),
             number if extended::AT_NUMBERS.contains(&number) => {
                 extended::at(number, args, (fd, pointer(b), Argument::of(c)))
             }

@@ -89,6 +89,9 @@ impl Client {
         let len = usize::try_from(len).map_err(|_| Errno::NAMETOOLONG)?;
         let room = mirror.get_mut(..len).filter(|_| len < PATH_MAX).ok_or(Errno::NAMETOOLONG)?;
         copy_out(room, lane.buffer());
+        if let Some(end) = mirror.get_mut(len) {
+            *end = 0;
+        }
         CStr::from_bytes_until_nul(mirror).map_err(|_| Errno::INVAL)
     }
 

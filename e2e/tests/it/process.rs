@@ -121,8 +121,9 @@ fn coalescing(folder: &Folder) -> Command {
 #[test]
 fn process_that_denied_itself_files_is_denied_them() {
     let Some([program]) = possible("a process in a Landlock domain", "sandbox.c") else { return };
-    same_in_every_way(&[program.clone()]);
-    same_in_every_way(&[program, "and becomes another program".to_owned()]);
+    let again = "and becomes another program".to_owned();
+    same_in_every_way(std::slice::from_ref(&program));
+    same_in_every_way(&[program, again]);
 }
 
 #[test]
@@ -137,6 +138,23 @@ fn process_that_denied_itself_files_is_denied_coalesced_ones() {
         assert_eq!(printed.matches(denied).count(), tries, "{printed}");
         assert!(printed.starts_with("write: done\n"), "{printed}");
     }
+}
+
+#[test]
+fn process_that_is_root_no_more_is_denied_what_root_may() {
+    if let Some(program) = possible("a process that was root", "dropped.c") {
+        same_in_every_way(&program);
+    }
+}
+
+#[test]
+fn names_after_chroot_are_not_those_of_coalesced_files() {
+    let Some([program]) = possible("a process with a root folder", "dropped.c") else { return };
+    let folder = Folder::new();
+    let jail = folder.join("jail");
+    fs::create_dir(&jail).expect("a folder");
+    let printed = succeed(coalescing(&folder).arg(program).arg(jail), SOON);
+    assert!(printed.starts_with("read: No such file or directory\n"), "{printed}");
 }
 
 #[test]

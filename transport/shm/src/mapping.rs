@@ -134,3 +134,22 @@ impl Drop for Mapping {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, string::String};
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn segment_is_left_out_of_core_dumps() {
+        let (mapping, _fd) = Mapping::create(1 << 16).expect("a segment");
+        let start = std::format!("{:x}-", mapping.base().as_ptr().addr());
+        let maps = fs::read_to_string("/proc/self/smaps").expect("/proc");
+        let lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = lines.map(String::from).find(|line| line.starts_with("VmFlags:"));
+        let flags = flags.expect("this mapping's");
+        assert!(flags.split_whitespace().any(|flag| flag == "dd"), "{flags}");
+    }
+}
