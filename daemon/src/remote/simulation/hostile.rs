@@ -125,7 +125,8 @@ async fn enter(
     number: usize,
 ) -> io::Result<(Inbox<End>, End)> {
     let mut session = [0; SESSION_LEN];
-    session[..size_of::<usize>()].copy_from_slice(&number.to_le_bytes());
+    let number = u64::try_from(number).expect("few");
+    session[..size_of::<u64>()].copy_from_slice(&number.to_le_bytes());
     let (receiver, mut sender) = network.connect().await?;
     let (mut inbox, outbox) = (Inbox::new(receiver), Outbox::default());
     let greeted = async { greet(key, session, (&mut inbox, &outbox), || ()).await.map(drop) };
