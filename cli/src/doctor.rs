@@ -1,7 +1,8 @@
 //! `kakehi doctor`: tries what delegation needs on this machine, and says what to do.
 //!
 //! Each probe uses the thing itself where it can: a ring is set up, a file is sealed, a library is
-//! loaded, a program is run. Nothing is left behind but, on first use, the empty folder that holds the jobs' folders.
+//! loaded, a program is run. Nothing is left behind but, on first use, the empty folder that holds
+//! the jobs' folders.
 
 mod kernel;
 mod limits;

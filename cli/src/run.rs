@@ -57,8 +57,8 @@ const DISABLE: &str = "KAKEHI_DISABLE";
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Appends the statistics of the job to FILE as one line of JSON, when the job ends: so only its
-    /// first run does, and one that joins it writes none.
+    /// Appends the statistics of the job to FILE as one line of JSON, when the job ends: only its
+    /// first run does, one that joins it writes none.
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// The program and its arguments.

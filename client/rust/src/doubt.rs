@@ -1,7 +1,8 @@
 //! How much of an append is in its file whose writer was killed, when others may have appended too.
 //!
-//! Only whole records count, and what the kernel can have left of one: a call that is killed stops
-//! at a page. Bytes that merely begin alike are somebody else's. What stays in doubt is an error.
+//! A whole record counts, wherever it is, and a part that is all the file has grown by: nobody else
+//! has appended then. What others have appended may begin alike, and a call that is killed stops at
+//! a page: what stays in doubt is an error, not a guess.
 
 use rustix::io::{self, Errno};
 
@@ -49,9 +50,11 @@ pub(crate) fn appended(
             if same == len {
                 return Ok(len);
             }
-            if place == before && same == grown && may_end(before, same) {
+            if place == before && same == grown {
                 return Ok(same); // All there is: nobody else has appended.
             }
+            // The daemon may have known less of the record than there is by now.
+            is_in_doubt |= place == before && same > 0;
             is_in_doubt |= may_have_ended(place, same) || place_count > PLACES_MAX;
         }
         at += found.len() as u64;
@@ -76,12 +79,7 @@ fn same(file: Source<'_>, record: Source<'_>, place: u64, len: u64) -> io::Resul
     Ok(same)
 }
 
-/// Whether a write of `len` bytes at `from` may be what a killed one has left.
-const fn may_end(from: u64, len: u64) -> bool {
-    (from + len) % PAGE == 0 || len % PAGE == 0
-}
-
-/// Whether one may have left some of the `len` bytes at `from`.
+/// Whether a killed write may have left some of the `len` bytes at `from`.
 const fn may_have_ended(from: u64, len: u64) -> bool {
     len > 0 && (len >= PAGE || from / PAGE != (from + len) / PAGE)
 }
@@ -114,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn record_that_begins_as_somebody_elses_is_written_whole() {
-        assert_eq!(found(10, b"step 1 of A\n", b"step 1 of B\n"), Ok(0));
-        assert_eq!(found(10, b"step", b"step 1 of B\n"), Ok(0));
+    fn record_that_begins_as_somebody_elses_is_in_doubt() {
+        assert_eq!(found(10, b"step 1 of A\n", b"step 1 of B\n"), Err(Errno::IO));
+        assert_eq!(found(10, b"A: step 1\n", b"B: step 1\n"), Ok(0));
     }
 
     #[test]
@@ -127,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn killed_write_alone_is_continued_from_its_page() {
+    fn killed_write_alone_is_continued() {
         let record = record();
         assert_eq!(found(96, &record[..4000], &record), Ok(4000));
         assert_eq!(found(100, &record[..4096], &record), Ok(4096));
-        assert_eq!(found(100, &record[..3000], &record), Ok(0));
+        assert_eq!(found(100, &record[..3000], &record), Ok(3000));
         assert_eq!(found(100, &record, &record), Ok(10_000));
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Rules are `GLOB=POLICY`, separated by `;`, with absolute globs; the first match wins, and what
 //! no rule names is hybrid. `*`, `?`, and `[a-z]` stop at a slash, `**` does not, and `/**/` stands
-//! for `/`, too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are never
-//! delegated. A path that the daemon might take for another file's is not told to it.
+//! for `/`, too. `/dev` (but for `/dev/shm`, where people keep files), `/proc`, and `/sys` are
+//! never delegated. A path that the daemon might take for another file's is not told to it.
 
 use core::ffi::CStr;
 

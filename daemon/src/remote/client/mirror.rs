@@ -121,7 +121,7 @@ impl Listings {
     }
 
     /// Makes `mirror` have the names in `listing`, as [`wire::names`] takes them, unless it has
-    /// those of a newer one. Without a listing it is closed to whoever would read it, as the folder.
+    /// those of a newer one. Without a listing it cannot be read, as its folder.
     ///
     /// # Errors
     ///

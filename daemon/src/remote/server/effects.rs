@@ -3,7 +3,7 @@
 //!
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
-//! | append | size | the file has grown by just these bytes, or those up to a page | the size is the same |
+//! | append | size | the file has grown by just these bytes | the size is the same |
 //! | collapse, insert | size | the size has changed by just that | the size is the same |
 //! | truncate, open that truncates | last change | | nothing has changed, or nothing is cut |
 //! | unlink, rmdir | inode of the name, its birth | the name is gone or another's | it is there |
@@ -27,9 +27,6 @@ use crate::{
     names::{Identity, NameCall, OpenCall, is_same},
     storage::Storage,
 };
-
-/// A write that is killed ends at a multiple of this, or is as long.
-const PAGE: usize = 4096;
 
 /// A request that must not happen twice.
 #[derive(Clone, Debug)]
@@ -246,8 +243,6 @@ async fn appended<S: Storage>(
         _ if expected != found => Outcome::Unknown,
         0 => Outcome::NotDone,
         len if len == data.len() => Outcome::Done,
-        // A call that is killed stops at a page. Else it is somebody's who begins alike.
-        len if len % PAGE == 0 || grown.end % PAGE as u64 == 0 => Outcome::Partly(len as u64),
-        _ => Outcome::Unknown,
+        len => Outcome::Partly(len as u64),
     })
 }
