@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use multifile::{
-    Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
+    Doubt, Error, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
     keyval::{Records, encode_header},
 };
 
@@ -78,7 +78,11 @@ fn a_task_with_no_block_or_more_than_there_are_is_damaged_and_has_its_data() {
         let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
         assert_eq!(Reader::open(&memory, path).err(), damaged);
         assert_eq!(TaskReader::open(&memory, path, 0).err(), damaged);
-        Repair::examine(&memory, path).unwrap().apply().unwrap();
+        let found = Repair::examine(&memory, path).unwrap();
+        let doubts: Vec<_> = found.tasks().iter().map(|found| found.doubt).collect();
+        assert_eq!(doubts, [Doubt::Contradiction, Doubt::None]);
+        assert!(found.is_in_doubt());
+        found.salvage().unwrap();
         assert_eq!(Reader::open(&memory, path).unwrap().block_lens(0).unwrap(), [100]);
     }
 }
