@@ -240,6 +240,7 @@ impl Config {
         rows.take("sync", Switch(false))?;
         rows.take("fence_timeout", Span(client::FENCE_TIMEOUT))?;
         rows.take("direct", Size(client::DIRECT))?;
+        rows.take("stage_after", Span(client::STAGE_AFTER))?;
         Ok(Self {
             socket: rows.take_path("socket", environment)?,
             job: rows.take_optional("job", Ok)?,

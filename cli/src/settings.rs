@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Every setting and what it means. `config` refuses any other name.
-pub(crate) const SETTINGS: [(&str, &str); 21] = [
+pub(crate) const SETTINGS: [(&str, &str); 22] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
     ("job", "name of the job; unset: by Slurm, PMIx, MPICH's launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
@@ -30,6 +30,7 @@ pub(crate) const SETTINGS: [(&str, &str); 21] = [
     ("disable", "run programs untouched"),
     ("fence_timeout", "how long a client waits for a silent daemon before it fences it"),
     ("direct", "size from which a write under hybrid goes to the kernel directly"),
+    ("stage_after", "time a file's small writes must have taken before they are staged"),
     ("preload", "path of libkakehi_preload.so; unset: ../lib beside this program"),
     ("log", "what the daemon logs: off, error, warn, info, debug, trace"),
 ];

@@ -198,7 +198,7 @@ impl<S: Storage> Core<S> {
     async fn drain_slot(self: &Rc<Self>, session: u32, slot: u32) {
         let file = self.session(session).and_then(|found| found.file_to_drain(slot));
         if let Some(file) = file {
-            drain::drain_to(self, &file, file.head()).await;
+            drain::drain_to(self, &file, file.head()).await.unwrap_or_default();
         }
     }
 
@@ -239,9 +239,11 @@ impl<S: Storage> Core<S> {
         let (counters, sessions) = (self.handle.counters(), self.sessions());
         let mut totals = self.node.ended(self.index);
         sessions.iter().for_each(|session| totals.add(&session.count_up()));
-        let files = sessions.iter().flat_map(|session| session.files());
+        let files: Vec<_> = sessions.iter().flat_map(|session| session.files()).collect();
+        let is_refused = |file: &&Rc<OpenFile<S>>| file.pace.is_refused.get();
+        totals.drain_errors += files.iter().filter(is_refused).count() as u64;
         let core = CoreReport::new(self.index, self.storage.describe(), sessions.len(), &counters);
-        let staged_bytes = files.map(|file| file.staged().min(file.log().len)).sum();
+        let staged_bytes = files.iter().map(|file| file.staged().min(file.log().len)).sum();
         Report { core, totals, staged_bytes }
     }
 }

@@ -9,11 +9,15 @@
 //!
 //! # Errors and order
 //!
-//! A log is released in its own order, and only what the kernel has, or has refused: then the
-//! client is owed the error and the refused bytes are dropped. A unit that is not released is
-//! written again by whoever takes over, to the same place; for bytes that go to the end of the
-//! file, the size from which an append starts is recorded before it.
+//! A log is released in its own order, and only what the kernel has. What the kernel refuses stays
+//! staged: the client is owed the error, the background leaves the file alone but for a try every
+//! [`RETRY_TICKS`](crate::pace), and whoever asks for the bytes has them tried again. So nothing
+//! younger of a file lands before an error is told, and a full disk that gets room loses nothing.
+//! Refused bytes are given up by closing, and where somebody else has the file open, too. A unit
+//! that is not released is written again by whoever takes over, to the same place; for bytes that go
+//! to the end of the file, the size from which an append starts is recorded before it.
 
+mod claim;
 mod lines;
 mod plan;
 mod queue;
@@ -25,6 +29,7 @@ use rustix::io::Errno;
 use shm::staging::{APPEND, Run};
 use uring::{BUFFER_COUNT_MAX, Buffer, Buffers};
 
+use claim::LogClaim;
 pub(crate) use lines::Lines;
 
 use crate::{
@@ -39,18 +44,39 @@ use crate::{
 pub(crate) const UNIT_LEN: u64 = 256 << 10;
 
 /// Drains `file` until its log's tail reaches `position`, or nothing is left to drain.
+///
+/// # Errors
+///
+/// What the kernel refuses with; it is owed to the client, too.
 pub(crate) async fn drain_to<S: Storage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
     position: u64,
-) {
+) -> Result<(), Errno> {
     while !file.is_drained_to(position) {
         match file.try_turn() {
             // On the heap: requests that find nothing to drain stay small.
-            Some(turn) => drop(Box::pin(unit(core, file, &turn)).await),
+            Some(turn) => drop(Box::pin(waited_unit(core, file, &turn)).await?),
             None => file.turn_or_tail(position).await,
         }
     }
+    Ok(())
+}
+
+/// Drains all that is published now, for a request that is told how that ends.
+///
+/// # Errors
+///
+/// What the kernel refuses with.
+pub(crate) async fn drain<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+) -> Result<(), Errno> {
+    let drained = drain_to(core, file, file.head()).await;
+    if drained.is_err() {
+        file.shared().take_error();
+    }
+    drained
 }
 
 /// Drains all that is published now and takes the turn, so that the file can be changed or looked
@@ -58,18 +84,18 @@ pub(crate) async fn drain_to<S: Storage>(
 pub(crate) async fn drain_and_turn<S: Storage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
-) -> Turn<S> {
-    drain_to(core, file, file.head()).await;
-    file.turn().await
+) -> Result<Turn<S>, Errno> {
+    drain(core, file).await?;
+    Ok(file.turn().await)
 }
 
 /// As [`drain_and_turn`], to write to one place of the file.
 pub(crate) async fn drain_and_turn_to_write<S: Storage>(
     core: &Rc<Core<S>>,
     file: &Rc<OpenFile<S>>,
-) -> Turn<S> {
-    drain_to(core, file, file.head()).await;
-    file.turn_to_write().await
+) -> Result<Turn<S>, Errno> {
+    drain(core, file).await?;
+    Ok(file.turn_to_write().await)
 }
 
 /// Drains every file of a session.
@@ -80,7 +106,8 @@ pub(crate) async fn drain_session<S: Storage>(core: &Rc<Core<S>>, session: &Sess
         enqueue(core, file, *head);
     }
     for (head, file) in &files {
-        drain_to(core, file, *head).await;
+        // What it is refused with is owed to the client.
+        drain_to(core, file, *head).await.unwrap_or_default();
     }
 }
 
@@ -110,76 +137,115 @@ async fn work<S: Storage>(core: Rc<Core<S>>, device: u64) {
 
 /// Drains one unit. Returns the bytes drained, and whether more of the file is wanted.
 async fn background_unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> (u64, bool) {
-    // Whoever has the turn drains; what it leaves is found by the next tick.
+    // Whoever has the turn, or the client, drains; what it leaves is found by the next tick.
     let Some(turn) = file.try_turn() else { return (0, false) };
-    let len = unit(core, file, &turn).await;
-    drop(turn);
+    let Some(log) = LogClaim::in_background(core, file).await else { return (0, false) };
+    let len = unit(core, &log, &turn).await.unwrap_or(0);
+    drop((log, turn));
     (len, len > 0 && file.wants_drain())
 }
 
+/// Drains one unit for somebody who waits for it. Returns the bytes drained.
+async fn waited_unit<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    turn: &Turn<S>,
+) -> Result<u64, Errno> {
+    let log = LogClaim::new(core, file).await;
+    unit(core, &log, turn).await
+}
+
 /// Writes the oldest staged bytes and releases them. Returns how many.
-async fn unit<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, _: &Turn<S>) -> u64 {
+async fn unit<S: Storage>(
+    core: &Rc<Core<S>>,
+    log: &LogClaim<'_, S>,
+    _: &Turn<S>,
+) -> Result<u64, Errno> {
     let mut runs = [Run::default(); BUFFER_COUNT_MAX];
-    let count = match file.runs(UNIT_LEN, &mut runs) {
+    let count = match log.runs(UNIT_LEN, &mut runs) {
         Ok(count) => count,
         Err(corrupt) => {
-            file.break_log();
-            core.end_by_id(file.session, Departure::Corrupt(corrupt));
-            return 0;
+            log.file().break_log();
+            core.end_by_id(log.file().session, Departure::Corrupt(corrupt));
+            return Ok(0);
         }
     };
-    let runs = runs.get(..count).unwrap_or_default();
-    let start = file.tail();
+    let start = log.tail();
+    let written = write_runs(core, log, runs.get(..count).unwrap_or_default()).await;
+    log.file().pace.is_refused.set(written.is_err());
+    if let Err(error) = written {
+        log.file().shared().owe(error.raw_os_error().unsigned_abs());
+        return Err(error);
+    }
+    Ok(log.tail().wrapping_sub(start))
+}
+
+async fn write_runs<S: Storage>(
+    core: &Rc<Core<S>>,
+    log: &LogClaim<'_, S>,
+    runs: &[Run],
+) -> Result<(), Errno> {
     for group in runs.chunk_by(|a, b| (a.file_at == APPEND) == (b.file_at == APPEND)) {
         if group.first().is_some_and(|run| run.file_at == APPEND) {
-            for run in plan::appends(group, file.log().len) {
-                append(core, file, run).await;
+            for run in plan::appends(group, log.file().log().len) {
+                append(core, log, run).await?;
             }
         } else {
-            write_group(core, file, group).await;
+            write_group(core, log, group).await?;
         }
     }
-    file.tail().wrapping_sub(start)
+    Ok(())
 }
 
 /// Writes runs with places in the file, merged as the plan says, and releases them together.
-async fn write_group<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, group: &[Run]) {
+async fn write_group<S: Storage>(
+    core: &Rc<Core<S>>,
+    log: &LogClaim<'_, S>,
+    group: &[Run],
+) -> Result<(), Errno> {
+    let file = log.file();
     for batch in plan::batches(group) {
         let pieces = batch.pieces.iter().map(|run| file.staged_piece(run.start, run.len));
         if let Err(error) = write_all(core, file, batch.file_at, pieces.collect()).await {
-            owe(core, file, error);
+            give_up(core, file, error)?;
         }
     }
     if let Some(last) = group.last() {
-        file.release(last.start + last.len);
+        log.release(last.start + last.len);
     }
+    Ok(())
 }
 
 /// Appends a run. Every part of it is released before the next one is begun, so that whoever takes
 /// over finds by the recorded size how much of the last part arrived.
-async fn append<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>, run: Run) {
+async fn append<S: Storage>(
+    core: &Rc<Core<S>>,
+    log: &LogClaim<'_, S>,
+    run: Run,
+) -> Result<(), Errno> {
     let end = run.start + run.len;
-    while file.tail() < end {
-        let position = file.tail();
-        if let Err(error) = append_part(core, file, position, end - position).await {
-            owe(core, file, error);
-            file.release(end);
+    while log.tail() < end {
+        if let Err(error) = append_part(core, log, log.tail(), end - log.tail()).await {
+            give_up(core, log.file(), error)?;
+            log.release(end);
         }
     }
+    Ok(())
 }
 
 async fn append_part<S: Storage>(
     core: &Rc<Core<S>>,
-    file: &Rc<OpenFile<S>>,
+    log: &LogClaim<'_, S>,
     position: u64,
     len: u64,
 ) -> Result<(), Errno> {
+    let file = log.file();
     let descriptor = file.descriptor()?;
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_pieces(position, len))?;
-    file.shared().append_begins(position, size);
+    file.shared().write_begins(position, size);
     let written = write_some(core, &descriptor.file, size, from).await?;
-    file.release(position + written);
+    log.release(position + written);
     Ok(())
 }
 
@@ -234,6 +300,21 @@ fn advance(pieces: &mut Vec<Piece>, mut len: u64) {
     });
 }
 
+/// Gives up bytes that the kernel refuses, where others have the file open, too: tried again later,
+/// they would come over what those have written since. The client is owed the error.
+///
+/// # Errors
+///
+/// That error, where the bytes stay staged.
+fn give_up<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) -> Result<(), Errno> {
+    if !file.shared().is_synchronous() {
+        return Err(error);
+    }
+    owe(core, file, error);
+    Ok(())
+}
+
+/// Owes the client the error of bytes that are given up, or of closing, and counts it.
 pub(crate) fn owe<S: Storage>(core: &Rc<Core<S>>, file: &OpenFile<S>, error: Errno) {
     file.shared().owe(error.raw_os_error().unsigned_abs());
     let is_lost = error == Errno::IO && core.storage.has_lost_server();

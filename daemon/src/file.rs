@@ -12,7 +12,7 @@ use std::{
 
 use executor::{Credit, Credits, Notify};
 use rustix::io::Errno;
-use shm::staging::{Consumer, Corrupt, FileSlot, Run};
+use shm::staging::{Corrupt, FileSlot};
 use uring::Buffer;
 use wire::FileFlags;
 
@@ -32,6 +32,11 @@ impl Log {
     /// Whether this is no log, or one that lies in the arena as a log must.
     pub(crate) fn is_valid(self, segment: &Segment) -> bool {
         self.len == 0 || self.len.is_power_of_two() && segment.has(self.at, self.len)
+    }
+
+    /// Where position `position` lies in it.
+    const fn ring_at(self, position: u64) -> u64 {
+        position & (self.len - 1)
     }
 
     pub(crate) fn overlaps(self, other: Self) -> bool {
@@ -62,7 +67,8 @@ pub(crate) struct OpenFile<S: Storage> {
     segment: Arc<Segment>,
     file: RefCell<Option<S::File>>,
     log: Cell<Log>,
-    consumer: Cell<Consumer>,
+    /// Largest tail seen: positions of an honest client never run backwards.
+    seen_tail: Cell<u64>,
     is_broken: Cell<bool>,
     is_closing: Cell<bool>,
     /// Its client has asked for locks by it.
@@ -107,7 +113,7 @@ impl<S: Storage> OpenFile<S> {
             segment,
             file: RefCell::new(Some(file)),
             log: Cell::new(log),
-            consumer: Cell::new(Consumer::new(log.len)),
+            seen_tail: Cell::new(0),
             is_broken: Cell::new(false),
             is_closing: Cell::new(false),
             is_locked: Cell::new(false),
@@ -130,12 +136,25 @@ impl<S: Storage> OpenFile<S> {
         if self.log.get().len == 0 || self.is_broken.get() {
             return 0;
         }
-        self.shared().head().wrapping_sub(self.tail())
+        let tail = self.tail();
+        self.shared().head().wrapping_sub(tail)
     }
 
     /// End of what is drained.
     pub(crate) fn tail(&self) -> u64 {
-        self.consumer.get().tail()
+        self.shared().tail()
+    }
+
+    /// Checks the tail that whoever drained last has stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`]: it has been stored by no honest client.
+    pub(crate) fn check_tail(&self, tail: u64) -> Result<(), Corrupt> {
+        if tail < self.seen_tail.replace(tail) {
+            return Err(Corrupt::Tail { claimed: tail });
+        }
+        Ok(())
     }
 
     /// The log position up to which everything published now has been drained.
@@ -149,39 +168,21 @@ impl<S: Storage> OpenFile<S> {
 
     /// Replaces the drained log.
     pub(crate) fn attach(&self, log: Log) -> bool {
-        let mut consumer = self.consumer.get();
-        let attached = consumer.attach(self.shared(), log.len);
-        if attached {
-            self.consumer.set(consumer);
+        let is_drained = self.shared().head() == self.tail();
+        if is_drained {
             self.log.set(log);
         }
-        attached
-    }
-
-    /// The oldest published stretches, up to `budget` bytes.
-    pub(crate) fn runs(&self, budget: u64, runs: &mut [Run]) -> Result<usize, Corrupt> {
-        if self.staged() == 0 {
-            return Ok(0);
-        }
-        self.consumer.get().runs(self.shared(), budget, runs)
-    }
-
-    /// Says that the file system has everything up to `position`, and tells who waits for that.
-    pub(crate) fn release(&self, position: u64) {
-        let mut consumer = self.consumer.get();
-        consumer.release(self.shared(), position);
-        self.consumer.set(consumer);
-        self.progress.notify_all();
+        is_drained
     }
 
     /// Where staged bytes lie in the arena. They do not wrap in the log.
     pub(crate) fn staged_piece(&self, start: u64, len: u64) -> Piece {
-        Piece { arena_at: self.log.get().at + self.consumer.get().ring_at(start), len }
+        Piece { arena_at: self.log.get().at + self.log.get().ring_at(start), len }
     }
 
     /// The one or two pieces in which staged bytes lie in the arena.
     pub(crate) fn staged_pieces(&self, start: u64, len: u64) -> impl Iterator<Item = Piece> {
-        let first = len.min(self.log.get().len - self.consumer.get().ring_at(start));
+        let first = len.min(self.log.get().len - self.log.get().ring_at(start));
         let pieces = [(start, first), (start + first, len - first)].into_iter();
         pieces.filter(|(_, len)| *len > 0).map(|(start, len)| self.staged_piece(start, len))
     }

@@ -11,15 +11,18 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use executor::Class;
+use shm::staging::DrainClaim;
 
 use crate::{core::Core, drain, file::OpenFile, session::Session, storage::Storage};
 
 /// Time between two looks at the active files.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
-/// How many ticks must find a file empty before it is no longer active: 10 ms. A wake-up by its next
-/// write costs less than more ticks.
+/// How many ticks must find a file empty before it is no longer active: 10 ms. A wake-up by its
+/// next write costs less than more ticks.
 const QUIET_TICKS: u32 = 5;
-/// This much staged is drained at once.
+/// Refused bytes are tried again every so many ticks: 100 ms.
+const RETRY_TICKS: u32 = 50;
+/// This much staged is drained at once, where the client does not drain a full log itself.
 const MUCH: u64 = drain::UNIT_LEN;
 /// Or this part of the log.
 const MUCH_OF_LOG: u64 = 4;
@@ -34,6 +37,12 @@ pub(crate) struct Pace {
     quiet_ticks: Cell<u32>,
     /// Log position up to which the background shall drain.
     wanted: Cell<u64>,
+    /// Who kept the background from draining when it last tried.
+    pub(crate) last_holder: Cell<Option<DrainClaim>>,
+    /// The kernel has refused the oldest staged bytes when they were last tried.
+    pub(crate) is_refused: Cell<bool>,
+    /// Ticks since the background has tried refused bytes.
+    refused_ticks: Cell<u32>,
 }
 
 impl Pace {
@@ -41,11 +50,21 @@ impl Pace {
     pub(crate) fn want(&self, position: u64) {
         self.wanted.set(position);
     }
+
+    /// Counts a tick that finds refused bytes; whether they are to be tried again.
+    fn is_retry_due(&self) -> bool {
+        let ticks = self.refused_ticks.get() + 1;
+        self.refused_ticks.set(ticks % RETRY_TICKS);
+        ticks == RETRY_TICKS
+    }
 }
 
 impl<S: Storage> OpenFile<S> {
     /// Whether so much is staged that it is drained whatever its age.
     pub(crate) fn has_much(&self) -> bool {
+        if self.shared().is_drained_by_client() || self.pace.is_refused.get() {
+            return false;
+        }
         let staged = self.staged();
         staged >= MUCH || staged != 0 && staged >= self.log().len / MUCH_OF_LOG
     }
@@ -137,6 +156,9 @@ fn look<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) {
     let pace = &file.pace;
     if file.staged() > 0 {
         pace.quiet_ticks.set(0);
+        if pace.is_refused.get() && !pace.is_retry_due() {
+            return;
+        }
         if pace.seen.get() > file.tail() || file.has_much() {
             drain::enqueue(core, file, file.head());
         }

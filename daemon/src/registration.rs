@@ -73,7 +73,7 @@ async fn lent<S: Storage>(
     socket: &Foreign,
 ) -> Option<()> {
     let file = session.file(loan.file)?;
-    drop(drain::drain_and_turn(core, &file).await);
+    drop(drain::drain_and_turn(core, &file).await.ok()?);
     let descriptor = file.descriptor().ok()?;
     let real = core.storage.stand_in(&descriptor.file, loan.at, loan.is_copy).await.ok()?;
     if !loan.is_copy {
@@ -162,7 +162,11 @@ pub(crate) async fn discard<S: Storage>(
     file: &Rc<OpenFile<S>>,
 ) {
     file.begin_close();
-    drop(drain::drain_and_turn(core, file).await);
+    if let Err(error) = drain::drain_to(core, file, file.head()).await {
+        // What is refused now is given up; the close tells.
+        drain::owe(core, file, error);
+    }
+    drop(file.turn().await);
     pace::forget(core, file);
     locks::closing(core, session, file).await;
     if let Some(descriptor) = file.let_go().await {

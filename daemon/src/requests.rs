@@ -233,7 +233,8 @@ async fn on_file<S: Storage>(
     request: Request,
 ) -> Verdict {
     match request {
-        Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await,
+        // What the kernel refuses is owed by the slot.
+        Request::Flush { upto, .. } => drain::drain_to(core, file, upto).await.unwrap_or_default(),
         // By another request: what has the slot next is not to be closed for it.
         Request::Close { .. } if file.is_closing() => return Err(Errno::BADF),
         Request::Close { .. } => registration::discard(core, &ticket.session, file).await,
@@ -243,14 +244,14 @@ async fn on_file<S: Storage>(
             return set_position(core, file, offset, whence).await;
         }
         Request::Attach { arena_at, len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await;
+            let _turn = drain::drain_and_turn(core, file).await?;
             if !file.attach(Log { at: arena_at, len }) {
                 return Err(Errno::BUSY);
             }
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
         Request::Materialize { at, is_copy, .. } => {
-            drop(drain::drain_and_turn(core, file).await);
+            drop(drain::drain_and_turn(core, file).await?);
             let descriptor = file.descriptor()?;
             let stand_in = core.storage.stand_in(&descriptor.file, at, is_copy).await;
             let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
@@ -268,7 +269,7 @@ async fn on_file<S: Storage>(
             set(core, file, Attributes::decode(&request, &times)?).await?;
         }
         Request::FileStat { .. } => {
-            let _turn = drain::drain_and_turn(core, file).await;
+            let _turn = drain::drain_and_turn(core, file).await?;
             let descriptor = file.descriptor()?;
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             namespace::put(ticket, &status.encode());
@@ -281,13 +282,13 @@ async fn on_file<S: Storage>(
             return Ok(FileSystem::LEN as u64);
         }
         Request::Allocate { mode, at, len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await;
+            let _turn = drain::drain_and_turn(core, file).await?;
             let descriptor = file.descriptor()?;
             let done = core.storage.allocate(&descriptor.file, mode, at, len).await;
             done.map_err(errno)?;
         }
         Request::Truncate { len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await;
+            let _turn = drain::drain_and_turn(core, file).await?;
             let descriptor = file.descriptor()?;
             let done = core.storage.truncate(&descriptor.file, len).await;
             done.map_err(errno)?;
@@ -303,7 +304,7 @@ async fn set<S: Storage>(
     file: &Rc<OpenFile<S>>,
     what: Attributes,
 ) -> Result<(), Errno> {
-    let _turn = drain::drain_and_turn(core, file).await;
+    let _turn = drain::drain_and_turn(core, file).await?;
     let descriptor = file.descriptor()?;
     core.storage.set(&descriptor.file, what).await.map_err(errno)
 }
@@ -315,7 +316,7 @@ async fn read<S: Storage>(
     at: u64,
     piece: Piece,
 ) -> Verdict {
-    drain::drain_to(core, file, file.head()).await;
+    drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     let mut done = 0;
     while done < piece.len {
@@ -338,7 +339,7 @@ async fn write<S: Storage>(
     at: u64,
     piece: Piece,
 ) -> Verdict {
-    let _turn = drain::drain_and_turn_to_write(core, file).await;
+    let _turn = drain::drain_and_turn_to_write(core, file).await?;
     let descriptor = file.descriptor()?;
     let mut done = 0;
     while done < piece.len {
@@ -360,7 +361,7 @@ async fn sync<S: Storage>(
     file: &Rc<OpenFile<S>>,
     data_only: bool,
 ) -> Result<(), Errno> {
-    drain::drain_to(core, file, file.head()).await;
+    drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     core.storage.sync(&descriptor.file, data_only).await.map_err(errno)
 }
@@ -373,7 +374,7 @@ async fn set_position<S: Storage>(
     offset: i64,
     whence: u32,
 ) -> Verdict {
-    drain::drain_to(core, file, file.head()).await;
+    drain::drain(core, file).await?;
     let descriptor = file.descriptor()?;
     if whence & STAND_IN != 0 {
         let moved = core.storage.seek_stand_in(&descriptor.file, offset, whence & !STAND_IN).await;

@@ -51,7 +51,7 @@ pub(crate) async fn drain_all<S: Storage>(core: &Rc<Core<S>>, openers: &[Opener]
     for opener in openers.iter().filter(|opener| opener.core == core.index) {
         let session = core.session(opener.session);
         if let Some(file) = session.and_then(|session| session.file_to_drain(opener.slot)) {
-            drain::drain_to(core, &file, file.head()).await;
+            drain::drain_to(core, &file, file.head()).await.unwrap_or_default();
         }
     }
     for answer in elsewhere {

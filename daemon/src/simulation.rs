@@ -4,6 +4,7 @@
 
 mod bells;
 mod client;
+mod draining;
 mod intake;
 mod locked;
 mod model;
@@ -182,6 +183,7 @@ impl Simulation {
             node: Arc::clone(&self.node),
             wire,
             model: Rc::clone(&self.model),
+            storage: core.storage.clone(),
             handle: handle.clone(),
             rng: self.rng.fork(),
             requester: Requester::new(),

@@ -30,7 +30,7 @@ pub struct Summary {
     pub requests: BTreeMap<String, u64>,
     /// Files that left delegation, by reason.
     pub fallbacks: BTreeMap<String, u64>,
-    /// Staged writes that did not reach their files.
+    /// Staged writes that were given up, and files of which the file system refuses some now.
     pub drain_errors: u64,
     /// Those of them whose server was lost; the file system has refused the others.
     #[serde(default)]

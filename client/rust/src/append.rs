@@ -1,23 +1,24 @@
 //! Bytes that go to the end of a file: accepted so that the daemon writes what one call appends by
 //! one call, and taken over from a daemon that has died so that nothing is there twice.
 
+use core::sync::atomic::AtomicU8;
+
 use rustix::{
     fd::{AsRawFd, BorrowedFd},
-    fs::{self, Mode, OFlags},
+    fs::{self, Mode, OFlags, SeekFrom},
     io::{self, Errno},
 };
 use shm::{
-    copy::{copy_in, copy_out},
+    copy::{self, copy_out},
     staging::{APPEND, Run},
 };
 use wire::PIECE_LEN_MAX;
 
 use crate::{
-    connection::Lost,
     doubt,
     file::{Link, Log, OpenFile},
     paths::link_of,
-    staging::{grow_to, make_room, place, tell},
+    staging::{Failure, grow_to, make_room, place, tell},
 };
 
 /// Most bytes that a daemon writes to a file of its node by one call.
@@ -33,9 +34,10 @@ pub(crate) const fn whole_max(file: &OpenFile) -> u64 {
 pub(crate) fn accept(
     link: Link,
     log: &mut Log,
+    fd: BorrowedFd<'_>,
     data: &[&[u8]],
     whole_max: u64,
-) -> Result<bool, Lost> {
+) -> Result<bool, Failure> {
     let len = data.iter().map(|piece| piece.len() as u64).sum::<u64>();
     if len > whole_max {
         return Ok(false);
@@ -47,15 +49,10 @@ pub(crate) fn accept(
         }
     }
     let range = loop {
-        if log.producer.waiting() >= log.limit {
-            log.producer.refresh(link.shared);
+        if let Some(range) = log.producer.reserve_whole(link.shared, len, whole_max) {
+            break range;
         }
-        if log.producer.waiting() < log.limit {
-            if let Some(range) = log.producer.reserve_whole(link.shared, len, whole_max) {
-                break range;
-            }
-        }
-        make_room(link, log)?;
+        make_room(link, log, fd)?;
     };
     let mut position = range.start;
     for piece in data {
@@ -64,7 +61,7 @@ pub(crate) fn accept(
             let Some(target) = place(link, log, position, rest.len() as u64) else {
                 return Ok(false);
             };
-            let copied = copy_in(target, rest);
+            let copied = log.copy(target, rest);
             position += copied as u64;
             rest = rest.get(copied..).unwrap_or_default();
         }
@@ -75,12 +72,35 @@ pub(crate) fn accept(
     Ok(true)
 }
 
-/// The first of two runs of a ring of `len` bytes, with the second one if that goes on at the
-/// ring's start: the daemon may have appended them by one call.
-pub(crate) const fn joined(runs: &[Run; 2], len: u64) -> Run {
+/// Appends staged bytes from `position` on by one call, and returns how many were written. Until it
+/// is done the record holds the file's size before, and afterwards where the append began.
+pub(crate) fn write(
+    link: Link,
+    position: u64,
+    pieces: [&[AtomicU8]; 2],
+    fd: BorrowedFd<'_>,
+) -> io::Result<u64> {
+    let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
+    // An append moves it to its end; a file that is short of a byte is not appended to by nothing.
+    fs::seek(fd, SeekFrom::Start(0))?;
+    link.shared.write_begins(position, size);
+    let written = copy::write(fd, pieces)? as u64;
+    let end = fs::seek(fd, SeekFrom::Current(0))?;
+    link.shared.write_begins(position, end.saturating_sub(written));
+    Ok(written)
+}
+
+/// The first of two runs of a ring of `len` bytes, with the second one if that only goes on at the
+/// ring's start: one call writes both.
+pub(crate) fn joined(runs: &[Run; 2], len: u64) -> Run {
     let [mut run, next] = *runs;
     let wraps = (run.start + run.len) & (len - 1) == 0;
-    if run.file_at == APPEND && next.file_at == APPEND && wraps {
+    let continues = if run.file_at == APPEND {
+        next.file_at == APPEND
+    } else {
+        run.file_at.checked_add(run.len) == Some(next.file_at)
+    };
+    if wraps && continues {
         run.len += next.len;
     }
     run
@@ -95,7 +115,7 @@ pub(crate) fn done(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::R
     if run.file_at != APPEND {
         return Ok(0);
     }
-    let last = link.shared.last_append().filter(|(position, _)| *position == run.start);
+    let last = link.shared.last_write().filter(|(position, _)| *position == run.start);
     let Some((_, before)) = last else { return Ok(0) };
     let size = u64::try_from(fs::fstat(fd)?.st_size).unwrap_or(0);
     let mut name = [0; 32];

@@ -6,11 +6,11 @@ use rustix::fs::{self, SeekFrom};
 use wire::Reason;
 
 use crate::{
-    file::Link,
+    file::{Descriptor, Link},
     limit::size_limit,
     locked::Locked,
     open::STREAMS_MAX,
-    staging::{self, LOG_MIN},
+    staging,
 };
 
 /// File systems whose content the kernel makes up: their writes are commands.
@@ -41,6 +41,16 @@ impl Locked {
         if let Some(reason) = self.left {
             return Err(reason);
         }
+        if self.log.is_none() {
+            // A shell may have given it to the program as a standard stream, too.
+            for stream in 0..=STREAMS_MAX {
+                self.client.look_up(stream);
+            }
+            // Its other descriptors would not see what is staged, and at the end nobody drains it.
+            self.is_synchronous |=
+                self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1;
+            self.is_worth_staging()?;
+        }
         if self.link.is_some_and(|link| link.connection.is_lost()) {
             self.leave(Reason::DaemonLost);
             return Err(Reason::DaemonLost);
@@ -58,6 +68,25 @@ impl Locked {
         Ok(())
     }
 
+    /// Whether a file without a log is to get one now.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel has this write: there is nothing to gain, or it is not known yet.
+    fn is_worth_staging(&self) -> Result<(), Reason> {
+        let Some(config) = self.client.config.get().filter(|_| self.descriptor == Descriptor::Real)
+        else {
+            return Ok(());
+        };
+        if self.is_synchronous || config.synchronous {
+            return Err(Reason::Synchronous);
+        }
+        if self.spent < config.stage_after || !self.client.repays_session(config.stage_after) {
+            return Err(Reason::First);
+        }
+        Ok(())
+    }
+
     /// Gives a file a log, and takes its position from the kernel.
     #[cold]
     #[inline(never)]
@@ -68,17 +97,9 @@ impl Locked {
         }
         let (client, entry, fd) = (self.client, self.entry, self.borrow());
         let connection = client.connection().ok_or_else(|| client.why_unconnected())?;
-        let log_len = client.log_len.load(Ordering::Relaxed).max(LOG_MIN);
-        // A shell may have given it to the program as a standard stream, too.
-        for stream in 0..=STREAMS_MAX {
-            client.look_up(stream);
-        }
-        // Its other descriptors would not see what is staged, and at the end nobody drains it.
-        self.is_synchronous |=
-            client.is_exiting() || client.open_count(self.device, self.inode) > 1;
         match self.link {
-            Some(link) => staging::attach(self, link, log_len)?,
-            None => staging::link(connection, self, fd, log_len)?,
+            Some(link) => staging::attach(self, link)?,
+            None => staging::link(connection, self, fd, true)?,
         }
         while !entry.is_staged.load(Ordering::Acquire) {
             // Only now: until here a signal handler's write moved the kernel's. One that comes in

@@ -4,6 +4,7 @@ use core::{
     ffi::CStr,
     fmt,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use rustix::{
@@ -27,6 +28,8 @@ use crate::{
 
 /// Connections a chain of forks can have one after the other: each child needs its own.
 const CONNECTIONS: usize = 16;
+/// What a session costs a process, in costs of staging one file.
+const SESSION_COST: u32 = 10;
 
 /// Who listens at the other end of a socket, in the words of `SO_PEERCRED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +97,8 @@ pub struct Client {
     pub(crate) forgotten: AtomicU64,
     /// Whether the sizes of files were limited when the process last changed that.
     pub(crate) is_limited: AtomicBool,
-    /// Length of log that the last file came to need, bytes.
-    pub(crate) log_len: AtomicU64,
+    /// Time that the kernel took for small writes while there was no session, ns.
+    pub(crate) spent_ns: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
     tables: [Tables; CONNECTIONS],
     /// Which of the connections is this process's; beyond the last: none any more.
@@ -139,7 +142,7 @@ impl Client {
             leaves_all: AtomicBool::new(false),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),
-            log_len: AtomicU64::new(crate::staging::LOG_MIN),
+            spent_ns: AtomicU64::new(0),
             connections: [const { Once::new() }; CONNECTIONS],
             tables: [const { Tables::new() }; CONNECTIONS],
             current: AtomicUsize::new(0),
@@ -226,6 +229,14 @@ impl Client {
             return Some(connection).filter(|connection| !connection.is_lost());
         }
         self.connect()
+    }
+
+    /// Whether a session is there, or small writes have taken as long as making one does: that is
+    /// so many times what staging a file costs.
+    pub(crate) fn repays_session(&'static self, stage_after: Duration) -> bool {
+        self.connected().is_some()
+            || u128::from(self.spent_ns.load(Ordering::Relaxed))
+                >= (SESSION_COST * stage_after).as_nanos()
     }
 
     #[cold]

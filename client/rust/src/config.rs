@@ -12,6 +12,10 @@ pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
 pub const DIRECT: u64 = 256 << 10;
 
+/// Time that the small writes of a file must have taken before it is staged, unless somebody decides
+/// otherwise: about what its hand-over and its close cost.
+pub const STAGE_AFTER: Duration = Duration::from_micros(30);
+
 /// A client's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -23,6 +27,8 @@ pub struct Config {
     pub(crate) fence_timeout: Duration,
     /// Writes of at least this many bytes go to the kernel directly.
     pub(crate) direct: u64,
+    /// Time that small writes of a file must have taken before it is staged.
+    pub(crate) stage_after: Duration,
     pub(crate) rank: Option<u32>,
 }
 
@@ -42,6 +48,9 @@ pub enum Setting {
     FenceTimeout,
     /// `KAKEHI_DIRECT`: size from which a write goes to the kernel directly; a number and a unit.
     Direct,
+    /// `KAKEHI_STAGE_AFTER`: time that small writes of a file must have taken before it is staged; a
+    /// number and a unit, `0ms` for from the first write on.
+    StageAfter,
     /// The number that a launcher of parallel programs gave this process; the first one counts.
     Rank(Launcher),
 }
@@ -73,13 +82,14 @@ impl error::Error for SettingError {}
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Socket,
         Self::Rules,
         Self::Sync,
         Self::Disable,
         Self::FenceTimeout,
         Self::Direct,
+        Self::StageAfter,
         Self::Rank(Launcher::OpenMpi),
         Self::Rank(Launcher::Pmix),
         Self::Rank(Launcher::Pmi),
@@ -96,6 +106,7 @@ impl Setting {
             Self::Disable => "KAKEHI_DISABLE",
             Self::FenceTimeout => "KAKEHI_FENCE_TIMEOUT",
             Self::Direct => "KAKEHI_DIRECT",
+            Self::StageAfter => "KAKEHI_STAGE_AFTER",
             Self::Rank(Launcher::OpenMpi) => "OMPI_COMM_WORLD_RANK",
             Self::Rank(Launcher::Pmix) => "PMIX_RANK",
             Self::Rank(Launcher::Pmi) => "PMI_RANK",
@@ -116,6 +127,7 @@ impl Config {
             disabled: false,
             fence_timeout: FENCE_TIMEOUT,
             direct: DIRECT,
+            stage_after: STAGE_AFTER,
             rank: None,
         }
     }
@@ -141,6 +153,7 @@ impl Config {
                 self.fence_timeout = duration(value).ok_or(wrong)?;
             }
             Setting::Direct => self.direct = size(value).ok_or(wrong)?,
+            Setting::StageAfter => self.stage_after = duration(value).ok_or(wrong)?,
             Setting::Rank(_) => {
                 // Not ours: whatever else stands there is no mistake of this program's user.
                 let rank = core::str::from_utf8(value).ok().and_then(|text| text.parse().ok());

@@ -13,10 +13,11 @@ use wire::{Counter, Reason};
 
 use crate::{
     client::Client,
+    drain::drain,
     file::{Descriptor, Link},
     locked::Locked,
     rooms::Room,
-    staging,
+    staging::{self, Failure},
     table::Entry,
 };
 
@@ -254,10 +255,12 @@ impl Client {
 impl Locked {
     /// Has everything staged for it in the file, whatever else is staged to its inode.
     pub(crate) fn drain(&mut self) {
-        let file = &mut *self.file;
+        let (fd, file) = (self.borrow(), &mut *self.file);
         let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return };
-        if staging::flush(link, log, log.producer.head()).is_err() {
-            self.leave(Reason::DaemonLost);
+        match drain(link, log, fd) {
+            Ok(()) => {}
+            Err(Failure::Lost) => self.leave(Reason::DaemonLost),
+            Err(Failure::Refused(errno)) => self.owed = self.owed.or(Some(errno)),
         }
     }
 

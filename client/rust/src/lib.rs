@@ -25,6 +25,7 @@ mod connection;
 mod delegate;
 mod detach;
 mod doubt;
+mod drain;
 mod file;
 mod flags;
 mod leave;
@@ -60,7 +61,7 @@ mod window;
 mod write;
 
 pub use client::{Client, Host, Peer, Status};
-pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, Setting, SettingError};
+pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};
 pub use lock::LockRange;
 pub use paths::{Path, link_of};
 pub use queue::{Queue, Transfer};

@@ -117,8 +117,11 @@ impl Client {
         if file.is_gone() {
             return Err(Errno::IO);
         }
+        if file.descriptor == Descriptor::Real {
+            file.drained()?;
+        }
         // A remote file is the daemon's also when a pipe stands for it.
-        let is_daemons = file.log.is_some() || file.descriptor != Descriptor::Real;
+        let is_daemons = file.descriptor != Descriptor::Real;
         let Some(link) = file.link.filter(|_| is_daemons) else {
             drop(file);
             return self.kernel_sync(fd, data_only);

@@ -280,7 +280,7 @@ impl Client {
             if file.unfit().is_some() {
                 return None;
             }
-            staging::link(connection, &mut file, self.borrow(fd), 0).ok()?;
+            staging::link(connection, &mut file, self.borrow(fd), false).ok()?;
         }
         let link = file.link.filter(|link| ptr::eq(link.connection, connection))?;
         if is_write {

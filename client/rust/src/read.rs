@@ -237,7 +237,8 @@ impl Client {
         if file.left.is_some() {
             return;
         }
-        if file.link.is_none() && staging::link(connection, &mut file, self.borrow(fd), 0).is_err()
+        if file.link.is_none()
+            && staging::link(connection, &mut file, self.borrow(fd), false).is_err()
         {
             return;
         }

@@ -33,6 +33,10 @@ impl Slot {
         self.number
     }
 
+    pub(crate) fn shared(&self) -> &'static FileSlot {
+        self.shared
+    }
+
     /// Whether it stays taken. Else this thread's code was interrupted while it had the slots, and
     /// none changes hands before that goes on.
     pub(crate) fn is_held(&self) -> bool {

@@ -1,7 +1,14 @@
-//! Staged writes: how a program's bytes are accepted, drained, and, without a daemon, taken over.
+//! Staged writes: how a program's bytes are accepted and drained.
 //!
-//! Everything here works on one locked file. A daemon that is lost ends delegation of the file:
-//! what is staged is drained from this side, and the rest goes to the kernel.
+//! Everything here works on one locked file. A log of a real file is small, stays in the core's
+//! cache, and is drained by whoever fills it, with one system call a log; the daemon drains what
+//! gets old, and what a dead client leaves. Of a file that only the daemon has open, or whose file
+//! system has proven slow, the daemon drains a longer log ahead of the program. One side drains at a
+//! time ([`shm::staging::Drainer`]).
+//!
+//! What the kernel refuses stays staged and is tried again by each later call that needs it in the
+//! file; so nothing younger of the file lands before the error was told. A daemon that is lost ends
+//! delegation of the file: what is staged is drained from this side, and the rest goes to the kernel.
 
 use core::{
     sync::atomic::{AtomicU8, Ordering},
@@ -14,43 +21,56 @@ use rustix::{
     io::{self, Errno},
 };
 use shm::{
-    copy::{copy_in, copy_out},
-    staging::{APPEND, Consumer, Producer, Run},
+    copy::{copy_in, copy_in_cached},
+    staging::{APPEND, Producer},
 };
 use wire::{FileFlags, Reason, Registration, Request};
 
 use crate::{
     append,
-    clock::{coarse_now, now},
+    clock::coarse_now,
     connection::{Connection, Lost},
-    file::{AT_END, Access, Link, Log, OpenFile},
+    drain::{SLOW_DRAINS, drain, take_over},
+    file::{AT_END, Access, Cost, Link, Log, OpenFile},
     locked::Locked,
     paths::link_of,
     slots::Slot,
 };
 
-/// First log of a process's first file, bytes; later files start with what the last one needed.
+/// Length of a log that its client drains, bytes: what a core's cache holds beside the program.
+const OWN_LEN: u64 = 256 << 10;
+/// Length of a log that the daemon drains, bytes.
+const DAEMONS_LEN: u64 = 4 << 20;
+/// Shortest log, bytes, where the arena has little room left.
 pub(crate) const LOG_MIN: u64 = 64 << 10;
-/// A log never takes more than this part of what is free of the arena.
+/// A log that the daemon drains never takes more than this part of what is free of the arena.
 const LOG_SHARE: u64 = 4;
+/// One that its client drains takes no more than this: every file that has a slot finds room.
+const OWN_SHARE: u64 = 64;
+/// Bytes of a log that have memory behind them before they are first written.
+const POPULATED_LEN: u64 = OWN_LEN;
 /// Bytes copied before the daemon may see them: it drains while the next ones are copied.
 const COPY_MAX: usize = 256 << 10;
 /// Bytes staged between two hints that there is a lot to drain.
 const KICK: (u64, u64) = (64 << 10, 1 << 20);
-/// Half of a log's limit drains in at most this time, or the limit is halved; bytes accepted are
-/// then in the file well within the promised 10 ms, however many clients the daemon serves.
-const LATE: Duration = Duration::from_millis(1);
-/// Half of a log's limit that drains in less makes it grow.
-const EARLY: Duration = Duration::from_micros(500);
-/// For how long longer writes pass a log by that was full of what the daemon drains in good time.
-/// Then the program may have paused, and staging is worth it again.
-const BYPASS: Duration = Duration::from_millis(20);
 /// Time after which a daemon that drains nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Bytes moved at a time when the client drains by itself.
-const TAKE_OVER_BLOCK: usize = 16 << 10;
+/// Why staged bytes are not in the file, or new ones not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The daemon, which alone could drain them, is lost.
+    Lost,
+    /// The kernel refuses the oldest ones.
+    Refused(Errno),
+}
 
-/// Links a file to the daemon, with a log of about `log_len` bytes, or none when that is zero.
+impl From<Lost> for Failure {
+    fn from(Lost: Lost) -> Self {
+        Self::Lost
+    }
+}
+
+/// Links a file to the daemon, with a log if it is to be written to.
 ///
 /// # Errors
 ///
@@ -59,17 +79,19 @@ pub(crate) fn link(
     connection: &'static Connection,
     file: &mut OpenFile,
     fd: BorrowedFd<'_>,
-    log_len: u64,
+    with_log: bool,
 ) -> Result<(), Reason> {
     if connection.is_lost() || connection.session.shared().is_closing() {
         return Err(Reason::DaemonLost);
     }
+    let is_own = !file.is_placeholder();
     let log =
-        if log_len > 0 { Some(new_log(connection, log_len).ok_or(Reason::Credit)?) } else { None };
+        if with_log { Some(new_log(connection, is_own).ok_or(Reason::Credit)?) } else { None };
     let Some(slot) = Slot::take(connection) else {
         log.inspect(|log| give_log(connection, log));
         return Err(Reason::Credit);
     };
+    slot.shared().set_drained_by_client(is_own);
     let registration = Registration {
         file: slot.number(),
         flags: flags(file.access),
@@ -98,8 +120,8 @@ pub(crate) fn link(
 }
 
 /// Gives a file that is linked without a log, to be read, a log to be written.
-pub(crate) fn attach(file: &mut OpenFile, link: Link, log_len: u64) -> Result<(), Reason> {
-    let log = new_log(link.connection, log_len).ok_or(Reason::Credit)?;
+pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
+    let log = new_log(link.connection, !file.is_placeholder()).ok_or(Reason::Credit)?;
     let request =
         Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
     match link.connection.call(request) {
@@ -121,15 +143,18 @@ pub(crate) fn attach(file: &mut OpenFile, link: Link, log_len: u64) -> Result<()
 ///
 /// # Errors
 ///
-/// The daemon is lost; so many bytes were accepted before.
+/// How many bytes were accepted before, and why no more were.
 pub(crate) fn accept(
     link: Link,
     log: &mut Log,
+    fd: BorrowedFd<'_>,
     data: &[&[u8]],
     at: u64,
     whole_max: u64,
-) -> Result<(), usize> {
-    if at == APPEND && append::accept(link, log, data, whole_max).map_err(|Lost| 0_usize)? {
+) -> Result<(), (usize, Failure)> {
+    if at == APPEND
+        && append::accept(link, log, fd, data, whole_max).map_err(|failure| (0, failure))?
+    {
         return Ok(());
     }
     let mut done = 0;
@@ -138,7 +163,7 @@ pub(crate) fn accept(
         while !rest.is_empty() {
             let to = if at == APPEND { APPEND } else { at + done as u64 };
             let Some(len) = accept_some(link, log, rest, to) else {
-                make_room(link, log).map_err(|Lost| done)?;
+                make_room(link, log, fd).map_err(|failure| (done, failure))?;
                 continue;
             };
             done += len;
@@ -155,7 +180,7 @@ pub(crate) fn tell(link: Link, log: &mut Log) {
         watch(link, log);
     }
     let head = log.producer.head();
-    if head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
+    if !log.is_own && head - log.kicked >= (log.producer.capacity() / 4).clamp(KICK.0, KICK.1) {
         log.kicked = head;
         link.connection.kick(link.slot as usize);
     }
@@ -170,26 +195,18 @@ fn watch(link: Link, log: &mut Log) {
     }
     log.looked_at = now;
     let before = log.producer.waiting();
-    if log.producer.refresh(link.shared) >= before {
+    // Of a log that its client drains, progress says nothing.
+    if log.is_own || log.producer.refresh(link.shared) >= before {
         link.connection.check_alive();
     }
 }
 
 /// Accepts the first bytes of `data`; `None` when the log has no room.
 fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize> {
-    let is_full = |log: &Log| log.producer.waiting() >= log.limit;
-    if is_full(log) {
-        log.producer.refresh(link.shared);
-        if is_full(log) {
-            return None;
-        }
-    }
     let wanted = data.len().min(COPY_MAX);
     let range = log.producer.reserve(link.shared, to, wanted as u64)?;
-    let start = usize::try_from(log.at + log.producer.ring_at(range.start)).ok()?;
-    let len = usize::try_from(range.end - range.start).ok()?;
-    let target = link.connection.session.arena().get(start..start + len)?;
-    copy_in(target, data.get(..len)?);
+    let target = place(link, log, range.start, range.end - range.start)?;
+    let len = log.copy(target, data);
     log.producer.publish(link.shared, to, len as u64);
     if to == APPEND {
         log.note(0, u64::MAX);
@@ -199,65 +216,73 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
     Some(len)
 }
 
-fn largest_log(connection: &Connection) -> u64 {
-    connection.arena.lock().map_or(0, |arena| arena.share(LOG_SHARE))
+impl Log {
+    /// Copies the first bytes of `data` to where they are staged; returns how many fit.
+    pub(crate) fn copy(&self, target: &[AtomicU8], data: &[u8]) -> usize {
+        if self.is_own { copy_in_cached(target, data) } else { copy_in(target, data) }
+    }
 }
 
-/// Waits for room in a full log, and has it hold more or less from now on, by how long that took.
-pub(crate) fn make_room(link: Link, log: &mut Log) -> Result<(), Lost> {
+fn largest_log(connection: &Connection, part: u64) -> u64 {
+    connection.arena.lock().map_or(0, |arena| arena.share(part))
+}
+
+/// Makes room in a full log: drains all of one's own, waits for half of the daemon's.
+pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
-    let began = now();
-    flush(link, log, head - waiting / 2)?;
-    let took = now().saturating_sub(began);
-    // A log whose bytes are few is full of extents, and a larger one has no room for more of them.
-    if waiting < log.limit {
-        return Ok(());
+    if log.is_own {
+        drain(link, log, fd)?;
+        if log.slow_drains >= SLOW_DRAINS {
+            hand_over(link, log)?;
+        }
+    } else {
+        flush(link, log, head - waiting / 2)?;
     }
-    if took > LATE {
-        log.limit = (log.limit / 2).max(LOG_MIN);
-    } else if took < EARLY {
-        log.limit = (log.limit * 2).min(log.producer.capacity());
-        return grow(link, log, waiting);
+    if log.producer.waiting() == waiting {
+        return Err(Failure::Refused(take_error(link).unwrap_or(Errno::IO)));
     }
-    log.bypassed_until = coarse_now() + BYPASS;
     Ok(())
 }
 
-/// Moves to a larger log, if all of this one was used.
-fn grow(link: Link, log: &mut Log, used: u64) -> Result<(), Lost> {
-    let (len, share) = (log.producer.capacity(), largest_log(link.connection));
-    if used < len || len >= share {
-        return Ok(());
+/// Has the daemon drain ahead of the program from now on, from a longer log.
+fn hand_over(link: Link, log: &mut Log) -> Result<(), Failure> {
+    log.is_own = false;
+    link.shared.set_drained_by_client(false);
+    let len = DAEMONS_LEN.min(largest_log(link.connection, LOG_SHARE));
+    if len > log.producer.capacity() {
+        grow_to(link, log, len)?;
     }
-    grow_to(link, log, (len * 4).min(share))
+    Ok(())
 }
 
 /// Moves to a log of `len` bytes, if one is to be had.
-pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Lost> {
-    if len > largest_log(link.connection) {
+pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
+    if len > largest_log(link.connection, LOG_SHARE) {
         return Ok(());
     }
-    let Some(larger) = log_of(link.connection, len) else { return Ok(()) };
+    let Some(larger) = log_of(link.connection, len, log.is_own) else { return Ok(()) };
     // Positions count on, but in an empty log.
-    flush(link, log, log.producer.head())?;
-    let (arena_at, len) = (larger.at, larger.producer.capacity());
-    let attached = link.connection.call(Request::Attach { file: link.slot, arena_at, len })?;
-    if attached.is_err() {
+    let moved = flush(link, log, log.producer.head()).and_then(|()| {
+        let (arena_at, len) = (larger.at, larger.producer.capacity());
+        link.connection.call(Request::Attach { file: link.slot, arena_at, len })
+    });
+    if !matches!(moved, Ok(Ok(_))) {
         give_log(link.connection, &larger);
-        return Ok(());
+        return moved.map(drop).map_err(Failure::from);
     }
     give_log(link.connection, log);
-    (log.at, log.limit) = (larger.at, larger.limit);
-    log.producer.attach(len);
+    log.at = larger.at;
+    log.producer.attach(larger.producer.capacity());
     Ok(())
 }
 
-/// Waits until the log is drained up to `upto`.
+/// Has the daemon drain the log up to `upto`, and waits for that. What it is refused with is owed by
+/// the slot.
 pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
     log.producer.refresh(link.shared);
     if log.producer.head() - log.producer.waiting() < upto {
-        // An error of the drain is owed by the slot. What the request itself meets says that the
-        // daemon has no such file: nobody will drain it but we.
+        // What the request itself meets says that the daemon has no such file: nobody will drain it
+        // but we.
         link.connection.call(Request::Flush { file: link.slot, upto })?.map_err(|_| Lost)?;
         log.producer.refresh(link.shared);
     }
@@ -269,25 +294,32 @@ pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
 pub(crate) fn unlink(locked: &mut Locked) {
     let (fd, entry, file) = (locked.borrow(), locked.entry, &mut *locked.file);
     let Some(link) = file.link else { return };
+    if let Some(log) = &mut file.log {
+        // What is refused here the daemon tries once more, and then says so.
+        match drain(link, log, fd) {
+            Ok(()) | Err(_) => {}
+        }
+    }
     match link.connection.call(Request::Close { file: link.slot }) {
         Ok(_) => {
             if link.is_counted {
                 link.connection.job.shared().inodes.remove(file.device, file.inode);
             }
+            let error = take_error(link);
             if let Some(log) = &mut file.log {
-                if log.producer.refresh(link.shared) > 0 {
+                if log.producer.refresh(link.shared) > 0 && error.is_none() {
                     // The daemon has no such file, and drains nothing of it.
                     take_over(link, log, fd);
                 }
                 give_log(link.connection, log);
             }
-            file.owed = file.owed.or(take_error(link));
+            file.owed = file.owed.or(error).or(take_error(link));
             link.end();
         }
         Err(Lost) => {
             let real = if file.is_placeholder() { reopen(fd.as_raw_fd(), file).ok() } else { None };
-            if let Some(log) = file.log {
-                take_over(link, &log, real.as_ref().map_or(fd, AsFd::as_fd));
+            if let Some(log) = &mut file.log {
+                take_over(link, log, real.as_ref().map_or(fd, AsFd::as_fd));
             }
             file.owed = file.owed.or(take_error(link));
             file.left = Some(Reason::DaemonLost);
@@ -332,38 +364,6 @@ fn give_position(position: u64, fd: BorrowedFd<'_>, appended_to: Option<u64>) {
     }
 }
 
-/// Drains the log from this side. Only after the daemon's death: there is one writer at a time.
-fn take_over(link: Link, log: &Log, fd: BorrowedFd<'_>) {
-    let mut consumer = Consumer::resume(link.shared, log.producer.capacity());
-    loop {
-        let mut runs = [Run::default(); 2];
-        let run = match consumer.runs(link.shared, u64::MAX, &mut runs) {
-            Ok(0) => return,
-            Ok(_) => append::joined(&runs, log.producer.capacity()),
-            // Only a daemon that scribbled over the slot before it died brings us here.
-            Err(_) => return link.shared.owe(Errno::IO.raw_os_error().unsigned_abs()),
-        };
-        if let Err(errno) = take_over_run(link, log, run, fd) {
-            link.shared.owe(errno.raw_os_error().unsigned_abs());
-        }
-        consumer.release(link.shared, run.start + run.len);
-    }
-}
-
-fn take_over_run(link: Link, log: &Log, run: Run, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut block = [0; TAKE_OVER_BLOCK];
-    let mut done = append::done(link, log, run, fd)?;
-    while done < run.len {
-        let staged = place(link, log, run.start + done, run.len - done).ok_or(Errno::FAULT)?;
-        let len = copy_out(&mut block, staged);
-        let data = block.get(..len).unwrap_or_default();
-        let at = if run.file_at == APPEND { 0 } else { run.file_at + done };
-        // On a descriptor opened with O_APPEND, Linux appends whatever the offset.
-        done += io::retry_on_intr(|| io::pwrite(fd, data, at))? as u64;
-    }
-    Ok(())
-}
-
 /// Where `len` bytes from a log's `position` on lie, as far as they do not wrap.
 pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'static [AtomicU8]> {
     let at = log.producer.ring_at(position);
@@ -372,22 +372,24 @@ pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'
     link.connection.session.arena().get(start..start + len)
 }
 
-/// A log of about `len` bytes: a small one is better than none.
-fn new_log(connection: &Connection, len: u64) -> Option<Log> {
-    log_of(connection, len).or_else(|| log_of(connection, LOG_MIN))
+/// A log that the client drains if `is_own`, else the daemon: a small one is better than none.
+fn new_log(connection: &Connection, is_own: bool) -> Option<Log> {
+    let (len, part) = if is_own { (OWN_LEN, OWN_SHARE) } else { (DAEMONS_LEN, LOG_SHARE) };
+    let len = len.min(largest_log(connection, part)).max(LOG_MIN);
+    log_of(connection, len, is_own).or_else(|| log_of(connection, LOG_MIN, is_own))
 }
 
-fn log_of(connection: &Connection, len: u64) -> Option<Log> {
+fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
     let mut arena = connection.arena.lock().ok()?;
     let at = arena.take(len)?;
-    if let Some((from, len)) = arena.untouched(at, len) {
+    if let Some((from, len)) = arena.untouched(at, len.min(POPULATED_LEN)) {
         let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
         connection.session.populate(from, len);
     }
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
-    let (limit, bypassed_until) = (len, Duration::ZERO);
-    Some(Log { at, producer, limit, kicked: 0, looked_at, bypassed_until, dirty })
+    let drain_cost = Cost::UNKNOWN;
+    Some(Log { at, producer, is_own, slow_drains: 0, drain_cost, kicked: 0, looked_at, dirty })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

@@ -1,6 +1,6 @@
 //! The way of a write, from the program's buffer to staging or, where that cannot be, the kernel.
 
-use core::{slice::from_ref, sync::atomic::Ordering};
+use core::{slice::from_ref, sync::atomic::Ordering, time::Duration};
 
 use rustix::{
     fd::{AsFd, BorrowedFd, RawFd},
@@ -8,22 +8,24 @@ use rustix::{
     io::{self, Errno, IoSlice},
 };
 use shm::staging::APPEND;
-use wire::{Counter, Reason};
+use wire::{Counter, Reason, SEEK_CUR};
 
 use crate::{
     append,
     client::Client,
-    clock::coarse_now,
-    file::{AT_END, FileEntry},
+    clock::now,
+    drain::drain,
+    file::{AT_END, FileEntry, Log},
     limit::{exceeded, fitting},
     locked::Locked,
     paths::link_of,
-    staging,
+    staging::{self, Failure},
     table::{Entry, FileId},
 };
 
-/// Writes of this part of what is large are so, too, while the daemon does not keep pace.
-const LARGE_IF_BEHIND: u64 = 8;
+/// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
+/// costs more than a copy everywhere.
+const LONG: usize = 16 << 10;
 
 /// Pieces that most vectored writes have, and the most that one system call takes.
 const FEW: usize = 16;
@@ -97,7 +99,7 @@ impl Client {
         // Also to write in a place: beside a child that has the file nothing is staged.
         file.take_back();
         let len = total(data);
-        if file.goes_directly(at, len) {
+        if file.goes_directly(len) {
             self.settle_others(&mut file);
             return file.write_directly(data, at);
         }
@@ -224,37 +226,53 @@ impl Client {
 }
 
 impl Locked {
-    /// Whether a write is so large that it costs the program no less to copy it than to write it,
-    /// and may overtake what is staged. Where the program stages more than the daemon drains it
-    /// would wait for that besides, so shorter ones are large then.
-    fn goes_directly(&mut self, at: Option<u64>, len: usize) -> bool {
-        let direct = self.client.config.get().map_or(u64::MAX, |config| config.direct);
-        let is_large = len as u64 >= direct;
-        let may_be_large = len as u64 >= direct / LARGE_IF_BEHIND;
-        if !may_be_large || self.is_placeholder() || self.left.is_some() {
+    /// True if the program makes this write itself, of a file that it has open: one that is as cheap
+    /// to write as to copy, or that would wait until it is drained.
+    fn goes_directly(&self, len: usize) -> bool {
+        if self.is_placeholder() || self.left.is_some() {
             return false;
         }
-        let Some((_, log)) = self.link.zip(self.log.as_ref()) else { return is_large };
-        if !is_large && coarse_now() >= log.bypassed_until {
-            return false;
-        }
-        let from = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
-        !self.access.append && !self.is_dirty(from, from.saturating_add(len as u64))
+        let is_large = self.client.config.get().is_none_or(|config| len as u64 >= config.direct);
+        let waits = self.is_synchronous
+            || self.link.is_some_and(|link| link.shared.is_synchronous())
+            || self.client.config.get().is_some_and(|config| config.synchronous);
+        is_large || self.log.is_some_and(|log| waits || len >= LONG && self.is_dear_to_stage(&log))
     }
 
-    fn write_directly(self, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+    /// True if longer writes of this file cost less than to copy and to drain them, as measured.
+    fn is_dear_to_stage(&self, log: &Log) -> bool {
+        log.is_own && self.write_cost.is_below_copied(log.drain_cost)
+    }
+
+    /// Has the kernel write, behind everything that is staged: whoever is killed in between leaves
+    /// no hole.
+    fn write_directly(mut self, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
+        self.drained()?;
         let Self { client, fd, entry, .. } = self;
         let asked = total(data) as u64;
+        let is_staged = entry.is_staged.load(Ordering::Acquire);
+        let is_at_end = entry.position.load(Ordering::Relaxed) == AT_END || self.access.append;
         // Reserved before: a signal handler writes behind this.
-        let reserved = (at.is_none() && entry.is_staged.load(Ordering::Acquire))
+        let reserved = (at.is_none() && is_staged && !is_at_end)
             .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
         let wrote = client.kernel_write(fd, data, at.or(reserved));
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
+        if at.is_none() && is_staged && is_at_end {
+            entry.position.store(client.kernel_seek(fd, 0, SEEK_CUR)?, Ordering::Relaxed);
+        }
         let len = wrote?;
-        client.count_written(Reason::Large, len);
+        let is_large = client.config.get().is_none_or(|config| len as u64 >= config.direct);
+        client.count_written(if is_large { Reason::Large } else { Reason::Synchronous }, len);
         Ok(len)
+    }
+
+    /// Has everything staged in the file, and tells what it is refused with.
+    pub(crate) fn drained(&mut self) -> io::Result<()> {
+        self.drain();
+        let owed = self.owed.take().or_else(|| self.link.and_then(staging::take_error));
+        owed.map_or(Ok(()), Err)
     }
 
     /// Has the kernel write what cannot be staged.
@@ -266,33 +284,46 @@ impl Locked {
         client.settle_others(&mut self);
         // The kernel has the position of a file that is left for good. That of another one is about
         // to move, and nobody may take it before it has.
-        let _kept = Some(self).filter(|file| file.left.is_none() || file.link.is_some());
+        let mut kept = Some(self).filter(|file| file.left.is_none() || file.link.is_some());
+        let began = (reason == Reason::First).then(now);
         let len = client.kernel_write(fd, data, at)?;
+        if let Some((began, file)) = began.zip(kept.as_mut()) {
+            file.spend(len, now().saturating_sub(began));
+        }
         if !is_remote {
             client.count_written(reason, len);
         }
         Ok(len)
     }
 
+    /// Counts time that the kernel took for a write before staging began.
+    fn spend(&mut self, len: usize, time: Duration) {
+        self.spent += time;
+        if len >= LONG {
+            self.write_cost.learn(len as u64, time);
+        }
+        if self.client.connected().is_none() {
+            let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            self.client.spent_ns.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+
     /// Stages all of `data`, or hands what could not be staged to the kernel.
     fn stage(&mut self, data: &[&[u8]], start: u64) -> io::Result<usize> {
-        let (client, file) = (self.client, &mut *self.file);
+        let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let (len, whole_max) = (total(data), append::whole_max(file));
         let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
         if let Some(errno) = staging::take_error(link) {
             return Err(errno);
         }
-        let mut staged = staging::accept(link, log, data, start, whole_max);
-        if client.log_len.load(Ordering::Relaxed) != log.limit {
-            client.log_len.store(log.limit, Ordering::Relaxed);
-        }
+        let mut staged = staging::accept(link, log, fd, data, start, whole_max);
         let waits = file.is_synchronous
             || link.shared.is_synchronous()
             || client.config.get().is_some_and(|config| config.synchronous);
         if staged.is_ok() && waits {
-            staged = staging::flush(link, log, log.producer.head()).map_err(|_| len);
+            staged = drain(link, log, fd).map_err(|failure| (len, failure));
         }
-        let accepted = staged.err().unwrap_or(len);
+        let accepted = staged.map_or_else(|(accepted, _)| accepted, |()| len);
         client.count(Counter::BytesStaged, accepted as u64);
         client.count(Counter::BytesWritten, accepted as u64);
         if waits {
@@ -303,13 +334,18 @@ impl Locked {
         if staged.is_ok() && link.connection.is_lost() {
             self.leave(Reason::DaemonLost);
         }
-        if staged.is_err() {
-            self.leave(Reason::DaemonLost);
-            let wrote = write_rest(self.borrow(), data, start, accepted)?;
-            client.count_written(Reason::DaemonLost, wrote - accepted);
-            return Ok(wrote);
+        match staged {
+            Ok(()) => Ok(len),
+            // Told of an error, the program would write again what is accepted.
+            Err((accepted @ 1.., Failure::Refused(_))) if !waits => Ok(accepted),
+            Err((_, Failure::Refused(errno))) => Err(errno),
+            Err((_, Failure::Lost)) => {
+                self.leave(Reason::DaemonLost);
+                let wrote = write_rest(self.borrow(), data, start, accepted)?;
+                client.count_written(Reason::DaemonLost, wrote - accepted);
+                Ok(wrote)
+            }
         }
-        Ok(len)
     }
 }
 

@@ -62,6 +62,16 @@ pub(super) fn appends(runs: &[Run], log_len: u64) -> Vec<Run> {
     appends
 }
 
+/// Bytes of the first of `count` runs, with the second one if that only goes on at the ring's
+/// start.
+pub(super) fn joined(runs: [Run; 2], count: usize, log_len: u64) -> u64 {
+    let [first, second] = runs;
+    let continues = first.file_at == second.file_at && first.file_at == u64::MAX
+        || first.file_at.checked_add(first.len) == Some(second.file_at);
+    let wraps = count > 1 && second.start & (log_len - 1) == 0;
+    if wraps && continues { first.len + second.len } else { first.len }
+}
+
 /// Adds a run that overlaps nothing, joined to its neighbours.
 fn add(open: &mut Vec<Batch>, run: Run) {
     let index = open.partition_point(|batch| batch.file_at < run.file_at);

@@ -21,7 +21,7 @@ use wire::{FileFlags, Phase, Registration, Reply, Request};
 
 use super::{
     model::{Model, REGION_LEN},
-    storage::{DEVICE, Open},
+    storage::{DEVICE, Open, SimStorage},
 };
 use crate::{
     node::Node,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Length of every log. Slot `n`'s starts at `n * LOG_LEN`; behind the last one is scratch space.
-const LOG_LEN: u64 = 8 << 10;
+pub(super) const LOG_LEN: u64 = 8 << 10;
 pub(super) const SLOTS: u32 = 8;
 const SCRATCH_AT: u64 = LOG_LEN * 8;
 /// Longest any request may take in the simulation.
@@ -94,6 +94,7 @@ pub(super) struct Client {
     pub(super) node: Arc<Node>,
     pub(super) wire: Rc<Wire>,
     pub(super) model: Rc<RefCell<Model>>,
+    pub(super) storage: SimStorage,
     pub(super) handle: Handle,
     pub(super) rng: Rng,
     pub(super) requester: Requester,
@@ -113,7 +114,9 @@ impl Client {
     /// Does `count` random operations, then leaves: in order, or by being killed.
     pub(super) async fn run(mut self, count: usize) {
         for _ in 0..count {
-            self.operate().await;
+            if !self.operate().await {
+                return self.wire.is_gone.set(true);
+            }
             self.check_ages();
             if self.rng.u32(0..5) == 0 {
                 for _ in 0..self.rng.u32(0..14) {
@@ -130,12 +133,14 @@ impl Client {
         self.wire.is_gone.set(true);
     }
 
-    async fn operate(&mut self) {
+    /// Does one operation. Returns whether the client lives.
+    async fn operate(&mut self) -> bool {
         let slot = self.rng.u32(0..SLOTS);
         if self.file(slot).is_none() {
-            return self.open(slot).await;
+            self.open(slot).await;
+            return true;
         }
-        match self.rng.u32(0..24) {
+        match self.rng.u32(0..28) {
             0..=9 => self.write(slot).await,
             10..=11 => self.flush(slot).await,
             12 => self.close(slot).await,
@@ -147,8 +152,18 @@ impl Client {
             19 => self.attach(slot).await,
             20 => self.fetch(slot).await,
             21..=22 => self.read_many(slot).await,
+            23..=26 => return self.drain_here(slot).await,
             _ => assert_eq!(self.ask(Request::Nothing).await, Ok(0)),
         }
+        true
+    }
+
+    pub(super) fn log_len(&self, slot: u32) -> u64 {
+        self.file(slot).expect("open").producer.capacity()
+    }
+
+    pub(super) fn open_file(&self, slot: u32) -> &Rc<Open> {
+        &self.file(slot).expect("open").open
     }
 
     fn file(&self, slot: u32) -> Option<&Staged> {
@@ -233,17 +248,44 @@ impl Client {
     async fn flush(&mut self, slot: u32) {
         let (upto, start) = (self.shared(slot).head(), self.handle.now());
         assert_eq!(self.ask(Request::Flush { file: slot, upto }).await, Ok(0));
-        assert!(self.shared(slot).tail() >= upto);
+        let is_drained = self.shared(slot).tail() >= upto;
         let took = self.handle.now().saturating_since(start);
         assert!(took <= FLUSH_TIME_MAX, "a flush took {took:?}");
-        self.take_error(slot);
+        let is_told = self.take_error(slot);
+        assert!(is_drained || is_told, "neither drained nor told why");
     }
 
-    fn take_error(&mut self, slot: u32) {
-        let taken = u32::from(self.shared(slot).take_error().is_some());
+    /// Flushes until the file system has taken everything: what it refuses is tried again.
+    async fn flush_all_of(&mut self, slot: u32) {
+        let upto = self.shared(slot).head();
+        while self.shared(slot).tail() < upto {
+            self.flush(slot).await;
+        }
+    }
+
+    /// Asks until staged bytes are no more refused: the request is told of it each time.
+    async fn insist(&mut self, slot: u32, request: Request) -> u64 {
+        loop {
+            match self.ask(request).await {
+                Ok(value) => return value,
+                Err(_) => self.errors_met(slot),
+            }
+        }
+    }
+
+    /// Counts an error that the client was told of.
+    pub(super) fn errors_met(&mut self, slot: u32) {
         let staged = self.files[slot as usize].as_mut().expect("open");
-        staged.errors_taken += taken;
+        staged.errors_taken += 1;
         assert!(staged.errors_taken <= staged.open.failures.get(), "an error nobody had");
+    }
+
+    fn take_error(&mut self, slot: u32) -> bool {
+        let is_owed = self.shared(slot).take_error().is_some();
+        if is_owed {
+            self.errors_met(slot);
+        }
+        is_owed
     }
 
     async fn close(&mut self, slot: u32) {
@@ -266,9 +308,8 @@ impl Client {
             true => Request::Datasync { file: slot },
             false => Request::Sync { file: slot },
         };
-        assert_eq!(self.ask(request).await, Ok(0));
-        let open = &self.file(slot).expect("open").open;
-        self.model.borrow().check_own(open, self.index, |stored| &stored.durable);
+        assert_eq!(self.insist(slot, request).await, 0);
+        self.model.borrow().check_own(self.open_file(slot), self.index, |stored| &stored.durable);
     }
 
     /// Flushes every file: what the client had written before is in the file.
@@ -301,7 +342,10 @@ impl Client {
         let ask = |index| Request::Read { file: slot, at, len, arena_at: place(index) };
         let asked: Vec<_> = (0..count).map(|index| (index, self.begin(ask(index)))).collect();
         for (index, asked) in asked {
-            let len = self.finish(asked).await.expect("reads do not fail here");
+            let Ok(len) = self.finish(asked).await else {
+                self.errors_met(slot);
+                continue;
+            };
             let mut bytes = vec![0; usize::try_from(len).unwrap()];
             let from = &self.segment.arena()[usize::try_from(place(index)).unwrap()..];
             copy::copy_out(&mut bytes, from);
@@ -317,7 +361,7 @@ impl Client {
             return;
         }
         // Errors of staged writes are told apart from those of this write.
-        self.flush(slot).await;
+        self.flush_all_of(slot).await;
         let failures = open.failures.get();
         let at = self.index * REGION_LEN + self.rng.u64(0..REGION_LEN - len);
         let bytes = vec![self.rng.u8(1..); usize::try_from(len).unwrap()];
@@ -352,7 +396,7 @@ impl Client {
     /// Replaces the drained log by another in the same place. The file stays as synchronous as it
     /// is.
     async fn attach(&mut self, slot: u32) {
-        self.flush(slot).await;
+        self.flush_all_of(slot).await;
         let was_synchronous = self.shared(slot).is_synchronous();
         let (arena_at, len) = (u64::from(slot) * LOG_LEN, LOG_LEN >> self.rng.u32(0..2));
         assert_eq!(self.ask(Request::Attach { file: slot, arena_at, len }).await, Ok(0));
@@ -415,7 +459,10 @@ impl Client {
             while staged.ages.front().is_some_and(|(head, _)| *head <= tail) {
                 staged.ages.pop_front();
             }
-            if let Some((_, since)) = staged.ages.front() {
+            // What the file system refuses stays staged.
+            if let Some((_, since)) =
+                staged.ages.front().filter(|_| staged.open.failures.get() == 0)
+            {
                 let age = now.saturating_since(*since);
                 assert!(age <= STAGED_TIME_MAX, "staged for {age:?}");
             }

@@ -77,6 +77,8 @@ pub(super) struct Open {
     pub(super) appends: bool,
     /// A write is under way.
     writing: Cell<bool>,
+    /// The kernel's position, which the client's own writes move.
+    pub(super) position: Cell<u64>,
     /// No write ends.
     pub(super) is_stalled: Cell<bool>,
     /// Writes that failed.
@@ -89,6 +91,7 @@ impl Open {
             inode,
             appends,
             writing: Cell::new(false),
+            position: Cell::new(0),
             is_stalled: Cell::new(false),
             failures: Cell::new(0),
         })
@@ -101,9 +104,27 @@ impl SimStorage {
         self.handle.sleep(Duration::from_micros(us)).await;
     }
 
-    fn size_of(&self, file: &Open) -> u64 {
+    pub(super) fn size_of(&self, file: &Open) -> u64 {
         let files = self.disk.files.borrow();
         files.get(&file.inode).map_or(0, |stored| stored.bytes.len() as u64)
+    }
+
+    /// Writes at the kernel's position, which is set, or at the end, as a client itself does.
+    pub(super) async fn write_at_position(
+        &self,
+        file: &Open,
+        at: u64,
+        bytes: &[u8],
+    ) -> io::Result<usize> {
+        assert!(!file.writing.replace(true), "two writes to one file at a time");
+        self.pause().await;
+        let result = self.put(file, at, bytes);
+        if let Ok(len) = result {
+            let at = if file.appends { self.size_of(file) } else { at + len as u64 };
+            file.position.set(at);
+        }
+        file.writing.set(false);
+        result
     }
 
     fn happens(&self) -> bool {
@@ -131,6 +152,9 @@ impl SimStorage {
             stored.bytes.resize(at + len, 0);
         }
         stored.bytes[at..at + len].copy_from_slice(&bytes[..len]);
+        // What was refused there has been tried again, or is older; of an append it may be missing.
+        let end = if open.appends { 0 } else { stored.tainted.len().min(at + len) };
+        stored.tainted.get_mut(at..end).unwrap_or_default().fill(false);
         Ok(len)
     }
 }
@@ -209,8 +233,9 @@ impl Storage for SimStorage {
         Err(Errno::NOSYS.into())
     }
 
-    async fn seek(&self, _: &Rc<Open>, _: SeekFrom) -> io::Result<u64> {
-        Err(Errno::NOSYS.into())
+    async fn seek(&self, file: &Rc<Open>, to: SeekFrom) -> io::Result<u64> {
+        assert_eq!(to, SeekFrom::Current(0));
+        Ok(file.position.get())
     }
 
     async fn open(&self, _: OpenCall) -> io::Result<(Rc<Open>, Status)> {

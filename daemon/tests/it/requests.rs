@@ -121,35 +121,70 @@ fn every_idle_policy_serves() {
     }
 }
 
-#[test]
-fn full_disk_is_owed_once_and_later_writes_go_on() {
+/// A small file system that is full; `None` where none can be mounted.
+fn full_disk() -> Option<tempfile::TempDir> {
     let dir = tempfile::TempDir::new().expect("a temporary folder");
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
         .arg(dir.path())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: a small tmpfs cannot be mounted");
-        return;
+        return None;
     }
+    fs::write(dir.path().join("filler"), [1; 60 << 10]).expect("room");
+    Some(dir)
+}
+
+fn unmount(dir: &tempfile::TempDir) {
+    let unmounted = Command::new("umount").arg(dir.path()).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn refused_bytes_stay_staged_until_there_is_room() {
+    let Some(dir) = full_disk() else {
+        return println!("SKIPPED: a small tmpfs cannot be mounted");
+    };
     let daemon = Daemon::start();
     let path = dir.path().join("full");
     let file = File::create(&path).expect("a file");
     let mut client = Client::connect(daemon.folder());
     client.register(1, &file, FileFlags::WRITABLE, LOG);
-    client.stage_all(1, 0, &[5; 128 << 10]);
+    client.stage_all(1, 0, &[5; 32 << 10]);
+    for _ in 0..2 {
+        client.flush(1);
+        assert_eq!(client.slot(1).take_error(), Some(28), "told each time it is tried");
+        assert_eq!(client.slot(1).take_error(), None);
+    }
+    assert_eq!(client.ask(Request::Sync { file: 1 }), Err(28));
+    assert_eq!(client.slot(1).take_error(), None, "told by the request");
+    client.stage_all(1, 32 << 10, b"behind");
+    fs::remove_file(dir.path().join("filler")).expect("removed");
     client.flush(1);
-    assert_eq!(client.slot(1).take_error(), Some(28));
     assert_eq!(client.slot(1).take_error(), None);
-    client.stage_all(1, 0, b"goes on");
-    client.flush(1);
-    assert_eq!(client.slot(1).take_error(), None);
-    assert_eq!(contents(&path).expect("a file")[..7], *b"goes on");
+    let found = contents(&path).expect("a file");
+    assert!(found[..32 << 10] == [5; 32 << 10] && found[32 << 10..] == *b"behind");
     assert_eq!(client.ask(Request::Close { file: 1 }), Ok(0));
-    assert!(daemon.stop().drain_errors > 0);
+    assert_eq!(daemon.stop().drain_errors, 0, "nothing was lost");
     drop(OwnedFd::from(file));
-    let unmounted = Command::new("umount").arg(dir.path()).status();
-    assert!(unmounted.is_ok_and(|status| status.success()));
+    unmount(&dir);
+}
+
+#[test]
+fn refused_bytes_are_given_up_by_a_close_that_says_so() {
+    let Some(dir) = full_disk() else {
+        return println!("SKIPPED: a small tmpfs cannot be mounted");
+    };
+    let daemon = Daemon::start();
+    let file = File::create(dir.path().join("full")).expect("a file");
+    let mut client = Client::connect(daemon.folder());
+    client.register(1, &file, FileFlags::WRITABLE, LOG);
+    client.stage_all(1, 0, &[5; 32 << 10]);
+    assert_eq!(client.ask(Request::Close { file: 1 }), Ok(0));
+    assert_eq!(client.slot(1).take_error(), Some(28));
+    assert_eq!(daemon.stop().drain_errors, 1);
+    drop(OwnedFd::from(file));
+    unmount(&dir);
 }
 
 #[test]

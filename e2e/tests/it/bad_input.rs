@@ -21,8 +21,8 @@ use wire::{Greeting, MESSAGE_LEN, Refusal, Role, VERSION, Welcome};
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, Running, SOON, kakehi, kakehi_run, library, program, run, skip, stats,
-        succeed, sum, text, variables, wait_for,
+        Daemon, EAGER, Folder, Running, SOON, kakehi, kakehi_run, library, program, run, skip,
+        stats, succeed, sum, text, variables, wait_for,
     },
 };
 
@@ -133,7 +133,7 @@ fn a_user_whose_umask_withholds_everything_is_served() {
     let script = "umask 777; cd \"$1\" && exec \"$0\" run --stats stats -- \
         sh -c 'echo written | tee file >/dev/null; umask'";
     command.args(["-c", script]).arg(bin.join("kakehi")).arg(&theirs);
-    command.env("XDG_RUNTIME_DIR", &theirs).env_remove("KAKEHI_JOB");
+    command.env("XDG_RUNTIME_DIR", &theirs).env_remove("KAKEHI_JOB").envs(EAGER);
     let said = succeed(&mut command, SOON);
     assert_eq!(said.trim(), "0777");
     assert_eq!(fs::read_to_string(theirs.join("file")).expect("a file"), "written\n");

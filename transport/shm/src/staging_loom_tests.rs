@@ -72,3 +72,68 @@ fn demotion_misses_no_write() {
         assert!(drained || waits);
     });
 }
+
+/// Two bytes that both sides may drain: each is written once, in order, and whoever resumes finds
+/// `tail` and the extents where the other one left them.
+#[test]
+fn two_drainers_write_each_byte_once_and_in_order() {
+    crate::sync::model(2, || {
+        let shared = Arc::new((FileSlot::default(), Word::default()));
+        let (slot, _) = &*shared;
+        let mut producer = Producer::new(2);
+        for file_at in [10, 50] {
+            producer.reserve(slot, file_at, 1).expect("room");
+            producer.publish(slot, file_at, 1);
+        }
+        let client = Arc::clone(&shared);
+        let client = loom::thread::spawn(move || drain(&client, Drainer::Client));
+        drain(&shared, Drainer::Daemon);
+        client.join().unwrap();
+        drain(&shared, Drainer::Daemon);
+        assert_eq!((shared.0.tail(), shared.1.get()), (2, 1050));
+    });
+}
+
+/// Drains what is there, into a word that no two may touch at a time.
+fn drain((slot, file): &(FileSlot, Word), by: Drainer) {
+    let Some(claim) = slot.claim_drain(by) else { return };
+    let mut consumer = Consumer::resume(slot, 2);
+    let mut runs = [Run::default(); 1];
+    while consumer.runs(slot, 2, &mut runs).expect("honest") > 0 {
+        let [run] = runs;
+        file.set(file.get() * 100 + run.file_at);
+        consumer.release(slot, run.start + run.len);
+    }
+    let claim = if by == Drainer::Client { slot.begin_release(claim) } else { Some(claim) };
+    slot.end_drain(claim.expect("nobody takes it over"));
+}
+
+/// A client whose write is done, and taken over, releases nothing any more.
+#[test]
+fn claim_that_is_taken_over_is_void() {
+    crate::sync::model(3, || {
+        let slot = Arc::new(FileSlot::default());
+        let mut producer = Producer::new(2);
+        producer.reserve(&slot, 0, 1).expect("room");
+        producer.publish(&slot, 0, 1);
+        let claim = slot.claim_drain(Drainer::Client).expect("free");
+        let daemon = Arc::clone(&slot);
+        let daemon = loom::thread::spawn(move || {
+            release(&daemon, daemon.take_over_drain(claim, Drainer::Daemon))
+        });
+        let is_mine = release(&slot, slot.begin_release(claim));
+        assert!(is_mine != daemon.join().unwrap(), "one of them releases");
+        assert_eq!((slot.tail(), slot.drain_holder()), (1, None));
+    });
+}
+
+/// Releases the one staged byte, if the claim holds.
+fn release(slot: &FileSlot, claim: Option<DrainClaim>) -> bool {
+    let Some(claim) = claim else { return false };
+    let mut consumer = Consumer::resume(slot, 2);
+    let mut runs = [Run::default(); 1];
+    assert_eq!(consumer.runs(slot, 2, &mut runs), Ok(1));
+    consumer.release(slot, 1);
+    slot.end_drain(claim);
+    true
+}

@@ -34,11 +34,15 @@ pub enum Reason {
     Large,
     /// The file became standard input, output, or error, which libc uses past every wrapper.
     StandardStream,
+    /// The first writes of a file: staging begins once it repays the hand-over.
+    First,
+    /// Each write of the file waits until the file system has it: `O_SYNC`, a lock, another opener.
+    Synchronous,
 }
 
 impl Reason {
     /// Every reason, in counter order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Inherited,
         Self::KernelCopy,
         Self::Mapped,
@@ -53,6 +57,8 @@ impl Reason {
         Self::Unsupported,
         Self::Large,
         Self::StandardStream,
+        Self::First,
+        Self::Synchronous,
     ];
 
     /// The name used in statistics.
@@ -73,6 +79,8 @@ impl Reason {
             Self::Unsupported => "unsupported",
             Self::Large => "large",
             Self::StandardStream => "standard_stream",
+            Self::First => "first",
+            Self::Synchronous => "synchronous",
         }
     }
 }

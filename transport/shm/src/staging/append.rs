@@ -1,4 +1,5 @@
-//! Appends: they stay in one piece, and whoever takes over knows how much of one was done.
+//! Appends stay in one piece; and a record by which whoever takes over a drain knows how much of
+//! the write that was under way is done.
 //!
 //! What one call appends must not be parted by what others append meanwhile, so the consumer writes
 //! it by one call. It does not know where calls end: so they are published whole, a few of them
@@ -13,18 +14,19 @@ use crate::sync::{Ordering, fence};
 const NOWHERE: u64 = APPEND - 1;
 
 impl FileSlot {
-    /// Records, before bytes are appended from `position` on, that the file is `size` bytes long.
-    pub fn append_begins(&self, position: u64, size: u64) {
-        // Not before `tail` has left the append recorded until now: whoever takes over in between
+    /// Records, before the bytes from `position` on are written, that they are; of an append, that
+    /// the file is `size` bytes long.
+    pub fn write_begins(&self, position: u64, size: u64) {
+        // Not before `tail` has left the write recorded until now: whoever takes over in between
         // would take this size for that one's.
         fence(Ordering::Release);
         self.append.0.size.store(size, Ordering::Relaxed);
         self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// The last append that has begun: its position, and the file's size, in bytes, before it.
+    /// The last recorded write: its position, and, of an append, the file's size before it, bytes.
     #[must_use]
-    pub fn last_append(&self) -> Option<(u64, u64)> {
+    pub fn last_write(&self) -> Option<(u64, u64)> {
         let position = self.append.0.position.load(Ordering::Acquire).checked_sub(1)?;
         Some((position, self.append.0.size.load(Ordering::Relaxed)))
     }

@@ -1,0 +1,133 @@
+//! The way of staged bytes from a log into their file, as far as their own process goes it.
+//!
+//! Whoever drains claims the log ([`shm::staging::Drainer`]). The write goes to the kernel's file
+//! position, which nobody else needs meanwhile: it says to the daemon how far a write came whose
+//! process was killed, or is stopped.
+
+use core::time::Duration;
+
+use rustix::{
+    fd::BorrowedFd,
+    fs::{self, SeekFrom},
+    io::{self, Errno},
+};
+use shm::{
+    copy,
+    staging::{APPEND, Consumer, Drainer, Run},
+};
+
+use crate::{
+    append,
+    clock::now,
+    file::{Link, Log},
+    staging::{Failure, LOG_MIN, flush, place},
+};
+
+/// A file system that takes longer for a KiB is slow: its writes wait for more than memory.
+const SLOW_PER_KIB: Duration = Duration::from_micros(4);
+/// Drains in a row that must be slow before the daemon drains ahead: a thread that lost its core in
+/// between was not slowed down by the file system.
+pub(crate) const SLOW_DRAINS: u8 = 3;
+
+/// Has everything staged in the file: writes it from here if the client drains the log.
+///
+/// # Errors
+///
+/// Why it is not. What the daemon was refused with is owed by the slot.
+pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
+    if log.is_own && drain_here(link, log, fd).map_err(Failure::Refused)? {
+        return Ok(());
+    }
+    Ok(flush(link, log, log.producer.head())?)
+}
+
+/// Drains the log from this side. Returns whether it did: not while the daemon drains.
+fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let shared = link.shared;
+    while log.producer.refresh(shared) > 0 {
+        let Some(claim) = shared.claim_drain(Drainer::Client) else { return Ok(false) };
+        let mut consumer = Consumer::resume(shared, log.producer.capacity());
+        let written = write_oldest(link, log, &consumer, fd);
+        // The daemon may have released it meanwhile, had it taken this process for stopped.
+        let Some(claim) = shared.begin_release(claim) else { continue };
+        if let Ok(len) = written {
+            consumer.release(shared, consumer.tail() + len);
+        }
+        shared.end_drain(claim);
+        match written {
+            Ok(0) => return Err(Errno::IO),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
+
+/// Writes the oldest staged bytes that go to one place, by one call at the kernel's position, which
+/// says to whoever takes over how far that came. Returns the bytes written.
+fn write_oldest(
+    link: Link,
+    log: &mut Log,
+    consumer: &Consumer,
+    fd: BorrowedFd<'_>,
+) -> io::Result<u64> {
+    let mut runs = [Run::default(); 2];
+    // Only a daemon that scribbled over the slot brings us here.
+    let count = consumer.runs(link.shared, u64::MAX, &mut runs).map_err(|_| Errno::IO)?;
+    let run = append::joined(&runs, log.producer.capacity());
+    if count == 0 {
+        return Ok(0);
+    }
+    let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
+    let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);
+    let pieces = [first, second.ok_or(Errno::FAULT)?];
+    let began = now();
+    let written = if run.file_at == APPEND {
+        append::write(link, run.start, pieces, fd)?
+    } else {
+        fs::seek(fd, SeekFrom::Start(run.file_at))?;
+        link.shared.write_begins(run.start, 0);
+        copy::write(fd, pieces)? as u64
+    };
+    log.took(written, now().saturating_sub(began));
+    Ok(written)
+}
+
+impl Log {
+    /// Learns how long a drain of `len` bytes took.
+    fn took(&mut self, len: u64, time: Duration) {
+        if len < LOG_MIN {
+            return; // The call's own cost would count for more than the bytes.
+        }
+        self.drain_cost.learn(len, time);
+        let is_slow = time > SLOW_PER_KIB * u32::try_from(len >> 10).unwrap_or(u32::MAX);
+        self.slow_drains = if is_slow { self.slow_drains.saturating_add(1) } else { 0 };
+    }
+}
+
+/// Drains the log from this side after the daemon's death, whatever it was about. What is refused
+/// now is given up, and owed.
+pub(crate) fn take_over(link: Link, log: &mut Log, fd: BorrowedFd<'_>) {
+    if let Err(errno) = take_over_claim(link, log, fd).and_then(|()| drain_here(link, log, fd)) {
+        link.shared.owe(errno.raw_os_error().unsigned_abs());
+    }
+}
+
+/// Ends the claim of a dead daemon. An append that it had begun is released as far as it came.
+fn take_over_claim(link: Link, log: &Log, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let shared = link.shared;
+    while let Some(holder) = shared.drain_holder() {
+        let Some(claim) = shared.take_over_drain(holder, Drainer::Client) else { continue };
+        let mut consumer = Consumer::resume(shared, log.producer.capacity());
+        let mut runs = [Run::default(); 2];
+        let done = match consumer.runs(shared, u64::MAX, &mut runs) {
+            Ok(0) => Ok(0),
+            Ok(_) => append::done(link, log, append::joined(&runs, log.producer.capacity()), fd),
+            Err(_) => Err(Errno::IO),
+        };
+        consumer.release(shared, consumer.tail() + done.unwrap_or(0));
+        shared.end_drain(claim);
+        done?;
+    }
+    Ok(())
+}

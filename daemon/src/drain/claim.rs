@@ -1,0 +1,147 @@
+//! The daemon's claim to drain a log that its client may drain, too.
+//!
+//! A client in the midst of its own drain is waited for: that is one system call of at most a log's
+//! length. One that is stopped, or has died, has left the kernel's file position where its write
+//! came to ([`shm::staging::Drainer`]); what that covers is released on its behalf, and the rest is
+//! the daemon's to drain.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use executor::Handle;
+use rustix::fs::SeekFrom;
+use shm::staging::{APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run};
+
+use super::plan;
+use crate::{core::Core, file::OpenFile, storage::Storage};
+
+/// First and longest pause between two looks at a client that drains.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// The right to drain a file's log, given back when dropped.
+pub(super) struct LogClaim<'a, S: Storage> {
+    file: &'a Rc<OpenFile<S>>,
+    claim: DrainClaim,
+    consumer: Cell<Consumer>,
+}
+
+impl<'a, S: Storage> LogClaim<'a, S> {
+    /// Claims the log of `file`; `None` while its client drains.
+    pub(super) fn try_new(file: &'a Rc<OpenFile<S>>) -> Option<Self> {
+        let claim = file.shared().claim_drain(Drainer::Daemon)?;
+        Some(Self::of(file, claim))
+    }
+
+    /// Claims the log of `file` in the background; `None` while its client drains. One that has not
+    /// moved since the last time may be stopped.
+    pub(super) async fn in_background(
+        core: &Rc<Core<S>>,
+        file: &'a Rc<OpenFile<S>>,
+    ) -> Option<Self> {
+        let claim = Self::try_new(file);
+        let holder = file.shared().drain_holder().filter(|_| claim.is_none());
+        let before = file.pace.last_holder.replace(holder);
+        match holder.filter(|holder| before == Some(*holder)) {
+            Some(holder) => Self::take_over(core, file, holder, true).await,
+            None => claim,
+        }
+    }
+
+    /// Claims the log of `file`, waiting for a client that drains; one that has gone, or is stopped
+    /// behind its write, is not waited for.
+    pub(super) async fn new(core: &Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Self {
+        let mut pause = PAUSES.0;
+        loop {
+            if let Some(claim) = Self::try_new(file) {
+                return claim;
+            }
+            let Some(holder) = file.shared().drain_holder() else { continue };
+            if let Some(claim) = Self::take_over(core, file, holder, pause == PAUSES.1).await {
+                return claim;
+            }
+            sleep(&core.handle, &mut pause).await;
+        }
+    }
+
+    /// Takes the claim from a client that has died, or whose write is done if `is_late`.
+    async fn take_over(
+        core: &Rc<Core<S>>,
+        file: &'a Rc<OpenFile<S>>,
+        holder: DrainClaim,
+        is_late: bool,
+    ) -> Option<Self> {
+        let is_gone = core.session(file.session).is_none_or(|session| session.peer.is_gone());
+        if !(is_gone || is_late && holder.is_client_writing()) {
+            return None;
+        }
+        let done = written(core, file).await;
+        if !is_gone && done == 0 {
+            return None;
+        }
+        let claim = file.shared().take_over_drain(holder, Drainer::Daemon)?;
+        let claim = Self::of(file, claim);
+        claim.release(claim.tail() + done);
+        Some(claim)
+    }
+
+    fn of(file: &'a Rc<OpenFile<S>>, claim: DrainClaim) -> Self {
+        let consumer = Consumer::resume(file.shared(), file.log().len);
+        Self { file, claim, consumer: Cell::new(consumer) }
+    }
+
+    pub(super) const fn file(&self) -> &Rc<OpenFile<S>> {
+        self.file
+    }
+
+    /// The oldest published stretches, up to `budget` bytes.
+    pub(super) fn runs(&self, budget: u64, runs: &mut [Run]) -> Result<usize, Corrupt> {
+        self.file.check_tail(self.tail())?;
+        if self.file.staged() == 0 {
+            return Ok(0);
+        }
+        self.consumer.get().runs(self.file.shared(), budget, runs)
+    }
+
+    /// End of what is released.
+    pub(super) fn tail(&self) -> u64 {
+        self.consumer.get().tail()
+    }
+
+    /// Says that the file system has everything up to `position`, and tells who waits for that.
+    pub(super) fn release(&self, position: u64) {
+        let mut consumer = self.consumer.get();
+        consumer.release(self.file.shared(), position);
+        self.consumer.set(consumer);
+        self.file.progress.notify_all();
+    }
+}
+
+impl<S: Storage> Drop for LogClaim<'_, S> {
+    fn drop(&mut self) {
+        self.file.shared().end_drain(self.claim);
+    }
+}
+
+/// Bytes at the tail that the client's own write has brought into the file, by the kernel's
+/// position: that write is recorded, and begins where the record says.
+async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> u64 {
+    let (shared, log_len) = (file.shared(), file.log().len);
+    let mut runs = [Run::default(); 2];
+    let count = Consumer::resume(shared, log_len).runs(shared, log_len, &mut runs).unwrap_or(0);
+    let Some(run) = runs.first().filter(|_| count > 0) else { return 0 };
+    let Some((position, size)) = shared.last_write() else { return 0 };
+    let Ok(descriptor) = file.descriptor() else { return 0 };
+    let Ok(at) = core.storage.seek(&descriptor.file, SeekFrom::Current(0)).await else { return 0 };
+    let len = plan::joined(runs, count, log_len);
+    match run.file_at {
+        _ if position != run.start => 0,
+        // An append moves the position to its end, from zero.
+        APPEND if at == 0 => 0,
+        APPEND => at.saturating_sub(size).min(len),
+        from => at.checked_sub(from).filter(|done| *done <= len).unwrap_or(0),
+    }
+}
+
+async fn sleep(handle: &Handle, pause: &mut Duration) {
+    handle.sleep(*pause).await;
+    *pause = (*pause * 2).min(PAUSES.1);
+}
