@@ -79,7 +79,7 @@ fn try_run(config: &Config, environment: &Environment) -> io::Result<Option<Stri
         return Ok(Some(format!("{status}: {why}")));
     }
     let summary: Value = serde_json::from_slice(&fs::read(&stats)?).unwrap_or_default();
-    Ok(match (fs::read(&file)?, summary["bytes_staged"].as_u64()) {
+    Ok(match (fs::read(&file)?, summary.get("bytes_staged").and_then(Value::as_u64)) {
         (found, _) if found != BYTE => Some("the byte is not in its file".to_owned()),
         (_, Some(0) | None) => Some("the program wrote the byte past the daemon".to_owned()),
         _ => None,

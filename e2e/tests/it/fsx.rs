@@ -147,24 +147,22 @@ fn the_kernel_sees_no_write_of_a_delegated_program() {
     }
     let folder = Folder::new();
     let mut rng = random("fsx, watched");
-    for (name, settings) in [("delegate", DELEGATE)] {
-        let daemon = Daemon::start(&folder, name, &[]);
-        let (config, file) = (configure(&folder, DATA), folder.join("file"));
-        let trace = Trace::new(folder.join(format!("trace-{name}")));
-        let mut command = trace.command();
-        // Not `strace` is delegated, but what it runs.
-        command.arg(harness::kakehi()).args(["run", "--socket"]).arg(&daemon.socket);
-        command
-            .envs(harness::EAGER)
-            .envs(settings.iter().copied())
-            .args(["--", "fsx"])
-            .args(arguments(&config, 2_000, rng.u32(..), &file));
-        succeed(command.current_dir(folder.path()), TIME_MAX);
-        assert_eq!(trace.written(&file), [].into(), "{name}");
-        let delegated = daemon.status()["summary"]["bytes_delegated"].as_u64();
-        assert!(delegated.is_some_and(|bytes| bytes > 1 << 20), "{name}: {:#}", daemon.status());
-        daemon.end();
-    }
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let (config, file) = (configure(&folder, DATA), folder.join("file"));
+    let trace = Trace::new(folder.join("trace"));
+    let mut command = trace.command();
+    // Not `strace` is delegated, but what it runs.
+    command.arg(harness::kakehi()).args(["run", "--socket"]).arg(&daemon.socket);
+    command
+        .envs(harness::EAGER)
+        .envs(DELEGATE.iter().copied())
+        .args(["--", "fsx"])
+        .args(arguments(&config, 2_000, rng.u32(..), &file));
+    succeed(command.current_dir(folder.path()), TIME_MAX);
+    assert_eq!(trace.written(&file), [].into());
+    let delegated = daemon.status()["summary"]["bytes_delegated"].as_u64();
+    assert!(delegated.is_some_and(|bytes| bytes > 1 << 20), "{:#}", daemon.status());
+    daemon.end();
 }
 
 /// Runs `fsx` with `seeds` seeds under one daemon.
