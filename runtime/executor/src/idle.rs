@@ -3,8 +3,8 @@
 //! # Polling that pays
 //!
 //! Under [`Idle::PollIdle`] an idle executor polls for [`LINGER`], and then for as long as earlier
-//! polls have repaid it ([`Savings`]). A find pays when a poll has made it, and also when it ended a
-//! block but came so soon that a poll would have: so polling begins again when events come fast.
+//! polls have repaid it ([`Savings`]). A find pays when a poll has made it, and also when it ended
+//! a block but came so soon that a poll would have: so polling begins again when events come fast.
 //! What only a timer has woken was not found: an executor that blocks between the ticks of a timer
 //! goes on blocking.
 //!

@@ -5,6 +5,7 @@ mod fairness;
 mod idle;
 mod notify;
 mod panics;
+mod paying;
 mod poll_list;
 mod support;
 mod tasks;

@@ -45,7 +45,7 @@ impl Park for SimulatedPark {
     }
 }
 
-struct NoUnpark;
+pub(crate) struct NoUnpark;
 
 impl Unpark for NoUnpark {
     fn unpark(&self) {}
