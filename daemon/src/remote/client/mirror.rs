@@ -249,8 +249,16 @@ fn remove(path: &Path, kind: Kind) -> io::Result<()> {
     }
 }
 
+/// What is in a mirror, also in one that nobody may read.
+fn entries(folder: &Path) -> io::Result<fs::ReadDir> {
+    fs::read_dir(folder).or_else(|_| {
+        fs::set_permissions(folder, fs::Permissions::from_mode(FOLDER_MODE))?;
+        fs::read_dir(folder)
+    })
+}
+
 fn remove_folder(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)? {
+    for entry in entries(path)? {
         let entry = entry?;
         let kind = if entry.file_type()?.is_dir() { Kind::Folder } else { Kind::File };
         if kind == Kind::Folder || !is_stray(&entry)? {

@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FILE_MODE, FOLDER, Kind, NOWHERE, remove};
+use super::{FILE_MODE, FOLDER, Kind, NOWHERE, entries, remove};
 use crate::folder::is_made;
 
 /// Names that are tried for a stray whose own is taken.
@@ -78,7 +78,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 /// Files and links below `folder` that are not a mirror's.
 fn strays(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in entries(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             found.extend(strays(&entry.path())?);
