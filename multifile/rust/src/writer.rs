@@ -202,6 +202,14 @@ pub(crate) fn create<S: Storage>(storage: &S, path: &Path, number: u32) -> Resul
     created.map_err(|error| Error::io(number, &error))
 }
 
+/// Empties physical file `number`, which ranks have opened and go on to use, and removes its
+/// journal.
+pub(crate) fn cut<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<()> {
+    remove_journal(storage, path, number)?;
+    let cut = open_to_create(storage, path, number)?.resize(0);
+    cut.map_err(|error| Error::io(number, &error))
+}
+
 pub(crate) fn remove_journal<S: Storage>(storage: &S, path: &Path, number: u32) -> Result<()> {
     let removed = storage.remove(&name::journal(&storage.physical_name(path, number)));
     removed.map_err(|error| Error::io(number, &error))

@@ -22,7 +22,7 @@ use crate::{
     physical::Front,
     plan::{FilePlan, NewTask, Options},
     storage::Storage,
-    writer::{create, remove_journal},
+    writer::{self, remove_journal},
 };
 
 /// The number of a set's journals if each of its files is written apart.
@@ -43,7 +43,7 @@ pub(super) fn cut<G: Group, S: Storage>(
         return Ok(());
     }
     let first = granted.iter().zip(tasks).find(|(grant, _)| grant.local_rank == 0);
-    let cut = first.map_or(Ok(()), |(_, task)| create(storage, path, task.file).map(drop));
+    let cut = first.map_or(Ok(()), |(_, task)| writer::cut(storage, path, task.file));
     agree(group, cut)
 }
 

@@ -25,7 +25,7 @@ use crate::{
     plan::{FilePlan, NewTask},
     storage::{Naming, Storage},
     task_writer::TaskState,
-    writer::{create, remove_journal},
+    writer::{cut, remove_journal},
 };
 
 /// Up to so many physical files, rank 0 writes all headers.
@@ -52,7 +52,7 @@ impl Root {
     /// Empties all files, while everybody waits.
     pub(crate) fn cut<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {
         let mut numbers = (0u32..).zip(&self.plans).map(|(number, _)| number);
-        numbers.try_for_each(|number| create(storage, path, number).map(drop))
+        numbers.try_for_each(|number| cut(storage, path, number))
     }
 
     pub(crate) fn write_fronts<S: Storage>(&self, storage: &S, path: &Path) -> Result<()> {
