@@ -35,6 +35,10 @@ pub struct Summary {
     /// Those of them whose server was lost; the file system has refused the others.
     #[serde(default)]
     pub lost_errors: u64,
+    /// Drains of their own logs that clients had begun, and the daemon completed: the client was
+    /// killed, or stopped.
+    #[serde(default)]
+    pub drains_taken_over: u64,
     /// Files that a program ended with, and whose error it was not told of.
     #[serde(default)]
     pub unreported_errors: u64,
@@ -63,6 +67,7 @@ pub(crate) struct Totals {
     pub(crate) bytes_executed: u64,
     pub(crate) drain_errors: u64,
     pub(crate) lost_errors: u64,
+    pub(crate) drains_taken_over: u64,
     /// By number on the wire.
     requests: [u64; KINDS],
     /// As the clients counted; any value may stand here.
@@ -106,6 +111,7 @@ impl Totals {
         self.bytes_executed += other.bytes_executed;
         self.drain_errors += other.drain_errors;
         self.lost_errors += other.lost_errors;
+        self.drains_taken_over += other.drains_taken_over;
         for (sum, count) in self.requests.iter_mut().zip(other.requests) {
             *sum += count;
         }
@@ -140,6 +146,7 @@ impl Totals {
             fallbacks: by_reason(Counter::Fallbacks),
             drain_errors: self.drain_errors,
             lost_errors: self.lost_errors,
+            drains_taken_over: self.drains_taken_over,
             unreported_errors: self.counter(Counter::ErrorsUnreported),
             of_rules: (0..RULES_COUNTED).map(|rule| self.counter(Counter::OfRule(rule))).collect(),
             unclosed: BTreeMap::new(),
@@ -161,6 +168,7 @@ impl Default for Totals {
             bytes_executed: 0,
             drain_errors: 0,
             lost_errors: 0,
+            drains_taken_over: 0,
             requests: [0; KINDS],
             counters: [0; COUNTER_COUNT],
         }

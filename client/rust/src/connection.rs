@@ -10,8 +10,9 @@
 //! if another executor polls for its own, and sleeps on the lane's bell; every [`LOOK`] it looks
 //! whether the daemon still lives. A daemon that does not acknowledge a request within the fence
 //! timeout is given up: it is killed and its exit awaited, so that it writes nothing any more when
-//! this side begins to. One that cannot be killed, as from a container with processes of its own,
-//! is waited for.
+//! this side begins to. One whose file system hangs ends only with that; it is waited for by files
+//! that it was about to write ([`Connection::await_exit`]), others go on. One that cannot be killed,
+//! as from a container with processes of its own, is waited for.
 
 use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -28,7 +29,7 @@ use rustix::{
     },
     process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal},
 };
-use shm::{Guard, Job, LANES, Lock, Session, lane::Requester, thread};
+use shm::{Guard, Job, LANES, Lock, Once, Session, lane::Requester, thread};
 use wire::{
     Greeting, MESSAGE_LEN, Message, Phase, Reason, Refusal, Registration, Reply, Request, Role,
     Value, Welcome,
@@ -49,6 +50,8 @@ use crate::{
 };
 
 const LOOK: Duration = Duration::from_millis(100);
+/// How long the exit of a killed daemon may take before it counts as held up by a file system.
+const EXIT_TIME: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Looks when the daemon was just woken: it will not answer sooner than a sleeper is woken.
 const SPINS_AFTER_DOORBELL: u32 = 50;
 
@@ -101,6 +104,8 @@ pub(crate) struct Connection {
     lost: AtomicBool,
     /// The user was told that the daemon cannot be killed.
     is_told: AtomicBool,
+    /// A killed daemon that has not exited yet.
+    lingering: Once<OwnedFd>,
     fence_timeout: Duration,
     patience: Patience,
 }
@@ -152,6 +157,7 @@ impl Connection {
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
+            lingering: Once::new(),
             fence_timeout,
             patience: Patience::new(),
         })
@@ -331,9 +337,31 @@ impl Connection {
             }
             return None;
         };
-        let mut fds = [PollFd::new(&daemon, PollFlags::IN)];
-        while poll(&mut fds, None) == Err(Errno::INTR) {}
+        if !exits(&daemon, Some(&EXIT_TIME)) {
+            match self.lingering.set(daemon) {
+                Ok(_) | Err(_) => {}
+            }
+        }
         Some(self.lose())
+    }
+
+    /// Waits until a killed daemon has exited. Its threads have ended but for those that wait for a
+    /// file system, so only a file that it was about to write needs this.
+    pub(crate) fn await_exit(&self) {
+        if let Some(daemon) = self.lingering.get() {
+            exits(daemon, None);
+        }
+    }
+}
+
+/// Waits for a process's exit; whether it came in time.
+fn exits(process: &OwnedFd, time: Option<&Timespec>) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, time) {
+            Err(Errno::INTR) => {}
+            ended => return ended.is_ok_and(|count| count > 0),
+        }
     }
 }
 

@@ -116,6 +116,10 @@ pub(crate) fn take_over(link: Link, log: &mut Log, fd: BorrowedFd<'_>) {
 /// Ends the claim of a dead daemon. An append that it had begun is released as far as it came.
 fn take_over_claim(link: Link, log: &Log, fd: BorrowedFd<'_>) -> io::Result<()> {
     let shared = link.shared;
+    if shared.drain_holder().is_some() {
+        // Its write may be on its way still.
+        link.connection.await_exit();
+    }
     while let Some(holder) = shared.drain_holder() {
         let Some(claim) = shared.take_over_drain(holder, Drainer::Client) else { continue };
         let mut consumer = Consumer::resume(shared, log.producer.capacity());

@@ -67,8 +67,9 @@ impl Client {
         }
     }
 
-    /// The program takes a lock, or gives it up: drains everything, and makes every later write to
-    /// this file wait until it is drained.
+    /// The program takes a lock, or gives it up: leaves the file to the kernel. The daemon must not
+    /// have a descriptor of it, for it would hold the lock beyond the owner's death; and every write
+    /// to it has to be in the file before the lock is given up.
     pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
         let Some(file) = self.locked_fd(fd) else { return };
@@ -81,8 +82,7 @@ impl Client {
         fence(Ordering::SeqCst);
         self.leave_placeholders(device, inode);
         let Some(mut file) = self.locked_fd(fd) else { return };
-        file.drain();
-        file.is_synchronous = true;
+        file.leave(Reason::Synchronous);
     }
 
     /// Before a file is locked. The lock belongs to the descriptor, so there has to be a real one;

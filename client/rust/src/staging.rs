@@ -317,6 +317,9 @@ pub(crate) fn unlink(locked: &mut Locked) {
             link.end();
         }
         Err(Lost) => {
+            if file.is_placeholder() {
+                link.connection.await_exit();
+            }
             let real = if file.is_placeholder() { reopen(fd.as_raw_fd(), file).ok() } else { None };
             if let Some(log) = &mut file.log {
                 take_over(link, log, real.as_ref().map_or(fd, AsFd::as_fd));

@@ -78,6 +78,7 @@ impl<'a, S: Storage> LogClaim<'a, S> {
             return None;
         }
         let claim = file.shared().take_over_drain(holder, Drainer::Daemon)?;
+        core.count(file.session, |totals| totals.drains_taken_over += 1);
         let claim = Self::of(file, claim);
         claim.release(claim.tail() + done);
         Some(claim)

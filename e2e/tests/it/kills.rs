@@ -221,6 +221,34 @@ fn all_killed_at_once_on_a_full_machine_lose_only_what_is_young() {
     kill_both(20, CLIENTS, ELSEWHERE);
 }
 
+/// A client that only writes spends much of its time in drains of its own log.
+#[test]
+fn drain_that_a_killed_client_had_begun_is_completed_once() {
+    let folder = Folder::new();
+    let mut rng = random("killed in a drain");
+    let daemon = Daemon::start(&folder, "job", &[]);
+    for round in 0..60 {
+        let kind = if round % 2 == 0 { Kind::Blocks } else { Kind::Append };
+        let mut writer = Writer::start(&daemon, kind, folder.join("out"), 0, 4 << 10);
+        assert!(writer.reaches(200, SOON), "nothing is accepted");
+        pause(Duration::from_micros(rng.u64(..3_000)));
+        writer.running.signal(Signal::KILL);
+        writer.running.wait(SOON);
+        let accepted = writer.accepted();
+        let mut missing = Vec::new();
+        let complete = wait_for(SOON, || {
+            missing = writer.missing(&accepted);
+            missing.is_empty()
+        });
+        assert!(complete, "{kind:?}: {} of {}: {missing:?}", missing.len(), accepted.len());
+        writer.clear();
+    }
+    let taken_over = daemon.status()["summary"]["drains_taken_over"].as_u64();
+    note(format_args!("{taken_over:?} of 60 kills hit a drain"));
+    assert!(taken_over.is_some_and(|count| count > 0), "{:#}", daemon.status());
+    daemon.end();
+}
+
 #[test]
 #[ignore = "half an hour: for `make soak`"]
 fn thousands_of_kills_lose_nothing() {

@@ -120,6 +120,16 @@ fn record_lock_that_is_taken_while_another_thread_opens_the_file_is_kept() {
     daemon.end();
 }
 
+/// The daemon's copy of a descriptor would hold the lock until it notices that the owner is dead.
+#[test]
+fn lock_of_a_dead_process_is_free_at_once() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut command = daemon.wrap(program("outlived"));
+    assert_eq!(succeed(command.arg(folder.join("file")), SOON), "0\n", "taken by the dead");
+    daemon.end();
+}
+
 /// What the daemon has let go of by then the kernel syncs.
 #[test]
 fn file_that_another_thread_maps_meanwhile_is_synced_all_the_same() {
