@@ -217,6 +217,7 @@ mod tests {
             ("KAKEHI_DISABLE", "1"),
             ("KAKEHI_FENCE_TIMEOUT", "6s"),
             ("KAKEHI_DIRECT", "1MiB"),
+            ("KAKEHI_STAGE_AFTER", "1ms"),
             ("KAKEHI_PRELOAD", "preload.so"),
             ("KAKEHI_LOG", "error"),
         ]);

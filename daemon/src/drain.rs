@@ -89,6 +89,15 @@ pub(crate) async fn drain_and_turn<S: Storage>(
     Ok(file.turn().await)
 }
 
+/// As [`drain_and_turn`], for what bytes that are refused do not concern: their error stays owed.
+pub(crate) async fn drain_as_far_and_turn<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+) -> Turn<S> {
+    drain_to(core, file, file.head()).await.unwrap_or_default();
+    file.turn().await
+}
+
 /// As [`drain_and_turn`], to write to one place of the file.
 pub(crate) async fn drain_and_turn_to_write<S: Storage>(
     core: &Rc<Core<S>>,
@@ -151,7 +160,7 @@ async fn waited_unit<S: Storage>(
     file: &Rc<OpenFile<S>>,
     turn: &Turn<S>,
 ) -> Result<u64, Errno> {
-    let log = LogClaim::new(core, file).await;
+    let Some(log) = LogClaim::new(core, file).await else { return Ok(0) };
     unit(core, &log, turn).await
 }
 
@@ -172,10 +181,14 @@ async fn unit<S: Storage>(
     };
     let start = log.tail();
     let written = write_runs(core, log, runs.get(..count).unwrap_or_default()).await;
-    log.file().pace.is_refused.set(written.is_err());
+    let was_refused = log.file().pace.is_refused.replace(written.is_err());
     if let Err(error) = written {
         log.file().shared().owe(error.raw_os_error().unsigned_abs());
         return Err(error);
+    }
+    if was_refused && !log.file().shared().is_synchronous() {
+        // The error was of bytes that are in the file now.
+        log.file().shared().take_error();
     }
     Ok(log.tail().wrapping_sub(start))
 }
@@ -244,8 +257,11 @@ async fn append_part<S: Storage>(
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_pieces(position, len))?;
     file.shared().write_begins(position, size);
-    let written = write_some(core, &descriptor.file, size, from).await?;
-    log.release(position + written);
+    let written = write_some(core, &descriptor.file, size, from).await;
+    if written.is_err() {
+        file.shared().no_write_begins();
+    }
+    log.release(position + written?);
     Ok(())
 }
 

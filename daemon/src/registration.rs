@@ -73,7 +73,7 @@ async fn lent<S: Storage>(
     socket: &Foreign,
 ) -> Option<()> {
     let file = session.file(loan.file)?;
-    drop(drain::drain_and_turn(core, &file).await.ok()?);
+    drop(drain::drain_as_far_and_turn(core, &file).await);
     let descriptor = file.descriptor().ok()?;
     let real = core.storage.stand_in(&descriptor.file, loan.at, loan.is_copy).await.ok()?;
     if !loan.is_copy {

@@ -244,14 +244,14 @@ async fn on_file<S: Storage>(
             return set_position(core, file, offset, whence).await;
         }
         Request::Attach { arena_at, len, .. } => {
-            let _turn = drain::drain_and_turn(core, file).await?;
+            let _turn = drain::drain_as_far_and_turn(core, file).await;
             if !file.attach(Log { at: arena_at, len }) {
                 return Err(Errno::BUSY);
             }
         }
         Request::Fetch { at, len, .. } => return readahead::fetch(core, file, at, len).await,
         Request::Materialize { at, is_copy, .. } => {
-            drop(drain::drain_and_turn(core, file).await?);
+            drop(drain::drain_as_far_and_turn(core, file).await);
             let descriptor = file.descriptor()?;
             let stand_in = core.storage.stand_in(&descriptor.file, at, is_copy).await;
             let sent = stand_in.and_then(|real| ticket.session.peer.send_file(file.slot, &real));
@@ -269,7 +269,7 @@ async fn on_file<S: Storage>(
             set(core, file, Attributes::decode(&request, &times)?).await?;
         }
         Request::FileStat { .. } => {
-            let _turn = drain::drain_and_turn(core, file).await?;
+            let _turn = drain::drain_as_far_and_turn(core, file).await;
             let descriptor = file.descriptor()?;
             let status = core.storage.status(&descriptor.file).await.map_err(errno)?;
             namespace::put(ticket, &status.encode());
@@ -304,7 +304,7 @@ async fn set<S: Storage>(
     file: &Rc<OpenFile<S>>,
     what: Attributes,
 ) -> Result<(), Errno> {
-    let _turn = drain::drain_and_turn(core, file).await?;
+    let _turn = drain::drain_as_far_and_turn(core, file).await;
     let descriptor = file.descriptor()?;
     core.storage.set(&descriptor.file, what).await.map_err(errno)
 }

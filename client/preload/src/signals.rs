@@ -92,6 +92,19 @@ fn set_mask(how: c_int, set: u64, before: &mut u64) {
     ignore(unsafe { kernel!(SYS_rt_sigprocmask, how, &raw const set, &raw mut *before, SET_LEN) });
 }
 
+/// Holds back every signal but those of a thread's own faults; returns the mask before.
+pub(crate) fn hold_all() -> u64 {
+    let mut before = 0;
+    set_mask(libc::SIG_BLOCK, !FAULTS, &mut before);
+    before
+}
+
+/// Sets the mask that there was [before](hold_all).
+pub(crate) fn restore(before: u64) {
+    let mut now = 0;
+    set_mask(libc::SIG_SETMASK, before, &mut now);
+}
+
 const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }

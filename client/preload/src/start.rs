@@ -20,7 +20,7 @@ use crate::{
     kernel::{blocking, ignore, kernel},
     open::number,
     process::{environ, exiting, watch_forks},
-    vfork,
+    signals, vfork,
 };
 
 static CLIENT: Client = Client::new(&Program);
@@ -115,6 +115,14 @@ impl Host for Program {
     fn open(&self, dir: RawFd, path: &CStr, flags: u32, mode: u32) -> Result<RawFd, Errno> {
         // SAFETY: a C string. The client has locked nothing.
         number(unsafe { blocking!(SYS_openat, dir, path.as_ptr(), flags, mode) }?)
+    }
+
+    fn hold_signals(&self) -> u64 {
+        signals::hold_all()
+    }
+
+    fn release_signals(&self, before: u64) {
+        signals::restore(before);
     }
 
     fn peer(&self, socket: BorrowedFd<'_>) -> Result<Peer, Errno> {

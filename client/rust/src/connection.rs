@@ -92,7 +92,7 @@ pub(crate) struct Connection {
     pub(crate) held_count: AtomicUsize,
     materializing: Lock<()>,
     pub(crate) socket: Socket,
-    host: &'static dyn Host,
+    pub(crate) host: &'static dyn Host,
     /// The daemon, if it has a number here.
     daemon: Option<Pid>,
     /// Names mean the same to the daemon.
@@ -102,6 +102,8 @@ pub(crate) struct Connection {
     number: usize,
     executor: usize,
     lost: AtomicBool,
+    /// Every write waits until it is drained.
+    pub(crate) is_synchronous: bool,
     /// The user was told that the daemon cannot be killed.
     is_told: AtomicBool,
     /// A killed daemon that has not exited yet.
@@ -156,6 +158,7 @@ impl Connection {
             number: number as usize,
             executor: welcome.executor as usize,
             lost: AtomicBool::new(false),
+            is_synchronous: config.synchronous,
             is_told: AtomicBool::new(false),
             lingering: Once::new(),
             fence_timeout,

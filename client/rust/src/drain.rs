@@ -18,9 +18,10 @@ use shm::{
 
 use crate::{
     append,
+    client::Host,
     clock::now,
     file::{Link, Log},
-    staging::{Failure, LOG_MIN, flush, place},
+    staging::{Failure, LOG_MIN, flush, place, take_error},
 };
 
 /// A file system that takes longer for a KiB is slow: its writes wait for more than memory.
@@ -35,23 +36,55 @@ pub(crate) const SLOW_DRAINS: u8 = 3;
 ///
 /// Why it is not. What the daemon was refused with is owed by the slot.
 pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
-    if log.is_own && drain_here(link, log, fd).map_err(Failure::Refused)? {
-        return Ok(());
+    // Where others have the file open, too, the daemon gives refused bytes up.
+    if log.is_own && !link.shared.is_synchronous() {
+        if drain_here(link, log, fd).map_err(Failure::Refused)? {
+            // What the daemon was refused with, when it tried, was of bytes that are in the file now.
+            take_error(link);
+            return Ok(());
+        }
     }
     Ok(flush(link, log, log.producer.head())?)
+}
+
+/// Keeps signal handlers away while the log is claimed: one that moved the kernel's position would
+/// send the log to another place, one that asked the daemon for the file would wait for itself.
+struct Undisturbed {
+    host: &'static dyn Host,
+    before: u64,
+}
+
+impl Undisturbed {
+    fn new(link: Link) -> Self {
+        let host = link.connection.host;
+        Self { host, before: host.hold_signals() }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        self.host.release_signals(self.before);
+    }
 }
 
 /// Drains the log from this side. Returns whether it did: not while the daemon drains.
 fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> io::Result<bool> {
     let shared = link.shared;
     while log.producer.refresh(shared) > 0 {
+        let _undisturbed = Undisturbed::new(link);
         let Some(claim) = shared.claim_drain(Drainer::Client) else { return Ok(false) };
         let mut consumer = Consumer::resume(shared, log.producer.capacity());
+        if consumer.tail() == log.producer.head() {
+            // The daemon has drained it since it was looked at.
+            shared.end_drain(claim);
+            continue;
+        }
         let written = write_oldest(link, log, &consumer, fd);
         // The daemon may have released it meanwhile, had it taken this process for stopped.
         let Some(claim) = shared.begin_release(claim) else { continue };
-        if let Ok(len) = written {
-            consumer.release(shared, consumer.tail() + len);
+        match written {
+            Ok(len) => consumer.release(shared, consumer.tail() + len),
+            Err(_) => shared.no_write_begins(),
         }
         shared.end_drain(claim);
         match written {
@@ -108,8 +141,10 @@ impl Log {
 /// Drains the log from this side after the daemon's death, whatever it was about. What is refused
 /// now is given up, and owed.
 pub(crate) fn take_over(link: Link, log: &mut Log, fd: BorrowedFd<'_>) {
-    if let Err(errno) = take_over_claim(link, log, fd).and_then(|()| drain_here(link, log, fd)) {
-        link.shared.owe(errno.raw_os_error().unsigned_abs());
+    for ended in [take_over_claim(link, log, fd), drain_here(link, log, fd).map(drop)] {
+        if let Err(errno) = ended {
+            link.shared.owe(errno.raw_os_error().unsigned_abs());
+        }
     }
 }
 
@@ -124,12 +159,11 @@ fn take_over_claim(link: Link, log: &Log, fd: BorrowedFd<'_>) -> io::Result<()> 
         let Some(claim) = shared.take_over_drain(holder, Drainer::Client) else { continue };
         let mut consumer = Consumer::resume(shared, log.producer.capacity());
         let mut runs = [Run::default(); 2];
-        let done = match consumer.runs(shared, u64::MAX, &mut runs) {
-            Ok(0) => Ok(0),
-            Ok(_) => append::done(link, log, append::joined(&runs, log.producer.capacity()), fd),
-            Err(_) => Err(Errno::IO),
-        };
-        consumer.release(shared, consumer.tail() + done.unwrap_or(0));
+        let count = consumer.runs(shared, u64::MAX, &mut runs).map_err(|_| Errno::IO)?;
+        let run = append::joined(&runs, log.producer.capacity());
+        let done = if count > 0 { append::done(link, log, run, fd) } else { Ok(0) };
+        // What is in doubt is given up, or it might be there twice; not what stands behind it.
+        consumer.release(shared, consumer.tail() + done.unwrap_or(run.len));
         shared.end_drain(claim);
         done?;
     }

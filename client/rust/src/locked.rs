@@ -63,7 +63,14 @@ impl Client {
     pub(crate) fn locked(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
         let entry = self.files.get(id)?;
         let file = entry.lock.lock().ok()?;
-        Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
+        self.held(Locked { client: self, fd, id, entry, file })
+    }
+
+    /// Whether the number still stands for the file, now that this is locked: it may have been
+    /// closed, and be another file's.
+    fn held(&self, locked: Locked) -> Option<Locked> {
+        let is_its = self.table.get(locked.fd) == Entry::File(locked.id);
+        Some(locked).filter(|locked| is_its && locked.is_open())
     }
 
     /// As [`locked`](Self::locked), before the process ends. A holder that does not let go of the
@@ -85,7 +92,7 @@ impl Client {
     fn locked_within(&'static self, fd: RawFd, id: FileId, time: Duration) -> Option<Locked> {
         let entry = self.files.get(id)?;
         let file = entry.lock.lock_within(time)?;
-        Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
+        self.held(Locked { client: self, fd, id, entry, file })
     }
 
     /// Locks the file that a number stands for.
@@ -97,7 +104,7 @@ impl Client {
     /// Locks the file that a number is known to stand for, once it is locked.
     pub(crate) fn known(&'static self, fd: RawFd) -> Option<Locked> {
         let Entry::File(id) = self.table.get(fd) else { return None };
-        self.locked(fd, id).filter(|_| self.table.get(fd) == Entry::File(id))
+        self.locked(fd, id)
     }
 
     pub(crate) fn each_linked(&'static self, each: impl FnMut(&mut Locked)) {

@@ -212,14 +212,14 @@ impl Client {
         let id = is_file.then(|| self.keep(&stat, flags, Some(Reason::Inherited))).flatten();
         let learned = self.table.learn(fd, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id.filter(|id| learned != Entry::File(*id)) {
-            self.forget_file(fd, id);
+            self.forget_file(id);
         }
         learned
     }
 
     /// Frees the place of a file that no number stands for.
-    fn forget_file(&'static self, fd: RawFd, id: FileId) {
-        if let Some(mut file) = self.locked(fd, id) {
+    fn forget_file(&'static self, id: FileId) {
+        if let Some(mut file) = self.files.get(id).and_then(|entry| entry.lock.lock().ok()) {
             file.number_count = 0;
             self.files.freed(id);
         }

@@ -92,6 +92,10 @@ pub(crate) fn link(
         return Err(Reason::Credit);
     };
     slot.shared().set_drained_by_client(is_own);
+    if file.is_synchronous || connection.is_synchronous {
+        // A program that is told of an error writes again: what is refused must not stay staged.
+        slot.shared().demote();
+    }
     let registration = Registration {
         file: slot.number(),
         flags: flags(file.access),
@@ -238,7 +242,8 @@ pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result
     } else {
         flush(link, log, head - waiting / 2)?;
     }
-    if log.producer.waiting() == waiting {
+    // None waits in a log whose extents are about to be released, too.
+    if waiting > 0 && log.producer.waiting() == waiting {
         return Err(Failure::Refused(take_error(link).unwrap_or(Errno::IO)));
     }
     Ok(())

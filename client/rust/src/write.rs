@@ -259,7 +259,7 @@ impl Locked {
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
-        if at.is_none() && is_staged && is_at_end {
+        if at.is_none() && is_staged && is_at_end && wrote.is_ok() {
             entry.position.store(client.kernel_seek(fd, 0, SEEK_CUR)?, Ordering::Relaxed);
         }
         let len = wrote?;

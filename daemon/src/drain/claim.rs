@@ -12,10 +12,17 @@ use rustix::fs::SeekFrom;
 use shm::staging::{APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run};
 
 use super::plan;
-use crate::{core::Core, file::OpenFile, storage::Storage};
+use crate::{
+    core::{Core, Departure},
+    file::OpenFile,
+    storage::Storage,
+};
 
 /// First and longest pause between two looks at a client that drains.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+/// For how long a client may drain before it has no session any more, and then before its file is
+/// left to it: it finds the daemon lost, and goes on by itself.
+const HELD_MAX: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
 /// The right to drain a file's log, given back when dropped.
 pub(super) struct LogClaim<'a, S: Storage> {
@@ -47,16 +54,24 @@ impl<'a, S: Storage> LogClaim<'a, S> {
     }
 
     /// Claims the log of `file`, waiting for a client that drains; one that has gone, or is stopped
-    /// behind its write, is not waited for.
-    pub(super) async fn new(core: &Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Self {
-        let mut pause = PAUSES.0;
+    /// behind its write, is not waited for. `None`: it has drained for so long that it lost its
+    /// session, and its log is its own.
+    pub(super) async fn new(core: &Rc<Core<S>>, file: &'a Rc<OpenFile<S>>) -> Option<Self> {
+        let (mut pause, began) = (PAUSES.0, core.handle.now());
         loop {
             if let Some(claim) = Self::try_new(file) {
-                return claim;
+                return Some(claim);
             }
             let Some(holder) = file.shared().drain_holder() else { continue };
             if let Some(claim) = Self::take_over(core, file, holder, pause == PAUSES.1).await {
-                return claim;
+                return Some(claim);
+            }
+            let is_ending = core.session(file.session).is_none_or(|session| session.is_ending());
+            let held = core.handle.now().saturating_since(began);
+            if held > if is_ending { HELD_MAX.1 } else { HELD_MAX.0 } {
+                file.break_log();
+                core.end_by_id(file.session, Departure::Protocol("a log that is drained for ever"));
+                return None;
             }
             sleep(&core.handle, &mut pause).await;
         }

@@ -24,6 +24,11 @@ impl FileSlot {
         self.append.0.position.store(position.wrapping_add(1), Ordering::Release);
     }
 
+    /// Records that no write is under way: the last one was refused.
+    pub fn no_write_begins(&self) {
+        self.append.0.position.store(0, Ordering::Release);
+    }
+
     /// The last recorded write: its position, and, of an append, the file's size before it, bytes.
     #[must_use]
     pub fn last_write(&self) -> Option<(u64, u64)> {
