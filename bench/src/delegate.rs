@@ -1,9 +1,10 @@
 //! `kakehi-bench delegate`: file I/O under delegation against the system calls it replaces.
 //!
 //! Whole programs come first ([`whole`]), with default settings; they are what a user sees. The
-//! rest takes calls apart: three processes do the same calls, one as it is (`native`), one under policy `hybrid`, one under
-//! `delegate`. They take turns, round by round, on one core; the daemon has another. Every other
-//! round is run with the cores the other way round, by processes of its own.
+//! rest takes calls apart: three processes do the same calls, one as it is (`native`), one under
+//! policy `hybrid`, one under `delegate`. They take turns, round by round, on one core; the daemon
+//! has another. Every other round is run with the cores the other way round, by processes of its
+//! own.
 //!
 //! Under `hybrid` the daemon parks when idle. Under `delegate` it spins, as
 //! the dedicated core of the 2012 paper did. A part of each is measured the other way round too, in

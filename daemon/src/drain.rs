@@ -14,8 +14,8 @@
 //! [`RETRY_TICKS`](crate::pace), and whoever asks for the bytes has them tried again. So nothing
 //! younger of a file lands before an error is told, and a full disk that gets room loses nothing.
 //! Refused bytes are given up by closing, and where somebody else has the file open, too. A unit
-//! that is not released is written again by whoever takes over, to the same place; for bytes that go
-//! to the end of the file, the size from which an append starts is recorded before it.
+//! that is not released is written again by whoever takes over, to the same place; for bytes that
+//! go to the end of the file, the size from which an append starts is recorded before it.
 
 mod claim;
 mod lines;

@@ -12,8 +12,8 @@ pub const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which a write goes to the kernel directly, unless somebody decides otherwise.
 pub const DIRECT: u64 = 256 << 10;
 
-/// Time that the small writes of a file must have taken before it is staged, unless somebody decides
-/// otherwise: about what its hand-over and its close cost.
+/// Time that the small writes of a file must have taken before it is staged, unless somebody
+/// decides otherwise: about what its hand-over and its close cost.
 pub const STAGE_AFTER: Duration = Duration::from_micros(30);
 
 /// A client's settings.
@@ -48,8 +48,8 @@ pub enum Setting {
     FenceTimeout,
     /// `KAKEHI_DIRECT`: size from which a write goes to the kernel directly; a number and a unit.
     Direct,
-    /// `KAKEHI_STAGE_AFTER`: time that small writes of a file must have taken before it is staged; a
-    /// number and a unit, `0ms` for from the first write on.
+    /// `KAKEHI_STAGE_AFTER`: time that small writes of a file must have taken before it is staged;
+    /// a number and a unit, `0ms` for from the first write on.
     StageAfter,
     /// The number that a launcher of parallel programs gave this process; the first one counts.
     Rank(Launcher),

@@ -11,8 +11,8 @@
 //! whether the daemon still lives. A daemon that does not acknowledge a request within the fence
 //! timeout is given up: it is killed and its exit awaited, so that it writes nothing any more when
 //! this side begins to. One whose file system hangs ends only with that; it is waited for by files
-//! that it was about to write ([`Connection::await_exit`]), others go on. One that cannot be killed,
-//! as from a container with processes of its own, is waited for.
+//! that it was about to write ([`Connection::await_exit`]), others go on. One that cannot be
+//! killed, as from a container with processes of its own, is waited for.
 
 use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},

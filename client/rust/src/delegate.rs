@@ -112,7 +112,7 @@ impl Client {
         });
         match added {
             Ok((fd, id)) => {
-                let mut file = self.locked(fd.as_raw_fd(), id)?;
+                let mut file = self.locked_unnamed(fd.as_raw_fd(), id)?;
                 file.entry.position.store(0, Ordering::Relaxed);
                 file.entry.is_staged.store(true, Ordering::Release);
                 self.table.set(fd.as_raw_fd(), Entry::File(id));

@@ -39,7 +39,8 @@ pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(),
     // Where others have the file open, too, the daemon gives refused bytes up.
     if log.is_own && !link.shared.is_synchronous() {
         if drain_here(link, log, fd).map_err(Failure::Refused)? {
-            // What the daemon was refused with, when it tried, was of bytes that are in the file now.
+            // What the daemon was refused with, when it tried, was of bytes that are in the file
+            // now.
             take_error(link);
             return Ok(());
         }

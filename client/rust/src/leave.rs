@@ -68,8 +68,8 @@ impl Client {
     }
 
     /// The program takes a lock, or gives it up: leaves the file to the kernel. The daemon must not
-    /// have a descriptor of it, for it would hold the lock beyond the owner's death; and every write
-    /// to it has to be in the file before the lock is given up.
+    /// have a descriptor of it, for it would hold the lock beyond the owner's death; and every
+    /// write to it has to be in the file before the lock is given up.
     pub fn lock(&'static self, fd: RawFd) {
         self.before_lock(fd);
         let Some(file) = self.locked_fd(fd) else { return };

@@ -61,9 +61,14 @@ impl DerefMut for Locked {
 impl Client {
     /// Locks a file; `None` when it is gone, or when this thread was interrupted while it had it.
     pub(crate) fn locked(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
+        self.locked_unnamed(fd, id).and_then(|locked| self.held(locked))
+    }
+
+    /// As [`locked`](Self::locked), by a number that is about to stand for the file.
+    pub(crate) fn locked_unnamed(&'static self, fd: RawFd, id: FileId) -> Option<Locked> {
         let entry = self.files.get(id)?;
         let file = entry.lock.lock().ok()?;
-        self.held(Locked { client: self, fd, id, entry, file })
+        Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
     }
 
     /// Whether the number still stands for the file, now that this is locked: it may have been

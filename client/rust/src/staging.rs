@@ -3,12 +3,13 @@
 //! Everything here works on one locked file. A log of a real file is small, stays in the core's
 //! cache, and is drained by whoever fills it, with one system call a log; the daemon drains what
 //! gets old, and what a dead client leaves. Of a file that only the daemon has open, or whose file
-//! system has proven slow, the daemon drains a longer log ahead of the program. One side drains at a
-//! time ([`shm::staging::Drainer`]).
+//! system has proven slow, the daemon drains a longer log ahead of the program. One side drains at
+//! a time ([`shm::staging::Drainer`]).
 //!
 //! What the kernel refuses stays staged and is tried again by each later call that needs it in the
 //! file; so nothing younger of the file lands before the error was told. A daemon that is lost ends
-//! delegation of the file: what is staged is drained from this side, and the rest goes to the kernel.
+//! delegation of the file: what is staged is drained from this side, and the rest goes to the
+//! kernel.
 
 use core::{
     sync::atomic::{AtomicU8, Ordering},
@@ -281,8 +282,8 @@ pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// Has the daemon drain the log up to `upto`, and waits for that. What it is refused with is owed by
-/// the slot.
+/// Has the daemon drain the log up to `upto`, and waits for that. What it is refused with is owed
+/// by the slot.
 pub(crate) fn flush(link: Link, log: &mut Log, upto: u64) -> Result<(), Lost> {
     log.producer.refresh(link.shared);
     if log.producer.head() - log.producer.waiting() < upto {

@@ -226,8 +226,8 @@ impl Client {
 }
 
 impl Locked {
-    /// True if the program makes this write itself, of a file that it has open: one that is as cheap
-    /// to write as to copy, or that would wait until it is drained.
+    /// True if the program makes this write itself, of a file that it has open: one that is as
+    /// cheap to write as to copy, or that would wait until it is drained.
     fn goes_directly(&self, len: usize) -> bool {
         if self.is_placeholder() || self.left.is_some() {
             return false;

@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     calls::Calls,
     harness::{
-        Daemon, Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip, stats,
-        succeed, sum, text, wait_for,
+        Daemon, EAGER, Folder, Running, SOON, kakehi, kakehi_run, processes_of, program, run, skip,
+        stats, succeed, sum, text, wait_for,
     },
 };
 
@@ -138,6 +138,7 @@ fn a_client_that_cannot_end_its_silent_daemon_waits_for_it() {
     let folder = Folder::new();
     let mut daemon = Daemon::start(&folder, "job", &[]);
     daemon.set("KAKEHI_FENCE_TIMEOUT", &format!("{}s", FENCE_TIMEOUT.as_secs()));
+    daemon.set("KAKEHI_RULES", "/**=delegate");
     let (out, log) = (folder.join("out"), folder.join("said"));
     let mut command = within(&container, &daemon.wrap(program("calls")));
     command.stderr(File::create(&log).expect("a log"));
@@ -240,6 +241,6 @@ fn run_in(socket: &Path, out: &Path) -> Command {
     let mut command = Command::new(kakehi());
     command.args(["run", "--socket"]).arg(socket).arg("--").arg(program("writer"));
     command.arg("blocks").arg(out).args([RECORDS.to_string(), RECORD_LEN.to_string()]);
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::null()).envs(EAGER);
     command
 }

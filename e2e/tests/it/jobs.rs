@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::{
     calls::Calls,
     harness::{
-        Folder, Running, SOON, heeded, kakehi, kakehi_run, pause, processes_of, program, python,
-        run, skip, stats, succeed, sum, text, wait_for,
+        EAGER, Folder, Running, SOON, heeded, kakehi, kakehi_run, pause, processes_of, program,
+        python, run, skip, stats, succeed, sum, text, wait_for,
     },
     start::daemon_in,
 };
@@ -308,7 +308,7 @@ fn make_one_job(ranks: &str, rank: &str) {
         let line = format!("{before} {after}").replace("KAKEHI", &kakehi);
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{line} sh -c '{}'", write(out))]);
-        command.env("XDG_RUNTIME_DIR", folder.path());
+        command.env("XDG_RUNTIME_DIR", folder.path()).envs(EAGER);
         succeed(&mut command, SOON * 3);
         (0..4).map(|rank| folder.join(format!("{out}.{rank}"))).for_each(|path| {
             assert_eq!(fs::metadata(path).expect("a file").len(), RECORDS * RECORD_LEN);
@@ -439,7 +439,7 @@ fn kill_switches_do_what_they_say() {
     }
     calls.end();
     let documents: Vec<Value> = stats(&stats_file);
-    assert_eq!(sum(&documents, "/bytes_staged"), 1000, "{documents:#?}");
+    assert_eq!(sum(&documents, "/bytes_undelegated/synchronous"), 1000, "{documents:#?}");
 }
 
 /// Memory that client and daemon share counts as a file for that limit, the program's may fit.

@@ -152,7 +152,10 @@ fn ranks_of_a_slurm_job_share_a_daemon_named_after_it() {
         ),
     )
     .expect("written");
-    let (job, said) = cluster.run("srun \"$KAKEHI\" run --stats stats.$SLURM_JOB_ID -- sh rank.sh");
+    let (job, said) = cluster.run(
+        "export KAKEHI_STAGE_AFTER=0ms
+         srun \"$KAKEHI\" run --stats stats.$SLURM_JOB_ID -- sh rank.sh",
+    );
     for rank in 0..2 {
         let out = fs::read_to_string(folder.join(format!("out.{rank}"))).expect("written");
         assert!(out == numbers(2000), "rank {rank}: {} bytes", out.len());

@@ -4,7 +4,8 @@
 //! if the writer kept one, else from the data (module `estimate`). [`Repair::apply`] then writes
 //! what closing would have written. Physical files that are closed and whole are left alone; of
 //! damaged ones only fields are rewritten that their other parts tell for certain (module `mend`).
-//! Where parts of a closed file contradict each other nothing is: [`Repair::salvage`] is for copies.
+//! Where parts of a closed file contradict each other nothing is: [`Repair::salvage`] is for
+//! copies.
 
 mod full;
 mod mapping;

@@ -32,8 +32,8 @@ fn what_a_program_without_the_library_writes_in_a_remote_folder_is_told_of() {
     let output = run(command.args(["sh", "-c", script]).arg(local(&folder)), SOON);
     let said = text(&output.stderr);
     let path = local(&folder).join("unseen").display().to_string();
-    let told = |line: &str| line.contains(&path) && line.contains("did not reach the server");
-    assert!(output.status.success() && said.lines().any(told), "{said}");
+    let told = |line: &str| line.contains(&path) && line.contains("cannot serve");
+    assert!(output.status.code() == Some(125) && said.lines().any(told), "{said}");
     server.end();
 }
 

@@ -117,7 +117,8 @@ impl Root {
         Ok(())
     }
 
-    /// Completes the files of which the use is given: file 0 last, because it makes the set readable.
+    /// Completes the files of which the use is given: file 0 last, because it makes the set
+    /// readable.
     pub(crate) fn finish<S: Storage>(
         &self,
         storage: &S,

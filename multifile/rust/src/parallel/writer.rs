@@ -60,9 +60,9 @@ impl<S: Storage> ParWriter<S> {
     /// Creates the multifile at `path` together with all ranks of `group`, replacing what was
     /// there; this rank writes `task`.
     ///
-    /// Costs one exchange, or two of a set that is written apart. On return every physical file exists and, in sets that rank 0
-    /// describes, says what it will hold; in larger ones a failure to write this rank's entries
-    /// shows at closing.
+    /// Costs one exchange, or two of a set that is written apart. On return every physical file
+    /// exists and, in sets that rank 0 describes, says what it will hold; in larger ones a failure
+    /// to write this rank's entries shows at closing.
     ///
     /// # Errors
     ///
@@ -158,8 +158,8 @@ impl<S: Storage> ParWriter<S> {
 
     /// Completes the multifile together with all ranks of `group`, the one it was created with.
     ///
-    /// Costs one exchange, or two of a set that is written apart. On return every physical file is closed, or none of those that rank 0
-    /// had not reached yet.
+    /// Costs one exchange, or two of a set that is written apart. On return every physical file is
+    /// closed, or none of those that rank 0 had not reached yet.
     ///
     /// # Errors
     ///

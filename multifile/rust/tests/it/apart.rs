@@ -145,8 +145,8 @@ fn set_of_local_files_is_complete_on_each_node() {
     }
 }
 
-/// Without a word of where its files are, a set is one that all ranks reach; if they do not, closing
-/// says so. Buddy copies need that.
+/// Without a word of where its files are, a set is one that all ranks reach; if they do not,
+/// closing says so. Buddy copies need that.
 #[test]
 fn set_whose_files_rank_0_does_not_see_fails_to_close() {
     for levels in [0, 1] {

@@ -1,8 +1,8 @@
 //! Whose turn it is to drain a log: the client's that fills it, or the daemon's that guards it.
 //!
 //! One word says who writes the log's bytes to the file now. Whoever finds it free claims it, takes
-//! `tail` and the extents from the slot ([`Consumer::resume`](super::Consumer::resume)), writes, and
-//! releases what is written before it gives the word back. So two drainers never write the same
+//! `tail` and the extents from the slot ([`Consumer::resume`](super::Consumer::resume)), writes,
+//! and releases what is written before it gives the word back. So two drainers never write the same
 //! bytes, and never in different orders.
 //!
 //! A client writes with the kernel's file position, which its own system call moves: from
@@ -83,8 +83,8 @@ impl FileSlot {
         self.change(claim, claim.with(CLIENT_RELEASES))
     }
 
-    /// Takes over the claim of a holder that has died, or, by the daemon, of a client whose write is
-    /// done. `None`: the claim has changed since it was looked at.
+    /// Takes over the claim of a holder that has died, or, by the daemon, of a client whose write
+    /// is done. `None`: the claim has changed since it was looked at.
     pub fn take_over_drain(&self, from: DrainClaim, by: Drainer) -> Option<DrainClaim> {
         let holder = match by {
             Drainer::Client => CLIENT_WRITES,
