@@ -89,5 +89,5 @@ fn the_module_file_sets_paths_and_names_commands_that_exist() {
     let (code, paths, errors) = output(Command::new(tclsh).arg(script));
     assert_eq!(code, 0, "{errors}");
     assert!(paths.starts_with(&format!("PATH={}/bin\n", prefix.display())), "{paths}");
-    assert_eq!(paths.matches(&*prefix.to_string_lossy()).count(), 5);
+    assert_eq!(paths.matches(&*prefix.to_string_lossy()).count(), 6);
 }

@@ -8,6 +8,16 @@
 
 static int opens, writes, reads, resizes, streams, syncs;
 
+int openat(int folder, const char *path, int flags, ...) {
+    int (*next)(int, const char *, int, ...) = dlsym(RTLD_NEXT, "openat");
+    va_list rest;
+    va_start(rest, flags);
+    int mode = flags & O_CREAT ? va_arg(rest, int) : 0;
+    va_end(rest);
+    opens++;
+    return next(folder, path, flags, mode);
+}
+
 int open64(const char *path, int flags, ...) {
     int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
     va_list more;
