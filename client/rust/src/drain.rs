@@ -37,13 +37,11 @@ pub(crate) const SLOW_DRAINS: u8 = 3;
 /// Why it is not. What the daemon was refused with is owed by the slot.
 pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     // Where others have the file open, too, the daemon gives refused bytes up.
-    if log.is_own && !link.shared.is_synchronous() {
-        if drain_here(link, log, fd).map_err(Failure::Refused)? {
-            // What the daemon was refused with, when it tried, was of bytes that are in the file
-            // now.
-            take_error(link);
-            return Ok(());
-        }
+    let is_here = log.is_own && !link.shared.is_synchronous();
+    if is_here && drain_here(link, log, fd).map_err(Failure::Refused)? {
+        // What the daemon was refused with, when it tried, was of bytes that are in the file now.
+        take_error(link);
+        return Ok(());
     }
     Ok(flush(link, log, log.producer.head())?)
 }
