@@ -15,12 +15,14 @@ use crate::kernel::{ignore, kernel};
 const SIGNALS: usize = 64;
 /// Bytes of a set of signals as the kernel has it.
 const SET_LEN: usize = size_of::<u64>();
-/// Those by which a thread learns of its own fault.
+/// Those by which a thread learns of its own fault, or of a system call that a filter forbids: held
+/// back, they end the process.
 const FAULTS: u64 = bit(libc::SIGILL)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGBUS)
     | bit(libc::SIGFPE)
-    | bit(libc::SIGSEGV);
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGSYS);
 
 /// The kernel's `struct sigaction`: handler, flags, restorer, mask.
 type Action = [usize; 4];

@@ -85,8 +85,13 @@ impl Client {
             None => io::read(fd, buffer),
             Some(at) => io::pread(fd, buffer, at),
         };
-        if let Ok(len) = read {
-            entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+        match read {
+            Ok(len) => {
+                entry.read_len.fetch_add(len as u64, Ordering::Relaxed);
+            }
+            // It has become a pipe, or a placeholder, since.
+            Err(Errno::BADF | Errno::SPIPE) => return None,
+            Err(_) => {}
         }
         Some(read)
     }
