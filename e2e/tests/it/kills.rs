@@ -298,7 +298,8 @@ fn kill_clients(kills: usize, rules: &str) {
         let mut held = baseline;
         let is_back = wait_for(SOON, || {
             held = held_by_idle(&daemon);
-            held.0 <= baseline.0 && held.1 <= baseline.1
+            // Each executor opens /proc/loadavg when it first polls, which may be after that.
+            held.0 <= baseline.0 + 2 && held.1 <= baseline.1
         });
         assert!(is_back, "{held:?} descriptors and segments of the daemon, before {baseline:?}");
     }
