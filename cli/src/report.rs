@@ -142,7 +142,7 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
     strays(&summary.strays).into_iter().chain(losses).collect()
 }
 
-/// What programs past Kakehi have written into mapped folders, a few by name.
+/// Files that programs past Kakehi have written into mapped folders, a few by name.
 fn strays(kept: &BTreeMap<String, String>) -> Vec<Failure> {
     let failure = |(file, place): (&String, &String)| {
         let why = "a program that Kakehi cannot serve wrote it, so programs under it do not see it";

@@ -151,7 +151,7 @@ fn given_rules(config: &Config) -> Rules {
     value.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
-/// Whether no file may be longer than some length that cannot be raised (`ulimit -f`).
+/// True if no file may be longer than some length that cannot be raised (`ulimit -f`).
 fn has_short_files() -> bool {
     getrlimit(Resource::Fsize).maximum.is_some()
 }

@@ -114,7 +114,7 @@ fn warn_of_journal(dir: &Path) {
     }
 }
 
-/// Whether the ext4 of a folder has a journal, if that can be said.
+/// True if the ext4 of a folder has a journal; `None` if that cannot be said.
 fn has_journal(dir: &Path) -> Option<bool> {
     let device = fs::metadata(dir).ok()?.dev();
     let link = format!("/sys/dev/block/{}:{}", major(device), minor(device));

@@ -26,7 +26,7 @@ const SIDES: [&str; 3] = ["native", "kakehi", "gather"];
 /// The daemon's default.
 const IDLE: &str = "poll-idle";
 
-/// What is run; `TO` is an empty folder, `FROM` has the prepared files.
+/// The command of a case; `TO` is an empty folder, `FROM` has the prepared files.
 enum What {
     /// `programs/calls.c`: verb, size, a number that `--quick` divides, processes.
     Calls(&'static str, u64, u64, u64),
@@ -112,7 +112,7 @@ struct Time {
 
 type Times = Result<Vec<Time>, String>;
 
-/// Whether any case is to be measured.
+/// True if any case is to be measured.
 pub(super) fn is_wanted(only: &Only) -> bool {
     CASES.iter().any(|(name, _)| only.wants([format!("{PREFIX}/{name}")]))
 }
@@ -138,7 +138,7 @@ pub(super) fn measure(report: &mut Report, only: &Only, dir: &Path, extent: &Ext
     }
 }
 
-/// What every case needs.
+/// The environment that every case needs.
 struct Tools {
     daemon: Daemon,
     environment: Environment,

@@ -1,4 +1,4 @@
-//! What `siondump` prints, to the letter: expected texts are made from the manifest of the golden
+//! The output of `siondump`, to the letter: expected texts are made from the manifest of the golden
 //! files, which an independent parser wrote.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs};
@@ -241,7 +241,7 @@ impl Case<'_> {
         out + &rule + "\n"
     }
 
-    /// What `-m` and `-M` add.
+    /// The lines that `-m` and `-M` add.
     fn mapping(&self) -> String {
         let place = |task: &&Value| (number(&task["file"]), number(&task["lrank"]));
         let places: Vec<_> = self.tasks().iter().map(place).collect();
