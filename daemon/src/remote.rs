@@ -1,5 +1,5 @@
 //! Remote delegation: a server that serves one folder, and the way of a daemon to it
-//! (`docs/protocol.md`, section 8).
+//! (`docs/reference/protocol.md`, section 8).
 //!
 //! The way of a request: a client's request reaches its local daemon as any other; `client/mounts`
 //! sees that its path or file is a remote one; `client/group` chooses the server; `client/requests`

@@ -39,7 +39,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_millis(20);
 const ACKNOWLEDGE_TIME_MAX: Duration = Duration::from_millis(1);
 /// Longest a drained flush of one log may take, however much else there is to drain.
 const FLUSH_TIME_MAX: Duration = Duration::from_millis(5);
-/// The promise of `docs/protocol.md`: longest time staged bytes stay undrained.
+/// The promise of `docs/reference/protocol.md`: longest time staged bytes stay undrained.
 const STAGED_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// The control socket: what the client has sent, and whether it is there.

@@ -77,7 +77,8 @@ fn is_name(word: &str) -> bool {
 /// What `(test: …)` and `(tests: …)` name are functions or modules; `…` ends a part of a name.
 #[test]
 fn rules_of_the_protocol_count_up_and_their_tests_are_there() {
-    let document = fs::read_to_string(root().join("docs/protocol.md")).expect("the protocol");
+    let document =
+        fs::read_to_string(root().join("docs/reference/protocol.md")).expect("the protocol");
     let rules: Vec<usize> = document
         .split("\nRule ")
         .skip(1)

@@ -1,8 +1,8 @@
 //! The fixed fields at the start of every physical file.
 //!
-//! Layout and meaning: `docs/format.md`, section 1. Bytes become an [`Unchecked`] header, which
-//! only names them, and then a [`Header`], whose every field is in range. This module is the only
-//! code that knows the offsets.
+//! Layout and meaning: `docs/reference/format.md`, section 1. Bytes become an [`Unchecked`] header,
+//! which only names them, and then a [`Header`], whose every field is in range. This module is the
+//! only code that knows the offsets.
 
 use crate::{
     codec::{Fields, Order},

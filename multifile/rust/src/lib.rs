@@ -1,6 +1,6 @@
 //! Multifiles: the data of many tasks in a few physical files, laid out as SIONlib lays it out.
 //!
-//! The bytes are described in `docs/format.md`; the tests cite its rules.
+//! The bytes are described in `docs/reference/format.md`; the tests cite its rules.
 
 #![forbid(unsafe_code)]
 

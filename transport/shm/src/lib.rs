@@ -2,7 +2,8 @@
 //!
 //! The daemon creates every segment as a sealed memfd, so a peer can change bytes but never the
 //! size of what is mapped. Entries and payload cross as words and bytes this crate does not read:
-//! what they mean is `wire`'s affair. Where everything lies: `docs/protocol.md`, section 1.
+//! what they mean is `wire`'s affair. Where everything lies: `docs/reference/protocol.md`, section
+//! 1.
 //!
 //! # Trust
 //!

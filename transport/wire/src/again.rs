@@ -1,4 +1,4 @@
-//! What it means that a request is sent again (`docs/protocol.md`, rules 12 and 13).
+//! What it means that a request is sent again (`docs/reference/protocol.md`, rules 12 and 13).
 
 use crate::request::Request;
 

@@ -1,5 +1,5 @@
 //! What requests come to: the value of a completion, and what lies in the lane's buffer, or behind
-//! the value in a frame (`docs/protocol.md`, sections 3 to 5 and 8).
+//! the value in a frame (`docs/reference/protocol.md`, sections 3 to 5 and 8).
 
 use crate::{
     lock::LockKind,

@@ -1,5 +1,5 @@
-//! What stands before the bytes of a UCX message (`docs/protocol.md`, section 8): who sends it, and
-//! which part of the stream of frames it is.
+//! What stands before the bytes of a UCX message (`docs/reference/protocol.md`, section 8): who
+//! sends it, and which part of the stream of frames it is.
 
 use crate::frame::TAG_LEN;
 

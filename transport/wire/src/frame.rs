@@ -1,6 +1,6 @@
-//! Frames between a daemon and a remote server, over any stream of bytes (`docs/protocol.md`,
-//! section 8): a header that says how much follows, then a handshake message, a request, or a
-//! reply.
+//! Frames between a daemon and a remote server, over any stream of bytes
+//! (`docs/reference/protocol.md`, section 8): a header that says how much follows, then a handshake
+//! message, a request, or a reply.
 //!
 //! # Trust
 //!

@@ -1,6 +1,7 @@
 //! Messages on the control socket: one greeting each way, then registrations and doorbells.
 //!
-//! Every message has [`MESSAGE_LEN`] bytes, little-endian. Layout: `docs/protocol.md`, section 2.
+//! Every message has [`MESSAGE_LEN`] bytes, little-endian. Layout: `docs/reference/protocol.md`,
+//! section 2.
 
 use crate::{VERSION, entry::Invalid};
 

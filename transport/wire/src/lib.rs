@@ -1,9 +1,9 @@
 //! What client and daemon say to each other, without the saying: no I/O, no clock, no `unsafe`.
 //!
-//! Layouts are described in `docs/protocol.md`; this crate is the only code that knows where a
-//! field lies inside an entry, an answer, or a message. Everything decoded here is a copy that the
-//! peer can no longer change, and decoding is total: any bytes give a value, or an [`Invalid`] or
-//! `None`.
+//! Layouts are described in `docs/reference/protocol.md`; this crate is the only code that knows
+//! where a field lies inside an entry, an answer, or a message. Everything decoded here is a copy
+//! that the peer can no longer change, and decoding is total: any bytes give a value, or an
+//! [`Invalid`] or `None`.
 #![forbid(unsafe_code)]
 #![no_std]
 

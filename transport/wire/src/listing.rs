@@ -1,5 +1,5 @@
-//! Part of a folder's names, as the answer to a request for them (`docs/protocol.md`, section 3):
-//! where the next request goes on, then names. Nothing at all after the last name.
+//! Part of a folder's names, as the answer to a request for them (`docs/reference/protocol.md`,
+//! section 3): where the next request goes on, then names. Nothing at all after the last name.
 
 use crate::words::{Reader, WORD_LEN};
 

@@ -1,4 +1,5 @@
-//! What is asked of a lock, as it lies in an entry's length word (`docs/protocol.md`, section 3).
+//! What is asked of a lock, as it lies in an entry's length word (`docs/reference/protocol.md`,
+//! section 3).
 //!
 //! Bits 0–1: [`LockKind`]; 2–3: [`LockOwner`]; 4: wait a while; 5: it was held before; 16–31:
 //! number of the process. The others are zero.

@@ -1,4 +1,5 @@
-//! The two replies to a request, as one word of a completion (`docs/protocol.md`, section 4).
+//! The two replies to a request, as one word of a completion (`docs/reference/protocol.md`, section
+//! 4).
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,5 @@
-//! The requests a lane carries, and how each lies in an entry (`docs/protocol.md`, section 3).
+//! The requests a lane carries, and how each lies in an entry (`docs/reference/protocol.md`,
+//! section 3).
 
 use crate::{
     entry::{Entry, Invalid},

@@ -1,4 +1,5 @@
-//! Times to set, as they lie behind the path of a request (`docs/protocol.md`, section 3).
+//! Times to set, as they lie behind the path of a request (`docs/reference/protocol.md`, section
+//! 3).
 
 use crate::words::{Reader, WORD_LEN, bytes_of, signed, unsigned};
 

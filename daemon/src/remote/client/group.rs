@@ -168,7 +168,7 @@ fn heaviest<'a>(servers: impl Iterator<Item = &'a [u8]>, path: &[u8]) -> usize {
 }
 
 /// FNV-1a over the server's address, a zero, and the path, mixed so that every bit of it counts.
-/// All clients have to agree: it is part of the protocol (`docs/protocol.md`, section 8).
+/// All clients have to agree: it is part of the protocol (`docs/reference/protocol.md`, section 8).
 fn weight(server: &[u8], path: &[u8]) -> u64 {
     let bytes = server.iter().chain(&[0]).chain(path);
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -12,7 +12,7 @@ use crate::{
     remote::server::{Scheme, Server},
 };
 
-/// What differs, as `docs/remote.md` says.
+/// What differs, as `docs/guide/remote.md` says.
 const DIFFERENT: [(&str, &str); 21] = [
     ("O_APPEND later", "EINVAL"),
     ("O_PATH", "ENOTSUP"),

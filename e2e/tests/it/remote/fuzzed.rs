@@ -215,7 +215,7 @@ impl Hostile {
         }
     }
 
-    /// The proof of the key, as `docs/protocol.md` has it.
+    /// The proof of the key, as `docs/reference/protocol.md` has it.
     fn tag(&self, challenge: &Challenge, session: &[u8], nonce: &[u8]) -> [u8; 32] {
         let mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("of any length");
         let said: [&[u8]; 5] =

@@ -16,7 +16,7 @@ use crate::{
 #[test]
 fn every_rule_of_the_format_is_cited_by_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = fs::read_to_string(root.join("../../docs/format.md")).unwrap();
+    let document = fs::read_to_string(root.join("../../docs/reference/format.md")).unwrap();
     let rules: BTreeSet<String> = document
         .split("- **")
         .skip(1)
