@@ -193,7 +193,7 @@ fn programs_are_built_with_what_is_installed() {
         succeed(&mut check, SOON);
     }
     build_and_check(&folder);
-    build_what_the_readme_shows(&folder);
+    build_what_the_guide_shows(&folder);
     ask_pkg_config(&folder);
     build_fortran(&folder);
     let mut remove = Command::new("sh");
@@ -217,10 +217,10 @@ fn build_and_check(folder: &Folder) {
     fs::remove_file(path).expect("made");
 }
 
-fn build_what_the_readme_shows(folder: &Folder) {
+fn build_what_the_guide_shows(folder: &Folder) {
     let (example, program) = (folder.join("example.c"), folder.join("example"));
-    let readme = include_str!("../../../README.md").split("```c\n").nth(1);
-    let text = readme.and_then(|rest| rest.split("```").next()).expect("an example");
+    let guide = include_str!("../../../docs/guide/library.md").split("```c\n").nth(1);
+    let text = guide.and_then(|rest| rest.split("```").next()).expect("an example");
     fs::write(&example, text).expect("the file");
     let mut cc = Command::new("cc");
     succeed(cc.args(WARNED).arg(&example).args(flags(folder)).arg("-o").arg(&program), SOON);

@@ -69,9 +69,47 @@ fn files_that_documents_name_are_there() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
+#[test]
+fn functions_that_documents_name_are_in_their_files() {
+    let root = root();
+    let mut missing = Vec::new();
+    visit(&root, "md", &mut |path, text| {
+        for (number, line) in prose(text) {
+            for (file, name) in line.split('`').skip(1).step_by(2).filter_map(function) {
+                let source = fs::read_to_string(root.join(file)).unwrap_or_default();
+                let is_there =
+                    ["(", "<"].iter().any(|end| source.contains(&format!("fn {name}{end}")));
+                if !is_there {
+                    missing.push(format!("{}:{number}: {file}::{name}", path.display()));
+                }
+            }
+        }
+    });
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// The file and the function of a name like `cli/src/run.rs::run`.
+fn function(word: &str) -> Option<(&str, &str)> {
+    word.split_once(".rs::").map(|(file, name)| (&word[..file.len() + 3], name))
+}
+
+#[test]
+fn paths_in_the_architecture_have_at_most_eight_steps() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the document");
+    let paths: Vec<_> = document.split("\n## The path of ").skip(1).collect();
+    assert_eq!(paths.len(), 4, "a write, a read, a remote request, a coalesced create");
+    for path in paths {
+        let path = path.split("\n## ").next().expect("a section");
+        let steps = path.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        assert!((1..=8).contains(&steps.count()), "{path}");
+    }
+}
+
 /// `a/{b,c}.rs` names several, `a/…` and `a/*` any, and `write/4KiB` a row of a bench.
 fn is_name(word: &str) -> bool {
-    !word.contains(['…', '*', '{', ' ']) && (word.contains('.') || word.ends_with('/'))
+    !word.contains(['…', '*', '{', ' '])
+        && !word.contains("::")
+        && (word.contains('.') || word.ends_with('/'))
 }
 
 /// What `(test: …)` and `(tests: …)` name are functions or modules; `…` ends a part of a name.
