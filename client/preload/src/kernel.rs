@@ -3,7 +3,11 @@
 //! Pointers are handed to the kernel as the program gave them, so that a bad one ends in `EFAULT`
 //! as it would have without us.
 
-use core::{arch::asm, ptr};
+use core::{
+    arch::asm,
+    ptr,
+    sync::atomic::{AtomicU8, Ordering},
+};
 
 use client::Errno;
 use libc::{c_int, c_long};
@@ -124,6 +128,16 @@ pub(crate) fn cancellation_point() {
     let _: Option<()> = unsafe { next!(@younger pthread_testcancel() -> ()) };
 }
 
+/// Whether libc knows of no other thread. Before glibc 2.32 it does not say so.
+#[inline]
+fn is_alone() -> bool {
+    let (place, name) = next!(@place __libc_single_threaded);
+    place.look(name).is_some_and(|flag| {
+        // SAFETY: a byte of libc's, which stays where it is as long as the process.
+        unsafe { flag.cast::<AtomicU8>().as_ref() }.load(Ordering::Relaxed) != 0
+    })
+}
+
 /// Makes a system call during which the thread can be cancelled.
 ///
 /// # Safety
@@ -133,6 +147,12 @@ pub(crate) unsafe fn wait<const N: usize>(number: c_long, args: [usize; N]) -> O
     const ASYNCHRONOUS: c_int = 1;
     unsafe extern "C" {
         fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+    }
+    if is_alone() {
+        // Nobody else can cancel it meanwhile. What it asked of itself is done before, as in libc.
+        cancellation_point();
+        // SAFETY: the caller vouches for the arguments.
+        return unsafe { call(number, args) };
     }
     let mut old = 0;
     // SAFETY: `old` is ours. Until the next call nothing runs that cancelling could leave undone.
