@@ -59,11 +59,13 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
     if let Some(read) = unsafe { read_warm(fd, buffer, len, None) } {
         return read;
     }
-    match target(fd, buffer, len)? {
+    match target(fd, buffer, len, Client::is_kernels)? {
         // SAFETY: as the caller promises.
         Some(client) => client.read(fd, unsafe { room(buffer, len) }).map(returned),
-        // SAFETY: as the caller promises.
-        None => unsafe { blocking!(SYS_read, fd, buffer, len) },
+        None => {
+            // SAFETY: as the caller promises.
+            was_read(fd, unsafe { blocking!(SYS_read, fd, buffer, len) })
+        }
     }
 }
 
@@ -73,11 +75,17 @@ pub(crate) unsafe fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> O
 ///
 /// `data` holds `len` bytes.
 pub(crate) unsafe fn write_from(fd: c_int, data: *const c_void, len: size_t) -> Outcome {
-    match target(fd, data, len)? {
+    // SAFETY: as the caller promises.
+    if let Some(written) = unsafe { write_on(fd, data, len) } {
+        return Ok(written);
+    }
+    match target(fd, data, len, Client::leaves_write)? {
         // SAFETY: as the caller promises.
         Some(client) => client.write(fd, unsafe { bytes(data, len) }).map(returned),
-        // SAFETY: as the caller promises.
-        None => unsafe { blocking!(SYS_write, fd, data, len) },
+        None => {
+            // SAFETY: as the caller promises.
+            was_written(fd, unsafe { blocking!(SYS_write, fd, data, len) })
+        }
     }
 }
 
@@ -91,13 +99,15 @@ unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -
     if let Some(read) = unsafe { read_warm(fd, buffer, len, Some(at)) } {
         return read;
     }
-    match (target(fd, buffer, len)?, u64::try_from(at)) {
+    match (target(fd, buffer, len, Client::is_kernels)?, u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
             client.read_at(fd, unsafe { room(buffer, len) }, at).map(returned)
         }
-        // SAFETY: as the caller promises.
-        _ => unsafe { blocking!(SYS_pread64, fd, buffer, len, at) },
+        _ => {
+            // SAFETY: as the caller promises.
+            was_read(fd, unsafe { blocking!(SYS_pread64, fd, buffer, len, at) })
+        }
     }
 }
 
@@ -107,13 +117,15 @@ unsafe fn read_into_at(fd: c_int, buffer: *mut c_void, len: size_t, at: off_t) -
 ///
 /// `data` holds `len` bytes.
 unsafe fn write_from_at(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> Outcome {
-    match (target(fd, data, len)?, u64::try_from(at)) {
+    match (target(fd, data, len, Client::leaves_write)?, u64::try_from(at)) {
         (Some(client), Ok(at)) => {
             // SAFETY: as the caller promises.
             client.write_at(fd, unsafe { bytes(data, len) }, at).map(returned)
         }
-        // SAFETY: as the caller promises.
-        _ => unsafe { blocking!(SYS_pwrite64, fd, data, len, at) },
+        _ => {
+            // SAFETY: as the caller promises.
+            was_written(fd, unsafe { blocking!(SYS_pwrite64, fd, data, len, at) })
+        }
     }
 }
 
@@ -139,20 +151,57 @@ unsafe fn read_warm(
     Some(client.read_warm(fd, unsafe { room(buffer, len) }, at)?.map(returned))
 }
 
+/// The short way of a write, where it can be taken.
+///
+/// # Safety
+///
+/// `data` holds `len` bytes.
+#[inline]
+unsafe fn write_on(fd: c_int, data: *const c_void, len: size_t) -> Option<isize> {
+    let client = client()?;
+    if !is_slice(data, len) {
+        return None;
+    }
+    cancellation_point();
+    // SAFETY: as the caller promises.
+    client.write_on(fd, unsafe { bytes(data, len) }).map(returned)
+}
+
 /// Whether a slice can be made of a program's buffer. An empty one may be anywhere.
 fn is_slice(buffer: impl Word, len: size_t) -> bool {
     len == 0 || buffer.word() != 0 && isize::try_from(len).is_ok()
 }
 
-/// The client, when the call is one for it: the number may be a regular file.
+/// The client, when the call is one for it, and not the kernel's.
 ///
 /// # Errors
 ///
 /// `EFAULT`: no slice can be made of the buffer. The kernel does not say so of a placeholder.
-fn target(fd: c_int, buffer: impl Word, len: size_t) -> Outcome<Option<&'static Client>> {
-    let Some(client) = client().filter(|client| !client.is_foreign(fd)) else { return Ok(None) };
+fn target(
+    fd: c_int,
+    buffer: impl Word,
+    len: size_t,
+    is_kernels: fn(&'static Client, c_int) -> bool,
+) -> Outcome<Option<&'static Client>> {
+    let Some(client) = client().filter(|client| !is_kernels(client, fd)) else { return Ok(None) };
     cancellation_point();
     if is_slice(buffer, len) { Ok(Some(client)) } else { Err(Errno::FAULT) }
+}
+
+/// Counts what the kernel has read of a file that the client does not know yet.
+pub(crate) fn was_read(fd: c_int, outcome: Outcome) -> Outcome {
+    if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
+        client.count_unexamined_read(fd, len);
+    }
+    outcome
+}
+
+/// Counts what the kernel has written to a file that the client does not know yet.
+pub(crate) fn was_written(fd: c_int, outcome: Outcome) -> Outcome {
+    if let (Ok(Ok(len)), Some(client)) = (outcome.map(usize::try_from), client()) {
+        client.count_unexamined_write(fd, len);
+    }
+    outcome
 }
 
 /// # Safety

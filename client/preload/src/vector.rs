@@ -7,7 +7,7 @@ use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::{
     bits::{counted, returned},
-    data::{bytes, room},
+    data::{bytes, room, was_read, was_written},
     errno::answer,
     interpose::interpose,
     kernel::{Outcome, blocking, cancellation_point},
@@ -84,15 +84,17 @@ fn leave(fd: c_int) -> Outcome<()> {
 /// There are `count` buffers, each with the room it says.
 unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
     // SAFETY: as the caller promises.
-    match (unsafe { Checked::new(fd, buffers, count, at) }?, at) {
+    match (unsafe { Checked::new(fd, buffers, count, at, Client::is_kernels) }?, at) {
         // SAFETY: the caller promises the room.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.read::<FEW>() },
         // SAFETY: as above.
         (Some(checked), _) => unsafe { checked.read_many() },
         // SAFETY: the caller's own call.
-        (None, None) => unsafe { blocking!(SYS_readv, fd, buffers, count) },
-        // SAFETY: the caller's own call.
-        (None, Some(at)) => unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) },
+        (None, None) => was_read(fd, unsafe { blocking!(SYS_readv, fd, buffers, count) }),
+        (None, Some(at)) => {
+            // SAFETY: the caller's own call.
+            was_read(fd, unsafe { blocking!(SYS_preadv, fd, buffers, count, at, 0) })
+        }
     }
 }
 
@@ -103,15 +105,17 @@ unsafe fn read(fd: c_int, buffers: *const iovec, count: c_int, at: Option<off_t>
 /// There are `count` buffers, each with the data it says.
 unsafe fn write(fd: c_int, data: *const iovec, count: c_int, at: Option<off_t>) -> Outcome {
     // SAFETY: as the caller promises.
-    match (unsafe { Checked::new(fd, data, count, at) }?, at) {
+    match (unsafe { Checked::new(fd, data, count, at, Client::leaves_write) }?, at) {
         // SAFETY: the caller promises the data.
         (Some(checked), _) if checked.list.len() <= FEW => unsafe { checked.write::<FEW>() },
         // SAFETY: as above.
         (Some(checked), _) => unsafe { checked.write_many() },
         // SAFETY: the caller's own call.
-        (None, None) => unsafe { blocking!(SYS_writev, fd, data, count) },
-        // SAFETY: the caller's own call.
-        (None, Some(at)) => unsafe { blocking!(SYS_pwritev, fd, data, count, at, 0) },
+        (None, None) => was_written(fd, unsafe { blocking!(SYS_writev, fd, data, count) }),
+        (None, Some(at)) => {
+            // SAFETY: the caller's own call.
+            was_written(fd, unsafe { blocking!(SYS_pwritev, fd, data, count, at, 0) })
+        }
     }
 }
 
@@ -139,8 +143,9 @@ impl Checked<'_> {
         buffers: *const iovec,
         count: c_int,
         at: Option<off_t>,
+        is_kernels: fn(&'static Client, c_int) -> bool,
     ) -> Outcome<Option<Self>> {
-        let Some(client) = client().filter(|client| !client.is_foreign(fd)) else {
+        let Some(client) = client().filter(|client| !is_kernels(client, fd)) else {
             return Ok(None);
         };
         let Ok(at) = at.map(u64::try_from).transpose() else { return Ok(None) };

@@ -46,10 +46,14 @@ impl Locked {
             for stream in 0..=STREAMS_MAX {
                 self.client.look_up(stream);
             }
+            self.is_worth_staging()?;
+            self.client.examine_from_now_on();
             // Its other descriptors would not see what is staged, and at the end nobody drains it.
             self.is_synchronous |=
                 self.client.is_exiting() || self.client.open_count(self.device, self.inode) > 1;
-            self.is_worth_staging()?;
+            if self.is_synchronous && self.descriptor == Descriptor::Real {
+                return Err(Reason::Synchronous);
+            }
         }
         if self.link.is_some_and(|link| link.connection.is_lost()) {
             self.leave(Reason::DaemonLost);

@@ -14,7 +14,7 @@ use crate::{
     file::Link,
     locked::Locked,
     read::partial,
-    write::write_rest,
+    write_kernel::write_rest,
 };
 
 /// A part of a transfer, in the block.

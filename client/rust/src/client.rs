@@ -3,7 +3,7 @@
 use core::{
     ffi::CStr,
     fmt,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -106,6 +106,10 @@ pub struct Client {
     pub(crate) forgotten: AtomicU64,
     /// Whether the sizes of files were limited when the process last changed that.
     pub(crate) is_limited: AtomicBool,
+    /// Counts descriptors that were left unexamined when they were opened.
+    pub(crate) opened_turn: AtomicU32,
+    /// Every descriptor is examined when it is opened: there is a session, or soon will be.
+    pub(crate) examines_all: AtomicBool,
     /// Time that the kernel took for small writes while there was no session, ns.
     pub(crate) spent_ns: AtomicU64,
     connections: [Once<Connection>; CONNECTIONS],
@@ -151,6 +155,8 @@ impl Client {
             leaves_all: AtomicBool::new(false),
             forgotten: AtomicU64::new(0),
             is_limited: AtomicBool::new(false),
+            opened_turn: AtomicU32::new(0),
+            examines_all: AtomicBool::new(false),
             spent_ns: AtomicU64::new(0),
             connections: [const { Once::new() }; CONNECTIONS],
             tables: [const { Tables::new() }; CONNECTIONS],
@@ -262,6 +268,7 @@ impl Client {
         if self.is_unreachable.load(Ordering::Acquire) {
             return None;
         }
+        self.examine_from_now_on();
         let connection = match Connection::open(config, self.host, tables) {
             Ok(connection) => {
                 self.table.set(connection.socket.number(), Entry::Own);
@@ -372,6 +379,7 @@ impl Client {
         self.connecting.break_open();
         self.setting_umask.break_open();
         self.is_swept.store(false, Ordering::Release);
+        self.examines_all.store(false, Ordering::Release);
         let reads = self.files.all().map(|entry| &entry.read_len);
         self.counters.iter().chain(reads).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }

@@ -36,9 +36,20 @@ pub(crate) const SLOW_DRAINS: u8 = 3;
 ///
 /// Why it is not. What the daemon was refused with is owed by the slot.
 pub(crate) fn drain(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
+    drain_as(link, log, fd, true)
+}
+
+/// As [`drain`], of a full log: leaves in it what is behind the last multiple of its length in the
+/// file, so that what follows is written in aligned pieces. The kernel has larger folios for these.
+pub(crate) fn drain_full(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
+    drain_as(link, log, fd, false)
+}
+
+fn drain_as(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> Result<(), Failure> {
+    log.count(link);
     // Where others have the file open, too, the daemon gives refused bytes up.
     let is_here = log.is_own && !link.shared.is_synchronous();
-    if is_here && drain_here(link, log, fd).map_err(Failure::Refused)? {
+    if is_here && drain_here(link, log, fd, is_whole).map_err(Failure::Refused)? {
         // What the daemon was refused with, when it tried, was of bytes that are in the file now.
         take_error(link);
         return Ok(());
@@ -66,8 +77,9 @@ impl Drop for Undisturbed {
     }
 }
 
-/// Drains the log from this side. Returns whether it did: not while the daemon drains.
-fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> io::Result<bool> {
+/// Drains the log from this side; unless `is_whole`, by one write, to a multiple of the log's
+/// length. Returns whether it did: not while the daemon drains.
+fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>, is_whole: bool) -> io::Result<bool> {
     let shared = link.shared;
     while log.producer.refresh(shared) > 0 {
         let _undisturbed = Undisturbed::new(link);
@@ -78,7 +90,7 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> io::Result<bool>
             shared.end_drain(claim);
             continue;
         }
-        let written = write_oldest(link, log, &consumer, fd);
+        let written = write_oldest(link, log, &consumer, fd, is_whole);
         // The daemon may have released it meanwhile, had it taken this process for stopped.
         let Some(claim) = shared.begin_release(claim) else { continue };
         match written {
@@ -88,6 +100,10 @@ fn drain_here(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> io::Result<bool>
         shared.end_drain(claim);
         match written {
             Ok(0) => return Err(Errno::IO),
+            Ok(len) if !is_whole && len >= log.producer.capacity() / 2 => {
+                log.producer.refresh(shared);
+                break;
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
@@ -102,13 +118,18 @@ fn write_oldest(
     log: &mut Log,
     consumer: &Consumer,
     fd: BorrowedFd<'_>,
+    is_whole: bool,
 ) -> io::Result<u64> {
     let mut runs = [Run::default(); 2];
     // Only a daemon that scribbled over the slot brings us here.
     let count = consumer.runs(link.shared, u64::MAX, &mut runs).map_err(|_| Errno::IO)?;
-    let run = append::joined(&runs, log.producer.capacity());
+    let mut run = append::joined(&runs, log.producer.capacity());
     if count == 0 {
         return Ok(0);
+    }
+    if !is_whole && run.file_at != APPEND {
+        let beyond = (run.file_at + run.len) % log.producer.capacity();
+        run.len -= if beyond < run.len { beyond } else { 0 };
     }
     let first = place(link, log, run.start, run.len).ok_or(Errno::FAULT)?;
     let second = place(link, log, run.start + first.len() as u64, run.len - first.len() as u64);
@@ -140,7 +161,7 @@ impl Log {
 /// Drains the log from this side after the daemon's death, whatever it was about. What is refused
 /// now is given up, and owed.
 pub(crate) fn take_over(link: Link, log: &mut Log, fd: BorrowedFd<'_>) {
-    for ended in [take_over_claim(link, log, fd), drain_here(link, log, fd).map(drop)] {
+    for ended in [take_over_claim(link, log, fd), drain_here(link, log, fd, true).map(drop)] {
         if let Err(errno) = ended {
             link.shared.owe(errno.raw_os_error().unsigned_abs());
         }

@@ -131,30 +131,44 @@ pub(crate) struct Log {
     pub(crate) drain_cost: Cost,
     /// Log position up to which the daemon was told to hurry.
     pub(crate) kicked: u64,
+    /// Log position up to which staged bytes are in the counters.
+    pub(crate) counted: u64,
     /// When the daemon was last seen to live, by the coarse clock.
     pub(crate) looked_at: Duration,
     /// File range that holds everything staged since the log was last seen empty.
     pub(crate) dirty: (u64, u64),
 }
 
-/// The least that a byte has cost, in ns for a KiB; a thread that lost its core counts for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cost(u64);
+/// What moving bytes has cost on average, in ns for a KiB. A thread that lost its core in between
+/// says little: no time counts for more than twice what was known before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    mean: u64,
+    samples: u32,
+}
 
 impl Cost {
-    pub(crate) const UNKNOWN: Self = Self(u64::MAX);
+    pub(crate) const UNKNOWN: Self = Self { mean: 0, samples: 0 };
     /// A copy within the core's cache, measured as 30 to 70 ns.
     const COPY: u64 = 50;
+    /// How many times say enough; and how much a later one counts for.
+    const ENOUGH: u32 = 4;
+    const WEIGHT: u64 = 8;
 
     /// Learns what moving `len` bytes took.
     pub(crate) fn learn(&mut self, len: u64, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0 = self.0.min(ns.saturating_mul(1024) / len.max(1));
+        let cost = ns.saturating_mul(1024) / len.max(1);
+        self.samples = self.samples.saturating_add(1);
+        let weight = u64::from(self.samples).min(Self::WEIGHT);
+        let cost = if self.samples == 1 { cost } else { cost.min(self.mean * 2) };
+        self.mean = (self.mean * (weight - 1) + cost) / weight;
     }
 
     /// True if bytes cost less by themselves than copied and moved at the cost of `moved`.
     pub(crate) fn is_below_copied(self, moved: Self) -> bool {
-        moved != Self::UNKNOWN && self != Self::UNKNOWN && self.0 <= moved.0 + Self::COPY
+        let is_known = self.samples.min(moved.samples) >= Self::ENOUGH;
+        is_known && self.mean <= moved.mean + Self::COPY
     }
 }
 
@@ -188,6 +202,27 @@ impl OpenFile {
     /// Whether it is a server's, and nobody knows the way there any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_remote() && self.left == Some(Reason::DaemonLost)
+    }
+
+    /// What a small write at the position needs, if this is the file `id` and nothing is in the way
+    /// of staging it.
+    #[inline]
+    pub(crate) fn written_on(&mut self, id: FileId) -> Option<(Link, &mut Log)> {
+        let is_open = self.generation == id.generation && self.number_count > 0;
+        let is_plain = self.access.writable
+            && !self.access.append
+            && !self.is_synchronous
+            && self.descriptor == Descriptor::Real
+            && self.left.is_none()
+            && self.owed.is_none();
+        let link = self.link.filter(|link| {
+            is_open
+                && is_plain
+                && !link.shared.is_synchronous()
+                && !link.shared.owes()
+                && !link.connection.is_lost()
+        })?;
+        Some((link, self.log.as_mut().filter(|log| log.is_own)?))
     }
 
     /// Whether something staged for `from..to` may not be in the file yet.

@@ -128,6 +128,7 @@ impl Client {
 
     /// Leaves every file of this node that the program has open now.
     pub fn leave_open(&'static self) {
+        self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
             if !file.is_remote() {
@@ -162,6 +163,7 @@ impl Client {
         if self.active().is_none() {
             return;
         }
+        self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked_at_fork(fd, id) else { continue };
             file.take_back();
@@ -205,6 +207,7 @@ impl Client {
         if self.active().is_none() {
             return;
         }
+        self.examine_all();
         for (fd, id) in self.table.files(0, u32::MAX) {
             let Some(mut file) = self.locked(fd, id) else { continue };
             let flags = io::fcntl_getfd(self.borrow(fd));

@@ -28,6 +28,7 @@ mod doubt;
 mod drain;
 mod file;
 mod flags;
+
 mod leave;
 mod lend;
 mod limit;
@@ -56,9 +57,11 @@ mod staging;
 mod table;
 mod tables;
 mod umask;
+mod unexamined;
 mod view;
 mod window;
 mod write;
+mod write_kernel;
 
 pub use client::{Client, Host, Peer, Status};
 pub use config::{Config, DIRECT, FENCE_TIMEOUT, Launcher, STAGE_AFTER, Setting, SettingError};

@@ -236,7 +236,7 @@ impl Client {
 
     /// Whether closing the number may give up a lock.
     fn may_unlock(&'static self, fd: RawFd) -> bool {
-        match self.table.get(fd) {
+        match self.look_up(fd) {
             Entry::File(id) => {
                 self.locked(fd, id).is_none_or(|file| self.locked.has(file.device, file.inode))
             }
@@ -252,7 +252,11 @@ impl Client {
         inode: u64,
         own_count: usize,
     ) -> bool {
-        self.has_locks.load(Ordering::Acquire) && self.open_count(device, inode) > own_count
+        if !self.has_locks.load(Ordering::Acquire) {
+            return false;
+        }
+        self.examine_all();
+        self.open_count(device, inode) > own_count
     }
 
     /// One of several numbers of a file is closed: the record locks of this process on it are gone,

@@ -161,12 +161,15 @@ impl Client {
         closed
     }
 
-    fn leaves_all(&self) -> bool {
+    pub(crate) fn leaves_all(&self) -> bool {
         self.leaves_all.load(Ordering::Acquire)
     }
 
     /// Takes a descriptor that was just opened into the table.
     pub(crate) fn opened(&'static self, fd: RawFd, flags: OFlags, policy: Policy) {
+        if policy == Policy::Hybrid && self.keep_unexamined(fd, flags) {
+            return;
+        }
         // What asks for a file without a name has the bit of a folder, too.
         let is_folder = flags.contains(OFlags::DIRECTORY) && !flags.contains(OFlags::TMPFILE);
         let entry = if is_folder || flags.contains(OFlags::PATH) {
@@ -189,7 +192,12 @@ impl Client {
     }
 
     /// Keeps a regular file. What anybody has staged for it is in it from now on.
-    fn keep(&'static self, stat: &Stat, flags: OFlags, left: Option<Reason>) -> Option<FileId> {
+    pub(crate) fn keep(
+        &'static self,
+        stat: &Stat,
+        flags: OFlags,
+        left: Option<Reason>,
+    ) -> Option<FileId> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return None;
         }
@@ -200,25 +208,15 @@ impl Client {
     /// What a number stands for. One that is not known is a file that somebody else opened, which
     /// is left to the kernel, or none.
     pub(crate) fn look_up(&'static self, fd: RawFd) -> Entry {
-        let entry = self.table.get(fd);
-        if entry != Entry::Unknown || self.active().is_none() {
-            return entry;
+        match self.table.get(fd) {
+            entry @ Entry::Opened(_) => self.examine(fd, entry),
+            Entry::Unknown if self.active().is_some() => self.examine(fd, Entry::Unknown),
+            entry => entry,
         }
-        // A number that is closed stays unknown.
-        let number = self.host.borrow(fd);
-        let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, fs::fstat(number)?)));
-        let Ok((flags, stat)) = found else { return entry };
-        let is_file = !flags.contains(OFlags::PATH);
-        let id = is_file.then(|| self.keep(&stat, flags, Some(Reason::Inherited))).flatten();
-        let learned = self.table.learn(fd, id.map_or(Entry::Foreign, Entry::File));
-        if let Some(id) = id.filter(|id| learned != Entry::File(*id)) {
-            self.forget_file(id);
-        }
-        learned
     }
 
     /// Frees the place of a file that no number stands for.
-    fn forget_file(&'static self, id: FileId) {
+    pub(crate) fn forget_file(&'static self, id: FileId) {
         if let Some(mut file) = self.files.get(id).and_then(|entry| entry.lock.lock().ok()) {
             file.number_count = 0;
             self.files.freed(id);
@@ -272,6 +270,7 @@ impl Client {
     pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
         let entry = match self.table.get(old) {
             Entry::Own => Entry::Foreign, // The program has asked for this one.
+            Entry::Opened(_) => self.look_up(old), // Two numbers are one open file.
             entry => entry,
         };
         if let Entry::File(id) = entry {

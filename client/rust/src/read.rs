@@ -109,7 +109,9 @@ impl Client {
     ) -> io::Result<usize> {
         let id = match self.table.get(fd) {
             Entry::File(id) => id,
-            Entry::Foreign | Entry::Unknown => return self.kernel_read(fd, buffers, at),
+            Entry::Foreign | Entry::Unknown | Entry::Opened(_) => {
+                return self.kernel_read(fd, buffers, at);
+            }
             Entry::Own => return Err(Errno::BADF),
         };
         let Some(entry) = self.files.get(id) else { return self.kernel_read(fd, buffers, at) };

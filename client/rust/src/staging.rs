@@ -25,13 +25,13 @@ use shm::{
     copy::{copy_in, copy_in_cached},
     staging::{APPEND, Producer},
 };
-use wire::{FileFlags, Reason, Registration, Request};
+use wire::{Counter, FileFlags, Reason, Registration, Request};
 
 use crate::{
     append,
     clock::coarse_now,
     connection::{Connection, Lost},
-    drain::{SLOW_DRAINS, drain, take_over},
+    drain::{SLOW_DRAINS, drain, drain_full, take_over},
     file::{AT_END, Access, Cost, Link, Log, OpenFile},
     locked::Locked,
     paths::link_of,
@@ -180,8 +180,11 @@ pub(crate) fn accept(
 }
 
 /// Tells the daemon that something was published, and to hurry if that is much.
+#[inline]
 pub(crate) fn tell(link: Link, log: &mut Log) {
-    if !link.connection.raise_dirty(link.slot as usize) {
+    if link.connection.raise_dirty(link.slot as usize) {
+        log.count(link);
+    } else {
         watch(link, log);
     }
     let head = log.producer.head();
@@ -222,6 +225,32 @@ fn accept_some(link: Link, log: &mut Log, data: &[u8], to: u64) -> Option<usize>
 }
 
 impl Log {
+    /// Adds what was staged since this was last called to the counters: not at each write.
+    pub(crate) fn count(&mut self, link: Link) {
+        let head = self.producer.head();
+        let staged = head - self.counted;
+        self.counted = head;
+        let counters = &link.connection.session.shared().counters;
+        for counter in [Counter::BytesStaged, Counter::BytesWritten] {
+            if let Some(word) = counters.get(counter.index()) {
+                word.fetch_add(staged, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Room for all of `len` bytes that go to `file_at` and continue what was staged last.
+    #[inline]
+    pub(crate) fn reserve_on(
+        &self,
+        link: Link,
+        file_at: u64,
+        len: u64,
+    ) -> Option<&'static [AtomicU8]> {
+        let at = self.at + self.producer.reserve_on(file_at, len)?;
+        let (start, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+        link.connection.session.arena().get(start..start + len)
+    }
+
     /// Copies the first bytes of `data` to where they are staged; returns how many fit.
     pub(crate) fn copy(&self, target: &[AtomicU8], data: &[u8]) -> usize {
         if self.is_own { copy_in_cached(target, data) } else { copy_in(target, data) }
@@ -236,7 +265,7 @@ fn largest_log(connection: &Connection, part: u64) -> u64 {
 pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let (head, waiting) = (log.producer.head(), log.producer.waiting());
     if log.is_own {
-        drain(link, log, fd)?;
+        drain_full(link, log, fd)?;
         if log.slow_drains >= SLOW_DRAINS {
             hand_over(link, log)?;
         }
@@ -398,7 +427,17 @@ fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
     let looked_at = coarse_now();
     let (producer, dirty) = (Producer::new(len), (u64::MAX, 0));
     let drain_cost = Cost::UNKNOWN;
-    Some(Log { at, producer, is_own, slow_drains: 0, drain_cost, kicked: 0, looked_at, dirty })
+    Some(Log {
+        at,
+        producer,
+        is_own,
+        slow_drains: 0,
+        drain_cost,
+        kicked: 0,
+        counted: 0,
+        looked_at,
+        dirty,
+    })
 }
 
 fn give_log(connection: &Connection, log: &Log) {

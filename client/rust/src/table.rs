@@ -12,6 +12,9 @@ const NUMBERS: usize = 1 << 16;
 const FOREIGN: u32 = 1;
 const OWN: u32 = 2;
 const FILE: u32 = 1 << 31;
+const OPENED: u32 = 1 << 30;
+const WRITTEN: u32 = 1 << 29;
+const TURNS: u32 = WRITTEN;
 const GENERATIONS: u32 = 1 << 15;
 
 /// What a number stands for.
@@ -23,8 +26,29 @@ pub(crate) enum Entry {
     Foreign,
     /// The client's own socket, which the program never opened.
     Own,
+    /// Opened by this process and not examined: the kernel has executed all calls on it.
+    Opened(Opened),
     /// A regular file.
     File(FileId),
+}
+
+/// A number that was opened and not examined since ([`unexamined`](crate::unexamined)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Tells it from what the number stood for before.
+    turn: u32,
+    /// It has been written to once.
+    pub(crate) is_written: bool,
+}
+
+impl Opened {
+    pub(crate) const fn new(turn: u32) -> Self {
+        Self { turn: turn % TURNS, is_written: false }
+    }
+
+    pub(crate) const fn written(self) -> Self {
+        Self { is_written: true, ..self }
+    }
 }
 
 /// An open file: where it is kept, and which of the files that were kept there it is.
@@ -43,7 +67,7 @@ impl FileId {
 /// The table, one entry per number.
 pub(crate) struct Table {
     entries: [AtomicU32; NUMBERS],
-    /// No file of ours has a number above this one.
+    /// No number above this one stands for a file.
     highest: AtomicU32,
 }
 
@@ -63,12 +87,13 @@ impl Table {
         self.entry(fd).map(|slot| slot.store(encode(entry), Ordering::Release)).is_some()
     }
 
-    /// Remembers what an unknown number was found to stand for, and returns what it stands for:
-    /// somebody may have known better meanwhile.
-    pub(crate) fn learn(&self, fd: RawFd, entry: Entry) -> Entry {
+    /// Remembers what a number that stood for `before` was found to stand for, and returns what it
+    /// stands for: somebody may have known better meanwhile.
+    pub(crate) fn learn(&self, fd: RawFd, before: Entry, entry: Entry) -> Entry {
         let Some(slot) = self.entry(fd) else { return entry };
         self.raise_highest(fd, entry);
-        let learned = slot.compare_exchange(0, encode(entry), Ordering::AcqRel, Ordering::Acquire);
+        let (before, after) = (encode(before), encode(entry));
+        let learned = slot.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
         learned.map_or_else(decode, |_| entry)
     }
 
@@ -79,19 +104,33 @@ impl Table {
 
     /// The numbers in `first..=last` that stand for files of ours.
     pub(crate) fn files(&self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, FileId)> {
+        self.all(first, last).filter_map(|(fd, entry)| match entry {
+            Entry::File(id) => Some((fd, id)),
+            _ => None,
+        })
+    }
+
+    /// The numbers that were opened and not examined since.
+    pub(crate) fn unexamined(&self) -> impl Iterator<Item = RawFd> {
+        let all = self.all(0, u32::MAX);
+        all.filter(|(_, entry)| matches!(entry, Entry::Opened(_))).map(|(fd, _)| fd)
+    }
+
+    fn all(&self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, Entry)> {
         let last = last.min(self.highest.load(Ordering::Acquire)) as usize;
         let entries = self.entries.get(first as usize..=last).unwrap_or_default();
-        (first..).zip(entries).filter_map(|(number, slot)| {
-            match decode(slot.load(Ordering::Acquire)) {
-                Entry::File(id) => RawFd::try_from(number).ok().map(|fd| (fd, id)),
-                _ => None,
-            }
+        let numbers = (first..).zip(entries);
+        numbers.filter_map(|(number, slot)| {
+            Some((RawFd::try_from(number).ok()?, decode(slot.load(Ordering::Acquire))))
         })
     }
 
     fn raise_highest(&self, fd: RawFd, entry: Entry) {
-        if let (Entry::File(_), Ok(number)) = (entry, u32::try_from(fd)) {
-            self.highest.fetch_max(number, Ordering::AcqRel);
+        if let (Entry::File(_) | Entry::Opened(_), Ok(number)) = (entry, u32::try_from(fd)) {
+            // A look is cheaper than a change of what all threads look at.
+            if number > self.highest.load(Ordering::Acquire) {
+                self.highest.fetch_max(number, Ordering::AcqRel);
+            }
         }
     }
 
@@ -105,6 +144,9 @@ const fn encode(entry: Entry) -> u32 {
         Entry::Unknown => 0,
         Entry::Foreign => FOREIGN,
         Entry::Own => OWN,
+        Entry::Opened(Opened { turn, is_written }) => {
+            OPENED | if is_written { WRITTEN } else { 0 } | (turn % TURNS)
+        }
         Entry::File(FileId { index, generation }) => {
             FILE | (generation as u32 % GENERATIONS) << 16 | index as u32
         }
@@ -116,6 +158,9 @@ const fn decode(word: u32) -> Entry {
         0 => Entry::Unknown,
         FOREIGN => Entry::Foreign,
         OWN => Entry::Own,
+        _ if word & FILE == 0 => {
+            Entry::Opened(Opened { turn: word % TURNS, is_written: word & WRITTEN != 0 })
+        }
         _ => {
             let [low, high, generation_low, generation_high] = word.to_le_bytes();
             let generation = u16::from_le_bytes([generation_low, generation_high & 0x7f]);
@@ -132,13 +177,23 @@ mod tests {
     fn entries_survive_the_table() {
         let table = std::boxed::Box::new(Table::new());
         let file = Entry::File(FileId::new(4095, 32767));
-        for entry in [Entry::Foreign, Entry::Own, file, Entry::File(FileId::new(0, 0))] {
+        let opened = Opened::new(TURNS + 7);
+        let written = Entry::Opened(opened.written());
+        let others = [file, Entry::File(FileId::new(0, 0)), Entry::Opened(opened), written];
+        for entry in [Entry::Foreign, Entry::Own].into_iter().chain(others) {
             assert!(table.set(7, entry));
             assert_eq!(table.get(7), entry);
         }
+        table.set(7, file);
         table.set(9, file);
+        table.set(11, written);
         assert_eq!(table.files(0, u32::MAX).count(), 2);
         assert_eq!(table.files(8, 8).count(), 0);
+        assert_eq!(table.unexamined().collect::<std::vec::Vec<_>>(), [11]);
+        // What the number stood for before it was closed says nothing of it.
+        let other = Entry::Opened(Opened::new(8));
+        assert_eq!(table.learn(11, other, file), written);
+        assert_eq!(table.learn(11, written, file), file);
         assert_eq!(table.take(9), file);
         assert_eq!(table.get(9), Entry::Unknown);
     }

@@ -3,11 +3,11 @@
 use core::{slice::from_ref, sync::atomic::Ordering, time::Duration};
 
 use rustix::{
-    fd::{AsFd, BorrowedFd, RawFd},
+    fd::{AsFd, RawFd},
     fs::{self, Mode, OFlags},
-    io::{self, Errno, IoSlice},
+    io::{self, Errno},
 };
-use shm::staging::APPEND;
+use shm::{copy::copy_in_cached, staging::APPEND};
 use wire::{Counter, Reason, SEEK_CUR};
 
 use crate::{
@@ -21,15 +21,12 @@ use crate::{
     paths::link_of,
     staging::{self, Failure},
     table::{Entry, FileId},
+    write_kernel::{kernel_write_pieces, write_rest},
 };
 
 /// Writes from this length on are staged only where that has proven cheaper, bytes: below it a call
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
-
-/// Pieces that most vectored writes have, and the most that one system call takes.
-const FEW: usize = 16;
-const MOST: usize = 1024;
 
 impl Client {
     /// Writes at the file position. As `write(2)`.
@@ -39,6 +36,44 @@ impl Client {
     /// As `write(2)`, and what an earlier write behind owes.
     pub fn write(&'static self, fd: RawFd, data: &[u8]) -> io::Result<usize> {
         self.write_vectored(fd, &[data], None)
+    }
+
+    /// The short way of most small writes: behind what the file has staged last, when nothing is in
+    /// the way. `None`, and nothing has happened, when [`write`](Self::write) has to be asked.
+    #[inline]
+    pub fn write_on(&'static self, fd: RawFd, data: &[u8]) -> Option<usize> {
+        let Entry::File(id) = self.table.get(fd) else { return None };
+        let entry = self.files.get(id)?;
+        let config = self.config.get().filter(|config| !config.synchronous)?;
+        let len = data.len() as u64;
+        let is_small = data.len() < LONG && len < config.direct;
+        if data.is_empty() || !is_small || !entry.is_staged.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut file = entry.lock.try_lock()?;
+        let (link, log) = file.written_on(id)?;
+        let start = entry.position.load(Ordering::Relaxed);
+        let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok())?;
+        let target = log.reserve_on(link, start, len)?;
+        // A signal handler that comes in between writes before this, or behind it.
+        let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed);
+        entry.position.compare_exchange(start, end, ok, err).ok()?;
+        copy_in_cached(target, data);
+        log.producer.publish(link.shared, start, len);
+        log.note(start, len);
+        staging::tell(link, log);
+        if link.connection.is_lost() {
+            self.leave_lost(Locked { client: self, fd, id, entry, file });
+        }
+        Some(data.len())
+    }
+
+    /// The daemon was found to be lost after a write was accepted.
+    #[cold]
+    fn leave_lost(&'static self, mut file: Locked) {
+        file.leave(Reason::DaemonLost);
+        drop(file);
+        self.sweep();
     }
 
     /// Writes at `at` bytes from the start. As `pwrite(2)`.
@@ -70,7 +105,7 @@ impl Client {
                 }
                 wrote
             }
-            Entry::Foreign | Entry::Unknown => self.kernel_write(fd, data, at),
+            Entry::Foreign | Entry::Unknown | Entry::Opened(_) => self.kernel_write(fd, data, at),
             Entry::Own => Err(Errno::BADF),
         }
     }
@@ -323,9 +358,6 @@ impl Locked {
         if staged.is_ok() && waits {
             staged = drain(link, log, fd).map_err(|failure| (len, failure));
         }
-        let accepted = staged.map_or_else(|(accepted, _)| accepted, |()| len);
-        client.count(Counter::BytesStaged, accepted as u64);
-        client.count(Counter::BytesWritten, accepted as u64);
         if waits {
             if let Some(errno) = staging::take_error(link) {
                 return Err(errno);
@@ -339,7 +371,7 @@ impl Locked {
             // Told of an error, the program would write again what is accepted.
             Err((accepted @ 1.., Failure::Refused(_))) if !waits => Ok(accepted),
             Err((_, Failure::Refused(errno))) => Err(errno),
-            Err((_, Failure::Lost)) => {
+            Err((accepted, Failure::Lost)) => {
                 self.leave(Reason::DaemonLost);
                 let wrote = write_rest(self.borrow(), data, start, accepted)?;
                 client.count_written(Reason::DaemonLost, wrote - accepted);
@@ -370,113 +402,6 @@ fn give_back(entry: &FileEntry, from: u64, len: u64, wrote: io::Result<usize>) {
     entry.position.compare_exchange(end, to, Ordering::Relaxed, Ordering::Relaxed).ok();
 }
 
-/// The daemon went away after `accepted` bytes: writes the others directly, as far as the kernel
-/// takes them, and returns how many are written with those.
-///
-/// # Errors
-///
-/// What the kernel says, when nothing at all was written: else the program, told of an error, would
-/// write again what is in the file.
-pub(crate) fn write_rest(
-    fd: BorrowedFd<'_>,
-    data: &[&[u8]],
-    start: u64,
-    accepted: usize,
-) -> io::Result<usize> {
-    let (mut skip, mut done) = (accepted, accepted);
-    for piece in data {
-        let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
-        skip -= skip.min(piece.len());
-        if rest.is_empty() {
-            continue;
-        }
-        let at = if start == APPEND { 0 } else { start + done as u64 };
-        // With O_APPEND, Linux appends whatever the offset.
-        match io::retry_on_intr(|| io::pwrite(fd, rest, at)) {
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-            Ok(len) => {
-                done += len;
-                if len < rest.len() {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(done)
-}
-
-/// Writes several buffers by as few calls as there can be: only those of one call are one append.
-fn kernel_write_pieces(fd: BorrowedFd<'_>, data: &[&[u8]], at: Option<u64>) -> io::Result<usize> {
-    if data.len() <= FEW {
-        write_pieces::<FEW>(fd, data, at)
-    } else {
-        write_pieces::<MOST>(fd, data, at)
-    }
-}
-
-/// As [`kernel_write_pieces`], at most `N` by one call. Apart, for the list's room on the stack.
-#[inline(never)]
-fn write_pieces<const N: usize>(
-    fd: BorrowedFd<'_>,
-    data: &[&[u8]],
-    at: Option<u64>,
-) -> io::Result<usize> {
-    let mut done = 0;
-    for batch in data.chunks(N) {
-        let mut pieces = [IoSlice::new(&[]); N];
-        for (piece, data) in pieces.iter_mut().zip(batch) {
-            *piece = IoSlice::new(data);
-        }
-        let pieces = pieces.get(..batch.len()).unwrap_or_default();
-        let wrote = match at {
-            None => io::writev(fd, pieces),
-            Some(at) => io::pwritev(fd, pieces, at + done as u64),
-        };
-        match wrote {
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-            Ok(len) => done += len,
-        }
-        if wrote != Ok(total(batch)) {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-fn total(data: &[&[u8]]) -> usize {
+pub(crate) fn total(data: &[&[u8]]) -> usize {
     data.iter().map(|piece| piece.len()).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A program that is told of an error writes all of it again; an append would be there twice.
-    #[test]
-    fn an_error_after_accepted_bytes_is_a_short_write() {
-        let full = fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).expect("/dev/full");
-        let data: &[&[u8]] = &[b"abc", b"", b"defgh"];
-        for start in [0, 7, APPEND] {
-            for accepted in 1..8 {
-                assert_eq!(write_rest(full.as_fd(), data, start, accepted), Ok(accepted));
-            }
-            assert_eq!(write_rest(full.as_fd(), data, start, 0), Err(Errno::NOSPC));
-        }
-    }
-
-    #[test]
-    fn what_was_not_accepted_is_written_behind_what_was() {
-        for accepted in 0..=8 {
-            let fd = fs::memfd_create("rest", fs::MemfdFlags::CLOEXEC).expect("memfd");
-            let wrote = write_rest(fd.as_fd(), &[b"abc", b"", b"defgh"], 2, accepted);
-            assert_eq!(wrote, Ok(8));
-            let mut found = [0; 10];
-            io::pread(&fd, &mut found[..], 0).expect("read");
-            let mut expected = *b"\0\0abcdefgh";
-            expected[2..2 + accepted].fill(0);
-            assert_eq!(found, expected, "{accepted} accepted");
-        }
-    }
 }

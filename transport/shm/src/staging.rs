@@ -31,11 +31,13 @@
 //! loads `head`.
 
 mod append;
+mod corrupt;
 mod drainer;
 mod lent;
 
-use core::{error, fmt, ops::Range};
+use core::ops::Range;
 
+pub use corrupt::Corrupt;
 pub use drainer::{DrainClaim, Drainer};
 
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Word, fence};
@@ -100,49 +102,6 @@ struct ExtentSlot {
     start: Word,
     file_at: Word,
 }
-
-/// The client published something no honest client can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Corrupt {
-    /// `head` is behind `tail` or further ahead than the log is long.
-    Head {
-        /// Bytes the client claims are waiting.
-        claimed: u64,
-    },
-    /// `tail` is behind where it was.
-    Tail {
-        /// Position the client claims.
-        claimed: u64,
-    },
-    /// More extents than there are slots, or none for published bytes.
-    Extents {
-        /// Extents the client claims.
-        claimed: u32,
-    },
-    /// An extent that does not start where the one before it ends, or leaves the file's range.
-    Extent {
-        /// Log position it claims to start at.
-        start: u64,
-        /// File offset it claims to go to.
-        file_at: u64,
-    },
-}
-
-impl fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Head { claimed } => write!(f, "{claimed} staged bytes do not fit the log"),
-            Self::Tail { claimed } => write!(f, "tail ran backwards to position {claimed}"),
-            Self::Extents { claimed } => write!(f, "{claimed} extents for the staged bytes"),
-            Self::Extent { start, file_at } => {
-                write!(f, "extent at position {start} for file offset {file_at} is out of place")
-            }
-        }
-    }
-}
-
-impl error::Error for Corrupt {}
 
 impl FileSlot {
     /// Prepares the slot for a new file: empty log, write-behind, no error owed.
@@ -303,6 +262,16 @@ impl Producer {
         Some(self.head..self.head + room)
     }
 
+    /// Finds room for all of `len` bytes that continue the last extent, without a wrap, and returns
+    /// where in the ring; `None` when it needs [`reserve`](Self::reserve).
+    #[must_use]
+    #[inline]
+    pub const fn reserve_on(&self, file_at: u64, len: u64) -> Option<u64> {
+        let at = self.ring_at(self.head);
+        let fits = self.len - self.waiting() >= len && self.len - at >= len;
+        if fits && self.continues(file_at) { Some(at) } else { None }
+    }
+
     /// Where position `position` lies in the ring.
     #[must_use]
     pub const fn ring_at(&self, position: u64) -> u64 {
@@ -312,6 +281,7 @@ impl Producer {
     /// Publishes `len` bytes, copied to the reserved range, as what goes to `file_at`.
     ///
     /// From here on the bytes are accepted: they survive the death of either process.
+    #[inline]
     pub fn publish(&mut self, slot: &FileSlot, file_at: u64, len: u64) {
         if !self.continues(file_at) {
             if let Some(extent) = slot.extents.get(self.extent_head as usize % EXTENTS) {
@@ -328,7 +298,7 @@ impl Producer {
         fence(Ordering::SeqCst);
     }
 
-    fn continues(&self, file_at: u64) -> bool {
+    const fn continues(&self, file_at: u64) -> bool {
         self.extent_head != 0 && self.next_at == file_at
     }
 }

@@ -1,0 +1,139 @@
+//! Descriptors that were opened and not examined since.
+//!
+//! Most files are read once, or written by one call, and closed. While neither this process nor any
+//! other of the job stages, nothing depends on which file such a descriptor refers to: the kernel
+//! executes all calls, and `open` costs no system call of ours. The second write, or any call that
+//! depends on the file, examines it first ([`Client::look_up`]).
+//!
+//! All descriptors are examined before this process connects, and before it shares them with a
+//! child. An `open` meanwhile sees that, or the scan sees its descriptor: each side stores what it
+//! has done, then a fence, then looks for the other.
+
+use core::sync::atomic::{Ordering, fence};
+
+use rustix::{
+    fd::RawFd,
+    fs::{self, OFlags},
+};
+use wire::{Counter, Reason};
+
+use crate::{
+    client::Client,
+    open::STREAMS_MAX,
+    table::{Entry, Opened},
+};
+
+impl Client {
+    /// Whether the kernel alone has `fd`: it is nothing that could be delegated, or not known to be
+    /// yet. Costs a table look-up, and a system call at the first time of a number that somebody
+    /// else opened.
+    #[must_use]
+    #[inline]
+    pub fn is_kernels(&'static self, fd: RawFd) -> bool {
+        match self.table.get(fd) {
+            Entry::File(_) | Entry::Own => false,
+            Entry::Foreign | Entry::Opened(_) => true,
+            Entry::Unknown => self.is_foreign(fd),
+        }
+    }
+
+    /// Whether the next write to `fd` is the kernel's as it is: as [`is_kernels`](Self::is_kernels)
+    /// says, and it is no second one.
+    #[must_use]
+    #[inline]
+    pub fn leaves_write(&'static self, fd: RawFd) -> bool {
+        match self.table.get(fd) {
+            Entry::Opened(opened) if !opened.is_written && self.is_nothing_staged() => {
+                let before = Entry::Opened(opened);
+                let after = Entry::Opened(opened.written());
+                self.table.learn(fd, before, after) == after
+            }
+            Entry::Opened(_) => self.is_foreign(fd),
+            _ => self.is_kernels(fd),
+        }
+    }
+
+    /// Counts bytes that the kernel has read from `fd`, if that may be a file.
+    #[inline]
+    pub fn count_unexamined_read(&'static self, fd: RawFd, len: usize) {
+        if matches!(self.table.get(fd), Entry::Opened(_)) {
+            self.count(Counter::BytesRead, len as u64);
+        }
+    }
+
+    /// Counts bytes that the kernel has written to `fd`, if that may be a file.
+    #[inline]
+    pub fn count_unexamined_write(&'static self, fd: RawFd, len: usize) {
+        if matches!(self.table.get(fd), Entry::Opened(_)) {
+            self.count_written(Reason::First, len);
+        }
+    }
+
+    /// Leaves a descriptor that was just opened unexamined. Returns whether that is safe.
+    pub(crate) fn keep_unexamined(&'static self, fd: RawFd, flags: OFlags) -> bool {
+        let stages_at_once = self.config.get().is_none_or(|config| config.stage_after.is_zero());
+        let is_other = flags.intersects(OFlags::PATH | OFlags::DIRECTORY | OFlags::DIRECT);
+        if is_other || stages_at_once || fd <= STREAMS_MAX || !self.may_stay_unexamined() {
+            return false;
+        }
+        let opened = Entry::Opened(Opened::new(self.opened_turn.fetch_add(1, Ordering::Relaxed)));
+        if !self.table.set(fd, opened) {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        self.may_stay_unexamined()
+    }
+
+    fn may_stay_unexamined(&'static self) -> bool {
+        !self.examines_all.load(Ordering::Relaxed)
+            && !self.leaves_all.load(Ordering::Relaxed)
+            && self.is_nothing_staged()
+    }
+
+    /// Whether nobody in the job has a file linked.
+    fn is_nothing_staged(&'static self) -> bool {
+        self.job().is_none_or(|job| job.shared().inodes.is_empty())
+    }
+
+    /// Before this process connects: examines every descriptor, now or when it is opened.
+    pub(crate) fn examine_from_now_on(&'static self) {
+        if self.examines_all.load(Ordering::Relaxed) {
+            return;
+        }
+        self.examines_all.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.examine_all();
+    }
+
+    /// Examines every descriptor that has not been examined since it was opened.
+    pub(crate) fn examine_all(&'static self) {
+        for fd in self.table.unexamined() {
+            self.look_up(fd);
+        }
+    }
+
+    /// Finds out what an unknown or unexamined number stands for.
+    #[cold]
+    pub(crate) fn examine(&'static self, fd: RawFd, before: Entry) -> Entry {
+        // A number that is closed stays unknown.
+        let number = self.host.borrow(fd);
+        let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, fs::fstat(number)?)));
+        let Ok((flags, stat)) = found else { return before };
+        let left = match before {
+            Entry::Opened(_) if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
+            Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
+            _ => Some(Reason::Inherited),
+        };
+        let is_file = !flags.contains(OFlags::PATH);
+        let id = is_file.then(|| self.keep(&stat, flags, left)).flatten();
+        let learned = self.table.learn(fd, before, id.map_or(Entry::Foreign, Entry::File));
+        if let Some(id) = id {
+            if learned != Entry::File(id) {
+                self.forget_file(id);
+            } else if matches!(before, Entry::Opened(_)) {
+                self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1);
+            }
+        }
+        learned
+    }
+}
