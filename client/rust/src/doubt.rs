@@ -68,11 +68,12 @@ fn same(file: Source<'_>, record: Source<'_>, place: u64, len: u64) -> io::Resul
     let mut same = 0;
     while same < len {
         let read = file(place + same, &mut found)?.min(record(same, &mut wanted)?);
-        let part = usize::try_from(len - same).unwrap_or(usize::MAX).min(found.len());
-        let pairs = found.iter().zip(&wanted).take(part.min(read));
+        // A log's ring wraps anywhere: less may be read than there is.
+        let part = usize::try_from(len - same).unwrap_or(usize::MAX).min(read);
+        let pairs = found.iter().zip(&wanted).take(part);
         let equal = pairs.take_while(|(a, b)| a == b).count();
         same += equal as u64;
-        if equal < part {
+        if equal < part || part == 0 {
             break;
         }
     }
@@ -90,15 +91,16 @@ mod tests {
 
     use super::*;
 
+    fn read(bytes: &[u8], skip: u64, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        let start = usize::try_from(at - skip).expect("small");
+        let part = &bytes[start.min(bytes.len())..];
+        let len = part.len().min(into.len());
+        into[..len].copy_from_slice(&part[..len]);
+        Ok(len)
+    }
+
     /// What is found of `record` in a file that had `before` bytes and has those of `since` too.
     fn found(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
-        let read = |bytes: &[u8], skip: u64, at: u64, into: &mut [u8]| {
-            let start = usize::try_from(at - skip).expect("small");
-            let part = &bytes[start.min(bytes.len())..];
-            let len = part.len().min(into.len());
-            into[..len].copy_from_slice(&part[..len]);
-            Ok(len)
-        };
         appended(
             &mut |at, into| read(since, before, at, into),
             &mut |at, into| read(record, 0, at, into),
@@ -131,6 +133,22 @@ mod tests {
         assert_eq!(found(100, &record[..4096], &record), Ok(4096));
         assert_eq!(found(100, &record[..3000], &record), Ok(3000));
         assert_eq!(found(100, &record, &record), Ok(10_000));
+    }
+
+    /// As a log gives it whose ring wraps within the record.
+    #[test]
+    fn record_that_is_read_in_parts_is_compared_whole() {
+        let record = record();
+        for wrap in [1, 70, 5000, 9999] {
+            let mut file = |at: u64, into: &mut [u8]| read(&record, 100, at, into);
+            let mut parts = |at: u64, into: &mut [u8]| {
+                let end = if at < wrap { wrap } else { 10_000 };
+                let room = usize::try_from(end - at).expect("small").min(into.len());
+                read(&record, 0, at, &mut into[..room])
+            };
+            let sizes = (100, 10_100);
+            assert_eq!(appended(&mut file, &mut parts, 10_000, sizes), Ok(10_000), "{wrap}");
+        }
     }
 
     #[test]
