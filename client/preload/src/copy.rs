@@ -51,10 +51,12 @@ fn by_kernel(from: c_int, has_place: bool, out: c_int, call: impl FnOnce() -> Ou
     }
     if has_place {
         client.drain(from);
-    } else {
+    } else if !client.is_unexamined(from) {
         client.leave(from, Reason::KernelCopy);
     }
-    client.leave(out, Reason::KernelCopy);
+    if !client.is_unexamined(out) {
+        client.leave(out, Reason::KernelCopy);
+    }
     let moved = call()?;
     client.count_undelegated(out, Reason::KernelCopy, counted(moved));
     Ok(moved)

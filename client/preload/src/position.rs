@@ -34,7 +34,7 @@ pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome {
 
 /// Tells the kernel the position, for a call that counts from there.
 pub(crate) fn publish(client: &'static Client, fd: c_int) {
-    if !client.is_delegated(fd) {
+    if client.is_unexamined(fd) || !client.is_delegated(fd) {
         return;
     }
     let position = client.seek(fd, 0, unsigned(SEEK_CUR));

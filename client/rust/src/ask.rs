@@ -112,7 +112,7 @@ impl Client {
         extra: &[u8],
         request: impl FnOnce(u32) -> Request,
     ) -> Option<io::Result<Answer>> {
-        let file = self.locked_fd(fd)?;
+        let file = self.has_remote().then(|| self.locked_fd(fd)).flatten()?;
         let kept = file.link.filter(|_| file.is_remote())?.keep();
         drop(file);
         Some(self.ask_remote(&[], extra, |_| request(kept.number())))

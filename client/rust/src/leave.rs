@@ -26,6 +26,9 @@ impl Client {
     /// number. For calls that then go to the kernel: `fallocate`, `sync_file_range`,
     /// `posix_fadvise`. What a write behind owes is kept for the next write, sync, or close.
     pub fn drain(&'static self, fd: RawFd) {
+        if self.is_unexamined(fd) {
+            return;
+        }
         let Some(mut file) = self.locked_fd(fd) else { return };
         if file.descriptor == Descriptor::Placeholder {
             file.leave(Reason::Unsupported);
@@ -40,6 +43,9 @@ impl Client {
     ///
     /// What a write behind owes.
     pub fn flush(&'static self, fd: RawFd) -> io::Result<()> {
+        if self.is_unexamined(fd) {
+            return Ok(());
+        }
         let Some(mut file) = self.locked_fd(fd) else { return Ok(()) };
         file.drain();
         let owed = file.owed.take().or_else(|| file.link.and_then(staging::take_error));
@@ -114,7 +120,8 @@ impl Client {
 
     /// Counts bytes that a system call wrote to `fd` past the client.
     pub fn count_undelegated(&'static self, fd: RawFd, reason: Reason, bytes: usize) {
-        if self.locked_fd(fd).is_some_and(|file| !file.is_remote()) {
+        let is_here = || self.locked_fd(fd).is_some_and(|file| !file.is_remote());
+        if self.is_unexamined(fd) || is_here() {
             self.count_written(reason, bytes);
         }
     }

@@ -75,6 +75,9 @@ impl Client {
 
     /// As `fstat(2)`. Also drains a file that is not delegated by name, and then returns `None`.
     pub fn stat(&'static self, fd: RawFd) -> Option<io::Result<Status>> {
+        if self.is_unexamined(fd) {
+            return None;
+        }
         let mut file = self.locked_fd(fd)?;
         let kept = file.daemons_link().map(Link::keep);
         let is_remote = file.is_remote();

@@ -53,6 +53,14 @@ impl Client {
         }
     }
 
+    /// Whether nothing that was staged can concern `fd`, because it was not examined since it was
+    /// opened: the kernel can execute any call on it as it is.
+    #[must_use]
+    #[inline]
+    pub fn is_unexamined(&'static self, fd: RawFd) -> bool {
+        matches!(self.table.get(fd), Entry::Opened(_)) && self.is_nothing_staged()
+    }
+
     /// Counts bytes that the kernel has read from `fd`, if that may be a file.
     #[inline]
     pub fn count_unexamined_read(&'static self, fd: RawFd, len: usize) {
