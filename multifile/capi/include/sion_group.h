@@ -41,9 +41,11 @@ struct sion_group {
     /* Returns when all ranks have called it. */
     int (*barrier)(void *context);
     /* Fills `part` with the group of the ranks whose tasks are in file `filenumber`, this rank
-     * being `lrank` of `lsize` there; part->release belongs to it as above. Collective. Only called
-     * to open a set of several files in mode "collectivemerge"; if it is NULL, that is refused. The
-     * first operation on the part is a gather. */
+     * being `lrank` of `lsize` there; part->release belongs to it as above. Collective. Called to
+     * open a set of several files in mode "collectivemerge"; if it is NULL, that is refused. Also
+     * called, with `numfiles` 0, where buddy copies are on other nodes: the part is then of all
+     * ranks that pass the same `filenumber`, and no file's. Threads of a process pass the same. The
+     * first operation on the part is a gather, or a scatter if `numfiles` is 0. */
     int (*split)(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part);
     /* May be NULL. */
@@ -52,7 +54,8 @@ struct sion_group {
      * itself, which saves the operation that hands them out. */
     int spoken;
     /* Not 0 if each physical file of a set may be on storage that only the ranks of its tasks
-     * reach, by names of their own: the first of them creates and completes it. */
+     * reach, by names of their own: the first of them creates and completes it. To read, only set
+     * with buddy copies; `place` then says where this rank's task is expected. */
     int apart;
     /* So many consecutive ranks are threads of one process, of which in collective modes the first
      * collects for the others; 0 or 1 if each is a process. */
@@ -72,7 +75,8 @@ typedef struct {
  * Opens a multifile together with all ranks of the group and returns this rank's handle, or -1 on
  * every rank. An argument that is wrong on one rank only fails on all of them, too.
  *
- * place, chunksize, fsblksize: in when writing, out when reading (fsblksize always out). fsblksize
+ * place, chunksize, fsblksize: in when writing, out when reading (fsblksize always out; place also
+ * in when reading with group->apart). fsblksize
  * -1 asks the file system. globalrank: out. fileptr, newfname, globalrank may be NULL; *newfname is
  * the name of this rank's physical file, for the caller to free.
  */

@@ -37,6 +37,18 @@ static inline int mode_writes(const char *mode) {
     return 0;
 }
 
+/* Whether the mode string has this key, with a value or without. */
+static inline int mode_has(const char *mode, const char *key) {
+    while (mode != NULL) {
+        size_t len = strcspn(mode, ",=");
+        if (len == strlen(key) && strncmp(mode, key, len) == 0)
+            return 1;
+        mode = strchr(mode, ',');
+        mode = mode == NULL ? NULL : mode + 1;
+    }
+    return 0;
+}
+
 /* The lowest rank in `global` of the processes of `*local`, without communication. */
 static inline int comm_leader(MPI_Comm global, const MPI_Comm *local) {
     if (local == NULL || *local == MPI_COMM_NULL)

@@ -4,7 +4,9 @@
  *
  * Calls of each process: 2 to open for writing, one more with a file for each local communicator or
  * to merge what goes to several files, 3 to open for reading, 2 to close. Several files of local
- * communicators, each perhaps on the storage of a node, take 2 more to open and to close.
+ * communicators, each perhaps on the storage of a node, take 2 more to open and to close. Buddy
+ * copies there take 2 more to open, 4 and up to 3 splits for each level, 6 for each level to close, and
+ * for each level 4 to write and one for each further megabyte.
  */
 #include <limits.h>
 
@@ -81,9 +83,9 @@ static sion_group group_of(comms with) {
 /* The program's own communicator costs no call. */
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part) {
-    (void)numfiles, (void)lsize;
+    (void)lsize;
     const comms *all = context;
-    comms of_file = {all->local, MPI_COMM_NULL, 0};
+    comms of_file = {numfiles > 0 ? all->local : MPI_COMM_NULL, MPI_COMM_NULL, 0};
     if (of_file.comm == MPI_COMM_NULL) {
         int code = MPI_Comm_split(all->comm, filenumber, lrank, &of_file.comm);
         if (code != MPI_SUCCESS)
@@ -116,6 +118,10 @@ int sion_paropen_mpi(const char *fname, const char *file_mode, int *numFiles, MP
     if (mode_writes(file_mode) && numFiles != NULL) {
         group.apart = *numFiles <= 0;
         place = place_of(&group, *numFiles, lComm);
+    } else if (mode_has(file_mode, "buddy") && lComm != NULL && *lComm != MPI_COMM_NULL) {
+        /* A lost file is read from the node of its copy. */
+        group.apart = 1;
+        place = place_of(&group, 0, lComm);
     }
     int sid = sion_group_paropen(&group, fname, file_mode, &place, chunksize, fsblksize,
                                  globalrank, fileptr, newfname);

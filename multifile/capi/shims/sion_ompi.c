@@ -177,7 +177,6 @@ static team *meet(MPI_Comm comm) {
  * that consecutive processes share. The first operation of a part is a gather. */
 static int split(void *context, int filenumber, int numfiles, int lrank, int lsize,
                  sion_group *part) {
-    (void)filenumber, (void)numfiles;
     member *self = context;
     const process *whole = process_of(self->team);
     team *here = meet(whole->comm);
@@ -188,10 +187,17 @@ static int split(void *context, int filenumber, int numfiles, int lrank, int lsi
         *own = (process){.comm = whole->local, .whole = whole->comm, .local = MPI_COMM_NULL};
         own->process = lrank / here->size;
         own->processes = lsize / here->size;
+        here->code = MPI_SUCCESS;
+        if (numfiles == 0) {
+            here->code = MPI_Comm_split(whole->comm, filenumber, own->process, &own->comm);
+            own->made_here = here->code == MPI_SUCCESS;
+        }
     }
     team_done();
     *part = group_of(here, self->rank);
-    return MPI_SUCCESS;
+    int code = here->code;
+    team_done();
+    return code;
 }
 
 /* What the first thread of each process does before the open: agree on the number of threads, and
@@ -203,7 +209,9 @@ static void prepare(team *here, const char *file_mode, int numfiles, MPI_Comm gl
     own->local = MPI_COMM_NULL;
     MPI_Comm_rank(global, &own->process);
     MPI_Comm_size(global, &own->processes);
-    int by_local = mode_writes(file_mode) && numfiles <= 0;
+    int restores = !mode_writes(file_mode) && mode_has(file_mode, "buddy") && local != NULL &&
+                   *local != MPI_COMM_NULL;
+    int by_local = restores || (mode_writes(file_mode) && numfiles <= 0);
     own->by_local = by_local;
     comm_card mine = {by_local ? comm_leader(global, local) : 0, here->size};
     comm_card *cards = comm_cards(global, mine, own->processes);

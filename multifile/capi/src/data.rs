@@ -49,7 +49,7 @@ fn write_together(open: &mut Open, data: &[u8]) -> Result<()> {
             settled?;
             writing.place()
         }
-        _ => open.writing()?.write(data),
+        _ => open.writing()?.write_copies(data),
     }
 }
 

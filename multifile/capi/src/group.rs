@@ -5,7 +5,10 @@ use std::{
     mem::MaybeUninit,
 };
 
-use multifile::{Error, Group};
+use multifile::{
+    Error, Group,
+    parallel::{OwnGroup, Part},
+};
 
 use crate::error::{Failure, Result, on_rank};
 
@@ -104,6 +107,23 @@ impl Ranks {
     /// Number of consecutive ranks that are threads of one process.
     pub(crate) fn team(&self) -> usize {
         usize::try_from(self.table.team).unwrap_or(1).max(1)
+    }
+
+    /// Ranks that pass the same number, in groups that are not those of physical files.
+    pub(crate) fn part(&self, part: Part) -> Result<OwnGroup, Error> {
+        let number = |number| c_int::try_from(number).map_err(|_| Error::TooLarge);
+        let part = self.split(Place {
+            file: number(part.number)?,
+            file_count: 0,
+            local_rank: number(part.rank)?,
+            local_size: number(part.size)?,
+        });
+        Ok(Box::new(part?))
+    }
+
+    /// True if the ranks can be split into groups.
+    pub(crate) const fn can_split(&self) -> bool {
+        self.table.split.is_some()
     }
 
     /// The ranks whose tasks are in one physical file, as `place` says.

@@ -8,13 +8,13 @@ use std::{
     ffi::{c_char, c_int, c_void},
     fs,
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use libc::FILE;
 use multifile::{
     Argument, Error, Group, NewTask, Options, Packing, ParReader, ParWriter, Storage, Style,
-    parallel::{BuddyWriter, LocalTask},
+    parallel::{BuddyWriter, LocalTask, Seat},
 };
 
 use crate::{
@@ -63,8 +63,9 @@ pub(crate) unsafe fn names(
     Ok((path, mode))
 }
 
-/// Opens a multifile for one task of each rank, and says where that is. Only who writes is asked
-/// for a `place`, and looked at what the answers point to.
+/// Opens a multifile for one task of each rank, and says where that is. A rank is asked for a
+/// `place` to write, and to read buddy copies on other nodes; what the answers point to is looked
+/// at to write.
 ///
 /// # Safety
 ///
@@ -89,7 +90,7 @@ pub(crate) unsafe fn open(
         let place = place();
         (write(ranks, files, (path, mode), (place, chunk_len, fs_block_len), stream)?, place)
     } else {
-        read(ranks, files, (path, mode), stream)?
+        read(ranks, files, (path, mode), (place, stream))?
     };
     let (block_len, chunk_len, rank) = described(&mut open)?;
     answer! { answer.fsblksize => block_len }
@@ -137,9 +138,8 @@ fn write(
 ) -> Result<Open> {
     let task_count = ranks.size();
     let mut options = mode.options(Style::Parallel, fs_block_len, task_count)?;
-    // Buddy copies go to the files of other nodes.
     options.team = ranks.team();
-    options.apart = ranks.are_apart() && mode.buddies.is_none();
+    options.apart = ranks.are_apart() && mode.buddies.is_none_or(|_| place.file_count > 1);
     let valid = (0..place.local_size).contains(&place.local_rank)
         && (0..place.file_count).contains(&place.file)
         && i64::try_from(chunk_len).is_ok();
@@ -154,7 +154,7 @@ fn write(
     let prepare = |number, file: &fs::File| streams.prepare(number, file, (stream, true));
     let (sink, merging) = if let Some(levels) = mode.buddies {
         let new = (asked, (levels, &options));
-        (Sink::Copies(BuddyWriter::create_with(&ranks, &files, &path, new, prepare)?), None)
+        (Sink::Copies(copies(&ranks, (&files, &path), new, prepare)?), None)
     } else {
         let new = (asked, &options);
         let writer = ParWriter::create_with(&ranks, &files, &path, new, prepare)?;
@@ -166,6 +166,22 @@ fn write(
     open.file_count = Some(place.file_count);
     open.team = Some(Team { ranks, merging, files, path, options: Some(options) });
     Ok(open)
+}
+
+/// A set with buddy copies: on the nodes of its ranks if their files are, and they can be split.
+fn copies(
+    ranks: &Ranks,
+    (files, path): (&Files, &Path),
+    (task, (levels, options)): (Result<NewTask, Error>, (u32, &Options)),
+    prepare: impl FnMut(u32, &fs::File) -> Result<(), Error>,
+) -> Result<BuddyWriter<Files>, Error> {
+    if options.apart && ranks.can_split() {
+        let new = (task, (levels, options));
+        let split = |part| ranks.part(part);
+        return BuddyWriter::create_apart(ranks, (files, path), new, &split, prepare);
+    }
+    let options = Options { apart: false, ..options.clone() };
+    BuddyWriter::create_with(ranks, files, path, (task, (levels, &options)), prepare)
 }
 
 /// With whom this rank merges its data, if it does.
@@ -181,11 +197,23 @@ fn read(
     ranks: Ranks,
     files: Files,
     (path, mode): (PathBuf, Mode),
-    stream: bool,
+    (place, stream): (impl FnOnce() -> Place, bool),
 ) -> Result<(Open, Place)> {
     let mut streams = Streams::default();
     let prepare = |tasks: &[LocalTask<fs::File>]| streams.prepare_first(tasks, stream);
     let reader = match mode.buddies {
+        Some(levels) if ranks.are_apart() && ranks.can_split() => {
+            let place = place();
+            let seat = Seat {
+                file: u32::try_from(place.file).unwrap_or(0),
+                file_count: u32::try_from(place.file_count).unwrap_or(0),
+                local_rank: u32::try_from(place.local_rank).unwrap_or(0),
+                team: ranks.team(),
+                split: &|part| ranks.part(part),
+            };
+            let levels = (levels, &seat);
+            ParReader::open_with_buddies_apart(&ranks, &files, &path, levels, prepare)?
+        }
         Some(levels) => ParReader::open_with_buddies(&ranks, &files, &path, levels, prepare)?,
         None if ranks.has_spoken() => ParReader::open_by_each(&ranks, &files, &path, prepare)?,
         None => ParReader::open_with(&ranks, &files, &path, prepare)?,
@@ -245,8 +273,8 @@ pub(crate) fn reinit(sid: c_int, chunk_len: i64) -> Result<c_int> {
         ranks.barrier()?;
         writing.sink = match open.mode.buddies {
             Some(levels) => {
-                let levels = (levels, options);
-                Sink::Copies(BuddyWriter::create(ranks, files, path, task, levels)?)
+                let new = (Ok(task), (levels, options));
+                Sink::Copies(copies(ranks, (files, path), new, |_, _| Ok(()))?)
             }
             None => Sink::Own(ParWriter::create(ranks, files, path, task, options)?),
         };

@@ -52,12 +52,34 @@ impl Writing {
             self.ensure(len)?;
         }
         if let Sink::Copies(writer) = &mut self.sink {
+            if writer.is_apart() {
+                return Err(Failure::Mode(
+                    "buddy copies on other nodes are written with sion_coll_fwrite only",
+                ));
+            }
             return Ok(writer.write(bytes)?);
         }
         if self.streams.exported() {
             return self.write_through_stream(bytes);
         }
         Ok(self.task()?.write(bytes)?)
+    }
+
+    /// As [`write`](Self::write), together with all ranks if buddy copies are on other nodes; a rank
+    /// that cannot write still meets the others.
+    pub(crate) fn write_copies(&mut self, bytes: &[u8]) -> Result<()> {
+        if !matches!(&self.sink, Sink::Copies(writer) if writer.is_apart()) {
+            return self.write(bytes);
+        }
+        let len = u64::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
+        let ready = self.settle().and_then(|()| {
+            let fits = len <= self.task()?.fill().place().chunk_len;
+            if fits { self.ensure(len) } else { Ok(()) }
+        });
+        let Sink::Copies(writer) = &mut self.sink else { return Err(Failure::Internal) };
+        writer.write_together(if ready.is_ok() { bytes } else { &[] })?;
+        ready?;
+        self.place()
     }
 
     /// Writes where the program's stream stands, as the program would; `settle` counts it.

@@ -34,6 +34,13 @@ pub fn journal(physical: &Path) -> PathBuf {
     suffixed(physical, ".journal")
 }
 
+/// The name under which rank `rank` makes the file that it restores from a buddy copy of a physical
+/// file; it is removed as soon as it is open.
+#[must_use]
+pub fn restored(physical: &Path, rank: u32) -> PathBuf {
+    suffixed(physical, &format!(".restored.{rank}"))
+}
+
 /// True if `name` is that of the set `set` or is derived from it: a physical file, a buddy copy, or
 /// the journal of one. Both are names in one folder.
 #[must_use]

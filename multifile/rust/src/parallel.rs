@@ -6,20 +6,26 @@
 //! Whatever fails on one rank travels with the exchange, and every rank returns the same
 //! [`Error::OnRank`](crate::Error::OnRank); nobody waits for a rank that has given up.
 //!
-//! Reading and writing in between is not collective, except [`ParWriter::write_merged`].
+//! Reading and writing in between is not collective, except [`ParWriter::write_merged`] and
+//! [`BuddyWriter::write_together`].
 
 mod apart;
+mod away;
 mod buddy;
 mod create;
 mod exchange;
 mod merge;
 mod reader;
 mod records;
+mod restore;
+mod roster;
 mod tables;
 mod writer;
 
 pub use buddy::BuddyWriter;
 pub use reader::{LocalTask, ParReader};
 pub use records::SetInfo;
+pub use restore::Seat;
+pub use roster::{OwnGroup, Part, Split};
 pub use tables::{ROOT_BYTES_MAX, ROOT_FILES_MAX};
 pub use writer::ParWriter;

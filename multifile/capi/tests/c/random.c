@@ -3,6 +3,7 @@
  * compared with a model of what SIONlib does with the same calls. Every process draws the same
  * plans, so each knows what all others write.
  */
+#include <errno.h>
 #include <mpi.h>
 #include <omp.h>
 
@@ -241,9 +242,17 @@ static void write_and_read(const plan *p, const char *name, int task) {
     if (p->packing == COPIED && p->groups > 1) {
         int file = (int)(p->seed % (unsigned long)p->groups);
         snprintf(lost, sizeof lost, file > 0 ? "%s.%06d" : "%s", name, file);
-        MPI_Barrier(all);
-        CHECK(task > 0 || unlink(lost) == 0);
-        MPI_Barrier(all);
+        /* MPI is the first thread's. */
+#pragma omp barrier
+#pragma omp master
+        {
+            MPI_Barrier(all);
+            /* On storage of nodes each process sees its own file. */
+            if (p->kind == LOCAL ? file_of(p, task) == file : task == 0)
+                CHECK(unlink(lost) == 0 || (p->kind == LOCAL && errno == ENOENT));
+            MPI_Barrier(all);
+        }
+#pragma omp barrier
     }
     mode_of(p, mode, 0);
     sid = opening(p, name, mode, task);

@@ -37,7 +37,7 @@ static inline long below(unsigned long *state, long bound) {
 
 static inline void draw_packing(plan *p, unsigned long *state) {
     static const enum packing ways[] = {ALIGNED, ALIGNED, PACKED, MERGED, COPIED};
-    p->packing = ways[below(state, p->kind == RANKS ? 5 : 4)];
+    p->packing = ways[below(state, p->kind == RANKS || p->kind == LOCAL ? 5 : 4)];
     if (p->kind == SERIAL || p->kind == MAPPED)
         p->packing = ALIGNED;
     p->keyed = p->packing == ALIGNED && p->kind != MAPPED && below(state, 3) == 0;

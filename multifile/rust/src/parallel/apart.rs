@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use crate::{
-    codec::wide,
     error::{Error, Result},
     finish::finish,
     group::Group,
@@ -21,7 +20,7 @@ use crate::{
     },
     physical::Front,
     plan::{FilePlan, NewTask, Options},
-    storage::Storage,
+    storage::{File, Storage},
     writer::{self, remove_journal},
 };
 
@@ -31,7 +30,7 @@ pub(super) fn instance(grant: &Grant, options: &Options) -> Option<u64> {
 }
 
 /// Empties every file, by its first rank, while the others wait. All ranks know from what they were
-/// granted whether there is something to wait for.
+/// granted whether there is something to wait for; there is where some have no task.
 pub(super) fn cut<G: Group, S: Storage>(
     group: &G,
     (storage, path): (&S, &Path),
@@ -39,7 +38,9 @@ pub(super) fn cut<G: Group, S: Storage>(
     tasks: &[NewTask],
     options: &Options,
 ) -> Result<()> {
-    if !granted.iter().any(|grant| instance(grant, options).is_some()) {
+    let mut own = granted.iter().take(tasks.len());
+    let waits = tasks.is_empty() || own.any(|grant| instance(grant, options).is_some());
+    if !options.apart || !waits {
         return Ok(());
     }
     let first = granted.iter().zip(tasks).find(|(grant, _)| grant.local_rank == 0);
@@ -71,38 +72,38 @@ impl<S: Storage> ParWriter<S> {
 
     /// Completes the file whose first task is this rank's, if it is not file 0.
     fn complete_own(&self) -> Result<()> {
+        match self.first_file().filter(|number| *number > 0) {
+            Some(number) => self.complete_file(number, None),
+            None => Ok(()),
+        }
+    }
+
+    /// The file whose first task is this rank's.
+    pub(super) fn first_file(&self) -> Option<u32> {
         let mut tasks = self.tasks.iter().map(|local| local.task);
-        let first = tasks.find(|task| task.local_rank == 0 && task.file > 0);
-        let Some((NewTask { file: number, .. }, instance)) = first.zip(self.apart) else {
-            return Ok(());
-        };
+        tasks.find(|task| task.local_rank == 0).map(|task| task.file)
+    }
+
+    /// Completes file `number` from what its ranks left in its journal.
+    pub(super) fn complete_file(
+        &self,
+        number: u32,
+        mapping: Option<Vec<(u32, u32)>>,
+    ) -> Result<()> {
+        let Some(instance) = self.apart else { return Ok(()) };
         let io = |error| Error::io(number, &error);
         let path = self.storage.physical_name(&self.path, number);
         let front = Front::load(self.storage.open(&path, None).map_err(io)?, number)?;
         let journal = self.storage.open(&name::journal(&path), None).map_err(io)?;
         let mut usage = FileUse(Vec::new());
         for task in 0..front.header.task_count {
-            let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };
-            loop {
-                let task_count = front.header.task_count;
-                let key = SlotKey { instance, task_count, task, block: used.block_count };
-                match journal::read(&journal, &key).map_err(io)? {
-                    Found::Slot(slot) => {
-                        used.block_count += 1;
-                        used.lens.push(slot.used);
-                        used.sums.push(slot.sum.unwrap_or(0));
-                    }
-                    Found::Nothing if wide(used.lens.len()) > 0 => break,
-                    _ => return Err(io(std::io::ErrorKind::InvalidData.into())),
-                }
-            }
-            usage.0.push(used);
+            usage.0.push(recorded(&journal, (front.header.task_count, task), instance, number)?);
         }
         let plan = FilePlan {
             header: front.header,
             ranks: front.ranks,
             layout: front.layout,
-            mapping: None,
+            mapping,
             style: self.options.style,
             hints: self.options.hints,
             checksums: self.options.checksums,
@@ -111,5 +112,28 @@ impl<S: Storage> ParWriter<S> {
         let mut output = open(&self.storage, &self.path, number, &plan)?;
         finish(&mut output, &plan, &usage)?;
         remove_journal(&self.storage, &self.path, number)
+    }
+}
+
+/// What the journal of file `number` says that `task` used.
+fn recorded<F: File>(
+    journal: &F,
+    (task_count, task): (u32, u32),
+    instance: u64,
+    number: u32,
+) -> Result<Used> {
+    let io = |error| Error::io(number, &error);
+    let mut used = Used { block_count: 0, lens: Vec::new(), sums: Vec::new() };
+    loop {
+        let key = SlotKey { instance, task_count, task, block: used.block_count };
+        match journal::read(journal, &key).map_err(io)? {
+            Found::Slot(slot) => {
+                used.block_count += 1;
+                used.lens.push(slot.used);
+                used.sums.push(slot.sum.unwrap_or(0));
+            }
+            Found::Nothing if !used.lens.is_empty() => return Ok(used),
+            _ => return Err(io(std::io::ErrorKind::InvalidData.into())),
+        }
     }
 }

@@ -1,21 +1,24 @@
 //! A set written together with copies of itself, so that a lost physical file loses no data.
 //!
 //! The copy of a file's tasks stands in the file of the same number of each buddy set, behind the
-//! tasks of the ranks that keep it: those of a neighbouring file (format section 9). Every rank
-//! writes its own copies, which needs storage that all ranks reach.
+//! tasks of the ranks that keep it: those of a neighbouring file (format section 9). On storage that
+//! all ranks reach every rank writes its own copies; where each file is on the storage of a node,
+//! ranks send their data to those that keep it ([`away`](super::away)).
 
 use std::path::Path;
 
 use crate::{
-    codec::narrow,
+    codec::{narrow, wide},
     error::{Argument, Result},
     group::Group,
     name,
     packing::Packing,
     parallel::{
+        away::{self, Away},
         create::{Opening, alike, decide, grants},
         exchange::exchange_each,
         records::{Ask, Grant, Used, inline_blocks},
+        roster::Split,
         tables::Root,
         writer::ParWriter,
     },
@@ -27,7 +30,16 @@ use crate::{
 #[derive(Debug)]
 pub struct BuddyWriter<S: Storage> {
     original: ParWriter<S>,
-    copies: Vec<ParWriter<S>>,
+    copies: Copies<S>,
+}
+
+/// Where the copies are.
+#[derive(Debug)]
+enum Copies<S: Storage> {
+    /// In files that this rank writes.
+    Here(Vec<ParWriter<S>>),
+    /// On other nodes.
+    Away(Vec<Away<S>>),
 }
 
 impl<S: Storage> BuddyWriter<S> {
@@ -95,17 +107,68 @@ impl<S: Storage> BuddyWriter<S> {
             opening.granted(task.into_iter(), 1, roots.next().flatten())
         };
         let original = begin(original);
-        Ok(Self { original, copies: copies.into_iter().map(begin).collect() })
+        Ok(Self { original, copies: Copies::Here(copies.into_iter().map(begin).collect()) })
+    }
+
+    /// As [`create_with`](Self::create_with), each physical file and each copy on the storage of
+    /// the ranks that it belongs to. `split` makes the groups in which copies travel. Costs what
+    /// [`ParWriter::create`] costs, and for each level as much again and up to three splits.
+    ///
+    /// # Errors
+    ///
+    /// As [`ParWriter::create_with`]; [`Argument::Disagree`] on different numbers of levels.
+    pub fn create_apart<G: Group>(
+        group: &G,
+        (storage, path): (&S, &Path),
+        (task, (levels, options)): (Result<NewTask>, (u32, &Options)),
+        split: &Split<'_>,
+        prepare: impl FnMut(u32, &S::File) -> Result<()>,
+    ) -> Result<Self> {
+        let name = Some(options.name_for(path).to_vec());
+        let packing = Packing::Collective { size: Some(u32::MAX) };
+        let options = Options { name, packing, apart: true, ..options.clone() };
+        let original = ParWriter::create_with(group, storage, path, (task, &options), prepare)?;
+        let fs_block_len = Some(original.fs_block_len());
+        let options = Options { fs_block_len, ..options.clone() };
+        let copies = away::create(group, (storage, path), task?, (levels, &options), split)?;
+        Ok(Self { original, copies: Copies::Away(copies) })
+    }
+
+    /// True if copies are on other nodes, so that only [`write_together`](Self::write_together)
+    /// writes them.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        matches!(self.copies, Copies::Away(_))
+    }
+
+    /// Writes `bytes` to this rank's task and all its copies, together with all ranks that do the
+    /// same with theirs; none of them need have any bytes. Collective if copies are on other nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write); [`Error::Group`](crate::Error::Group). What fails on the node of a
+    /// copy shows at closing.
+    pub fn write_together(&mut self, bytes: &[u8]) -> Result<()> {
+        let Copies::Away(copies) = &mut self.copies else { return self.write(bytes) };
+        let mut task = self.original.task(0)?;
+        let (block, _) = task.fill().block();
+        let written = task.write(bytes);
+        // A rank that fails still meets the others.
+        let bytes = if written.is_ok() { bytes } else { &[] };
+        copies.iter_mut().try_for_each(|copy| copy.carry(wide(block), bytes))?;
+        written
     }
 
     /// Writes `bytes` to this rank's task and all its copies.
     ///
     /// # Errors
     ///
-    /// As [`TaskWriter::write`](crate::TaskWriter::write).
+    /// As [`TaskWriter::write`](crate::TaskWriter::write); [`Argument::Task`] if copies are on
+    /// other nodes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let Copies::Here(copies) = &mut self.copies else { return Err(Argument::Task.into()) };
         self.original.task(0)?.write(bytes)?;
-        self.copies.iter_mut().try_for_each(|copy| copy.task(0)?.write(bytes))
+        copies.iter_mut().try_for_each(|copy| copy.task(0)?.write(bytes))
     }
 
     /// As [`TaskWriter::ensure`](crate::TaskWriter::ensure), in all copies.
@@ -115,7 +178,13 @@ impl<S: Storage> BuddyWriter<S> {
     /// [`Argument::ChunkSmall`].
     pub fn ensure(&mut self, len: u64) -> Result<()> {
         self.original.task(0)?.ensure(len)?;
-        self.copies.iter_mut().try_for_each(|copy| copy.task(0)?.ensure(len))
+        match &mut self.copies {
+            Copies::Here(copies) => {
+                copies.iter_mut().try_for_each(|copy| copy.task(0)?.ensure(len))
+            }
+            // A copy follows to the block that the next bytes are in.
+            Copies::Away(_) => Ok(()),
+        }
     }
 
     /// The set itself without its copies, to ask it about positions.
@@ -123,13 +192,24 @@ impl<S: Storage> BuddyWriter<S> {
         &mut self.original
     }
 
-    /// Completes all sets together with all ranks of `group`, in one exchange.
+    /// Completes all sets together with all ranks of `group`: in one exchange, or one set after the
+    /// other where copies are on other nodes.
     ///
     /// # Errors
     ///
     /// As [`ParWriter::close`], for the first set that could not be completed; the others are.
     pub fn close<G: Group>(self, group: &G) -> Result<()> {
-        let mut sets = self.copies;
+        let mut sets = match self.copies {
+            Copies::Here(copies) => copies,
+            Copies::Away(copies) => {
+                let mut closed = self.original.close(group);
+                for copy in copies {
+                    let level = copy.close(group);
+                    closed = closed.and(level);
+                }
+                return closed;
+            }
+        };
         sets.insert(0, self.original);
         let inline = inline_blocks(group.size(), sets.len());
         let used = sets.iter_mut().map(|set| set.used(inline)).collect();

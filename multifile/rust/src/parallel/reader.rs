@@ -12,6 +12,7 @@ use crate::{
     parallel::{
         exchange::{agree, hand_out},
         records::{Given, SetInfo},
+        restore::{self, Seat},
     },
     physical,
     reader::{Reader, Task, TaskReader},
@@ -134,7 +135,7 @@ impl<F: File> ParReader<F> {
         let opened = agreed(group, Self::open_share(storage, path, group), &mut prepare);
         match opened {
             // Perhaps on the storage of another node: the ranks all know of this error.
-            Err(Error::OnRank { cause: Cause::Io(_, ENOENT), .. }) => {
+            Err(error) if is_missing_on_a_rank(&error) => {
                 Self::open_with(group, storage, path, prepare)
             }
             opened => opened,
@@ -205,6 +206,37 @@ impl<F: File> ParReader<F> {
         agreed(group, opened, prepare)
     }
 
+    /// As [`open_with_buddies`](Self::open_with_buddies), where each physical file and each copy may
+    /// be on the storage of a node: this rank's task is where `seat` says. A lost file is read from
+    /// the storage of the ranks that keep its copy, who send it; each rank has one task. Costs three
+    /// operations more if no rank sees all files, and four for each part that sends, and what its
+    /// longest stream needs.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_with_buddies`](Self::open_with_buddies).
+    pub fn open_with_buddies_apart<G: Group, S>(
+        group: &G,
+        storage: &S,
+        path: &Path,
+        (levels, seat): (u32, &Seat<'_>),
+        mut prepare: impl FnMut(&[LocalTask<F>]) -> Result<()>,
+    ) -> Result<Self>
+    where
+        S: Storage<File = F>,
+    {
+        let all = Reader::open_with_buddies(storage, path, levels).and_then(|reader| {
+            let share = share(reader.task_count(), group.rank(), group.size());
+            Self::tasks_of(&reader, share)
+        });
+        let opened = agreed(group, all, &mut prepare);
+        if !opened.as_ref().is_err_and(is_missing_on_a_rank) {
+            return opened;
+        }
+        let opened = restore::open(group, (storage, path), levels, seat);
+        agreed(group, opened.map(|(set, task)| Self { set, tasks: vec![task] }), prepare)
+    }
+
     /// What is the same for all tasks.
     #[must_use]
     pub const fn set(&self) -> SetInfo {
@@ -269,6 +301,11 @@ fn begin_task<S: Storage>(storage: &S, path: &Path, given: &Given) -> Result<Loc
     let lens = table.load_task(&*file, number, task.local_rank)?;
     let cursor = Cursor::new(given.place, lens, number)?;
     Ok(LocalTask { task, stream: TaskReader::of(file, number, cursor) })
+}
+
+/// True if a rank misses a physical file.
+const fn is_missing_on_a_rank(error: &Error) -> bool {
+    matches!(error, Error::OnRank { cause: Cause::Io(_, ENOENT), .. })
 }
 
 /// True if a physical file behind file 0 is not there.

@@ -10,6 +10,7 @@ mod allocations;
 mod apart;
 mod append;
 mod buddy;
+mod buddy_apart;
 mod commit;
 mod crash;
 mod cut;
