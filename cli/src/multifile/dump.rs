@@ -11,7 +11,7 @@ use multifile::{
 };
 use serde::Serialize;
 
-use super::{failure, file_failure, open, stream, stream_len, task_failure};
+use super::{failure, file_failure, open, stream, task_failure};
 use crate::{failure::Failure, output, report};
 
 /// Shows headers, places, and the length of every block; with --keys also what is under each key.
@@ -62,8 +62,10 @@ struct Task {
     local_rank: u32,
     global_rank: i64,
     chunk_bytes: u64,
-    bytes: u64,
-    block_bytes: Vec<u64>,
+    /// `None` if the block lengths do not fit the chunk, so that nothing can be read.
+    bytes: Option<u64>,
+    /// `None` of a length that is negative, as only in a damaged table.
+    block_bytes: Vec<Option<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<Vec<Key>>,
 }
@@ -90,7 +92,14 @@ pub(crate) fn dump(args: &Args) -> Result<(), Failure> {
         physical_files: files.map_err(|why| file_failure(&args.file, &why))?,
         tasks: tasks.collect::<Result<_, _>>()?,
     };
-    if args.json { output::print_json(&dump) } else { output::print(&text(&dump)) }
+    if args.json {
+        output::print_json(&dump)?;
+    } else {
+        output::print(&text(&dump))?;
+    }
+    let damaged = dump.tasks.iter().find(|task| task.bytes.is_none()).map(|task| task.task);
+    let why = damaged.and_then(|task| Some((task, reader.stream(task).err()?)));
+    why.map_or(Ok(()), |(task, why)| Err(task_failure(&args.file, task, why)))
 }
 
 fn physical(reader: &Reader<File>, index: usize) -> Option<std::io::Result<Physical>> {
@@ -130,8 +139,8 @@ fn task(args: &Args, reader: &Reader<File>, index: usize) -> Result<Task, Failur
         local_rank: found.local_rank,
         global_rank: found.global_rank,
         chunk_bytes: found.chunk_len,
-        bytes: stream_len(reader, index),
-        block_bytes: lens.to_vec(),
+        bytes: reader.stream(index).ok().map(|stream| stream.cursor().total()),
+        block_bytes: lens.iter().map(|len| i64::try_from(*len).ok().map(|_| *len)).collect(),
         keys: if args.keys { Some(keys(args, reader, index)?) } else { None },
     })
 }
@@ -167,6 +176,10 @@ pub(crate) const fn order_name(order: Order) -> &'static str {
     }
 }
 
+fn or_damaged(len: Option<u64>) -> String {
+    len.map_or_else(|| "damaged".to_owned(), |len| len.to_string())
+}
+
 fn text(dump: &Dump) -> String {
     let mut text = String::new();
     for file in &dump.physical_files {
@@ -194,13 +207,13 @@ fn text(dump: &Dump) -> String {
     }
     for task in &dump.tasks {
         let Task { task: index, physical_file, local_rank, global_rank, .. } = task;
-        let lens: Vec<_> = task.block_bytes.iter().map(u64::to_string).collect();
+        let lens: Vec<_> = task.block_bytes.iter().map(|len| or_damaged(*len)).collect();
         writeln!(
             text,
             "task {index}: file {physical_file}, local rank {local_rank}, global rank \
              {global_rank}, chunk {}, bytes {} = {}",
             task.chunk_bytes,
-            task.bytes,
+            or_damaged(task.bytes),
             lens.join(" + ")
         )
         .ok();

@@ -52,7 +52,9 @@ struct Row {
 
 pub(crate) fn list(args: &Args) -> Result<(), Failure> {
     let reader = open(&args.file)?;
-    let names = names(&reader, &args.file)?;
+    // A first stream that cannot be read holds no names; its row says that it is damaged.
+    let is_readable = reader.stream(TASK).is_ok();
+    let names = if is_readable { names(&reader, &args.file)? } else { None };
     let paths = names.as_ref().map(|names| paths_of(names, &args.file)).transpose()?;
     let named = names.as_ref().zip(paths.as_deref());
     let without_data = named.map_or_else(Vec::new, |(names, paths)| without_task(names, paths));

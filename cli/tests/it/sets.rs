@@ -208,3 +208,31 @@ fn what_is_a_hole_stays_one_and_blocks_that_nobody_has_are_not_shown() {
     let shown = output(Command::new(tool).arg("-a").arg(&path)).1;
     assert!(shown.contains("BLK000") && !shown.contains("BLK001"), "{}", shown.len());
 }
+
+/// A negative length is told as damage, never as the number that its bytes are without a sign.
+#[test]
+fn negative_block_length_is_shown_as_damage() {
+    let folder = tempdir().expect("a folder");
+    for name in ["x", "y"] {
+        fs::write(folder.path().join(name), name).expect("a file");
+    }
+    done(folder.path(), &["join", "set", "x", "y"]);
+    let path = folder.path().join("set");
+    let mut bytes = fs::read(&path).expect("a file");
+    // Rule 4.1: behind the two block counts stand the lengths of the first block.
+    let table = bytes[1080 + 32..1088 + 32].try_into().expect("a number");
+    let at = usize::try_from(u64::from_le_bytes(table)).expect("a place") + 2 * 8;
+    bytes[at..at + 8].copy_from_slice(&(-1i64).to_le_bytes());
+    fs::write(&path, bytes).expect("written");
+    for words in [&["ls", "set"][..], &["dump", "set"], &["ls", "--json", "set"]] {
+        let (code, said, why) = output(&mut multifile(folder.path(), words));
+        assert_eq!(code, 4, "{words:?}: {said}{why}");
+        assert!(!said.contains("18446744073709551615") && why.contains("task 0"), "{said}{why}");
+        assert_eq!(said.matches("damaged").count() > 0, words.len() == 2, "{said}");
+    }
+    let (code, said, _) = output(&mut multifile(folder.path(), &["dump", "--json", "set"]));
+    let dump: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let task = &dump["tasks"][0];
+    assert_eq!((code, &task["bytes"], &task["block_bytes"][0]), (4, &().into(), &().into()));
+    assert_eq!(dump["tasks"][1]["bytes"], 1);
+}
