@@ -5,8 +5,8 @@
  * Calls of each process: 2 to open for writing, one more with a file for each local communicator or
  * to merge what goes to several files, 3 to open for reading, 2 to close. Several files of local
  * communicators, each perhaps on the storage of a node, take 2 more to open and to close. Buddy
- * copies there take 2 more to open, 4 and up to 3 splits for each level, 6 for each level to close, and
- * for each level 4 to write and one for each further megabyte.
+ * copies there take 2 more to open, 4 and up to 3 splits for each level, 6 for each level to close,
+ * and for each level 4 to write and one for each further megabyte.
  */
 #include <limits.h>
 

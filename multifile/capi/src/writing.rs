@@ -65,8 +65,8 @@ impl Writing {
         Ok(self.task()?.write(bytes)?)
     }
 
-    /// As [`write`](Self::write), together with all ranks if buddy copies are on other nodes; a rank
-    /// that cannot write still meets the others.
+    /// As [`write`](Self::write), together with all ranks if buddy copies are on other nodes; a
+    /// rank that cannot write still meets the others.
     pub(crate) fn write_copies(&mut self, bytes: &[u8]) -> Result<()> {
         if !matches!(&self.sink, Sink::Copies(writer) if writer.is_apart()) {
             return self.write(bytes);

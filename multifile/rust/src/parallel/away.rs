@@ -91,7 +91,8 @@ impl<S: Storage> Away<S> {
         Ok(())
     }
 
-    /// Completes this level together with all ranks: file 0 last, because it makes the set readable.
+    /// Completes this level together with all ranks: file 0 last, because it makes the set
+    /// readable.
     pub(super) fn close<G: Group>(mut self, group: &G) -> Result<()> {
         let used = self.failed.map_or(Ok(()), Err).and_then(|()| self.set.used(0));
         exchange(group, used.map(|_| Vec::new()), (0, 0), |used| Ok(vec![Vec::new(); used.len()]))?;

@@ -1,9 +1,9 @@
 //! A set written together with copies of itself, so that a lost physical file loses no data.
 //!
 //! The copy of a file's tasks stands in the file of the same number of each buddy set, behind the
-//! tasks of the ranks that keep it: those of a neighbouring file (format section 9). On storage that
-//! all ranks reach every rank writes its own copies; where each file is on the storage of a node,
-//! ranks send their data to those that keep it ([`away`](super::away)).
+//! tasks of the ranks that keep it: those of a neighbouring file (format section 9). On storage
+//! that all ranks reach every rank writes its own copies; where each file is on the storage of a
+//! node, ranks send their data to those that keep it ([`away`](super::away)).
 
 use std::path::Path;
 
@@ -146,8 +146,8 @@ impl<S: Storage> BuddyWriter<S> {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write); [`Error::Group`](crate::Error::Group). What fails on the node of a
-    /// copy shows at closing.
+    /// As [`write`](Self::write); [`Error::Group`](crate::Error::Group). What fails on the node of
+    /// a copy shows at closing.
     pub fn write_together(&mut self, bytes: &[u8]) -> Result<()> {
         let Copies::Away(copies) = &mut self.copies else { return self.write(bytes) };
         let mut task = self.original.task(0)?;

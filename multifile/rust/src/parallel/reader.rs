@@ -206,11 +206,11 @@ impl<F: File> ParReader<F> {
         agreed(group, opened, prepare)
     }
 
-    /// As [`open_with_buddies`](Self::open_with_buddies), where each physical file and each copy may
-    /// be on the storage of a node: this rank's task is where `seat` says. A lost file is read from
-    /// the storage of the ranks that keep its copy, who send it; each rank has one task. Costs three
-    /// operations more if no rank sees all files, and four for each part that sends, and what its
-    /// longest stream needs.
+    /// As [`open_with_buddies`](Self::open_with_buddies), where each physical file and each copy
+    /// may be on the storage of a node: this rank's task is where `seat` says. A lost file is read
+    /// from the storage of the ranks that keep its copy, who send it; each rank has one task. Costs
+    /// four operations more if a rank does not see all files, and three for each part that sends,
+    /// besides one for each megabyte of its longest stream.
     ///
     /// # Errors
     ///

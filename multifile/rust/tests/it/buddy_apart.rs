@@ -48,7 +48,9 @@ fn stream(rank: u32) -> Vec<u8> {
 
 /// Groups of threads that meet by the number of the split and of the part.
 #[derive(Clone, Debug, Default)]
-struct Parts(Arc<Mutex<HashMap<(u32, u32), Vec<Option<Threads>>>>>);
+struct Parts(Arc<Mutex<Met>>);
+
+type Met = HashMap<(u32, u32), Vec<Option<Threads>>>;
 
 impl Parts {
     fn join(&self, split: u32, part: Part) -> OwnGroup {
