@@ -27,7 +27,7 @@ UNIT := lib/systemd/system/kakehi-serve@.service
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix clean
+.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix wheel clean
 
 build:
 	$(CARGO) build --release
@@ -121,6 +121,12 @@ UNFIT = $(filter-out 1,$(words $(PREFIX)))$(filter-out 0 1,$(words $(DESTDIR)))$
 prefix:
 	@$(if $(UNFIT),$(error PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)': PREFIX has to be absolute, \
 		without blanks and colons, DESTDIR without blanks))
+
+# A wheel in dist/ for `pip install`: the Python module, the command, and the libraries.
+DIST ?= $(CURDIR)/dist
+
+wheel: build
+	sh python/wheel.sh $(VERSION) $(DIST)
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
 # with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.

@@ -72,6 +72,9 @@ exercisers() { # what tests run that Debian does not package; without them these
     target/venv/bin/python -c 'import zarr, h5py, netCDF4, numpy, mpi4py' 2>/dev/null ||
         target/venv/bin/pip install --quiet zarr h5py netCDF4 numpy mpi4py ||
         echo "setup: no Python modules: the Python workload is skipped" >&2
+    target/venv/bin/python -c 'import maturin, pytest, fsspec, mypy' 2>/dev/null ||
+        target/venv/bin/pip install --quiet maturin pytest fsspec mypy ||
+        echo "setup: no maturin: the wheel is neither built nor tested" >&2
 }
 
 otf2() { # Debian's source of OTF2, into target/otf2; packages and lists of the system stay as they are

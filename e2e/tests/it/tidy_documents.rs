@@ -7,7 +7,7 @@ use crate::tidy::{COLUMNS_MAX, root, visit};
 
 /// Folders of the repository. What stands in backquotes, begins with one, and ends like a folder or
 /// a file, is a name.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "client/",
     "transport/",
     "daemon/",
@@ -19,6 +19,7 @@ const FOLDERS: [&str; 11] = [
     "fuzz/",
     "docs/",
     "packaging/",
+    "python/",
 ];
 
 #[test]

@@ -1,0 +1,21 @@
+//! `kakehi._kakehi`: multifiles for the Python module `kakehi`, whose classes wrap these.
+//!
+//! What reads or writes releases the interpreter; what is collective does not, because its messages
+//! travel through Python ([`comm`]).
+
+mod comm;
+mod error;
+mod reading;
+mod writing;
+
+use pyo3::prelude::*;
+
+use crate::{error::Errors, reading::Reader, writing::Writer};
+
+#[pymodule]
+fn _kakehi(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Reader>()?;
+    module.add_class::<Writer>()?;
+    Errors::add(module)
+}
