@@ -97,13 +97,18 @@ impl fmt::Display for Machine {
 
 /// The file system of a path, by name where it is a usual one.
 pub(crate) fn file_system(path: &Path) -> String {
-    const KNOWN: [(i64, &str); 6] = [
+    const KNOWN: [(i64, &str); 11] = [
         (0xef53, "ext4"),
         (0x0102_1994, "tmpfs"),
         (0x5846_5342, "xfs"),
         (0x9123_683e, "btrfs"),
         (0x794c_7630, "overlayfs"),
         (0x6969, "nfs"),
+        (0x0bd0_0bd0, "lustre"),
+        (0x4750_4653, "gpfs"),
+        (0x1983_0326, "beegfs"),
+        (0x00c3_6400, "ceph"),
+        (0x6573_5546, "fuse"),
     ];
     let Ok(stat) = statfs(path) else { return "unknown".to_owned() };
     let known = KNOWN.iter().find(|(number, _)| *number == stat.f_type);

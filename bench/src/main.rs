@@ -7,6 +7,7 @@ mod delegate;
 mod file;
 mod files;
 mod fio;
+mod here;
 mod idle;
 mod job;
 mod kakehi;
@@ -50,6 +51,9 @@ enum Bench {
     File(file::Args),
     Rpc(rpc::Args),
     Tasks(tasks::Args),
+    Here(here::Args),
+    #[command(hide = true)]
+    Play(here::play::Args),
     #[command(hide = true)]
     Activate(tasks::activate::Args),
     #[command(hide = true)]
@@ -96,6 +100,8 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::FileSide(args) => file::side::work(args),
         Bench::Rpc(args) => rpc::rpc(args),
         Bench::Tasks(args) => tasks::tasks(args),
+        Bench::Here(args) => here::here(args),
+        Bench::Play(args) => here::play::play(args),
         Bench::Activate(args) => tasks::activate::activate(args),
         Bench::MakeFiles(args) => tasks::coalesce::make(args),
         Bench::Worker(args) => worker::work(args),

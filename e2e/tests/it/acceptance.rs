@@ -112,6 +112,23 @@ fn every_workload_writes_the_same_bytes_however_the_daemon_is_set() {
     }
 }
 
+/// Runs a workload natively, then with its files in `place` under each list of flags, and compares.
+pub(crate) fn compare_in(folder: &Folder, place: &Path, name: &str, flags: &[&[&str]]) {
+    let all = [LAMMPS, OPENFOAM, QE, PYTHON, GIT, TAR, SQLITE];
+    let workload = all.into_iter().find(|workload| workload.name == name).expect("a workload");
+    let native = folder.join(format!("native-{name}"));
+    let Some(written) = workload.run_natively(folder, &native) else { return };
+    for (index, flags) in flags.iter().enumerate() {
+        let wrapped = place.join(format!("{name}{index}"));
+        let documents = workload.run_wrapped(folder, &wrapped, flags, Command::new("bash"));
+        workload.assert_equal(&native, &wrapped);
+        workload.assert_delegated(flags, &written, &documents);
+        fs::remove_dir_all(&wrapped).expect("a folder");
+    }
+    fs::remove_dir_all(&native).expect("a folder");
+    fs::remove_dir_all(folder.join("trace")).expect("a folder");
+}
+
 impl Workload {
     /// Runs natively, then once with each list of flags for `kakehi run`, and compares.
     fn compare(&self, flags: &[&[&str]]) {

@@ -42,7 +42,7 @@ pub(crate) fn library() -> PathBuf {
 }
 
 /// The folder cargo builds into; this test is in `release/deps` there.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let test = std::env::current_exe().expect("path of this test");
     test.ancestors().nth(3).expect("target folder").to_owned()
 }

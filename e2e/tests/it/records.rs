@@ -53,7 +53,20 @@ impl Writer {
         count: u64,
         record_len: usize,
     ) -> Self {
-        let log = Log::create(path.with_extension("log"));
+        let log = path.with_extension("log");
+        Self::start_logging(daemon, kind, (path, log), count, record_len)
+    }
+
+    /// The same with the log of what is accepted elsewhere, which is mapped.
+    #[track_caller]
+    pub(crate) fn start_logging(
+        daemon: &Daemon,
+        kind: Kind,
+        (path, log): (PathBuf, PathBuf),
+        count: u64,
+        record_len: usize,
+    ) -> Self {
+        let log = Log::create(log);
         let mut command = daemon.wrap(program("writer"));
         command.arg(format!("{kind:?}").to_lowercase()).arg(&path);
         command.args([count.to_string(), record_len.to_string()]).arg(&log.path);

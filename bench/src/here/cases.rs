@@ -1,0 +1,193 @@
+//! The cases of `kakehi-bench here`, and one round of each.
+
+use std::{
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use rustix::fs::{Advice, fadvise};
+
+use super::play::{CHECKPOINT, FILE, LINE, MIB, PIECE, Verb};
+use crate::{kakehi::Environment, scratch::Scratch};
+
+/// Time of a round that a case is sized for.
+const ROUND: Duration = Duration::from_millis(400);
+
+/// One case.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    verb: Verb,
+    /// How often the trial does it, and the case at the most.
+    counts: [u64; 2],
+    side: Side,
+}
+
+/// How the side with Kakehi runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Job,
+    /// `kakehi run --coalesce`, from start to end.
+    Coalesced,
+}
+
+const fn job(name: &'static str, verb: Verb, counts: [u64; 2]) -> Case {
+    Case { name, verb, counts, side: Side::Job }
+}
+
+pub(crate) const CASES: [Case; 8] = [
+    job("lines", Verb::Lines, [500, 200_000]),
+    job("small", Verb::Small, [200, 50_000]),
+    job("files", Verb::Files, [20, 5_000]),
+    Case { name: "coalesce", verb: Verb::Files, counts: [20, 5_000], side: Side::Coalesced },
+    job("large", Verb::Large, [8, 256]),
+    job("checkpoint", Verb::Checkpoint, [8, 256]),
+    job("cold", Verb::Cold, [8, 128]),
+    job("warm", Verb::Warm, [8, 1024]),
+];
+
+impl Case {
+    /// The case in words.
+    pub(crate) fn describe(&self, count: u64) -> String {
+        let mib = |each: usize| (count * each as u64).div_ceil(MIB as u64);
+        match (self.verb, self.side) {
+            (Verb::Lines, _) => format!("{count} lines of {LINE} bytes to a log"),
+            (Verb::Small, _) => format!("{} MiB by writes of {} KiB", mib(PIECE), PIECE >> 10),
+            (Verb::Files, Side::Job) => format!("{count} files of {} KiB", FILE >> 10),
+            (Verb::Files, Side::Coalesced) => {
+                format!("{count} files of {} KiB, with --coalesce", FILE >> 10)
+            }
+            (Verb::Large, _) => format!("{} MiB by writes of 1 MiB", mib(CHECKPOINT)),
+            (Verb::Checkpoint, _) => {
+                format!("checkpoint of {} MiB, then as long a computation", mib(CHECKPOINT))
+            }
+            (Verb::Cold, _) => format!("reading {count} MiB, not in memory"),
+            (Verb::Warm, _) => format!("reading {count} MiB, in memory"),
+        }
+    }
+}
+
+/// The folder of the cases, and the programs.
+pub(crate) struct Field {
+    folder: Scratch,
+    own: PathBuf,
+}
+
+impl Field {
+    pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
+        let failed = || format!("a folder in {}", dir.display());
+        let folder = Scratch::create_in(dir).with_context(failed)?;
+        Ok(Self { folder, own: env::current_exe()?.canonicalize()? })
+    }
+
+    /// How often a case does what it does in a round.
+    pub(crate) fn size(&self, case: &Case) -> anyhow::Result<u64> {
+        let [few, most] = case.counts;
+        let time = self.play(case, few, Duration::ZERO, &Environment::new())?;
+        let factor = ROUND.as_nanos() / time.as_nanos().max(1);
+        let factor = u64::try_from(factor).unwrap_or(u64::MAX).max(1);
+        Ok(few.saturating_mul(factor).min(most))
+    }
+
+    /// Times without Kakehi and with it.
+    pub(crate) fn round(
+        &self,
+        case: &Case,
+        count: u64,
+        environment: &Environment,
+    ) -> anyhow::Result<[Duration; 2]> {
+        let nothing = Environment::new();
+        if case.side == Side::Coalesced {
+            let without = self.whole(case, count, &mut Command::new(&self.own))?;
+            let mut command = Command::new(self.own.with_file_name("kakehi"));
+            let (to, kept) = (self.to(), self.folder.path().join("kept.sion"));
+            let map = format!("{}={}", to.display(), kept.display());
+            command.args(["run", "--socket"]).arg(self.folder.path().join("job"));
+            command.args(["--coalesce", &map, "--"]).arg(&self.own);
+            return Ok([without, self.whole(case, count, &mut command)?]);
+        }
+        let mut computation = Duration::ZERO;
+        if case.verb == Verb::Checkpoint {
+            computation = self.play(case, count, computation, &nothing)?;
+        }
+        let without = self.play(case, count, computation, &nothing)?;
+        Ok([without, self.play(case, count, computation, environment)?])
+    }
+
+    /// Runs the program of a case; the time it says its calls took.
+    fn play(
+        &self,
+        case: &Case,
+        count: u64,
+        computation: Duration,
+        environment: &Environment,
+    ) -> anyhow::Result<Duration> {
+        self.prepare(case, count)?;
+        let mut command = Command::new(&self.own);
+        self.say(&mut command, case, count).arg("--compute-us");
+        command.arg(computation.as_micros().to_string()).envs(environment);
+        let said = succeed(&mut command)?;
+        self.clear()?;
+        let ns = said.trim().parse().context("a time")?;
+        Ok(Duration::from_nanos(ns))
+    }
+
+    /// Runs the program of a case by `command`, from its start to its end.
+    fn whole(&self, case: &Case, count: u64, command: &mut Command) -> anyhow::Result<Duration> {
+        self.prepare(case, count)?;
+        let begin = Instant::now();
+        succeed(self.say(command, case, count))?;
+        let time = begin.elapsed();
+        self.clear()?;
+        Ok(time)
+    }
+
+    fn say<'a>(&self, command: &'a mut Command, case: &Case, count: u64) -> &'a mut Command {
+        command.arg("play").arg(case.verb.word()).arg(count.to_string()).arg(self.to())
+    }
+
+    fn prepare(&self, case: &Case, count: u64) -> anyhow::Result<()> {
+        let to = self.to();
+        fs::create_dir(&to)?;
+        if !matches!(case.verb, Verb::Cold | Verb::Warm) {
+            return Ok(());
+        }
+        let (path, bytes) = (to.join("file"), vec![7; MIB]);
+        let mut file = File::create(&path)?;
+        for _ in 0..count {
+            std::io::Write::write_all(&mut file, &bytes)?;
+        }
+        file.sync_all()?;
+        if case.verb == Verb::Cold {
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        } else {
+            fs::read(&path)?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self) -> anyhow::Result<()> {
+        for entry in fs::read_dir(self.folder.path())? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn to(&self) -> PathBuf {
+        self.folder.path().join("files")
+    }
+}
+
+fn succeed(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output().context("run 'make build'")?;
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", why.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

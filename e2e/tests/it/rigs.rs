@@ -1,0 +1,336 @@
+//! File systems as users have them: distributed ones, one that is slow on purpose, and the local
+//! ones of Linux, each mounted by a script of `rigs/`.
+//!
+//! Requests and system calls are counted where that is possible, because the times of a busy
+//! machine prove little.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    acceptance,
+    calls::Calls,
+    harness::{
+        Daemon, Folder, SOON, kakehi_run, pause, program, random, run, skip, succeed, target, text,
+        wait_for,
+    },
+    records::{KINDS, Kind, Writer},
+};
+
+const TIME_MAX: Duration = Duration::from_secs(300);
+/// What a rig says that this machine cannot have.
+const UNABLE: i32 = 77;
+/// A file system of a busy cluster.
+const BUSY: &str = "--metadata 200us --data 50us --servers 8";
+/// One whose kernel part knows no attribute for longer than a call.
+const FORGETFUL: &str = "--keep 0us";
+const HYBRID: &str = "/**=hybrid";
+const DELEGATE: &str = "/**=delegate";
+
+/// A mounted file system; unmounted, and its servers ended, when this goes.
+struct Rig {
+    script: PathBuf,
+    folder: PathBuf,
+}
+
+impl Rig {
+    /// `None`, loudly, where this machine cannot have it.
+    #[track_caller]
+    fn start(folder: &Folder, name: &str, argument: &str) -> Option<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("rigs").join(format!("{name}.sh"));
+        let rig = Self { script, folder: folder.join(format!("rig-{name}")) };
+        let output = run(rig.command("start").arg(argument), TIME_MAX);
+        let said = text(&output.stderr);
+        if output.status.code() == Some(UNABLE) {
+            skip(&format!("{name} {argument}"), said.trim());
+            return None;
+        }
+        assert!(output.status.success(), "{name}: {}: {said}", output.status);
+        Some(rig)
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.folder.join("mnt")
+    }
+
+    /// A new folder there.
+    fn make(&self, name: &str) -> PathBuf {
+        let path = self.mount().join(name);
+        fs::create_dir(&path).expect("a new folder");
+        path
+    }
+
+    /// Sends a signal to the servers that keep the data.
+    #[track_caller]
+    fn signal(&self, name: &str) {
+        succeed(self.command("signal").arg(name), SOON);
+    }
+
+    /// Stops it; the number of requests of each kind, if it counts them.
+    #[track_caller]
+    fn stop(self) -> BTreeMap<String, u64> {
+        succeed(&mut self.command("stop"), TIME_MAX);
+        assert!(!self.folder.exists(), "something is left behind");
+        let counts = self.folder.with_extension("counts");
+        let lines = fs::read_to_string(counts).unwrap_or_default();
+        let lines = lines.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(kind, count)| (kind.to_owned(), count.parse().expect("a number"))).collect()
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.env("SLOWFS", target().join("release/slowfs"));
+        command.arg(&self.script).arg(what).arg(&self.folder);
+        command
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if self.folder.exists() {
+            self.command("stop").output().ok();
+        }
+    }
+}
+
+// ---- requests
+
+/// Requests that program `pattern` makes of slowfs, natively and under `kakehi run`.
+fn requests(options: &str, pattern: &[&str], flags: &[&str]) -> Option<[BTreeMap<String, u64>; 2]> {
+    let folder = Folder::new();
+    let mut found = Vec::new();
+    for is_wrapped in [false, true] {
+        let rig = Rig::start(&folder, "slowfs", options)?;
+        let files = rig.make("files");
+        let mut command = match is_wrapped {
+            true => kakehi_run(&folder, flags),
+            false => Command::new("env"),
+        };
+        // As users have it: the first small writes of a file are the kernel's.
+        command.env_remove("KAKEHI_STAGE_AFTER");
+        succeed(command.arg(program("pattern")).arg(&files).args(pattern), TIME_MAX);
+        found.push(rig.stop());
+    }
+    found.try_into().ok()
+}
+
+#[test]
+fn small_writes_take_few_requests_of_a_slow_file_system() {
+    for (len, least) in [("100", 100), ("4096", 20)] {
+        let Some([native, wrapped]) = requests(BUSY, &["1", "5000", len], &[]) else { return };
+        let gain = native["write"] / wrapped["write"];
+        assert!(gain >= least, "{len}: {native:?} {wrapped:?}");
+    }
+}
+
+/// Whoever opens a file, writes it by one call, and closes it asks for nothing besides.
+#[test]
+fn file_that_is_written_once_takes_the_requests_it_takes_natively() {
+    let pattern = ["200", "1", "4096"];
+    let Some([native, wrapped]) = requests(FORGETFUL, &pattern, &[]) else { return };
+    // Programs and the shell look at folders, so those on attributes are not the same to one.
+    for kind in ["open", "write", "close", "change", "sync", "read"] {
+        assert_eq!(native[kind], wrapped[kind], "{kind}: {native:?} {wrapped:?}");
+    }
+    for kind in ["attributes", "lookup"] {
+        assert!(wrapped[kind] < native[kind] + 20, "{kind}: {native:?} {wrapped:?}");
+    }
+}
+
+// ---- content
+
+#[test]
+fn tar_writes_the_same_bytes_on_distributed_file_systems() {
+    workloads(&["tar"], &[&[]]);
+}
+
+#[test]
+#[ignore = "half an hour: for `make soak`"]
+fn every_workload_writes_the_same_bytes_on_distributed_file_systems() {
+    let all = ["lammps", "openfoam", "qe", "python", "git", "tar", "sqlite"];
+    workloads(&all, &[&[], &["--rule", DELEGATE]]);
+}
+
+fn workloads(names: &[&str], flags: &[&[&str]]) {
+    for name in ["moosefs", "glusterfs"] {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, name, "") else { continue };
+        for workload in names {
+            acceptance::compare_in(&folder, &rig.mount(), workload, flags);
+        }
+        rig.stop();
+    }
+}
+
+/// Files of all shapes, read back past the daemon.
+#[test]
+fn files_of_all_shapes_have_their_bytes_on_every_file_system() {
+    let rigs = [
+        ("moosefs", ""),
+        ("glusterfs", ""),
+        ("slowfs", BUSY),
+        ("loop", "xfs"),
+        ("loop", "btrfs"),
+        ("loop", "ext4"),
+    ];
+    for (name, argument) in rigs {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, name, argument) else { continue };
+        for (index, shape) in SHAPES.iter().enumerate() {
+            for rule in [HYBRID, DELEGATE] {
+                let files = rig.make(&format!("{index}-{}", rule.len()));
+                let mut command = kakehi_run(&folder, &["--rule", rule]);
+                command.arg(program("pattern")).arg(&files).args(shape.0);
+                let output = run(&mut command, TIME_MAX);
+                let said = text(&output.stdout) + &text(&output.stderr);
+                if shape.1 && said.contains("Invalid argument") {
+                    continue; // A file system without O_DIRECT.
+                }
+                assert!(output.status.success(), "{name} {argument} {shape:?}: {said}");
+                check_pattern(&files, shape.0);
+                fs::remove_dir_all(&files).expect("a folder");
+            }
+        }
+        rig.stop();
+    }
+}
+
+/// Arguments of `pattern`, and whether a file system may refuse them.
+const SHAPES: [(&[&str], bool); 5] = [
+    (&["20", "1", "4096"], false),
+    (&["1", "3000", "100"], false),
+    (&["2", "300", "40000"], false),
+    (&["1", "40", "1048576"], false),
+    (&["1", "200", "8192", "direct"], true),
+];
+
+#[track_caller]
+fn check_pattern(folder: &Path, shape: &[&str]) {
+    let number = |index: usize| shape[index].parse::<usize>().expect("a number");
+    let (files, writes, len) = (number(0), number(1), number(2));
+    for file in 0..files {
+        let found = fs::read(folder.join(file.to_string())).expect("a file");
+        assert_eq!(found.len(), writes * len, "{shape:?}");
+        let is_right =
+            |(at, byte): (usize, &u8)| usize::from(*byte) == (file + at / len + at) % 251;
+        let wrong = found.iter().enumerate().find(|one| !is_right(*one));
+        assert!(wrong.is_none(), "{shape:?}: file {file}: {wrong:?}");
+    }
+}
+
+// ---- faults
+
+#[test]
+fn kills_lose_nothing_on_distributed_file_systems() {
+    kill_on_distributed(5);
+}
+
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn many_kills_lose_nothing_on_distributed_file_systems() {
+    kill_on_distributed(40);
+}
+
+/// Kills clients and daemons by turns, while they write.
+fn kill_on_distributed(rounds: usize) {
+    let mut rng = random("killed on distributed file systems");
+    for (name, rule) in [("moosefs", HYBRID), ("glusterfs", HYBRID), ("glusterfs", DELEGATE)] {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, name, "") else { continue };
+        for round in 0..rounds {
+            let mut daemon = Daemon::start(&folder, &format!("job{round}"), &[]);
+            daemon.set("KAKEHI_RULES", rule);
+            let kind = KINDS[round % KINDS.len()];
+            let len = if matches!(kind, Kind::Blocks | Kind::Spread) { 4096 } else { 64 };
+            let path = rig.make(&format!("round{round}")).join("out");
+            let log = folder.join(format!("accepted{round}"));
+            let count = if round % 2 == 0 { 0 } else { 2_000 };
+            let mut writer = Writer::start_logging(&daemon, kind, (path, log), count, len);
+            assert!(writer.reaches(1, SOON), "{name}: nothing is accepted");
+            pause(Duration::from_micros(rng.u64(..20_000)));
+            if round % 2 == 0 {
+                writer.running.signal(Signal::KILL);
+                writer.running.wait(SOON);
+                let accepted = writer.accepted();
+                let is_complete = wait_for(SOON, || writer.missing(&accepted).is_empty());
+                assert!(is_complete, "{name} {rule} {kind:?}: {:?}", writer.missing(&accepted));
+                daemon.end();
+            } else {
+                daemon.kill();
+                assert!(writer.running.wait(SOON).success(), "{name} {rule} {kind:?}");
+                let missing = writer.missing(&writer.accepted());
+                assert!(missing.is_empty(), "{name} {rule} {kind:?}: {missing:?}");
+                fs::remove_dir_all(&daemon.socket).expect("what a killed daemon leaves");
+            }
+        }
+        rig.stop();
+    }
+}
+
+#[test]
+fn servers_that_stand_still_cost_time_only() {
+    stand_still(Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "half a minute: for `make soak`"]
+fn servers_that_stand_still_for_long_cost_time_only() {
+    stand_still(Duration::from_secs(10));
+}
+
+fn stand_still(time: Duration) {
+    for name in ["moosefs", "glusterfs"] {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, name, "") else { continue };
+        let daemon = Daemon::start(&folder, "job", &[]);
+        let (path, log) = (rig.make("files").join("out"), folder.join("accepted"));
+        let count = 20_000;
+        let mut writer = Writer::start_logging(&daemon, Kind::Blocks, (path, log), count, 4096);
+        assert!(writer.reaches(1, SOON), "{name}: nothing is accepted");
+        rig.signal("STOP");
+        pause(time);
+        rig.signal("CONT");
+        assert!(writer.running.wait(TIME_MAX).success(), "{name}");
+        let accepted = writer.accepted();
+        assert_eq!(accepted.len() as u64, count, "{name}");
+        assert!(writer.missing(&accepted).is_empty(), "{name}");
+        daemon.end();
+        rig.stop();
+    }
+}
+
+/// Whoever wrote is told at the latest when the file is closed, as natively.
+#[test]
+fn killed_servers_are_reported_to_whoever_has_written() {
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "glusterfs", "") else { return };
+    let daemon = Daemon::start(&folder, "job", &[]);
+    let mut programs = [Calls::wrapped(&daemon), Calls::start(&mut Command::new(program("calls")))];
+    let files = ["wrapped", "native"].map(|name| rig.make(name).join("out"));
+    let fds: Vec<_> = programs
+        .iter_mut()
+        .zip(&files)
+        .map(|(program, path)| {
+            let fd = program.get(&format!("open {} wct", path.display()));
+            assert_eq!(program.get(&format!("write {fd} before")), 6);
+            assert_eq!(program.ask(&format!("fsync {fd}")), "0");
+            fd
+        })
+        .collect();
+    rig.signal("KILL");
+    for (program, fd) in programs.iter_mut().zip(fds) {
+        let answers = ["write FD behind", "fsync FD", "close FD"]
+            .map(|call| program.ask(&call.replace("FD", &fd.to_string())));
+        assert!(answers.iter().any(|answer| answer.starts_with('E')), "{answers:?}");
+        program.end();
+    }
+    daemon.end_by(0);
+    rig.stop();
+}
