@@ -26,6 +26,8 @@ use crate::{kakehi::Daemon, machine, spread::Spread};
 const TIME: Duration = Duration::from_secs(55);
 /// The daemon's default.
 const IDLE: &str = "poll-idle";
+/// A round of a case is sized for this part of the whole time.
+const PARTS: u32 = 140;
 const ROUNDS_MIN: usize = 2;
 const ROUNDS_MAX: usize = 15;
 
@@ -98,7 +100,7 @@ pub(crate) fn here(args: &Args) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (index, case) in (1..).zip(&CASES) {
         let until = begin + whole * index / u32::try_from(CASES.len()).unwrap_or(u32::MAX);
-        let count = field.size(case);
+        let count = field.size(case, whole / PARTS);
         let result = count.as_ref().map_err(|why| format!("{why:#}")).and_then(|count| {
             let round = || field.round(case, *count, &environment);
             rounds(round, until).map_err(|why| format!("{why:#}"))

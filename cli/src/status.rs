@@ -83,6 +83,9 @@ fn text(status: &Value) -> String {
             moved("bytes_read"),
         );
     }
+    for system in status.get("file_systems").and_then(Value::as_array).into_iter().flatten() {
+        text += &file_system(system);
+    }
     for (folder, file) in status.get("multifiles").and_then(Value::as_object).into_iter().flatten()
     {
         text += &format!("keeps {folder} in the multifile {}\n", file.as_str().unwrap_or("?"));
@@ -107,4 +110,32 @@ fn text(status: &Value) -> String {
         );
     }
     text
+}
+
+/// What writes cost on a file system, as far as the job has learned.
+fn file_system(system: &Value) -> String {
+    let number = |name: &str| system.get(name).and_then(Value::as_u64);
+    let device = system.get("device").and_then(Value::as_str).unwrap_or("?");
+    let call =
+        number("write_call_ns").map(|ns| format!("{}.{} us a call", ns / 1000, ns / 100 % 10));
+    let bytes = number("write_bytes_per_s").map(|len| format!("{}/s", Size(len).approximate()));
+    let known: Vec<_> = [call, bytes].into_iter().flatten().collect();
+    match known.is_empty() {
+        true => String::new(),
+        false => format!("file system {device}: writes take {}\n", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_system_is_a_line_with_what_is_known() {
+        let system = serde_json::json!({"device": "0:52", "write_call_ns": 81_340});
+        assert_eq!(file_system(&system), "file system 0:52: writes take 81.3 us a call\n");
+        let system = serde_json::json!({"device": "8:1", "write_bytes_per_s": 2_u64 << 30});
+        assert_eq!(file_system(&system), "file system 8:1: writes take 2GiB/s\n");
+        assert_eq!(file_system(&serde_json::json!({"device": "0:5"})), "");
+    }
 }

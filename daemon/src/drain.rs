@@ -257,7 +257,7 @@ async fn append_part<S: Storage>(
     let size = core.storage.status(&descriptor.file).await.map_err(errno)?.size;
     let from = buffers(file, file.staged_pieces(position, len))?;
     file.shared().write_begins(position, size);
-    let written = write_some(core, &descriptor.file, size, from).await;
+    let written = write_some(core, (file, &descriptor.file), size, from).await;
     if written.is_err() {
         file.shared().no_write_begins();
     }
@@ -275,7 +275,7 @@ async fn write_all<S: Storage>(
     while !pieces.is_empty() {
         let descriptor = file.descriptor()?;
         let from = buffers(file, pieces.iter().copied())?;
-        let written = write_some(core, &descriptor.file, at, from).await?;
+        let written = write_some(core, (file, &descriptor.file), at, from).await?;
         at += written;
         advance(&mut pieces, written);
     }
@@ -291,16 +291,22 @@ fn buffers<S: Storage>(
     buffers.and_then(Buffers::new).ok_or(Errno::FAULT)
 }
 
-/// Writes once. Returns how many bytes were written, which are some.
+/// Writes once, and learns what that costs. Returns how many bytes were written, which are some.
 async fn write_some<S: Storage>(
     core: &Core<S>,
-    file: &S::File,
+    (to, file): (&OpenFile<S>, &S::File),
     at: u64,
     from: Buffers,
 ) -> Result<u64, Errno> {
+    let began = core.handle.now();
     match core.storage.write(file, at, from).await {
         Ok(0) => Err(Errno::IO),
-        Ok(written) => Ok(written as u64),
+        Ok(written) => {
+            let (device, took) = (to.identity.0, core.handle.now().saturating_since(began));
+            let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            core.node.shared().costs.learn(device, written as u64, ns);
+            Ok(written as u64)
+        }
         Err(error) => Err(errno(error)),
     }
 }

@@ -10,7 +10,9 @@ use std::{
     },
 };
 
+use rustix::fs::{major, minor};
 use serde::Serialize;
+use shm::Cost;
 
 use crate::{
     Config,
@@ -32,6 +34,8 @@ struct Status<'a> {
     cores: Vec<CoreReport>,
     staged_bytes: u64,
     peak_rss_bytes: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    file_systems: Vec<FileSystemStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<&'a RemoteStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +45,26 @@ struct Status<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     settings: &'a BTreeMap<String, String>,
     summary: Summary,
+}
+
+/// What writes cost on a mounted file system, as the job has learned.
+#[derive(Debug, Serialize)]
+struct FileSystemStatus {
+    /// As in `/proc/self/mountinfo`.
+    device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_call_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_bytes_per_s: Option<u64>,
+}
+
+impl From<Cost> for FileSystemStatus {
+    fn from(cost: Cost) -> Self {
+        let device = format!("{}:{}", major(cost.device), minor(cost.device));
+        let per_s = |ns: u64| (1024 * 1_000_000_000_u64).checked_div(ns);
+        let write_bytes_per_s = cost.kib_ns.and_then(per_s);
+        Self { device, write_call_ns: cost.call_ns, write_bytes_per_s }
+    }
 }
 
 /// Which servers' folders a daemon has, for whoever wants to share it.
@@ -120,6 +144,7 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
         files: lock(&node.registry).count(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),
         peak_rss_bytes: peak_rss(),
+        file_systems: node.shared().costs.all().map(FileSystemStatus::from).collect(),
         remote: node.remote.as_ref(),
         serving: node.listening.get().map(ServingStatus::from),
         multifiles: &node.multifiles,

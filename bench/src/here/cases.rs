@@ -14,9 +14,6 @@ use rustix::fs::{Advice, fadvise};
 use super::play::{CHECKPOINT, FILE, LINE, MIB, PIECE, Verb};
 use crate::{kakehi::Environment, scratch::Scratch};
 
-/// Time of a round that a case is sized for.
-const ROUND: Duration = Duration::from_millis(400);
-
 /// One case.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -83,11 +80,11 @@ impl Field {
         Ok(Self { folder, own: env::current_exe()?.canonicalize()? })
     }
 
-    /// How often a case does what it does in a round.
-    pub(crate) fn size(&self, case: &Case) -> anyhow::Result<u64> {
+    /// How often a case does what it does in a round of this time.
+    pub(crate) fn size(&self, case: &Case, round: Duration) -> anyhow::Result<u64> {
         let [few, most] = case.counts;
         let time = self.play(case, few, Duration::ZERO, &Environment::new())?;
-        let factor = ROUND.as_nanos() / time.as_nanos().max(1);
+        let factor = round.as_nanos() / time.as_nanos().max(1);
         let factor = u64::try_from(factor).unwrap_or(u64::MAX).max(1);
         Ok(few.saturating_mul(factor).min(most))
     }

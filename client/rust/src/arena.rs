@@ -8,8 +8,8 @@ use core::ops::Range;
 
 /// What is taken is a multiple of it, bytes.
 pub(crate) const BLOCK: u64 = 64 << 10;
-/// Blocks that can be tracked: 64 MiB of arena.
-const BLOCKS_MAX: usize = 1024;
+/// Blocks that can be tracked: 1 GiB of arena.
+const BLOCKS_MAX: usize = 16 << 10;
 const BLOCKS: u64 = BLOCKS_MAX as u64;
 const WORD: u64 = 64;
 /// The program has at most this part of the arena.
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn a_large_arena_is_used_as_far_as_it_can_be_tracked() {
         let mut arena = Arena::new(1 << 40);
-        assert_eq!(arena.share(1), 64 << 20);
-        assert_eq!(arena.take(64 << 20), Some(0));
+        assert_eq!(arena.share(1), 1 << 30);
+        assert_eq!(arena.take(1 << 30), Some(0));
         assert_eq!(arena.take(64 << 10), None);
     }
 

@@ -62,6 +62,9 @@ impl Locked {
         if self.log.is_none() {
             self.begin_staging()?;
         }
+        if self.is_large {
+            staging::lengthen(self);
+        }
         // Whoever else has it open may append, too, between the parts in which a log is drained.
         // And whoever takes over an append closes a number of the file, and so loses its locks.
         let is_shared = |link: Link| self.is_synchronous || link.shared.is_synchronous();
@@ -84,6 +87,9 @@ impl Locked {
         };
         if self.is_synchronous || config.synchronous {
             return Err(Reason::Synchronous);
+        }
+        if self.is_large {
+            return Ok(()); // One such write costs more than the hand-over.
         }
         if self.spent < config.stage_after || !self.client.repays_session(config.stage_after) {
             return Err(Reason::First);

@@ -18,7 +18,7 @@ use shm::{
 };
 use wire::Reason;
 
-use crate::{connection::Connection, table::FileId, window::Window};
+use crate::{connection::Connection, read::NEVER, table::FileId, window::Window};
 
 /// Files that are looked after at a time; more are left to the kernel.
 const FILES_MAX: usize = 4096;
@@ -55,6 +55,8 @@ pub(crate) struct OpenFile {
     pub(crate) access: Access,
     /// Every write waits until it is drained: `O_SYNC`, or a lock was taken.
     pub(crate) is_synchronous: bool,
+    /// Set when large writes of it are staged, too.
+    pub(crate) is_large: bool,
     pub(crate) left: Option<Reason>,
     /// Files linked with the inode, anybody's, when it was last settled.
     pub(crate) settled: Linked,
@@ -105,6 +107,8 @@ pub(crate) struct Access {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) append: bool,
+    /// Past the page cache: `O_DIRECT`.
+    pub(crate) direct: bool,
 }
 
 /// A file's slot at the daemon.
@@ -178,6 +182,11 @@ impl OpenFile {
         matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
     }
 
+    /// Whether the client drains its log: not one that the daemon drains ahead, or by the ring.
+    pub(crate) const fn drains_here(&self) -> bool {
+        !self.is_placeholder() && !self.is_large && !self.access.direct
+    }
+
     /// Whether it is a server's.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self.descriptor, Descriptor::Remote | Descriptor::StandIn)
@@ -243,8 +252,9 @@ impl OpenFile {
         number_count: 0,
         device: 0,
         inode: 0,
-        access: Access { readable: false, writable: false, append: false },
+        access: Access { readable: false, writable: false, append: false, direct: false },
         is_synchronous: false,
+        is_large: false,
         left: None,
         settled: Linked::NOBODY,
         link: None,
@@ -320,7 +330,8 @@ impl Files {
             let id = FileId::new(u16::try_from(index).ok()?, place.generation.wrapping_add(1));
             *place = OpenFile { generation: id.generation, number_count: 1, ..file };
             entry.is_staged.store(false, Ordering::Relaxed);
-            entry.streak.store(0, Ordering::Relaxed);
+            let streak = if file.access.direct { NEVER } else { 0 };
+            entry.streak.store(streak, Ordering::Relaxed);
             entry.identity.store(identity(file.device, file.inode), Ordering::Release);
             self.used.fetch_max(index + 1, Ordering::Relaxed);
             self.hint.store(index + 1, Ordering::Relaxed);
@@ -360,6 +371,7 @@ pub(crate) fn fresh(device: u64, inode: u64, flags: OFlags) -> OpenFile {
         readable: mode == OFlags::RDONLY || mode == OFlags::RDWR,
         writable: mode == OFlags::WRONLY || mode == OFlags::RDWR,
         append: flags.contains(OFlags::APPEND),
+        direct: flags.contains(OFlags::DIRECT),
     };
     let is_synchronous = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
     OpenFile { device, inode, access, is_synchronous, flags: flags.bits(), ..OpenFile::FREE }

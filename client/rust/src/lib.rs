@@ -22,6 +22,7 @@ mod client;
 mod clock;
 mod config;
 mod connection;
+mod costs;
 mod delegate;
 mod detach;
 mod doubt;

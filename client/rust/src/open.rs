@@ -4,7 +4,7 @@ use core::{ffi::CStr, sync::atomic::Ordering};
 
 use rustix::{
     fd::{BorrowedFd, RawFd},
-    fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
+    fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags},
     io,
     pipe::fcntl_getpipe_size,
 };
@@ -179,13 +179,12 @@ impl Client {
                 Policy::Pass => Some(Reason::Rule),
                 Policy::Kernels => Some(Reason::Pseudo),
                 _ if fd <= STREAMS_MAX => Some(Reason::StandardStream),
-                _ if flags.contains(OFlags::DIRECT) || self.leaves_all() => {
-                    Some(Reason::Unsupported)
-                }
+                _ if is_left_direct(flags) => Some(Reason::Unsupported),
+                _ if self.leaves_all() => Some(Reason::Unsupported),
                 _ => None,
             };
-            let stat = fs::fstat(self.host.borrow(fd)).ok();
-            let kept = stat.and_then(|stat| self.keep(&stat, flags, left));
+            let kept = identify(self.host.borrow(fd)).ok();
+            let kept = kept.and_then(|(mode, inode)| self.keep(mode, inode, flags, left));
             kept.inspect(|_| self.count(left.map_or(Counter::Files, Counter::Fallbacks), 1))
         };
         self.table.set(fd, entry.map_or(Entry::Foreign, Entry::File));
@@ -194,15 +193,16 @@ impl Client {
     /// Keeps a regular file. What anybody has staged for it is in it from now on.
     pub(crate) fn keep(
         &'static self,
-        stat: &Stat,
+        mode: u32,
+        (device, inode): (u64, u64),
         flags: OFlags,
         left: Option<Reason>,
     ) -> Option<FileId> {
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if FileType::from_raw_mode(mode) != FileType::RegularFile {
             return None;
         }
-        self.settle_all(stat.st_dev, stat.st_ino);
-        self.files.add(OpenFile { left, ..file::fresh(stat.st_dev, stat.st_ino, flags) })
+        self.settle_all(device, inode);
+        self.files.add(OpenFile { left, ..file::fresh(device, inode, flags) })
     }
 
     /// What a number stands for. One that is not known is a file that somebody else opened, which
@@ -369,4 +369,25 @@ impl Client {
     pub(crate) fn borrow(&self, fd: RawFd) -> BorrowedFd<'static> {
         self.host.borrow(fd)
     }
+}
+
+/// Mode, device, and inode of an open file. Asks no server for what whoever opened it has learnt: a
+/// plain `fstat` is a round trip to some, and others write what is dirty first.
+pub(crate) fn identify(fd: BorrowedFd<'_>) -> io::Result<(u32, (u64, u64))> {
+    let (flags, mask) =
+        (AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO);
+    let known = fs::statx(fd, c"", flags, mask).ok();
+    if let Some(known) = known.filter(|known| known.stx_mask & mask.bits() == mask.bits()) {
+        let device = fs::makedev(known.stx_dev_major, known.stx_dev_minor);
+        return Ok((known.stx_mode.into(), (device, known.stx_ino)));
+    }
+    let stat = fs::fstat(fd)?; // An old kernel, or a filter.
+    Ok((stat.st_mode, (stat.st_dev, stat.st_ino)))
+}
+
+/// True if a file goes past the page cache and is left to the kernel: one to append to, or only to
+/// read, has nothing to gain.
+pub(crate) fn is_left_direct(flags: OFlags) -> bool {
+    let is_read = flags & OFlags::RWMODE == OFlags::RDONLY;
+    flags.contains(OFlags::DIRECT) && (is_read || flags.contains(OFlags::APPEND))
 }

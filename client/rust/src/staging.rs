@@ -46,6 +46,8 @@ const DAEMONS_LEN: u64 = 4 << 20;
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 /// A log that the daemon drains never takes more than this part of what is free of the arena.
 const LOG_SHARE: u64 = 4;
+/// One that large writes are staged in never takes more than this part.
+const LARGE_SHARE: u64 = 2;
 /// One that its client drains takes no more than this: every file that has a slot finds room.
 const OWN_SHARE: u64 = 64;
 /// Bytes of a log that have memory behind them before they are first written.
@@ -85,9 +87,8 @@ pub(crate) fn link(
     if connection.is_lost() || connection.session.shared().is_closing() {
         return Err(Reason::DaemonLost);
     }
-    let is_own = !file.is_placeholder();
-    let log =
-        if with_log { Some(new_log(connection, is_own).ok_or(Reason::Credit)?) } else { None };
+    let is_own = file.drains_here();
+    let log = if with_log { Some(new_log(connection, file).ok_or(Reason::Credit)?) } else { None };
     let Some(slot) = Slot::take(connection) else {
         log.inspect(|log| give_log(connection, log));
         return Err(Reason::Credit);
@@ -126,7 +127,8 @@ pub(crate) fn link(
 
 /// Gives a file that is linked without a log, to be read, a log to be written.
 pub(crate) fn attach(file: &mut OpenFile, link: Link) -> Result<(), Reason> {
-    let log = new_log(link.connection, !file.is_placeholder()).ok_or(Reason::Credit)?;
+    let log = new_log(link.connection, file).ok_or(Reason::Credit)?;
+    link.shared.set_drained_by_client(log.is_own);
     let request =
         Request::Attach { file: link.slot, arena_at: log.at, len: log.producer.capacity() };
     match link.connection.call(request) {
@@ -270,7 +272,8 @@ pub(crate) fn make_room(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Result
             hand_over(link, log)?;
         }
     } else {
-        flush(link, log, head - waiting / 2)?;
+        // Of a long log not so much is waited for.
+        flush(link, log, head - waiting + (waiting / 2).min(DAEMONS_LEN))?;
     }
     // None waits in a log whose extents are about to be released, too.
     if waiting > 0 && log.producer.waiting() == waiting {
@@ -290,11 +293,32 @@ fn hand_over(link: Link, log: &mut Log) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Gives a file whose large writes are staged a log that is as long as there is memory for, which
+/// the daemon drains. Where it does not get one, the next write finds out why.
+pub(crate) fn lengthen(file: &mut OpenFile) {
+    let Some((link, log)) = file.link.zip(file.log.as_mut()) else { return };
+    if !log.is_own && log.producer.capacity() > DAEMONS_LEN {
+        return;
+    }
+    let len = largest_log(link.connection, LARGE_SHARE);
+    if len > log.producer.capacity() {
+        log.is_own = false;
+        link.shared.set_drained_by_client(false);
+        match move_to(link, log, len) {
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
 /// Moves to a log of `len` bytes, if one is to be had.
 pub(crate) fn grow_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
     if len > largest_log(link.connection, LOG_SHARE) {
         return Ok(());
     }
+    move_to(link, log, len)
+}
+
+fn move_to(link: Link, log: &mut Log, len: u64) -> Result<(), Failure> {
     let Some(larger) = log_of(link.connection, len, log.is_own) else { return Ok(()) };
     // Positions count on, but in an empty log.
     let moved = flush(link, log, log.producer.head()).and_then(|()| {
@@ -410,9 +434,14 @@ pub(crate) fn place(link: Link, log: &Log, position: u64, len: u64) -> Option<&'
     link.connection.session.arena().get(start..start + len)
 }
 
-/// A log that the client drains if `is_own`, else the daemon: a small one is better than none.
-fn new_log(connection: &Connection, is_own: bool) -> Option<Log> {
-    let (len, part) = if is_own { (OWN_LEN, OWN_SHARE) } else { (DAEMONS_LEN, LOG_SHARE) };
+/// A log that the client drains or the daemon, as suits the file: a small one is better than none.
+fn new_log(connection: &Connection, file: &OpenFile) -> Option<Log> {
+    let is_own = file.drains_here();
+    let (len, part) = match is_own {
+        true => (OWN_LEN, OWN_SHARE),
+        false if file.is_large => (u64::MAX, LARGE_SHARE),
+        false => (DAEMONS_LEN, LOG_SHARE),
+    };
     let len = len.min(largest_log(connection, part)).max(LOG_MIN);
     log_of(connection, len, is_own).or_else(|| log_of(connection, LOG_MIN, is_own))
 }

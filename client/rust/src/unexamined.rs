@@ -19,7 +19,7 @@ use wire::{Counter, Reason};
 
 use crate::{
     client::Client,
-    open::STREAMS_MAX,
+    open::{STREAMS_MAX, identify, is_left_direct},
     table::{Entry, Opened},
 };
 
@@ -125,15 +125,15 @@ impl Client {
     pub(crate) fn examine(&'static self, fd: RawFd, before: Entry) -> Entry {
         // A number that is closed stays unknown.
         let number = self.host.borrow(fd);
-        let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, fs::fstat(number)?)));
-        let Ok((flags, stat)) = found else { return before };
+        let found = fs::fcntl_getfl(number).and_then(|flags| Ok((flags, identify(number)?)));
+        let Ok((flags, (mode, inode))) = found else { return before };
         let left = match before {
-            Entry::Opened(_) if flags.contains(OFlags::DIRECT) => Some(Reason::Unsupported),
+            Entry::Opened(_) if is_left_direct(flags) => Some(Reason::Unsupported),
             Entry::Opened(_) => self.leaves_all().then_some(Reason::Unsupported),
             _ => Some(Reason::Inherited),
         };
         let is_file = !flags.contains(OFlags::PATH);
-        let id = is_file.then(|| self.keep(&stat, flags, left)).flatten();
+        let id = is_file.then(|| self.keep(mode, inode, flags, left)).flatten();
         let learned = self.table.learn(fd, before, id.map_or(Entry::Foreign, Entry::File));
         if let Some(id) = id {
             if learned != Entry::File(id) {

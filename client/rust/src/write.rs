@@ -28,6 +28,9 @@ use crate::{
 /// costs more than a copy everywhere.
 const LONG: usize = 16 << 10;
 
+/// What every device takes past the page cache, bytes.
+const DIRECT_ALIGN: u64 = 4096;
+
 impl Client {
     /// Writes at the file position. As `write(2)`.
     ///
@@ -149,6 +152,10 @@ impl Client {
                 None => return file.write_past(reason, data, at),
             },
         };
+        if file.access.direct && !file.is_aligned(data, at) {
+            self.settle_others(&mut file);
+            return file.write_directly(data, at);
+        }
         if at.is_some() && file.access.append {
             // Linux appends this too, and leaves the position where the last write put it.
             file.position()?;
@@ -263,7 +270,7 @@ impl Client {
 impl Locked {
     /// True if the program makes this write itself, of a file that it has open: one that is as
     /// cheap to write as to copy, or that would wait until it is drained.
-    fn goes_directly(&self, len: usize) -> bool {
+    fn goes_directly(&mut self, len: usize) -> bool {
         if self.is_placeholder() || self.left.is_some() {
             return false;
         }
@@ -271,7 +278,16 @@ impl Locked {
         let waits = self.is_synchronous
             || self.link.is_some_and(|link| link.shared.is_synchronous())
             || self.client.config.get().is_some_and(|config| config.synchronous);
-        is_large || self.log.is_some_and(|log| waits || len >= LONG && self.is_dear_to_stage(&log))
+        if is_large {
+            return waits || !self.stages_large(len);
+        }
+        self.log.is_some_and(|log| waits || len >= LONG && self.is_dear_to_stage(&log))
+    }
+
+    /// True if the daemon can drain these bytes past the page cache.
+    fn is_aligned(&self, data: &[&[u8]], at: Option<u64>) -> bool {
+        let start = at.unwrap_or_else(|| self.entry.position.load(Ordering::Relaxed));
+        start % DIRECT_ALIGN == 0 && data.iter().all(|piece| piece.len() as u64 % DIRECT_ALIGN == 0)
     }
 
     /// True if longer writes of this file cost less than to copy and to drain them, as measured.
@@ -290,7 +306,11 @@ impl Locked {
         // Reserved before: a signal handler writes behind this.
         let reserved = (at.is_none() && is_staged && !is_at_end)
             .then(|| entry.position.fetch_add(asked, Ordering::Relaxed));
+        let began = now();
         let wrote = client.kernel_write(fd, data, at.or(reserved));
+        if let Ok(len) = wrote {
+            client.learn_cost(self.device, len, now().saturating_sub(began));
+        }
         if let Some(from) = reserved {
             give_back(entry, from, asked, wrote);
         }
@@ -299,7 +319,12 @@ impl Locked {
         }
         let len = wrote?;
         let is_large = client.config.get().is_none_or(|config| len as u64 >= config.direct);
-        client.count_written(if is_large { Reason::Large } else { Reason::Synchronous }, len);
+        let reason = match is_large {
+            true => Reason::Large,
+            false if self.access.direct => Reason::Unsupported,
+            false => Reason::Synchronous,
+        };
+        client.count_written(reason, len);
         Ok(len)
     }
 
@@ -334,6 +359,7 @@ impl Locked {
     /// Counts time that the kernel took for a write before staging began.
     fn spend(&mut self, len: usize, time: Duration) {
         self.spent += time;
+        self.client.learn_cost(self.device, len, time);
         if len >= LONG {
             self.write_cost.learn(len as u64, time);
         }

@@ -3,8 +3,9 @@
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::harness::{Folder, Running, SOON, heeded, kakehi, processes_of, wait_for};
+use crate::harness::{Folder, Running, SOON, heeded, kakehi, processes_of, succeed, wait_for};
 
 #[test]
 fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_can() {
@@ -40,4 +41,26 @@ fn a_bench_that_is_killed_takes_its_stopped_daemons_along_and_its_folders_if_it_
         }
         assert!(are_gone, "{signal:?}: {left:?}");
     }
+}
+
+#[test]
+fn bench_here_measures_every_case_and_leaves_nothing() {
+    let folder = Folder::new();
+    let dir = folder.join("scratch");
+    fs::create_dir(&dir).expect("a folder");
+    let mut command = Command::new(kakehi());
+    command.args(["bench", "here", "--json", "--time", "2s", "--dir"]).arg(&dir);
+    let said = succeed(command.env("TMPDIR", folder.path()), 2 * SOON);
+    let found: Value = serde_json::from_str(&said).expect("JSON");
+    let rows = found["rows"].as_array().expect("rows");
+    let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    let all = ["lines", "small", "files", "coalesce", "large", "checkpoint", "cold", "warm"];
+    assert_eq!(names, all);
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap_or(0.0);
+        assert!(number("with_s") > 0.0 && number("gain") > 0.0, "{row:#}");
+        assert!(number("rounds") >= 2.0, "{row:#}");
+    }
+    assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("here")), "{found:#}");
+    assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 0);
 }

@@ -13,13 +13,14 @@ use std::{
 };
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::{
     acceptance,
     calls::Calls,
     harness::{
-        Daemon, Folder, SOON, kakehi_run, pause, program, random, run, skip, succeed, target, text,
-        wait_for,
+        Daemon, Folder, SOON, kakehi_run, pause, program, random, run, skip, stats, succeed,
+        target, text, wait_for,
     },
     records::{KINDS, Kind, Writer},
 };
@@ -223,6 +224,57 @@ fn check_pattern(folder: &Path, shape: &[&str]) {
         let wrong = found.iter().enumerate().find(|one| !is_right(*one));
         assert!(wrong.is_none(), "{shape:?}: file {file}: {wrong:?}");
     }
+}
+
+// ---- what is delegated
+
+/// What a run says of program `pattern` in `files`.
+fn told(folder: &Folder, files: &Path, pattern: &[&str], settings: &[(&str, &str)]) -> Value {
+    let told = folder.join("told");
+    let flags = ["--stats", told.to_str().expect("UTF-8")];
+    let mut command = kakehi_run(folder, &flags);
+    command.envs(settings.iter().copied());
+    succeed(command.arg(program("pattern")).arg(files).args(pattern), TIME_MAX);
+    check_pattern(files, pattern);
+    let documents = stats(&told);
+    fs::remove_file(told).expect("a file");
+    documents.into_iter().next_back().expect("a document")
+}
+
+#[test]
+fn writes_past_the_page_cache_are_staged_and_keep_their_bytes() {
+    for kind in ["ext4", "xfs"] {
+        let folder = Folder::new();
+        let Some(rig) = Rig::start(&folder, "loop", kind) else { continue };
+        for len in ["4096", "65536"] {
+            let files = rig.make(len);
+            let said = told(&folder, &files, &["1", "300", len, "direct"], &[]);
+            let written = 300 * len.parse::<u64>().expect("a number");
+            let staged = said["bytes_staged"].as_u64();
+            assert!(staged.is_some_and(|staged| staged > written * 9 / 10), "{kind}: {said:#}");
+        }
+        // What the kernel refuses it goes on to refuse.
+        let mut odd = kakehi_run(&folder, &[]);
+        odd.arg(program("pattern")).arg(rig.make("odd")).args(["1", "1", "100", "direct"]);
+        let output = run(&mut odd, TIME_MAX);
+        assert_eq!(text(&output.stdout), "write: Invalid argument\n", "{kind}");
+        rig.stop();
+    }
+}
+
+/// With the memory that is granted for it, and not where the file system is as fast.
+#[test]
+fn large_writes_are_staged_where_the_file_system_is_slower_than_a_copy() {
+    let pattern = ["1", "48", "1048576"];
+    let granted = [("KAKEHI_STAGING", "128MiB"), ("KAKEHI_MEMORY", "4GiB")];
+    let folder = Folder::new();
+    let Some(rig) = Rig::start(&folder, "slowfs", "--bandwidth 100 --servers 2") else { return };
+    let said = told(&folder, &rig.make("files"), &pattern, &granted);
+    assert!(said["bytes_staged"].as_u64().is_some_and(|len| len >= 40 << 20), "{said:#}");
+    rig.stop();
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let said = told(&folder, memory.path(), &pattern, &granted);
+    assert_eq!(said["bytes_undelegated"]["large"], 48 << 20, "{said:#}");
 }
 
 // ---- faults

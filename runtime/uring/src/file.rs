@@ -36,7 +36,7 @@ pub(crate) struct Storage {
 pub(crate) enum Kind {
     /// tmpfs, ramfs: a copy, never a wait.
     Memory,
-    /// A regular file with O_DIRECT: always a device access.
+    /// A regular file of a local file system with O_DIRECT: always a device access.
     Direct,
     /// A regular file of a local file system through the page cache.
     Cached,
@@ -167,9 +167,10 @@ fn regular_kind(fd: &OwnedFd, device: u64, elsewhere: &Elsewhere) -> io::Result<
     let system = file_system(fd, device, elsewhere)?;
     let kind = match system {
         FileSystem::Memory => Kind::Memory,
-        _ if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
-        FileSystem::Local => Kind::Cached,
+        // Others may stand still: then only threads do.
         FileSystem::Elsewhere => Kind::Other,
+        FileSystem::Local if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Direct,
+        FileSystem::Local => Kind::Cached,
     };
     Ok((kind, system != FileSystem::Elsewhere))
 }

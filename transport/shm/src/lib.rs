@@ -17,6 +17,7 @@ extern crate std;
 
 mod board;
 pub mod copy;
+mod costs;
 pub mod doorbell;
 mod inodes;
 pub mod lane;
@@ -30,6 +31,7 @@ pub mod staging;
 mod sync;
 
 pub use board::{Board, Ready, SESSIONS_MAX};
+pub use costs::{Cost, Costs};
 pub use inodes::{Inodes, Linked};
 pub use lock::{Guard, Lock, Reentered, thread};
 #[cfg(not(loom))]

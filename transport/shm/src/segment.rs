@@ -16,6 +16,7 @@ use rustix::{
 
 use crate::{
     board::{Board, Ready, SESSIONS_MAX},
+    costs::Costs,
     inodes::Inodes,
     lane::Lane,
     mapping::Mapping,
@@ -46,6 +47,8 @@ pub struct JobShared {
     pub counters: [AtomicU64; COUNTERS],
     /// Inodes with files open for write-behind.
     pub inodes: Inodes,
+    /// What file systems cost, as everybody has found.
+    pub costs: Costs,
 }
 
 /// The shared struct of a session segment.
