@@ -333,6 +333,7 @@ impl Seat {
         // Last: a server that cannot serve leaves nothing behind.
         let (key, folder) = records(serving)?;
         let handle = &self.core.handle;
+        let folder = if hall.config.own().is_some() { folder.without_records() } else { folder };
         let service = Service::new(handle.clone(), files, Box::new(folder), hall.fds);
         let service = service.map_err(Error::unusable(root))?;
         handle.spawn(Class::Latency, Rc::clone(&service).tidy());

@@ -52,6 +52,8 @@ pub(crate) struct Folder {
     root: OwnedFd,
     /// The root's, once that has one.
     name: Cell<Option<[u8; ROOT_LEN]>>,
+    /// Records are written down, for the server that comes when this one was killed.
+    keeps: bool,
 }
 
 impl Folder {
@@ -70,7 +72,7 @@ impl Folder {
         check(&root)?;
         let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         accessat(&root, OWN_FOLDER, all, AtFlags::empty())?;
-        let folder = Self { root, name: Cell::default() };
+        let folder = Self { root, name: Cell::default(), keeps: true };
         folder.remove_old();
         let made = folder.make_spares();
         let is_full = |why| matches!(why, Errno::NOSPC | Errno::DQUOT);
@@ -86,6 +88,11 @@ impl Folder {
             );
         }
         Ok(folder)
+    }
+
+    /// The same without records of requests, for a server whose only client ends with it.
+    pub(crate) fn without_records(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     /// Opens a ledger, made if there is none.
@@ -194,12 +201,12 @@ impl Shelf for Folder {
         if self.status(&path).is_err() && self.take_spare(&path) {
             self.make_spares().ok();
         }
-        Ok(Box::new(LedgerFile(self.file(&path)?)))
+        Ok(Box::new(LedgerFile(self.file(&path)?, self.keeps)))
     }
 
     fn find(&self, session: &[u8; SESSION_LEN]) -> io::Result<Option<Box<dyn Ledger>>> {
         match self.file_with(&path_of(session), OFlags::empty()) {
-            Ok(file) => Ok(Some(Box::new(LedgerFile(file)))),
+            Ok(file) => Ok(Some(Box::new(LedgerFile(file, self.keeps)))),
             Err(Errno::NOENT) => Ok(None),
             Err(why) => Err(why.into()),
         }
@@ -243,7 +250,8 @@ fn renew(ledger: BorrowedFd<'_>) -> rustix::io::Result<()> {
     futimens(ledger, &Timestamps { last_access: now, last_modification: now })
 }
 
-struct LedgerFile(OwnedFd);
+/// One that keeps records, or does not.
+struct LedgerFile(OwnedFd, bool);
 
 /// The lock of a ledger whose session has all its locks.
 const WHOLE: RecordLock = RecordLock { kind: LockKind::Exclusive, start: 0, len: 0 };
@@ -279,6 +287,9 @@ impl Ledger for LedgerFile {
     }
 
     fn write(&self, slot: u32, record: &Record) -> io::Result<()> {
+        if !self.1 {
+            return Ok(());
+        }
         let bytes = record.encode();
         let len = retry_on_intr(|| pwrite(&self.0, &bytes, place(slot)))?;
         if len == RECORD_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
@@ -444,7 +455,8 @@ mod tests {
             LocksNoted::Settled => panic!("its server is gone"),
         };
         assert_eq!(waited(), Duration::ZERO);
-        let an_hour_ago = LedgerFile(folder.file(&path_of(&SESSION)).expect("there"));
+        let file = folder.file(&path_of(&SESSION)).expect("there");
+        let an_hour_ago = LedgerFile(file, true);
         an_hour_ago.await_since(milliseconds() - 3_600_000);
         assert!(waited() >= Duration::from_secs(3600));
         an_hour_ago.comes();
@@ -452,6 +464,16 @@ mod tests {
         an_hour_ago.lose_locks();
         an_hour_ago.comes();
         assert!(waited() > Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn ledger_of_a_server_that_its_client_ends_with_keeps_no_record() {
+        let root = tempfile::tempdir().expect("folder");
+        let record = Record { id: 7, state: State::Begun, before: Before::default() };
+        let folder = Folder::create(root.path()).expect("made").without_records();
+        let ledger = folder.open(&SESSION).expect("made");
+        ledger.write(0, &record).expect("nothing to do");
+        assert_eq!(ledger.load().expect("readable")[0], None);
     }
 
     /// Who writes there makes a request that is sent again succeed, or fail, that never happened.
