@@ -14,15 +14,21 @@
 
 mod file;
 mod inodes;
+#[cfg_attr(not(test), expect(dead_code, reason = "bundles are to use it"))]
+mod keeping;
+mod member;
 mod names;
 mod opening;
+mod placing;
 mod records;
 mod rest;
 mod rewriting;
+mod shape;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod turn;
 mod unfit;
 mod volume;
 mod way;
@@ -47,7 +53,8 @@ use wire::{FileSystem, FoundLock, Status};
 pub(crate) use self::unfit::advice;
 use self::{
     file::Packed,
-    volume::{Volume, shape},
+    shape::Shape,
+    volume::Volume,
     way::{Way, way, written},
 };
 use crate::{
@@ -91,7 +98,7 @@ impl Coalesced {
         folders: &[Coalesce],
     ) -> Result<Self, (PathBuf, io::Error)> {
         let mut volumes = Vec::new();
-        let shape = shape(getrlimit(Resource::Fsize).current);
+        let shape = Shape::within(getrlimit(Resource::Fsize).current);
         for Coalesce { folder, multifile } in folders {
             let volume = Volume::open(machine.clone(), multifile, shape).await;
             let volume = volume.map_err(|why| (multifile.clone(), why))?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Growing, Options, Shape,
+    Disk, Growing, NewFile, Options,
     catalogue::{Catalogue, Node},
 };
 use tempfile::tempdir;
@@ -97,9 +97,9 @@ fn a_program_that_is_out_of_reach_is_told_with_the_cause() {
 fn an_unclosed_multifile_of_a_folder_is_completed_by_another_run_too() {
     let folder = tempdir().expect("a folder");
     let path = folder.path().join("kept.sion");
-    let shape = Shape { first: 4, most: 4, chunk_len: 1 << 20 };
+    let file = NewFile { task_count: 4, chunk_len: 1 << 20, fs_block_len: None };
     let options = Options::default();
-    let growing = Growing::create(&Disk::new(), &path, shape, &options).expect("made");
+    let growing = Growing::create(&Disk::new(), &path, file, &options).expect("made");
     let at = growing.place(0, 0).expect("a task").start_at;
     let names = Catalogue::new(1, Node::default()).write();
     File::options().write(true).open(&path).expect("there").write_all_at(&names, at).expect("room");

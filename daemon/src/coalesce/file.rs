@@ -1,10 +1,6 @@
 //! An open file whose bytes are in a stream of a multifile.
 
-use std::{
-    cell::{Cell, OnceCell},
-    io,
-    rc::Rc,
-};
+use std::{cell::OnceCell, io, rc::Rc};
 
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, OFlags, SeekFrom, memfd_create},
@@ -69,31 +65,18 @@ impl Packed {
         flags: OFlags,
     ) -> io::Result<Option<Self>> {
         let changing = volume.begin().await?;
-        // One record for both: who makes a file to write it is about to.
-        let task = if flags & OFlags::RWMODE == OFlags::RDONLY {
-            None
-        } else {
-            Some(volume.free_task().await?)
-        };
-        let is_given = Cell::new(false);
         let made = volume.change_in(&changing, |tree| {
             let found = tree.find(&call.path, call.follows())?;
             match found.inode {
                 Some(_) => Ok((None, Vec::new())),
                 None => {
-                    let (inode, changes) = tree.make(&found, (kind, task), now())?;
-                    is_given.set(true);
+                    // It gets a task with its first bytes: how many there are says which.
+                    let (inode, changes) = tree.make(&found, (kind, None), now())?;
                     Ok((Some(inode), changes))
                 }
             }
         });
-        let made = made.await;
-        if !is_given.get() {
-            volume.users.set_free(task);
-        } else if made.is_err() {
-            volume.users.set_left(task);
-        }
-        Ok(made?.map(|inode| Self::of(volume, inode, flags)))
+        Ok(made.await?.map(|inode| Self::of(volume, inode, flags)))
     }
 
     /// Whether an inode may be opened so.
@@ -167,15 +150,28 @@ impl Packed {
         }
         let changing = self.volume.begin().await?;
         self.volume.clear_set_ids(&changing, &self.live).await?;
-        let stream = self.volume.stream_for(&changing, &self.live).await?;
-        let written = if self.appends {
-            stream.append(self.volume.machine(), from).await
-        } else {
-            stream.write(self.volume.machine(), at, from).await
+        let written = loop {
+            let at = if self.appends { self.len()? } else { at };
+            let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
+            let stream = self.volume.stream_for(&changing, &self.live, end).await?;
+            let written = if self.appends {
+                stream.append(self.volume.machine(), from).await
+            } else {
+                stream.write(self.volume.machine(), at, from).await
+            };
+            // Else it has another one by now, or needs one.
+            if let Some(written) = written.transpose() {
+                break written;
+            }
         };
         self.volume.wrote(&self.live);
         drop(changing);
         written
+    }
+
+    /// Bytes of the file.
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.volume.stream_of(&self.live)?.map_or(0, |stream| stream.len()))
     }
 
     pub(super) async fn truncate(&self, len: u64) -> io::Result<()> {
@@ -185,9 +181,11 @@ impl Packed {
     async fn resize(&self, len: u64) -> io::Result<()> {
         let changing = self.volume.begin().await?;
         self.volume.clear_set_ids(&changing, &self.live).await?;
-        if len > 0 || self.volume.stream_of(&self.live)?.is_some() {
-            let stream = self.volume.stream_for(&changing, &self.live).await?;
-            stream.resize(self.volume.machine(), len).await?;
+        while len > 0 || self.volume.stream_of(&self.live)?.is_some() {
+            let stream = self.volume.stream_for(&changing, &self.live, len).await?;
+            if stream.resize(self.volume.machine(), len).await? {
+                break;
+            }
         }
         self.volume.wrote(&self.live);
         Ok(())
@@ -208,15 +206,19 @@ impl Packed {
         }
         let changing = self.volume.begin().await?;
         self.volume.clear_set_ids(&changing, &self.live).await?;
-        let (machine, stream) =
-            (self.volume.machine(), self.volume.stream_for(&changing, &self.live).await?);
-        if how.is_empty() {
-            stream.reserve(machine, at, end).await?;
-        } else {
-            stream.zero(machine, at, end).await?;
-        }
-        if !keeps && stream.len() < end {
-            stream.resize(machine, end).await?;
+        let machine = self.volume.machine();
+        let room = if how.is_empty() || !keeps { end } else { 0 };
+        loop {
+            let stream = self.volume.stream_for(&changing, &self.live, room).await?;
+            let is_done = if how.is_empty() {
+                stream.reserve(machine, at, end).await?;
+                true
+            } else {
+                stream.zero(machine, at, end).await?
+            };
+            if is_done && (keeps || stream.len() >= end || stream.resize(machine, end).await?) {
+                break;
+            }
         }
         self.volume.wrote(&self.live);
         Ok(())

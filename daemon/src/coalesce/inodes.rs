@@ -11,6 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, HashMap},
     io,
+    ops::RangeInclusive,
     rc::{Rc, Weak},
 };
 
@@ -29,8 +30,9 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Users {
     live: RefCell<HashMap<u64, Weak<Live>>>,
-    /// Tasks that nobody has, which may have bytes of who had them.
-    free: RefCell<BTreeSet<u64>>,
+    /// Tasks that nobody has, which may have bytes of who had them, each behind the bytes of its
+    /// chunks.
+    free: RefCell<BTreeSet<(u64, u64)>>,
     /// The same, but that the names on the disk may still say whose they were.
     left: RefCell<BTreeSet<u64>>,
     /// When inodes were written, of those whose names do not say it yet.
@@ -38,29 +40,48 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Nobody, and these tasks for whoever comes; `is_new` if nobody has ever had them.
-    pub(super) fn with_free(tasks: BTreeSet<u64>, is_new: bool) -> Rc<Self> {
-        let (free, left) = if is_new { (tasks, BTreeSet::new()) } else { (BTreeSet::new(), tasks) };
-        let (free, left) = (RefCell::new(free), RefCell::new(left));
-        Rc::new(Self { free, left, ..Self::default() })
+    /// Nobody.
+    pub(super) fn new() -> Rc<Self> {
+        Rc::default()
     }
 
-    pub(super) fn has_free(&self) -> bool {
-        !self.free.borrow().is_empty()
+    /// True if one of the free tasks has so many bytes in a block.
+    pub(super) fn has_free(&self, chunk_len: u64) -> bool {
+        self.free.borrow().range((chunk_len, 0)..).next().is_some()
+    }
+
+    /// Takes the free task with the shortest chunks of these that `may` be taken, with their
+    /// length.
+    pub(super) fn take_free(
+        &self,
+        chunk_len: RangeInclusive<u64>,
+        may: impl Fn(u64) -> bool,
+    ) -> Option<(u64, u64)> {
+        let mut free = self.free.borrow_mut();
+        let fitting = (*chunk_len.start(), 0)..=(*chunk_len.end(), u64::MAX);
+        let taken = free.range(fitting).copied().find(|(_, task)| may(*task))?;
+        free.remove(&taken);
+        Some(taken)
     }
 
     /// The tasks that nobody has.
     pub(super) fn nobodys(&self) -> Vec<u64> {
-        self.free.borrow().union(&self.left.borrow()).copied().collect()
+        let free = self.free.borrow();
+        free.iter().map(|(_, task)| *task).chain(self.left.borrow().iter().copied()).collect()
     }
 
-    /// Number of those that the names on the disk may still say somebody has.
+    /// Number of these that the names on the disk may still say somebody has.
+    pub(super) fn left_of(&self, is_one: impl Fn(u64) -> bool) -> usize {
+        self.left.borrow().iter().filter(|task| is_one(**task)).count()
+    }
+
+    /// Number of all of those.
     pub(super) fn left_count(&self) -> usize {
         self.left.borrow().len()
     }
 
     /// These tasks are nobody's, and nothing on the disk says otherwise.
-    pub(super) fn set_free(&self, tasks: impl IntoIterator<Item = u64>) {
+    pub(super) fn set_free(&self, tasks: impl IntoIterator<Item = (u64, u64)>) {
         self.free.borrow_mut().extend(tasks);
     }
 
@@ -234,48 +255,76 @@ impl Volume {
         self.node(live)?.task.map(|task| self.stream(task)).transpose()
     }
 
-    /// The stream of an open file, which gets one.
+    /// The stream of an open file, which gets one, with room for `len` bytes.
     pub(super) async fn stream_for(
         &self,
         changing: &Changing<'_>,
         live: &Live,
+        len: u64,
     ) -> io::Result<Rc<Stream>> {
-        if let Some(stream) = self.stream_of(live)? {
-            return Ok(stream);
+        loop {
+            match self.stream_of(live)? {
+                Some(stream) if stream.has_room(len) => return Ok(stream),
+                Some(stream) => self.move_stream(changing, live, (&stream, len)).await?,
+                None => self.give_stream(changing, live, len).await?,
+            }
         }
+    }
+
+    async fn give_stream(&self, changing: &Changing<'_>, live: &Live, len: u64) -> io::Result<()> {
         let _taken = self.tasks.take().await;
-        if let Some(stream) = self.stream_of(live)? {
-            return Ok(stream);
+        if self.node(live)?.task.is_some() {
+            return Ok(());
         }
-        let task = self.free_task().await?;
-        let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
-        let given = self.set_in(changing, live, give).await;
+        let task = self.task_for(len).await?;
+        let given = self.give_task(changing, live, task).await;
         if given.is_err() && self.node(live).is_ok_and(|node| node.task.is_none()) {
             self.users.set_left([task]);
         }
-        given?;
-        self.stream(task)
+        given
     }
 
-    /// A task that nobody has, and without a byte.
+    /// An open file has its bytes in this task.
+    pub(super) async fn give_task(
+        &self,
+        changing: &Changing<'_>,
+        live: &Live,
+        task: u64,
+    ) -> io::Result<()> {
+        let give = |_: &Tree, node: &Node| Ok(Node { task: Some(task), ..node.clone() });
+        self.set_in(changing, live, give).await
+    }
+
+    /// A task that nobody has, and without a byte, for a long stream. Those of shorter chunks, as
+    /// small files leave them, are for small ones: the blocks of a longer file would be far from
+    /// each other, and few.
     pub(super) async fn free_task(&self) -> io::Result<u64> {
         loop {
-            let Some(task) = self.users.free.borrow_mut().pop_first() else {
+            let Some((chunk_len, task)) =
+                self.users.take_free(self.shape.chunk_len..=u64::MAX, |_| true)
+            else {
                 self.make_free().await?;
                 continue;
             };
-            let stream = self.stream(task)?;
-            let cleared = stream.resize(self.machine(), 0).await;
-            if cleared.is_err() {
-                self.users.set_free([task]);
-            }
-            cleared?;
-            // One of a shorter chunk, as `defrag` makes them, is nobody's any more: the blocks of a
-            // longer file would be far from each other, and few.
-            if stream.reach().1 >= self.shape.chunk_len {
-                return Ok(task);
-            }
+            return self.empty(chunk_len, task).await.map(|()| task);
         }
+    }
+
+    /// A task that was free gets without a byte; where it cannot, it is free again.
+    pub(super) async fn empty(&self, chunk_len: u64, task: u64) -> io::Result<()> {
+        let stream = self.stream(task)?;
+        stream.is_free();
+        let cleared = stream.resize(self.machine(), 0).await;
+        if cleared.is_err() {
+            self.users.set_free([(chunk_len, task)]);
+        }
+        cleared.map(drop)
+    }
+
+    /// Tasks with the bytes of their chunks.
+    pub(super) fn with_chunks(&self, tasks: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+        let with = |task| Some((self.stream(task).ok()?.reach().1, task));
+        tasks.into_iter().filter_map(with).filter(|(chunk_len, _)| *chunk_len > 0).collect()
     }
 
     /// Has it on the disk that nobody has the tasks whose files are gone: these are free then.
@@ -287,7 +336,7 @@ impl Volume {
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
         let synced = names.sync(self.machine(), true).await;
         match synced {
-            Ok(()) => self.users.set_free(left),
+            Ok(()) => self.users.set_free(self.with_chunks(left)),
             Err(_) => self.users.set_left(left),
         }
         synced

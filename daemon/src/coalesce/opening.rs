@@ -15,7 +15,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Growing, Held, Options, Peek, Shape,
+    Disk, Growing, Held, Options, Peek,
     catalogue::{self, Catalogue, Node, Time, Unreadable},
     name::journal,
 };
@@ -25,7 +25,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::{tree::FOLDER, unfit::Unfit};
+use super::{shape::Shape, tree::FOLDER, unfit::Unfit};
 use crate::place::Place;
 
 /// Who may read and write a file.
@@ -104,7 +104,7 @@ fn options(name: &OsString) -> Options {
 
 /// Opens a multifile, or makes it. One that could not be made is not there; one that may not be
 /// written is opened to be read.
-pub(super) fn open(home: &Home, shape: Shape) -> io::Result<Opened> {
+pub(super) fn open(home: &Home, shape: &Shape) -> io::Result<Opened> {
     match home.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         made => {
@@ -139,7 +139,7 @@ pub(super) fn open(home: &Home, shape: Shape) -> io::Result<Opened> {
 fn take(
     file: fs::File,
     home: &Home,
-    shape: Shape,
+    shape: &Shape,
     refusal: Option<io::Error>,
 ) -> io::Result<Opened> {
     if !file.metadata()?.is_file() {
@@ -167,9 +167,9 @@ fn take(
         at => drop(at.map_err(why)?),
     }
     let opened = if is_writable {
-        Growing::open(&disk, name, shape, &options)
+        Growing::open(&disk, name, &options)
     } else {
-        Growing::open_to_read(&disk, name, shape, &options)
+        Growing::open_to_read(&disk, name, &options)
     };
     let (growing, Held { mut lens, was_unclosed, damaged }) = opened.map_err(of_set)?;
     if was_unclosed {
@@ -251,12 +251,13 @@ fn why(unreadable: Unreadable) -> io::Error {
     why.into()
 }
 
-fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: Shape) -> io::Result<Opened> {
-    let growing = Growing::create(disk, Path::new(name), shape, &options(name))?;
+fn make(disk: &Disk, name: &OsString, lock: OwnedFd, shape: &Shape) -> io::Result<Opened> {
+    let growing = Growing::create(disk, Path::new(name), shape.first, &options(name))?;
     let (number, now) = (RandomState::new().build_hasher().finish(), now());
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let root = Node { mode: FOLDER | 0o755, user, group, times: [now; 3], ..Node::default() };
-    let (lens, catalogue) = (vec![0; shape.task_count(0) as usize], Catalogue::new(number, root));
+    let (lens, catalogue) =
+        (vec![0; shape.first.task_count as usize], Catalogue::new(number, root));
     let names = (catalogue::HEAD_LEN as u64, 0);
     Ok(Opened {
         lock,

@@ -23,8 +23,11 @@ use super::{
 };
 use crate::verdict::errno;
 
-/// Bytes that are reserved for names at a time.
+/// Bytes that are reserved for names at a time, at least; where there are many, a part of them up
+/// to a bound.
 const NAMES_AHEAD: u64 = 64 << 10;
+const NAMES_AHEAD_MAX: u64 = 1 << 20;
+const NAMES_AHEAD_PART: u64 = 4;
 /// Bytes that are enough for those of any call; on a full disk they have to be.
 const NAMES_LEAST: u64 = 8 << 10;
 /// Bytes of what was reserved that are kept when the rest has to be given back.
@@ -108,6 +111,8 @@ impl Volume {
             let waiting = records.queued_len.get() - records.written_len.get();
             records.end_at.get() + waiting + ahead
         };
+        let part = records.end_at.get() / NAMES_AHEAD_PART;
+        let most = part.clamp(NAMES_AHEAD, NAMES_AHEAD_MAX);
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
         }
@@ -115,7 +120,7 @@ impl Volume {
         if records.reserved_len.get() >= wanted(NAMES_AHEAD / 2) {
             return Ok(());
         }
-        for ahead in [NAMES_AHEAD, NAMES_LEAST] {
+        for ahead in [most, NAMES_LEAST] {
             let end = wanted(ahead);
             match names.reserve(self.machine(), records.end_at.get(), end).await {
                 Err(error) if ahead > NAMES_LEAST && is_full(&error) => {}
@@ -234,8 +239,8 @@ impl Volume {
         while done < bytes.len() {
             let rest = buffer.suffix(done).into();
             match names.write(self.machine(), at + done as u64, &rest).await? {
-                0 => return Err(Errno::NOSPC.into()),
-                len => done += len,
+                Some(len @ 1..) => done += len,
+                _ => return Err(Errno::NOSPC.into()),
             }
         }
         Ok(())

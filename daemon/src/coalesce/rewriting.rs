@@ -61,7 +61,7 @@ impl Volume {
             // Not with every record again, as on a full disk.
             records.worthwhile_len.set(old_len + LATER);
             let given_back = if is_before {
-                names.zero(self.machine(), place, place_end).await
+                names.zero(self.machine(), place, place_end).await.map(drop)
             } else {
                 self.cut_names(end, space_end).await
             };
@@ -81,7 +81,7 @@ impl Volume {
                 names.resize(self.machine(), at + len).await?;
                 self.reserve_anew().await
             } else {
-                names.zero(self.machine(), head_len, at).await
+                names.zero(self.machine(), head_len, at).await.map(drop)
             }
         };
         if let Err(why) = freed.await {

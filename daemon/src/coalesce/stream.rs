@@ -17,7 +17,8 @@ use multifile::{
 use rustix::{fs::FallocateFlags, io::Errno};
 use uring::{Buffer, Buffers, Heap};
 
-use super::rest::Chunks;
+use super::member::Member;
+pub(super) use super::turn::Turn;
 use crate::{
     storage::{Machine, Storage as _},
     turns::Turns,
@@ -25,96 +26,26 @@ use crate::{
 
 /// Slots of the journal that are written one by one; more are left to an engine thread.
 const SLOTS_MAX: u64 = 8;
+/// The same of slots that stand next to each other, which are one write.
+const SLOTS_MAX_BESIDE: u64 = 4096;
 /// Zeros that are written at a time where no hole can be made.
 const ZEROS_LEN: usize = 1 << 20;
-
-/// The right to do what one task at a time may do.
-#[derive(Debug, Default)]
-pub(super) struct Turn {
-    is_taken: Cell<bool>,
-    given_back: Notify,
-}
-
-/// The turn, until it is dropped.
-pub(super) struct Taken<'a>(&'a Turn);
-
-impl Turn {
-    pub(super) async fn take(&self) -> Taken<'_> {
-        self.given_back.until(|| !self.is_taken.get()).await;
-        self.is_taken.set(true);
-        Taken(self)
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.0.is_taken.set(false);
-        self.0.given_back.notify_all();
-    }
-}
-
-/// A physical file.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) data: uring::File,
-    /// Once there is one: nothing is written before.
-    journal: std::cell::RefCell<Option<uring::File>>,
-    data_at: u64,
-    skip: u64,
-    /// Blocks of every task that the file is long enough for.
-    rows: Cell<u64>,
-    turn: Turn,
-}
-
-impl Member {
-    pub(super) fn new(data: uring::File, (data_at, skip): (u64, u64), rows: u64) -> Self {
-        let (journal, rows, turn) =
-            (std::cell::RefCell::default(), Cell::new(rows), Turn::default());
-        Self { data, journal, data_at, skip, rows, turn }
-    }
-
-    /// Its chunks, with what its streams reach of them.
-    pub(super) fn chunks(&self, reaches: impl Iterator<Item = (u64, u64, u64)>) -> Chunks {
-        Chunks { data_at: self.data_at, skip: self.skip, tasks: reaches.collect() }
-    }
-
-    pub(super) fn begin(&self, journal: uring::File) {
-        *self.journal.borrow_mut() = Some(journal);
-    }
-
-    /// Makes the file long enough for so many blocks: what nobody writes there is to read as zeros.
-    async fn lengthen(&self, machine: &Machine, rows: u64) -> io::Result<()> {
-        if self.rows.get() >= rows {
-            return Ok(());
-        }
-        let _taken = self.turn.take().await;
-        if self.rows.get() < rows {
-            let len = rows.checked_mul(self.skip).and_then(|len| len.checked_add(self.data_at));
-            let len = len.filter(|len| i64::try_from(*len).is_ok()).ok_or(Errno::FBIG)?;
-            machine.truncate(&self.data, len).await?;
-            self.rows.set(rows);
-        }
-        Ok(())
-    }
-
-    pub(super) async fn sync(&self, machine: &Machine, data_only: bool) -> io::Result<()> {
-        machine.sync(&self.data, data_only).await?;
-        let journal = self.journal.borrow().clone();
-        match journal {
-            Some(journal) => machine.sync(&journal, data_only).await,
-            None => Ok(()),
-        }
-    }
-}
 
 /// One task's bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
     member: Rc<Member>,
-    place: Place,
+    place: Cell<Place>,
     /// Of its first block.
     key: SlotKey,
     len: Cell<u64>,
+    /// The longest that it gets where it is.
+    bound: Cell<u64>,
+    /// What it does not reach of its chunk may hold anything: zeros are made of that before it gets
+    /// longer.
+    is_soiled: Cell<bool>,
+    /// Another stream has the bytes of its file now.
+    is_moved: Cell<bool>,
     /// To change the length.
     turn: Turn,
     /// Who writes shares these; who makes bytes zeros has them alone.
@@ -123,7 +54,7 @@ pub(super) struct Stream {
 }
 
 /// A share of a stream's turns, or all of them, until it is dropped.
-struct Held<'a>(&'a Stream);
+pub(super) struct Held<'a>(&'a Stream);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
@@ -143,8 +74,40 @@ struct Piece {
 
 impl Stream {
     pub(super) fn new(member: Rc<Member>, (place, key): (Place, SlotKey), len: u64) -> Self {
-        let (len, turn, turns) = (Cell::new(len), Turn::default(), Turns::default());
-        Self { member, place, key, len, turn, turns, turned: Notify::new() }
+        let bound = if member.is_packed { place.chunk_len } else { u64::MAX };
+        let is_soiled = Cell::new(member.is_packed);
+        let (place, bound, len) = (Cell::new(place), Cell::new(bound), Cell::new(len));
+        let (turn, turns, turned) = (Turn::default(), Turns::default(), Notify::new());
+        let is_moved = Cell::new(false);
+        Self { member, place, key, len, bound, is_soiled, is_moved, turn, turns, turned }
+    }
+
+    /// It gets no longer than its chunk is: further blocks would be far from each other, and few
+    /// bytes each.
+    pub(super) fn keep_within_chunk(&self) {
+        self.bound.set(self.place.get().chunk_len);
+    }
+
+    /// It has got a chunk, which holds zeros unless it `is_soiled`.
+    pub(super) fn settle(&self, place: Place, is_soiled: bool) {
+        self.place.set(place);
+        self.keep_within_chunk();
+        self.is_soiled.set(is_soiled);
+    }
+
+    /// True if it can be so long where it is, and is its file's.
+    pub(super) fn has_room(&self, len: u64) -> bool {
+        len <= self.bound.get() && !self.is_moved.get()
+    }
+
+    /// Another stream has the bytes of its file from now on: who waits to write here writes there.
+    pub(super) fn leave(&self, _: Held<'_>) {
+        self.is_moved.set(true);
+    }
+
+    /// It is nobody's, and so the next one's.
+    pub(super) fn is_free(&self) {
+        self.is_moved.set(false);
     }
 
     /// To write, beside others who do.
@@ -154,7 +117,7 @@ impl Stream {
     }
 
     /// To make bytes zeros: a write is before that, or after it, and not between.
-    async fn alone(&self) -> Held<'_> {
+    pub(super) async fn alone(&self) -> Held<'_> {
         let _claim = self.turns.claim();
         self.turned.until(|| self.turns.take()).await;
         Held(self)
@@ -166,7 +129,8 @@ impl Stream {
 
     /// Where its first chunk begins, bytes of its chunks, and its length.
     pub(super) fn reach(&self) -> (u64, u64, u64) {
-        (self.place.start_at, self.place.chunk_len, self.len())
+        let Place { start_at, chunk_len, .. } = self.place.get();
+        (start_at, chunk_len, self.len())
     }
 
     pub(super) fn member(&self) -> &Rc<Member> {
@@ -175,12 +139,16 @@ impl Stream {
 
     /// The first stretch of `len` bytes at `at`.
     fn piece(&self, at: u64, len: u64) -> io::Result<Piece> {
-        let chunk_len = self.place.chunk_len;
+        let place = self.place.get();
+        let chunk_len = place.chunk_len;
         let (block, skip) =
             at.checked_div(chunk_len).zip(at.checked_rem(chunk_len)).ok_or(Errno::FBIG)?;
         let block = usize::try_from(block).map_err(|_| Errno::FBIG)?;
-        let block_at = self.place.block_at(block).map_err(|_| Errno::FBIG)?;
-        Ok(Piece { at: block_at + skip, len: len.min(chunk_len - skip) })
+        let block_at = place.block_at(block).map_err(|_| Errno::FBIG)?;
+        // The blocks of the only task follow each other.
+        let is_one = place.skip == chunk_len;
+        let len = if is_one { len } else { len.min(chunk_len - skip) };
+        Ok(Piece { at: block_at + skip, len })
     }
 
     /// Reads at `at`, as far as the stream goes.
@@ -206,22 +174,50 @@ impl Stream {
         Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }
 
-    /// Writes at `at`; on return the journal says so.
+    /// Writes at `at`; on return the journal says so. `None`: it has [no room](Self::has_room).
     pub(super) async fn write(
         &self,
         machine: &Machine,
         at: u64,
         from: &Buffers,
-    ) -> io::Result<usize> {
+    ) -> io::Result<Option<usize>> {
+        let end = at.checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
+        if self.is_soiled.get() && end > self.len() {
+            let held = self.alone().await;
+            if self.has_room(end) {
+                self.clean(&held, machine).await?;
+            }
+        }
         let held = self.shared().await;
-        self.write_held(&held, machine, at, from).await
+        if !self.has_room(end) {
+            return Ok(None);
+        }
+        self.write_held(&held, machine, at, from).await.map(Some)
     }
 
     /// Writes where the stream ends, which nobody else moves meanwhile; on return the journal says
-    /// so.
-    pub(super) async fn append(&self, machine: &Machine, from: &Buffers) -> io::Result<usize> {
+    /// so. `None`: it has [no room](Self::has_room).
+    pub(super) async fn append(
+        &self,
+        machine: &Machine,
+        from: &Buffers,
+    ) -> io::Result<Option<usize>> {
         let held = self.alone().await;
-        self.write_held(&held, machine, self.len(), from).await
+        let end = self.len().checked_add(from.len() as u64).ok_or(Errno::FBIG)?;
+        if !self.has_room(end) {
+            return Ok(None);
+        }
+        self.clean(&held, machine).await?;
+        self.write_held(&held, machine, self.len(), from).await.map(Some)
+    }
+
+    /// Makes zeros of what it does not reach of its chunk.
+    async fn clean(&self, _: &Held<'_>, machine: &Machine) -> io::Result<()> {
+        if self.is_soiled.get() {
+            self.clear(machine, self.len(), self.place.get().chunk_len).await?;
+            self.is_soiled.set(false);
+        }
+        Ok(())
     }
 
     async fn write_held(
@@ -256,25 +252,40 @@ impl Stream {
         Ok(usize::try_from(done).unwrap_or(usize::MAX))
     }
 
+    /// Has the physical file long enough for so many bytes.
     async fn lengthen(&self, machine: &Machine, end: u64) -> io::Result<()> {
-        if end == 0 {
+        if end == 0 || self.member.is_packed {
             return Ok(());
         }
         self.piece(end - 1, 1)?;
-        self.member.lengthen(machine, end.div_ceil(self.place.chunk_len)).await
+        self.member.lengthen(machine, end.div_ceil(self.place.get().chunk_len)).await
     }
 
-    /// Makes the stream `len` bytes long; what is cut reads as zeros if it grows again.
-    pub(super) async fn resize(&self, machine: &Machine, len: u64) -> io::Result<()> {
-        if len > self.len() {
+    /// Makes the stream `len` bytes long; what is cut reads as zeros if it grows again. False: it
+    /// has [no room](Self::has_room).
+    pub(super) async fn resize(&self, machine: &Machine, len: u64) -> io::Result<bool> {
+        if len > self.len() && self.bound.get() == u64::MAX {
             self.lengthen(machine, len).await?;
-            return self.extend(machine, len).await;
+            return self.extend(machine, len).await.map(|()| true);
         }
-        let _held = self.alone().await;
+        let held = self.alone().await;
+        if !self.has_room(len) {
+            return Ok(false);
+        }
+        if len > self.len() {
+            self.clean(&held, machine).await?;
+            self.lengthen(machine, len).await?;
+            if self.member.is_packed {
+                // Others lengthen the file meanwhile, which must not cut what they write.
+                let last = self.piece(len - 1, 1)?;
+                write_all(machine, &self.member.data, last.at, &vec![0].into()).await?;
+            }
+            return self.extend(machine, len).await.map(|()| true);
+        }
         let _taken = self.turn.take().await;
         let old = self.len();
         if len >= old {
-            return Ok(());
+            return Ok(true);
         }
         self.change_len(machine, (old, len)).await?;
         let cleared = self.clear(machine, len, old).await;
@@ -282,7 +293,7 @@ impl Stream {
             // What is left there would be seen if it got longer again.
             self.change_len(machine, (len, old)).await?;
         }
-        cleared
+        cleared.map(|()| true)
     }
 
     /// The stream is at least so long.
@@ -313,8 +324,8 @@ impl Stream {
     /// bytes uses of them: the last one first if it got shorter, so that at no time one that is not
     /// full has others behind it, whatever dies.
     async fn tell(&self, machine: &Machine, len: u64, (from, to): (u64, u64)) -> io::Result<()> {
-        let journal = self.member.journal.borrow().clone().ok_or(Errno::ROFS)?;
-        let (key, chunk_len) = (self.key, self.place.chunk_len);
+        let journal = self.member.journal()?;
+        let (key, chunk_len) = (self.key, self.place.get().chunk_len);
         let blocks = from / chunk_len..to.div_ceil(chunk_len);
         let (first, count) = (blocks.start, blocks.end - blocks.start);
         let slot = move |step| -> io::Result<(u64, Vec<u8>)> {
@@ -323,6 +334,11 @@ impl Stream {
             let used = len.saturating_sub(block * chunk_len).min(chunk_len);
             Ok((key.at().ok_or(Errno::FBIG)?, Slot::of(used, None).encode(&key)))
         };
+        if key.task_count == 1 && len >= to && count <= SLOTS_MAX_BESIDE {
+            let slots = (0..count).map(|step| slot(step).map(|(_, slot)| slot));
+            let slots = slots.collect::<io::Result<Vec<_>>>()?.concat();
+            return write_all(machine, &journal, slot(0)?.0, &slots.into()).await;
+        }
         if count <= SLOTS_MAX {
             for step in 0..count {
                 let (at, slot) = slot(step)?;
@@ -342,16 +358,54 @@ impl Stream {
         machine.call(write).await
     }
 
-    /// Makes bytes that the stream has read as zeros.
-    pub(super) async fn zero(&self, machine: &Machine, from: u64, to: u64) -> io::Result<()> {
+    /// Makes bytes that the stream has read as zeros. False: it is not its file's any more.
+    pub(super) async fn zero(&self, machine: &Machine, from: u64, to: u64) -> io::Result<bool> {
         let _held = self.alone().await;
+        if self.is_moved.get() {
+            return Ok(false);
+        }
         let _taken = self.turn.take().await;
-        self.clear(machine, from, to.min(self.len())).await
+        self.clear(machine, from, to.min(self.len())).await.map(|()| true)
     }
 
     /// Bytes that there are blocks for in the physical file.
     pub(super) fn room(&self) -> u64 {
-        self.member.rows.get().saturating_mul(self.place.chunk_len)
+        self.member.rows().saturating_mul(self.place.get().chunk_len)
+    }
+
+    /// Writes its bytes to another stream, which is empty, so many at a time.
+    pub(super) async fn copy_to(
+        &self,
+        other: &Self,
+        machine: &Machine,
+        step: usize,
+    ) -> io::Result<()> {
+        let buffer = Heap::buffer(step);
+        let mut at = 0;
+        while at < self.len() {
+            let len = self.read(machine, at, &buffer.clone().into()).await?;
+            let bytes = buffer.prefix(len).into();
+            match other.write(machine, at, &bytes).await? {
+                Some(done @ 1..) => at += done as u64,
+                _ => return Err(Errno::NOSPC.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in that so many bytes were written, and the journal says so.
+    pub(super) fn is_written(&self, len: u64) {
+        self.len.set(len);
+    }
+
+    /// What the journal says of a stream in one block.
+    pub(super) fn slot(&self, len: u64) -> Vec<u8> {
+        Slot::of(len, None).encode(&self.key)
+    }
+
+    /// Where the journal says so.
+    pub(super) fn slot_at(&self) -> io::Result<u64> {
+        self.key.at().ok_or_else(|| Errno::FBIG.into())
     }
 
     /// Gives back space that was reserved, as far as the stream does not reach it.
@@ -412,7 +466,7 @@ fn part(buffers: &Buffers, at: u64, len: u64) -> io::Result<Buffers> {
     part.ok_or_else(|| Errno::INVAL.into())
 }
 
-async fn write_all(
+pub(super) async fn write_all(
     machine: &Machine,
     file: &uring::File,
     at: u64,

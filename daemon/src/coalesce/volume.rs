@@ -14,7 +14,7 @@ use std::{
 };
 
 use executor::Notify;
-use multifile::{Disk, Growing, Shape, catalogue};
+use multifile::{Disk, Growing, NewFile, catalogue, layout::Place};
 use rustix::{
     fs::fstat,
     io::Errno,
@@ -23,35 +23,19 @@ use rustix::{
 
 use super::{
     inodes::Users,
+    member::Member,
     opening::{Home, open},
     records::{Record, Records, is_full},
-    stream::{Member, Stream, Turn},
+    shape::Shape,
+    stream::{Stream, Turn},
     tree::{Tree, User},
     unfit::Unfit,
 };
 use crate::{mail::lock, storage::Machine};
 
-/// What the physical files are like: a run of few files may make them as long as 256 GiB on ext4,
-/// and one of many files a few dozen physical ones.
-const SHAPE: Shape = Shape { first: 64, most: 1024, chunk_len: 1 << 20 };
-/// Where no file may be that long: blocks that every task is to have all the same, the fewest tasks
-/// for that, and the shortest chunks.
-const BLOCKS_MIN: u64 = 16;
-const TASKS_MIN: u64 = 16;
-const CHUNK_LEN_MIN: u64 = 4096;
 /// Part of all tasks that those of files that are gone have to be before it is worth an `fsync` to
 /// have them free.
 const LEFT_PART: usize = 8;
-
-/// What the physical files are like where a file may have so many bytes (`ulimit -f`).
-pub(super) fn shape(len_max: Option<u64>) -> Shape {
-    let Some(len_max) = len_max else { return SHAPE };
-    let fit = len_max / BLOCKS_MIN;
-    let most = (fit / SHAPE.chunk_len).clamp(TASKS_MIN, u64::from(SHAPE.most));
-    let chunk_len = (fit / most / CHUNK_LEN_MIN * CHUNK_LEN_MIN).max(CHUNK_LEN_MIN);
-    let most = u32::try_from(most).unwrap_or(SHAPE.most);
-    Shape { first: SHAPE.first.min(most), most, chunk_len: chunk_len.min(SHAPE.chunk_len) }
-}
 
 /// A multifile as the storage of a folder's files.
 pub(crate) struct Volume {
@@ -60,7 +44,7 @@ pub(crate) struct Volume {
     pub(super) shape: Shape,
     /// Others that would write it are kept out as long as this is open.
     _lock: OwnedFd,
-    growing: Arc<Mutex<Option<Growing<Disk>>>>,
+    pub(super) growing: Arc<Mutex<Option<Growing<Disk>>>>,
     pub(super) is_writable: bool,
     is_begun: Cell<bool>,
     is_over: Cell<bool>,
@@ -71,16 +55,18 @@ pub(crate) struct Volume {
     /// Changes that are being made.
     changing: Cell<usize>,
     settled: Notify,
-    members: RefCell<Vec<Rc<Member>>>,
+    pub(super) members: RefCell<Vec<Rc<Member>>>,
     /// By task.
-    streams: RefCell<Vec<Rc<Stream>>>,
+    pub(super) streams: RefCell<Vec<Rc<Stream>>>,
     pub(super) tree: RefCell<Tree>,
     pub(super) records: Records,
     pub(super) users: Rc<Users>,
     /// To give away a task.
     pub(super) tasks: Turn,
     /// To begin, and to get another physical file.
-    growth: Turn,
+    pub(super) growth: Turn,
+    /// To give chunks to small streams.
+    pub(super) placing: Turn,
 }
 
 /// A change that is being made: the multifile is not closed before it is.
@@ -110,7 +96,7 @@ impl Volume {
         let (place, path) = (machine.place().clone(), path.to_owned());
         let open = move || {
             let home = Home::find(&place, &path)?;
-            open(&home, shape).map(|opened| (home, opened))
+            open(&home, &shape).map(|opened| (home, opened))
         };
         let (home, opened) = machine.call(open).await?;
         let groups = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
@@ -123,7 +109,6 @@ impl Volume {
             // They speak of tasks that it does not have, or of one twice.
             return Err(Unfit::Names.into());
         }
-        let free = (1..count).filter(|task| !used.contains(task)).collect();
         let volume = Self {
             machine,
             home,
@@ -141,11 +126,18 @@ impl Volume {
             streams: RefCell::default(),
             tree: RefCell::new(tree),
             records: Records::of(opened.names.0, opened.names.1),
-            users: Users::with_free(free, opened.is_new),
+            users: Users::new(),
             tasks: Turn::default(),
             growth: Turn::default(),
+            placing: Turn::default(),
         };
         volume.take_members(&opened.lens)?;
+        let free = volume.with_chunks((1..count).filter(|task| !used.contains(task)));
+        if opened.is_new {
+            volume.users.set_free(free);
+        } else {
+            volume.users.set_left(free.into_iter().map(|(_, task)| task));
+        }
         if opened.is_new {
             volume.take_journals()?;
             volume.is_begun.set(true);
@@ -158,11 +150,13 @@ impl Volume {
         Ok(Rc::new(volume))
     }
 
-    /// Takes physical files in that are not known yet, whose streams have these lengths, or none.
+    /// Takes physical files in that are not known yet, whose streams have these lengths; they are
+    /// new if there are none.
     fn take_members(&self, lens: &[u64]) -> io::Result<()> {
         let growing = lock(&self.growing);
         let growing = growing.as_ref().ok_or(Errno::IO)?;
         let (mut members, mut streams) = (self.members.borrow_mut(), self.streams.borrow_mut());
+        let is_new = lens.is_empty();
         let mut lens = lens.iter().copied();
         for file in u32::try_from(members.len()).unwrap_or(u32::MAX)..growing.file_count() {
             let data = growing.file(file).ok_or(Errno::IO)?.try_clone()?;
@@ -176,14 +170,25 @@ impl Volume {
                 len.checked_div(place.chunk_len).map_or(0, |_| len.div_ceil(place.chunk_len))
             });
             let rows = rows.max().unwrap_or(0);
-            let member = Rc::new(Member::new(
-                uring::File::new(data.into())?,
-                (data_at, end - data_at),
-                rows,
-            ));
+            let first_task = streams.len() as u64;
+            let (data, chunks) = (uring::File::new(data.into())?, (data_at, end - data_at));
+            let member = Member::new((file, first_task), data, chunks, rows);
+            let is_short =
+                |((place, _), _): &((Place, _), _)| place.chunk_len < self.shape.chunk_len;
+            // Names may get longer than a chunk in any case.
+            let is_packed = file > 0 && rows <= 1 && places.iter().all(is_short);
+            let unplaced = growing.task_count(file) - growing.placed_count(file);
+            let member = if is_packed { member.packed(unplaced.into()) } else { member };
+            let member = Rc::new(if is_new { member.is_new() } else { member });
             members.push(Rc::clone(&member));
-            let stream = |(place, len)| Rc::new(Stream::new(Rc::clone(&member), place, len));
-            streams.extend(places.into_iter().map(stream));
+            for ((place, key), len) in places {
+                let is_short = place.chunk_len < self.shape.chunk_len && len <= place.chunk_len;
+                let stream = Stream::new(Rc::clone(&member), (place, key), len);
+                if is_short && !streams.is_empty() {
+                    stream.keep_within_chunk();
+                }
+                streams.push(Rc::new(stream));
+            }
         }
         Ok(())
     }
@@ -201,9 +206,10 @@ impl Volume {
     /// Makes zeros of what no stream reaches.
     async fn clear_rest(&self) -> io::Result<()> {
         let members = self.members.borrow().clone();
-        for member in members {
+        // Of small streams next to each other each sees to itself once it gets longer.
+        for member in members.iter().filter(|member| !member.is_packed) {
             let streams = self.streams.borrow().clone();
-            let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), &member));
+            let its = streams.iter().filter(|stream| Rc::ptr_eq(stream.member(), member));
             let chunks = member.chunks(its.map(|stream| stream.reach()));
             let data = member.data.clone();
             self.machine.call(move || chunks.clear_rest(data.fd())).await?;
@@ -262,15 +268,21 @@ impl Volume {
         self.streams.borrow().iter().map(|stream| stream.len()).collect()
     }
 
-    /// Has tasks free: those of files that are gone, or of another physical file.
+    /// Has tasks for long streams free: those of files that are gone, or of another physical file.
     pub(super) async fn make_free(&self) -> io::Result<()> {
         let _taken = self.growth.take().await;
-        if self.users.has_free() {
+        if self.users.has_free(self.shape.chunk_len) {
             return Ok(()); // Another task has made room for both.
         }
-        let (left, all) = (self.users.left_count(), self.streams.borrow().len());
-        if left * LEFT_PART < all {
-            match self.add_member().await {
+        let is_wide = |stream: &Stream| stream.reach().1 >= self.shape.chunk_len;
+        let all = self.streams.borrow().iter().filter(|stream| is_wide(stream)).count();
+        let left = self.users.left_of(|task| self.stream(task).is_ok_and(|found| is_wide(&found)));
+        if left * LEFT_PART < all || left == 0 {
+            // The first one may have the names alone.
+            let names = usize::from(self.shape.first.task_count == 1);
+            let members = self.members.borrow().clone();
+            let count = members.iter().skip(names).filter(|member| !member.is_packed).count();
+            match self.add_member(self.shape.next_wide(count)).await {
                 Err(why) if left > 0 && is_full(&why) => {}
                 added => return added,
             }
@@ -278,19 +290,24 @@ impl Volume {
         self.free_left().await
     }
 
-    async fn add_member(&self) -> io::Result<()> {
-        let growing = Arc::clone(&self.growing);
-        self.machine.call(move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add()?)).await?;
+    /// Gets another physical file; the caller has the turn for that.
+    pub(super) async fn add_member(&self, new: NewFile) -> io::Result<()> {
+        let (growing, durable) = (Arc::clone(&self.growing), self.is_durable.get());
+        let add = move || Ok(lock(&growing).as_mut().ok_or(Errno::IO)?.add(new, durable)?);
+        self.machine.call(add).await?;
         let before = self.streams.borrow().len() as u64;
         self.take_members(&[])?;
         self.take_journals()?;
-        self.users.set_free(before..self.streams.borrow().len() as u64);
+        let tasks = before..self.streams.borrow().len() as u64;
+        self.users.set_free(self.with_chunks(tasks));
         Ok(())
     }
 
     /// Makes durable what is in a stream, and all names.
     pub(super) async fn sync(&self, stream: Option<&Stream>, data_only: bool) -> io::Result<()> {
-        self.is_durable.set(true);
+        if !self.is_durable.replace(true) {
+            self.sync_counted().await?;
+        }
         let names = Rc::clone(self.stream(catalogue::TASK as u64)?.member());
         names.sync(&self.machine, data_only).await?;
         match stream {
@@ -299,6 +316,23 @@ impl Volume {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Has all physical files on the disk, which are not to be lost where the first one counts
+    /// them.
+    async fn sync_counted(&self) -> io::Result<()> {
+        let members = {
+            // One that is being added may not know that it is to be there.
+            let _taken = self.growth.take().await;
+            self.members.borrow().clone()
+        };
+        for member in members.iter().skip(1).filter(|member| member.may_be_lost()) {
+            if let Err(why) = member.sync(&self.machine, true).await {
+                self.is_durable.set(false);
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn machine(&self) -> &Machine {
@@ -332,7 +366,9 @@ impl Volume {
             self.free_left().await?;
         }
         for task in self.users.nobodys() {
-            self.stream(task)?.resize(&self.machine, 0).await?;
+            let stream = self.stream(task)?;
+            stream.is_free();
+            stream.resize(&self.machine, 0).await?;
         }
         let (growing, lens) = (Arc::clone(&self.growing), self.lens());
         let durable = self.is_durable.get();

@@ -199,8 +199,8 @@ fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
     assert_eq!(found.trim(), "2400");
     let listed = succeed(&mut multifile(&["ls", "--json"], &kept(&folder)), SOON);
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
-    // Of 64, 128, 256, 512, 1024, and 1024 tasks.
-    assert_eq!(listed["physical_files"], 6);
+    // The names, and files for 1,980 and 4,028 tasks.
+    assert_eq!(listed["physical_files"], 3);
     assert_eq!(listed["tasks"].as_array().expect("tasks").len(), 2401);
     let out = extracted(&folder, &kept(&folder), "out");
     for (p, i) in (0..8).flat_map(|p| (1..=300).map(move |i| (p, i))) {
@@ -212,8 +212,33 @@ fn thousands_of_files_of_many_processes_are_a_few_physical_files() {
     succeed(coalescing(&folder).args(["bash", "-c", script]).arg(local(&folder)), LONG);
     let listed = succeed(&mut multifile(&["ls", "--json"], &kept(&folder)), SOON);
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
-    assert_eq!(listed["physical_files"], 6);
+    assert_eq!(listed["physical_files"], 3);
     is_closed(&kept(&folder));
+}
+
+/// Nothing is left to make dense: `ls -l` says what there is.
+#[test]
+fn small_files_take_little_more_than_their_bytes() {
+    let Some(program) = python("a coalesced run", "small_files") else { return };
+    for (count, len, files) in [(4000, 4096, 3), (300, 65_536, 2)] {
+        let folder = Folder::new();
+        let mut command = coalescing(&folder);
+        command.args(&program).arg(local(&folder));
+        succeed(command.args([count, len].map(|number: u64| number.to_string())), LONG);
+        is_closed(&kept(&folder));
+        let found = fs::read_dir(folder.path()).expect("a folder").flatten();
+        let found = found.filter(|file| file.file_name().to_string_lossy().starts_with("kept"));
+        let sizes: Vec<u64> = found.map(|file| file.metadata().expect("a file").len()).collect();
+        assert_eq!(sizes.len(), files, "{sizes:?}");
+        let most = count * len * 105 / 100 + 300 * count;
+        assert!(sizes.iter().sum::<u64>() <= most, "{sizes:?}");
+        let out = extracted(&folder, &kept(&folder), "out");
+        for number in 0..count {
+            let bytes = fs::read(out.join(number.to_string())).expect("extracted");
+            let byte = u8::try_from(number % 251).expect("a byte");
+            assert!(bytes.len() as u64 == len && bytes.iter().all(|one| *one == byte), "{number}");
+        }
+    }
 }
 
 /// What a command writes to its redirected output comes by a pipe.

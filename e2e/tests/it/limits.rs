@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Size of the file system that gets full.
-const DISK_LEN: u64 = 256 << 10;
+const DISK_LEN: u64 = 512 << 10;
 
 /// A small file system of its own, unmounted when this goes.
 pub(crate) struct Disk(pub(crate) PathBuf);

@@ -7,7 +7,14 @@
 //!
 //! All tasks of a physical file are there from its start, most of them empty: their number says
 //! where the second block of each lies. When they are used up the set gets another physical file.
+//!
+//! In a *dense* file no task has a second block, and so a chunk can be as long as the stream in it:
+//! the next task gets it when that is known, behind all others. Its size is in the header before
+//! its data is in the file, and the data before the journal says so: whoever dies in between leaves
+//! an empty task.
 
+mod dense;
+mod filled;
 mod resuming;
 
 use std::{
@@ -16,11 +23,13 @@ use std::{
     sync::Arc,
 };
 
+pub use self::dense::Placed;
+use self::filled::{Filled, Lens};
 use crate::{
     catalogue::HEAD_LEN_MAX,
-    codec::{narrow, wide},
+    codec::narrow,
     error::{Argument, Error, Part, Result},
-    finish::{Usage, finish},
+    finish::finish,
     header::{FILE_COUNT_AT, FLAG2_AT, Header, NOT_COMMITTED},
     journal::{Slot, SlotKey},
     layout::{Layout, Place},
@@ -42,30 +51,20 @@ pub struct Growing<S: Storage> {
     storage: S,
     path: PathBuf,
     options: Options,
-    shape: Shape,
     members: Vec<Member<S::File>>,
 }
 
-/// What the physical files are like that a multifile gets. Few tasks make long streams possible,
-/// for the blocks of all of them have to be at offsets that a file can have; many tasks make few
-/// physical files. So each file gets twice as many as the one before, up to a bound.
+/// What a physical file is like that a multifile gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Tasks of file 0.
-    pub first: u32,
-    /// The most tasks of a file.
-    pub most: u32,
-    /// Bytes that each task has in a block.
+pub struct NewFile {
+    /// Number of tasks. Few make long streams possible, for the blocks of all of them have to be
+    /// at offsets that a file can have; many make few physical files.
+    pub task_count: u32,
+    /// Bytes that each task has in a block; 0 in a dense file, whose tasks get a chunk of their own
+    /// length each, one after the other ([`Growing::place_next`]).
     pub chunk_len: u64,
-}
-
-impl Shape {
-    /// Number of tasks that physical file `file` gets.
-    #[must_use]
-    pub fn task_count(&self, file: u32) -> u32 {
-        let doubled = self.first.checked_shl(file).filter(|count| count >> file == self.first);
-        doubled.unwrap_or(self.most).min(self.most)
-    }
+    /// What chunks are aligned to, bytes; `None` is what the file system or the options say.
+    pub fs_block_len: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -76,6 +75,8 @@ struct Member<F> {
     journal: Option<Arc<F>>,
     /// What the journal says that its last writer left; else it is of this one.
     recorded: Option<Vec<Filled>>,
+    /// A write of chunk sizes failed: the header may say anything of the last ones.
+    is_unsure: bool,
 }
 
 /// What the start of a multifile shows.
@@ -105,11 +106,11 @@ impl<S: Storage> Growing<S> {
     /// # Errors
     ///
     /// As [`Writer::create`](crate::Writer::create).
-    pub fn create(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<Self> {
+    pub fn create(storage: &S, path: &Path, first: NewFile, options: &Options) -> Result<Self> {
         options.check(options.name_for(path))?;
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let mut growing = Self { storage, path, options, shape, members: Vec::new() };
-        growing.add()?;
+        let mut growing = Self { storage, path, options, members: Vec::new() };
+        growing.add(first, false)?;
         Ok(growing)
     }
 
@@ -121,7 +122,7 @@ impl<S: Storage> Growing<S> {
     ///
     /// As [`Repair`] and [`Reader::open`]; [`Part::Blocks`]: a block but the last of a task is not
     /// full, or what was closed is damaged; [`Part::Version`]: it is older than version 4.
-    pub fn open(storage: &S, path: &Path, shape: Shape, options: &Options) -> Result<(Self, Held)> {
+    pub fn open(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
         let mut repair = Repair::examine_as(storage, path, true)?;
         if let Some(file) = repair.damaged_file() {
             return Err(Error::Damaged { part: Part::Blocks, file });
@@ -129,11 +130,11 @@ impl<S: Storage> Growing<S> {
         let (was_unclosed, damaged) = (repair.needed(), repair.damaged());
         if was_unclosed {
             if let Some(files) = repair.keep()? {
-                return Self::resume((storage, path), shape, options, files);
+                return Self::resume((storage, path), options, files);
             }
             repair.apply()?;
         }
-        let (growing, lens) = Self::closed((storage, path), shape, options, true)?;
+        let (growing, lens) = Self::closed((storage, path), options, true)?;
         Ok((growing, Held { lens, was_unclosed, damaged }))
     }
 
@@ -142,20 +143,14 @@ impl<S: Storage> Growing<S> {
     /// # Errors
     ///
     /// As [`open`](Self::open); [`Error::Unclosed`].
-    pub fn open_to_read(
-        storage: &S,
-        path: &Path,
-        shape: Shape,
-        options: &Options,
-    ) -> Result<(Self, Held)> {
-        let (growing, lens) = Self::closed((storage, path), shape, options, false)?;
+    pub fn open_to_read(storage: &S, path: &Path, options: &Options) -> Result<(Self, Held)> {
+        let (growing, lens) = Self::closed((storage, path), options, false)?;
         Ok((growing, Held { lens, ..Held::default() }))
     }
 
     /// Opens physical files that are closed.
     fn closed(
         (storage, path): (&S, &Path),
-        shape: Shape,
         options: &Options,
         is_to_write: bool,
     ) -> Result<(Self, Vec<u64>)> {
@@ -183,7 +178,7 @@ impl<S: Storage> Growing<S> {
             members.push(Member::new(plan, instance, file));
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        Ok((Self { storage, path, options, shape, members }, lens))
+        Ok((Self { storage, path, options, members }, lens))
     }
 
     /// Before the first write to a multifile that was [opened](Self::open): from here on it counts
@@ -234,12 +229,8 @@ impl<S: Storage> Growing<S> {
     ) -> Result<Arc<S::File>> {
         let journal = self.create_journal(number)?;
         let io = |error| Error::io(number, &error);
-        for (local, len) in (0u32..).zip(lens) {
-            let filled = member.filled(local, *len)?;
-            for block in (0..filled.block_count()).filter(|_| filled.len > 0) {
-                member.record(&journal, (local, block), filled).map_err(io)?;
-            }
-        }
+        let filled = (0u32..).zip(lens).map(|(local, len)| member.filled(local, *len));
+        member.record_all(&*journal, &filled.collect::<Result<Vec<_>>>()?).map_err(io)?;
         // What is lost with the node is not to be what was safe before.
         journal.sync().map_err(io)?;
         let header = &member.plan.header;
@@ -248,23 +239,25 @@ impl<S: Storage> Growing<S> {
         Ok(journal)
     }
 
-    /// Adds a physical file with as many tasks as the [`Shape`] says.
+    /// Adds a physical file. On return, if it is to be `durable`, it is on the disk before the set
+    /// counts it: a set that may be there after the loss of the node is not to count a file that is
+    /// lost.
     ///
     /// # Errors
     ///
     /// What the storage reports: then there is none.
-    pub fn add(&mut self) -> Result<()> {
+    pub fn add(&mut self, new: NewFile, durable: bool) -> Result<()> {
         let number = self.file_count();
         let before: usize = self.members.iter().map(|member| member.plan.ranks.len()).sum();
         let file = create(&self.storage, &self.path, number)?;
-        let block_len = match self.members.first() {
-            Some(first) => first.plan.header.fs_block_len,
-            None => fs_block_len(&file, &self.options)?,
+        let block_len = match (new.fs_block_len, self.members.first()) {
+            (Some(len), _) => len,
+            (None, Some(first)) => first.plan.header.fs_block_len,
+            (None, None) => fs_block_len(&file, &self.options)?,
         };
         let instance = instance();
         let name = self.options.name_for(&self.path);
-        let task_count = self.shape.task_count(number);
-        let requests = vec![self.shape.chunk_len; narrow(u64::from(task_count))];
+        let requests = vec![new.chunk_len; narrow(u64::from(new.task_count))];
         let ranks =
             (before..).take(requests.len()).map(|rank| i64::try_from(rank).unwrap_or(i64::MAX));
         let plan = FilePlan {
@@ -273,7 +266,7 @@ impl<S: Storage> Growing<S> {
                 file_number: number,
                 flag2: Mark::Open(instance).encode(),
                 prefix: name.to_vec(),
-                ..Header::new(self.options.order, block_len, task_count)
+                ..Header::new(self.options.order, block_len, new.task_count)
             },
             ranks: ranks.collect(),
             layout: Layout::new(&requests, block_len, Packing::Aligned)?,
@@ -287,8 +280,7 @@ impl<S: Storage> Growing<S> {
         let journal = Some(self.create_journal(number)?);
         write_all(&file, &plan.front(), 0).map_err(io)?;
         file.resize(plan.layout.data_at()).map_err(io)?;
-        if number > 0 {
-            // A set is not to count a file that was lost with the node.
+        if durable {
             file.sync().map_err(io)?;
         }
         // Who dies before file 0 says so leaves this one out, which holds nothing; what the others
@@ -405,6 +397,10 @@ impl<S: Storage> Growing<S> {
             let manner = Manner::without_journal(number, member.plan.header.task_count);
             // By another name by now, or with another file at its own, it is this one all the same.
             let file = Arc::clone(&member.file);
+            if member.is_unsure {
+                let said = write_all(&*file, &member.plan.front(), 0);
+                said.map_err(|error| Error::io(number, &error))?;
+            }
             let mut output = Output::new(&self.storage, file, &manner);
             finish(&mut output, &member.plan, &lens)?;
         }
@@ -415,11 +411,15 @@ impl<S: Storage> Growing<S> {
     fn member(&self, file: u32) -> Result<&Member<S::File>> {
         self.members.get(narrow(u64::from(file))).ok_or_else(|| Argument::Task.into())
     }
+
+    fn member_mut(&mut self, file: u32) -> Result<&mut Member<S::File>> {
+        self.members.get_mut(narrow(u64::from(file))).ok_or_else(|| Argument::Task.into())
+    }
 }
 
 impl<F: File> Member<F> {
     fn new(plan: FilePlan, instance: u64, file: Arc<F>) -> Self {
-        Self { plan, instance, file, journal: None, recorded: None }
+        Self { plan, instance, file, journal: None, recorded: None, is_unsure: false }
     }
 
     /// How a task's stream of so many bytes fills its blocks.
@@ -434,67 +434,32 @@ impl<F: File> Member<F> {
         write_all(journal, &Slot::of(filled.used(block), None).encode(&key), at)
     }
 
+    /// Has the journal say what all streams use of their blocks: slots next to each other in one
+    /// write.
+    fn record_all(&self, journal: &F, filled: &[Filled]) -> io::Result<()> {
+        let has = |filled: &Filled, block| filled.len > 0 && block < filled.block_count();
+        let mut row: Vec<_> = (0u32..).zip(filled).filter(|(_, filled)| has(filled, 0)).collect();
+        for block in 0.. {
+            row.retain(|(_, filled)| has(filled, block));
+            if row.is_empty() {
+                break;
+            }
+            for run in row.chunk_by(|(before, _), (task, _)| before + 1 == *task) {
+                let slots = run.iter().map(|(task, filled)| {
+                    let key = self.key(*task, block);
+                    Slot::of(filled.used(block), None).encode(&key)
+                });
+                let slots: Vec<_> = slots.collect();
+                let first = run.first().map_or(0, |(task, _)| *task);
+                let at = self.key(first, block).at().ok_or(io::ErrorKind::FileTooLarge)?;
+                write_all(journal, &slots.concat(), at)?;
+            }
+        }
+        Ok(())
+    }
+
     fn key(&self, task: u32, block: u64) -> SlotKey {
         let (instance, task_count) = (self.instance, self.plan.header.task_count);
         SlotKey { instance, task_count, task, block }
-    }
-}
-
-/// How a stream of `len` bytes fills its blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Filled {
-    chunk_len: u64,
-    len: u64,
-}
-
-impl Filled {
-    /// What so many bytes in each block are, if all but the last are full.
-    fn of(chunk_len: u64, lens: &[u64], file: u32) -> Result<Self> {
-        let is_full = |len: &u64| *len == chunk_len;
-        if !lens.split_last().is_none_or(|(_, all)| all.iter().all(is_full)) {
-            return Err(Error::Damaged { part: Part::Blocks, file });
-        }
-        Ok(Self { chunk_len, len: lens.iter().sum() })
-    }
-
-    /// Blocks it has; one even if it is empty.
-    fn block_count(self) -> u64 {
-        self.len
-            .checked_next_multiple_of(self.chunk_len)
-            .map_or(1, |end| end / self.chunk_len.max(1))
-            .max(1)
-    }
-
-    /// Bytes used of a block.
-    fn used(self, block: u64) -> u64 {
-        self.len.saturating_sub(block.saturating_mul(self.chunk_len)).min(self.chunk_len)
-    }
-}
-
-/// The lengths of the streams of one physical file, as its block table says them.
-struct Lens<'a> {
-    plan: &'a FilePlan,
-    lens: &'a [u64],
-}
-
-impl Lens<'_> {
-    fn of(&self, task: usize) -> Filled {
-        let chunk_len = self.plan.layout.place(task).unwrap_or_default().chunk_len;
-        Filled { chunk_len, len: self.lens.get(task).copied().unwrap_or(0) }
-    }
-}
-
-impl Usage for Lens<'_> {
-    fn block_count(&self, task: usize) -> usize {
-        narrow(self.of(task).block_count())
-    }
-
-    fn block_len(&self, task: usize, block: usize) -> Option<u64> {
-        let filled = self.of(task);
-        (wide(block) < filled.block_count()).then(|| filled.used(wide(block)))
-    }
-
-    fn block_sum(&self, _: usize, _: usize) -> u32 {
-        0
     }
 }

@@ -18,6 +18,7 @@ pub const OFFSET_MAX: u64 = i64::MAX as u64;
 pub struct Layout {
     data_at: u64,
     chunks: Vec<u64>,
+    /// Up to the last task that has a chunk: the others begin where all chunks end.
     starts: Vec<u64>,
     skip: u64,
 }
@@ -75,13 +76,44 @@ impl Layout {
             starts.push(at);
             at = offset(at.checked_add(*chunk))?;
         }
+        starts.truncate(chunks.iter().rposition(|chunk| *chunk > 0).map_or(0, |last| last + 1));
         Ok(Self { data_at, chunks, starts, skip: at - data_at })
+    }
+
+    /// Gives chunks to the first tasks behind which no task has one, and returns the first of them.
+    /// Only where no task has a second block: this moves where those would begin.
+    ///
+    /// # Errors
+    ///
+    /// [`Argument::Task`]: there are not as many such tasks; [`Error::TooLarge`] when a chunk would
+    /// lie beyond [`OFFSET_MAX`]. Nothing has changed then.
+    pub fn append(&mut self, chunks: &[u64]) -> Result<usize> {
+        let first = self.starts.len();
+        let end = first + chunks.len();
+        let len = chunks.iter().try_fold(0u64, |len, chunk| len.checked_add(*chunk));
+        let skip = len.and_then(|len| self.skip.checked_add(len)).ok_or(Error::TooLarge)?;
+        offset(self.data_at.checked_add(skip))?;
+        self.chunks.get_mut(first..end).ok_or(Argument::Task)?.copy_from_slice(chunks);
+        let mut at = self.data_at + self.skip;
+        for chunk in chunks {
+            self.starts.push(at);
+            at += chunk;
+        }
+        self.skip = skip;
+        Ok(first)
+    }
+
+    /// Number of tasks up to the last one that has a chunk.
+    #[must_use]
+    pub fn placed(&self) -> usize {
+        self.starts.len()
     }
 
     /// The chunks of task `task` of this file.
     #[must_use]
     pub fn place(&self, task: usize) -> Option<Place> {
-        let (start_at, chunk_len) = (*self.starts.get(task)?, *self.chunks.get(task)?);
+        let chunk_len = *self.chunks.get(task)?;
+        let start_at = self.starts.get(task).copied().unwrap_or(self.data_at + self.skip);
         Some(Place { start_at, chunk_len, skip: self.skip })
     }
 
@@ -177,6 +209,22 @@ mod tests {
         assert_eq!(layout.end_of(2), Err(Error::TooLarge));
         assert_eq!(layout.place(0).unwrap().block_at(1), Err(Error::TooLarge));
         assert_eq!(layout.place(0).unwrap().block_at(usize::MAX), Err(Error::TooLarge));
+    }
+
+    /// Format rule 2.9.
+    #[test]
+    fn appended_chunks_lie_where_a_reader_of_their_lengths_finds_them() {
+        let mut layout = Layout::of_chunks(vec![64, 0, 0, 0, 0], 64).unwrap();
+        let end = layout.data_at() + layout.skip();
+        assert_eq!((layout.placed(), layout.append(&[128, 64])), (1, Ok(1)));
+        assert_eq!(layout.place(1).unwrap().start_at, end);
+        assert_eq!(layout.place(4).unwrap().start_at, end + 192);
+        assert_eq!(layout, Layout::of_chunks(vec![64, 128, 64, 0, 0], 64).unwrap());
+        let before = layout.clone();
+        assert_eq!(layout.append(&[64; 3]), Err(Argument::Task.into()));
+        assert_eq!(layout.append(&[OFFSET_MAX]), Err(Error::TooLarge));
+        assert_eq!(layout, before);
+        assert_eq!((layout.task_at(end), layout.task_at(end + 192)), (Some(1), None));
     }
 
     #[test]

@@ -85,6 +85,17 @@ impl Buffer {
         Self { memory: Arc::clone(&self.memory), at: self.at + at, len: self.len - at }
     }
 
+    /// This buffer, the `gap` bytes behind it, and `next`, as one buffer; `None` unless these follow
+    /// each other in one memory.
+    #[must_use]
+    pub fn joined(&self, gap: usize, next: &Self) -> Option<Self> {
+        let next_at = self.at.checked_add(self.len)?.checked_add(gap)?;
+        if !Arc::ptr_eq(&self.memory, &next.memory) || next.at != next_at {
+            return None;
+        }
+        Self::new(Arc::clone(&self.memory), self.at, self.len + gap + next.len)
+    }
+
     /// Copies as many bytes as fit from `from` to the start of this buffer.
     ///
     /// Whoever else changes either meanwhile decides what is copied.

@@ -84,7 +84,7 @@ fn files_can_be_removed_where_the_disk_is_full() {
         command.args(["bash", "-c", script]).arg(local(&folder)).arg(&disk.0);
         command
     };
-    let write = "for i in 1 2 3 4; do head -c 20000 /dev/zero >\"$0/$i\"; done; ";
+    let write = "for i in 1 2 3 4; do head -c 50000 /dev/zero >\"$0/$i\"; done; ";
     let fill = "cat /dev/zero >\"$1/fill\" 2>/dev/null; ";
     for is_closed_before in [true, false] {
         if is_closed_before {
@@ -104,7 +104,7 @@ fn files_can_be_removed_where_the_disk_is_full() {
         assert_eq!(found, "3\n4\n");
         // What they had is free, and is enough for another one.
         let found =
-            succeed(&mut run("set -e; cd \"$0\"; head -c 20000 /dev/zero >5; ls; cmp 4 5"), SOON);
+            succeed(&mut run("set -e; cd \"$0\"; head -c 50000 /dev/zero >5; ls; cmp 4 5"), SOON);
         assert_eq!(found, "3\n4\n5\n");
         is_closed(&file);
         disk.free("fill");
@@ -136,10 +136,11 @@ fn a_defragmented_multifile_is_written_on() {
     is_closed(&kept(&folder));
     let listed = succeed(&mut multifile(&["ls", "--json"], &kept(&folder)), SOON);
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
-    assert_eq!(listed["physical_files"], 2);
+    // One for small ones, and one for long ones.
+    assert_eq!(listed["physical_files"], 3);
     let tasks = listed["tasks"].as_array().expect("tasks");
     let long = tasks.iter().find(|task| task["name"] == "long").expect("listed");
-    assert_eq!((&long["physical_file"], &long["blocks"]), (&1.into(), &3.into()), "{long}");
+    assert!(long["physical_file"] != 0 && long["blocks"] == 3, "{long}");
     let out = extracted(&folder, &kept(&folder), "out");
     for i in (1..=60).filter(|i| *i != 4) {
         let lines = fs::read_to_string(out.join(i.to_string())).expect("extracted");

@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::{Filled, Growing, Held, Member, Shape};
+use super::{Filled, Growing, Held, Member};
 use crate::{
     backing::{FREE_LEN, read_stored},
     codec::wide,
@@ -24,7 +24,6 @@ impl<S: Storage> Growing<S> {
     /// Opens physical files of which everything is known.
     pub(super) fn resume(
         (storage, path): (&S, &Path),
-        shape: Shape,
         options: &Options,
         files: Vec<Broken>,
     ) -> Result<(Self, Held)> {
@@ -63,7 +62,7 @@ impl<S: Storage> Growing<S> {
             members.push(member);
         }
         let (storage, path, options) = (storage.clone(), path.to_owned(), options.clone());
-        let growing = Self { storage, path, options, shape, members };
+        let growing = Self { storage, path, options, members };
         Ok((growing, Held { lens, was_unclosed: true, ..Held::default() }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::atomic::Ordering};
 
-use multifile::{Error, Growing, NewTask, Options, ParWriter, Shape, Writer};
+use multifile::{Error, Growing, NewFile, NewTask, Options, ParWriter, Writer};
 
 use crate::{
     memory::{Memory, Step},
@@ -74,15 +74,15 @@ fn data_that_is_refused_late_is_told_to_all_and_the_set_stays_unclosed() {
 #[test]
 fn tables_go_when_it_is_durable_that_they_do_not_count_any_more() {
     let path = Path::new(NAMES[0]);
-    let shape = Shape { first: 2, most: 2, chunk_len: 64 };
+    let file = NewFile { task_count: 2, chunk_len: 64, fs_block_len: None };
     let options = Options { fs_block_len: Some(64), ..Options::default() };
     for grows in [true, false] {
         let memory = Memory::default();
-        let growing = Growing::create(&memory, path, shape, &options).unwrap();
+        let growing = Growing::create(&memory, path, file, &options).unwrap();
         growing.close(&[0, 0], false).unwrap();
         memory.counts.steps.lock().unwrap().clear();
         if grows {
-            let (mut growing, held) = Growing::open(&memory, path, shape, &options).unwrap();
+            let (mut growing, held) = Growing::open(&memory, path, &options).unwrap();
             growing.begin(&held.lens).unwrap();
         } else {
             let mut writer = Writer::append(&memory, path, &options).unwrap();
@@ -101,16 +101,21 @@ fn tables_go_when_it_is_durable_that_they_do_not_count_any_more() {
     }
 }
 
+/// A set that is not to outlive the loss of the node does not wait for the disk.
 #[test]
-fn a_set_counts_a_file_that_is_on_the_disk() {
+fn a_durable_set_counts_a_file_that_is_on_the_disk() {
     let (memory, path) = (Memory::default(), Path::new(NAMES[0]));
-    let shape = Shape { first: 2, most: 2, chunk_len: 64 };
+    let file = NewFile { task_count: 2, chunk_len: 64, fs_block_len: None };
     let options = Options { fs_block_len: Some(64), ..Options::default() };
-    let mut growing = Growing::create(&memory, path, shape, &options).unwrap();
-    memory.counts.steps.lock().unwrap().clear();
-    growing.add().unwrap();
-    let steps = memory.counts.steps.lock().unwrap();
-    let first = steps.iter().position(|(path, _)| path == Path::new(NAMES[0])).unwrap();
-    let second = steps.iter().rposition(|(path, _)| path == Path::new(NAMES[1])).unwrap();
-    assert_eq!((second + 1, steps[second].1), (first, Step::Sync));
+    for durable in [true, false] {
+        let mut growing = Growing::create(&memory, path, file, &options).unwrap();
+        memory.counts.steps.lock().unwrap().clear();
+        growing.add(file, durable).unwrap();
+        let steps = memory.counts.steps.lock().unwrap();
+        let first = steps.iter().position(|(path, _)| path == Path::new(NAMES[0])).unwrap();
+        let second = steps.iter().rposition(|(path, _)| path == Path::new(NAMES[1])).unwrap();
+        assert_eq!(second + 1, first);
+        let syncs = steps.iter().filter(|(_, step)| *step == Step::Sync).count();
+        assert_eq!((syncs > 0, steps[second].1 == Step::Sync), (durable, durable));
+    }
 }

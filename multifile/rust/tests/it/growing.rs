@@ -4,14 +4,14 @@ use std::{fs, io::Read, os::unix::fs::FileExt, path::Path};
 
 use fastrand::Rng;
 use multifile::{
-    Disk, Growing, NewTask, Options, Reader, Repair, Shape, Writer,
+    Disk, Growing, NewFile, NewTask, Options, Reader, Repair, Writer,
     journal::{Slot, SlotKey},
 };
 use tempfile::TempDir;
 
 const NAME: &str = "a.sion";
 const TASKS: u32 = 3;
-const SHAPE: Shape = Shape { first: TASKS, most: TASKS, chunk_len: 64 };
+const FILE: NewFile = NewFile { task_count: TASKS, chunk_len: 64, fs_block_len: None };
 
 fn options() -> Options {
     Options { fs_block_len: Some(64), ..Options::default() }
@@ -27,14 +27,14 @@ struct Grown {
 impl Grown {
     fn create(folder: &TempDir) -> Self {
         let disk = Disk::in_folder(folder.path());
-        let growing = Growing::create(&disk, Path::new(NAME), SHAPE, &options());
+        let growing = Growing::create(&disk, Path::new(NAME), FILE, &options());
         Self { disk, growing: growing.unwrap(), streams: vec![Vec::new(); TASKS as usize] }
     }
 
     /// Opens what is there; it has to hold `streams`.
     fn open(folder: &TempDir, streams: Vec<Vec<u8>>, was_unclosed: bool) -> Self {
         let disk = Disk::in_folder(folder.path());
-        let (mut growing, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+        let (mut growing, held) = Growing::open(&disk, Path::new(NAME), &options()).unwrap();
         assert_eq!(held.was_unclosed, was_unclosed);
         let lens: Vec<u64> = streams.iter().map(|stream| stream.len() as u64).collect();
         assert_eq!(held.lens, lens);
@@ -43,7 +43,7 @@ impl Grown {
     }
 
     fn add(&mut self) {
-        self.growing.add().unwrap();
+        self.growing.add(FILE, false).unwrap();
         self.streams.resize(self.streams.len() + TASKS as usize, Vec::new());
     }
 
@@ -180,7 +180,7 @@ fn a_stream_with_a_block_that_is_not_full_is_refused() {
     writer.task(0).unwrap().next_block().unwrap();
     writer.task(0).unwrap().write(&[2; 10]).unwrap();
     writer.close().unwrap();
-    let opened = Growing::open(&disk, Path::new(NAME), SHAPE, &options());
+    let opened = Growing::open(&disk, Path::new(NAME), &options());
     assert!(opened.is_err());
 }
 
@@ -193,8 +193,8 @@ fn who_only_looks_leaves_a_multifile_as_it_was() {
     let path = folder.path().join(NAME);
     let before = fs::read(&path).unwrap();
     let disk = Disk::in_folder(folder.path());
-    let (_, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
-    let (read, seen) = Growing::open_to_read(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+    let (_, held) = Growing::open(&disk, Path::new(NAME), &options()).unwrap();
+    let (read, seen) = Growing::open_to_read(&disk, Path::new(NAME), &options()).unwrap();
     assert_eq!(seen, held);
     assert!(read.file(0).unwrap().write_at(b"no", 0).is_err());
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -214,7 +214,7 @@ fn a_gap_in_a_journal_ends_one_stream_and_is_told() {
     drop(grown);
     let found = Repair::examine(&disk, Path::new(NAME)).unwrap();
     assert!(found.tasks()[1].len == 64 + 64 + 8, "nothing says that its blocks are full");
-    let (mut growing, held) = Growing::open(&disk, Path::new(NAME), SHAPE, &options()).unwrap();
+    let (mut growing, held) = Growing::open(&disk, Path::new(NAME), &options()).unwrap();
     assert_eq!((&held.lens[..], &held.damaged[..]), (&[200, 64, 200][..], &[1][..]));
     growing.begin(&held.lens).unwrap();
     growing.close(&held.lens, false).unwrap();
@@ -234,12 +234,4 @@ fn a_multifile_that_was_renamed_is_closed_where_it_is() {
     assert_eq!(fs::read(&at).unwrap(), b"somebody else's");
     let reader = Reader::open(&grown.disk, Path::new("b.sion")).unwrap();
     assert_eq!(reader.block_lens(1).unwrap(), [4]);
-}
-
-#[test]
-fn physical_files_have_more_and_more_tasks_up_to_a_bound() {
-    let shape = Shape { first: 64, most: 1000, chunk_len: 64 };
-    let counts: Vec<_> = (0..7).map(|file| shape.task_count(file)).collect();
-    assert_eq!(counts, [64, 128, 256, 512, 1000, 1000, 1000]);
-    assert_eq!([31, 32, 40].map(|file| shape.task_count(file)), [1000; 3]);
 }

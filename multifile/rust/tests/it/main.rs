@@ -14,6 +14,7 @@ mod buddy_apart;
 mod commit;
 mod crash;
 mod cut;
+mod dense;
 mod failing;
 mod faults;
 mod format;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use multifile::{
-    Disk, Error, Growing, NewTask, Options, Part, Reader, Repair, Shape, TaskReader, Writer,
+    Disk, Error, Growing, NewTask, Options, Part, Reader, Repair, TaskReader, Writer,
     codec::Order,
     journal::{Slot, SlotKey},
     keyval::Records,
@@ -221,12 +221,11 @@ fn a_stream_that_is_a_hole_is_not_read_as_a_whole() {
     writer.as_mut().unwrap().task(0).unwrap().write(&[1; 10]).unwrap();
     writer.as_mut().unwrap().task(0).unwrap().advance(chunk_len - 10).unwrap();
     writer.unwrap().close().unwrap();
-    let shape = Shape { first: 1, most: 1, chunk_len };
     let (peak, ()) = peak_during(|| {
         let mut stream = Reader::open(&disk, path).unwrap().stream(0).unwrap();
         let damaged = Some(Error::Damaged { part: Part::Blocks, file: 0 });
         assert_eq!(stream.read_rest().err(), damaged);
-        let opened = Growing::open_to_read(&disk, path, shape, &Options::default());
+        let opened = Growing::open_to_read(&disk, path, &Options::default());
         assert_eq!(opened.unwrap().0.names(chunk_len).err(), damaged);
     });
     assert!(peak < MEMORY_MAX, "took {peak} bytes");
