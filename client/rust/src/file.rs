@@ -129,6 +129,9 @@ pub(crate) struct Log {
     pub(crate) producer: Producer,
     /// The client drains it itself when it is full; else the daemon, ahead of it.
     pub(crate) is_own: bool,
+    /// The program was told that staged bytes are refused: nothing more is accepted before they are
+    /// in the file.
+    pub(crate) is_refused: bool,
     /// Its drains in a row that the file system was slow at.
     pub(crate) slow_drains: u8,
     /// What its cheapest drain cost.

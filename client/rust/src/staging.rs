@@ -460,6 +460,7 @@ fn log_of(connection: &Connection, len: u64, is_own: bool) -> Option<Log> {
         at,
         producer,
         is_own,
+        is_refused: false,
         slow_drains: 0,
         drain_cost,
         kicked: 0,

@@ -15,7 +15,7 @@ use crate::{
     client::Client,
     clock::now,
     drain::drain,
-    file::{AT_END, FileEntry, Log},
+    file::{AT_END, FileEntry, Link, Log},
     limit::{exceeded, fitting},
     locked::Locked,
     paths::link_of,
@@ -332,6 +332,9 @@ impl Locked {
     pub(crate) fn drained(&mut self) -> io::Result<()> {
         self.drain();
         let owed = self.owed.take().or_else(|| self.link.and_then(staging::take_error));
+        if let Some(log) = self.log.as_mut().filter(|_| owed.is_some()) {
+            log.is_refused = true;
+        }
         owed.map_or(Ok(()), Err)
     }
 
@@ -374,9 +377,7 @@ impl Locked {
         let (client, fd, file) = (self.client, self.borrow(), &mut *self.file);
         let (len, whole_max) = (total(data), append::whole_max(file));
         let (Some(link), Some(log)) = (file.link, file.log.as_mut()) else { return Ok(0) };
-        if let Some(errno) = staging::take_error(link) {
-            return Err(errno);
-        }
+        refused(link, log, fd).map_or(Ok(()), Err)?;
         let mut staged = staging::accept(link, log, fd, data, start, whole_max);
         let waits = file.is_synchronous
             || link.shared.is_synchronous()
@@ -405,6 +406,21 @@ impl Locked {
             }
         }
     }
+}
+
+/// Why the file takes nothing more, if what is staged for it is refused. Told once, a program may
+/// wait for room and write again: what is accepted meanwhile would be lost with the rest at close.
+fn refused(link: Link, log: &mut Log, fd: BorrowedFd<'_>) -> Option<Errno> {
+    let mut errno = staging::take_error(link);
+    if errno.is_none() && log.is_refused {
+        errno = match drain(link, log, fd) {
+            Err(Failure::Refused(errno)) => Some(errno),
+            // Whoever stages finds out that the daemon is lost.
+            Ok(()) | Err(Failure::Lost) => staging::take_error(link),
+        };
+    }
+    log.is_refused = errno.is_some();
+    errno
 }
 
 /// Where a write of `len` bytes goes. The position is taken and moved at once, so that a signal
