@@ -28,6 +28,7 @@ mod drain;
 mod error;
 mod file;
 pub mod folder;
+mod grown;
 mod guest;
 mod intake;
 mod lanes;

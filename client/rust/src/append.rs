@@ -10,12 +10,11 @@ use rustix::{
 };
 use shm::{
     copy::{self, copy_out},
-    staging::{APPEND, Run},
+    staging::{APPEND, Run, doubt},
 };
 use wire::PIECE_LEN_MAX;
 
 use crate::{
-    doubt,
     file::{Link, Log, OpenFile},
     paths::link_of,
     staging::{Failure, grow_to, make_room, place, tell},

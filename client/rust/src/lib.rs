@@ -25,7 +25,6 @@ mod connection;
 mod costs;
 mod delegate;
 mod detach;
-mod doubt;
 mod drain;
 mod file;
 mod flags;

@@ -5,16 +5,23 @@
 //! came to ([`shm::staging::Drainer`]); what that covers is released on its behalf, and the rest is
 //! the daemon's to drain.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, ops::Range, rc::Rc, time::Duration};
 
 use executor::Handle;
-use rustix::fs::SeekFrom;
-use shm::staging::{APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run};
+use rustix::{fs::SeekFrom, io::Errno};
+use shm::{
+    copy::copy_out,
+    staging::{
+        APPEND, Consumer, Corrupt, DrainClaim, Drainer, Run,
+        doubt::{self, GROWN_MAX},
+    },
+};
 
-use super::plan;
+use super::{owe, plan};
 use crate::{
     core::{Core, Departure},
     file::OpenFile,
+    grown,
     storage::Storage,
 };
 
@@ -88,12 +95,15 @@ impl<'a, S: Storage> LogClaim<'a, S> {
         if !(is_gone || is_late && holder.is_client_writing()) {
             return None;
         }
-        let done = written(core, file).await;
+        let Written { done, is_doubtful } = written(core, file).await;
         if !is_gone && done == 0 {
             return None;
         }
         let claim = file.shared().take_over_drain(holder, Drainer::Daemon)?;
         core.count(file.session, |totals| totals.drains_taken_over += 1);
+        if is_doubtful {
+            owe(core, file, Errno::IO);
+        }
         let claim = Self::of(file, claim);
         claim.release(claim.tail() + done);
         Some(claim)
@@ -137,24 +147,83 @@ impl<S: Storage> Drop for LogClaim<'_, S> {
     }
 }
 
-/// Bytes at the tail that the client's own write has brought into the file, by the kernel's
-/// position: that write is recorded, and begins where the record says.
-async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> u64 {
+/// What a client's own write has come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    /// Bytes at the tail that are in the file, or given up.
+    done: u64,
+    /// True if they are given up: some of them may be in the file.
+    is_doubtful: bool,
+}
+
+/// Finds out by the kernel's position what the client's own write has come to: that write is
+/// recorded, and begins where the record says, or behind what others have appended since.
+async fn written<S: Storage>(core: &Rc<Core<S>>, file: &Rc<OpenFile<S>>) -> Written {
     let (shared, log_len) = (file.shared(), file.log().len);
     let mut runs = [Run::default(); 2];
     let count = Consumer::resume(shared, log_len).runs(shared, log_len, &mut runs).unwrap_or(0);
-    let Some(run) = runs.first().filter(|_| count > 0) else { return 0 };
-    let Some((position, size)) = shared.last_write() else { return 0 };
-    let Ok(descriptor) = file.descriptor() else { return 0 };
-    let Ok(at) = core.storage.seek(&descriptor.file, SeekFrom::Current(0)).await else { return 0 };
+    let nothing = Written::default();
+    let Some(run) = runs.first().filter(|_| count > 0) else { return nothing };
+    let Some((position, size)) = shared.last_write() else { return nothing };
+    let Ok(descriptor) = file.descriptor() else { return nothing };
+    let Ok(at) = core.storage.seek(&descriptor.file, SeekFrom::Current(0)).await else {
+        return nothing;
+    };
     let len = plan::joined(runs, count, log_len);
-    match run.file_at {
-        _ if position != run.start => 0,
+    let done = match run.file_at {
+        _ if position != run.start => Ok(0),
         // An append moves the position to its end, from zero.
-        APPEND if at == 0 => 0,
-        APPEND => at.saturating_sub(size).min(len),
-        from => at.checked_sub(from).filter(|done| *done <= len).unwrap_or(0),
+        APPEND if at == 0 => Ok(0),
+        APPEND => appended(core, file, &descriptor.file, (position, len), size..at).await,
+        from => Ok(at.checked_sub(from).filter(|done| *done <= len).unwrap_or(0)),
+    };
+    Written { done: done.unwrap_or(len), is_doubtful: done.is_err() }
+}
+
+/// Bytes of the record of `len` bytes at `position` that are in the file, whose append has ended
+/// where `grown` does.
+///
+/// # Errors
+///
+/// `EIO`: others have appended too, and it cannot be told.
+async fn appended<S: Storage>(
+    core: &Rc<Core<S>>,
+    file: &Rc<OpenFile<S>>,
+    descriptor: &S::File,
+    (position, len): (u64, u64),
+    grown: Range<u64>,
+) -> Result<u64, Errno> {
+    // As much again may be others'.
+    let start = grown.start.max(grown.end.saturating_sub(len.max(GROWN_MAX)));
+    // The client's descriptor may be one that cannot be read.
+    let found = match core.storage.another(descriptor).await {
+        Ok(reader) => {
+            let found = grown::read(&core.storage, &reader, start..grown.end).await;
+            core.storage.close(reader).await.ok(); // It was only read.
+            found
+        }
+        Err(_) => grown::read(&core.storage, descriptor, start..grown.end).await,
+    };
+    let Some(found) = found else {
+        // Then only the length tells.
+        return match grown.end.saturating_sub(grown.start) {
+            alone if alone <= len => Ok(alone),
+            _ => Err(Errno::IO),
+        };
+    };
+    let mut record = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut done = 0;
+    for piece in file.staged_pieces(position, len) {
+        let staged = file.buffer(piece).ok_or(Errno::FAULT)?;
+        let into = record.get_mut(done..).unwrap_or_default();
+        done += copy_out(into, staged.bytes());
     }
+    doubt::ended(
+        &mut grown::source(&found, start),
+        &mut grown::source(&record, 0),
+        len,
+        (grown.start, grown.end),
+    )
 }
 
 async fn sleep(handle: &Handle, pause: &mut Duration) {

@@ -32,6 +32,7 @@
 
 mod append;
 mod corrupt;
+pub mod doubt;
 mod drainer;
 mod lent;
 

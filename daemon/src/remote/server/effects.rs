@@ -3,27 +3,27 @@
 //!
 //! | request | seen before | done if | not done if |
 //! |---|---|---|---|
-//! | append | size | the file has grown by just these bytes | the size is the same |
-//! | collapse, insert | size | the size has changed by just that | the size is the same |
-//! | truncate, open that truncates | last change | | nothing has changed, or nothing is cut |
-//! | unlink, rmdir | inode of the name, its birth | the name is gone or another's | it is there |
-//! | rename | inode of the source, its birth | the target is that file | the source is still |
-//! | link | whether the name is taken | the name is the source's inode | the name is free |
-//! | mkdir, symlink, exclusive open | whether the name is taken | | the name is free |
+//! | append | size | the whole record is in what the file has grown by | it can have no part of it
+//! | | collapse, insert | size | the size has changed by just that | the size is the same | |
+//! truncate, open that truncates | last change | | nothing has changed, or nothing is cut | |
+//! unlink, rmdir | inode of the name, its birth | the name is gone or another's | it is there | |
+//! rename | inode of the source, its birth | the target is that file | the source is still | | link
+//! | whether the name is taken | the name is the source's inode | the name is free | | mkdir,
+//! symlink, exclusive open | whether the name is taken | | the name is free |
 //!
 //! Whatever is neither has an unknown outcome: somebody else may have made that name, or written to
-//! that file. The size that tells of an append is the one it had before anybody else appended (see
-//! `doubts`).
+//! that file. The size that tells of an append is the one it had before another client appended
+//! (see `doubts`); programs on the server's machine may have appended, too ([`doubt`]).
 
 use std::{ffi::CString, fmt, io, ops::Range, rc::Rc};
 
 use rustix::{fs::FallocateFlags, io::Errno};
-use shm::copy::copy_out;
-use uring::Heap;
+use shm::staging::doubt::{self, GROWN_MAX};
 use wire::Status;
 
 use super::ledger::Before;
 use crate::{
+    grown,
     names::{Identity, NameCall, OpenCall, is_same},
     storage::Storage,
 };
@@ -118,11 +118,11 @@ pub(crate) async fn resolve<S: Storage>(
     let call = match effect {
         Effect::Append { file, data, .. } => {
             let end = seen.unwrap_or(size);
-            return match appended(storage, file, data, before.mark..end).await? {
+            return Ok(match appended(storage, file, data, before.mark..end).await {
                 // Others have appended since: what is missing can no longer follow.
-                Outcome::Partly(len) if size != end => Ok(Outcome::Short(len)),
-                outcome => Ok(outcome),
-            };
+                Outcome::Partly(len) if size != end => Outcome::Short(len),
+                outcome => outcome,
+            });
         }
         Effect::Shift { mode, len, .. } => return Ok(shifted(before.mark, *mode, *len, size)),
         Effect::Truncate { len, .. } | Effect::Name(NameCall::Truncate { len, .. }) => {
@@ -216,33 +216,33 @@ fn cut(before: Before, now: Option<&Status>, len: u64) -> Outcome {
     }
 }
 
-/// How much of `data` is there when a file has grown by the range `grown`.
+/// How much of `data` is there when a file has grown by the range `grown`, others' bytes perhaps
+/// among it.
 async fn appended<S: Storage>(
     storage: &S,
     file: &S::File,
     data: &[u8],
     grown: Range<u64>,
-) -> io::Result<Outcome> {
-    let len = grown.end.checked_sub(grown.start).and_then(|len| usize::try_from(len).ok());
-    let Some(expected) = len.and_then(|len| data.get(..len)) else {
-        return Ok(Outcome::Unknown); // Cut, or grown by more than this.
+) -> Outcome {
+    let len = data.len() as u64;
+    let done = match grown.end.checked_sub(grown.start) {
+        Some(0) => Ok(0),
+        Some(1..=GROWN_MAX) => match grown::read(storage, file, grown.clone()).await {
+            Some(found) => doubt::appended(
+                &mut grown::source(&found, grown.start),
+                &mut grown::source(data, 0),
+                len,
+                (grown.start, grown.end),
+            ),
+            None => Err(Errno::IO),
+        },
+        // Cut, or grown by more than is looked through.
+        _ => Err(Errno::IO),
     };
-    let buffer = Heap::buffer(expected.len());
-    let mut done = 0;
-    while done < expected.len() {
-        let at = grown.start + done as u64;
-        match storage.read(file, at, buffer.suffix(done).into()).await {
-            Ok(len) if len > 0 => done += len,
-            // A descriptor that may only write cannot be read through.
-            _ => return Ok(Outcome::Unknown),
-        }
+    match done {
+        Ok(0) => Outcome::NotDone,
+        Ok(done) if done == len => Outcome::Done,
+        Ok(done) => Outcome::Partly(done),
+        Err(_) => Outcome::Unknown,
     }
-    let mut found = vec![0; expected.len()];
-    copy_out(&mut found, buffer.bytes());
-    Ok(match expected.len() {
-        _ if expected != found => Outcome::Unknown,
-        0 => Outcome::NotDone,
-        len if len == data.len() => Outcome::Done,
-        len => Outcome::Partly(len as u64),
-    })
 }

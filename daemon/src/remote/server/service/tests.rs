@@ -352,21 +352,58 @@ fn answer_that_was_lost_is_never_about_another_file() {
     }
 }
 
+/// An append of `data` to the log, which has one line.
+fn append_of(data: &'static [u8]) -> Case {
+    let len = u32::try_from(data.len()).expect("short");
+    let request = Request::Write { file: LOG, at: 0, len, arena_at: 0 };
+    Case { data, request, ..cases().pop().expect("the last is an append") }
+}
+
+/// A call that is killed ends at a page.
 #[test]
 fn append_that_was_cut_goes_on_unless_others_have_appended() {
-    let append = cases().pop().expect("the last is an append");
-    for (others, expected) in [(false, LINE.len()), (true, 4)] {
+    const LONG: [u8; 6000] = [7; 6000];
+    const CUT: usize = 4096 - LINE.len();
+    let append = append_of(&LONG);
+    for (others, expected) in [(false, LONG.len()), (true, CUT)] {
         let mut world = World::new();
         world.begin(&append);
-        fs::write(world.folder.path().join("log"), [LINE, &LINE[..4]].concat()).expect("file");
-        let mut content = [LINE, LINE].concat();
+        fs::write(world.folder.path().join("log"), [LINE, &LONG[..CUT]].concat()).expect("file");
+        let mut content = [LINE, &LONG].concat();
         if others {
-            assert_eq!(world.ask(SESSION + 1, &append), Ok(LINE.len() as u64));
-            content = [LINE, &LINE[..4], LINE].concat();
+            assert_eq!(world.ask(SESSION + 1, &append_of(LINE)), Ok(LINE.len() as u64));
+            content = [LINE, &LONG[..CUT], LINE].concat();
         }
         for _ in 0..2 {
             assert_eq!(world.ask(SESSION, &append), Ok(expected as u64), "others: {others}");
             assert_eq!(world.log(), content, "others: {others}");
+        }
+    }
+}
+
+/// Programs of the server's machine append without asking it.
+#[test]
+fn append_beside_foreign_ones_is_counted_by_whole_records_or_in_doubt() {
+    const OWN: &[u8] = b"step 1 of A\n";
+    let (done, once) = (Ok(OWN.len() as u64), Err(Errno::IO));
+    for (since, expected, content) in [
+        // Not of ours: it is appended now.
+        (&b"else\n"[..], done, &b"else\nstep 1 of A\n"[..]),
+        // Ours is behind another, or before it.
+        (b"else\nstep 1 of A\n", done, b"else\nstep 1 of A\n"),
+        (b"step 1 of A\nelse\n", done, b"step 1 of A\nelse\n"),
+        (b"step 1 of B\nstep 1 of A\n", done, b"step 1 of B\nstep 1 of A\n"),
+        // What begins alike may be a part of ours or another's.
+        (b"step 1 of B\n", once, b"step 1 of B\n"),
+        (b"step", once, b"step"),
+    ] {
+        let (mut world, append) = (World::new(), append_of(OWN));
+        world.begin(&append);
+        fs::write(world.folder.path().join("log"), [LINE, since].concat()).expect("file");
+        for _ in 0..2 {
+            let since = String::from_utf8_lossy(since);
+            assert_eq!(world.ask(SESSION, &append), expected, "{since}");
+            assert_eq!(world.log(), [LINE, content].concat(), "{since}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! How much of an append is in its file whose writer was killed, when others may have appended too.
 //!
-//! A whole record counts, wherever it is, and a part that is all the file has grown by: nobody else
-//! has appended then. What others have appended may begin alike, and a call that is killed stops at
-//! a page: what stays in doubt is an error, not a guess.
+//! A whole record counts, wherever it is. A part counts only where a killed call can have ended, at
+//! a page, and if it is all the file has grown by: nobody else has appended then. What others have
+//! appended may begin alike: what stays in doubt is an error, not a guess.
 
 use rustix::io::{self, Errno};
 
@@ -10,12 +10,12 @@ use rustix::io::{self, Errno};
 const BLOCK: usize = 8 << 10;
 /// A killed write ends at a multiple of this, or is as long.
 const PAGE: u64 = 4096;
-/// Most bytes that are looked through, and places at which the record may begin.
-const GROWN_MAX: u64 = 1 << 20;
+/// Most bytes of a file that are looked through, and places at which the record may begin.
+pub const GROWN_MAX: u64 = 1 << 20;
 const PLACES_MAX: u32 = 4096;
 
 /// Reads at a position, as `pread(2)`.
-pub(crate) type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
+pub type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usize>;
 
 /// Bytes of a `record` of `len` bytes that are in a `file` which has grown from `before` to `size`
 /// since it was about to be appended.
@@ -23,7 +23,7 @@ pub(crate) type Source<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<usi
 /// # Errors
 ///
 /// `EIO`: it cannot be told. Those of reading.
-pub(crate) fn appended(
+pub fn appended(
     file: Source<'_>,
     record: Source<'_>,
     len: u64,
@@ -50,16 +50,51 @@ pub(crate) fn appended(
             if same == len {
                 return Ok(len);
             }
-            if place == before && same == grown {
+            if place == before && same == grown && size % PAGE == 0 {
                 return Ok(same); // All there is: nobody else has appended.
             }
-            // The daemon may have known less of the record than there is by now.
+            // The writer may have known less of the record than there is by now.
             is_in_doubt |= place == before && same > 0;
             is_in_doubt |= may_have_ended(place, same) || place_count > PLACES_MAX;
         }
         at += found.len() as u64;
     }
     if is_in_doubt { Err(Errno::IO) } else { Ok(0) }
+}
+
+/// Bytes of a `record` of `len` bytes that one call has appended which began at `before` bytes of
+/// the `file` or behind them, and ended at `end`.
+///
+/// # Errors
+///
+/// `EIO`: others have appended before, and it cannot be told. Those of reading.
+pub fn ended(
+    file: Source<'_>,
+    record: Source<'_>,
+    len: u64,
+    (before, end): (u64, u64),
+) -> io::Result<u64> {
+    let grown = end.saturating_sub(before);
+    if grown <= len && same(file, record, before, grown)? == grown {
+        return Ok(grown);
+    }
+    if grown >= len && same(file, record, end - len, len)? == len {
+        return Ok(len);
+    }
+    if grown > GROWN_MAX || end % PAGE != 0 {
+        return Err(Errno::IO);
+    }
+    // A call that is killed ends at a page. What it has left begins at one place, or it is in
+    // doubt.
+    let mut only = None;
+    for place in before.max(end.saturating_sub(len))..end {
+        if same(file, record, place, end - place)? == end - place
+            && only.replace(end - place).is_some()
+        {
+            return Err(Errno::IO);
+        }
+    }
+    only.ok_or(Errno::IO)
 }
 
 /// How many bytes from `place` on are those that the record begins with, at most `len`.
@@ -91,31 +126,37 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8], skip: u64, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let start = usize::try_from(at - skip).expect("small");
-        let part = &bytes[start.min(bytes.len())..];
-        let len = part.len().min(into.len());
-        into[..len].copy_from_slice(&part[..len]);
-        Ok(len)
+    /// Reads of `bytes`, which stand behind `skip` others.
+    fn source(bytes: &[u8], skip: u64) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
+        move |at, into| {
+            let start = usize::try_from(at - skip).expect("small");
+            let part = &bytes[start.min(bytes.len())..];
+            let len = part.len().min(into.len());
+            into[..len].copy_from_slice(&part[..len]);
+            Ok(len)
+        }
     }
 
     /// What is found of `record` in a file that had `before` bytes and has those of `since` too.
     fn found(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
-        appended(
-            &mut |at, into| read(since, before, at, into),
-            &mut |at, into| read(record, 0, at, into),
-            record.len() as u64,
-            (before, before + since.len() as u64),
-        )
+        let range = (before, before + since.len() as u64);
+        appended(&mut source(since, before), &mut source(record, 0), record.len() as u64, range)
+    }
+
+    /// The same, of a call that is known to have ended with `since`.
+    fn found_at_end(before: u64, since: &[u8], record: &[u8]) -> io::Result<u64> {
+        let range = (before, before + since.len() as u64);
+        ended(&mut source(since, before), &mut source(record, 0), record.len() as u64, range)
     }
 
     fn record() -> Vec<u8> {
-        (0..10_000).map(|i: u32| (i % 251).to_le_bytes()[0]).collect()
+        (0..10_000).map(|i: u32| i.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
     }
 
     #[test]
     fn record_that_begins_as_somebody_elses_is_in_doubt() {
         assert_eq!(found(10, b"step 1 of A\n", b"step 1 of B\n"), Err(Errno::IO));
+        assert_eq!(found(10, b"step", b"step 1 of B\n"), Err(Errno::IO));
         assert_eq!(found(10, b"A: step 1\n", b"B: step 1\n"), Ok(0));
     }
 
@@ -127,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn killed_write_alone_is_continued() {
+    fn killed_write_alone_is_continued_from_a_page() {
         let record = record();
         assert_eq!(found(96, &record[..4000], &record), Ok(4000));
-        assert_eq!(found(100, &record[..4096], &record), Ok(4096));
-        assert_eq!(found(100, &record[..3000], &record), Ok(3000));
+        assert_eq!(found(4096, &record[..8192], &record), Ok(8192));
+        assert_eq!(found(100, &record[..3000], &record), Err(Errno::IO));
         assert_eq!(found(100, &record, &record), Ok(10_000));
     }
 
@@ -140,13 +181,13 @@ mod tests {
     fn record_that_is_read_in_parts_is_compared_whole() {
         let record = record();
         for wrap in [1, 70, 5000, 9999] {
-            let mut file = |at: u64, into: &mut [u8]| read(&record, 100, at, into);
+            let mut whole = source(&record, 0);
             let mut parts = |at: u64, into: &mut [u8]| {
                 let end = if at < wrap { wrap } else { 10_000 };
                 let room = usize::try_from(end - at).expect("small").min(into.len());
-                read(&record, 0, at, &mut into[..room])
+                whole(at, &mut into[..room])
             };
-            let sizes = (100, 10_100);
+            let (mut file, sizes) = (source(&record, 100), (100, 10_100));
             assert_eq!(appended(&mut file, &mut parts, 10_000, sizes), Ok(10_000), "{wrap}");
         }
     }
@@ -159,5 +200,21 @@ mod tests {
         let behind_others = [&b"others"[..], &record[..3994]].concat();
         assert_eq!(found(96, &behind_others, &record), Err(Errno::IO));
         assert_eq!(found(0, &[7; (1 << 20) + 1], &record), Err(Errno::IO));
+    }
+
+    #[test]
+    fn call_whose_end_is_known_is_counted_behind_others() {
+        let record = record();
+        assert_eq!(found_at_end(96, &record[..4000], &record), Ok(4000));
+        assert_eq!(found_at_end(96, &record, &record), Ok(10_000));
+        let whole = [&b"others"[..], &record].concat();
+        assert_eq!(found_at_end(96, &whole, &record), Ok(10_000));
+        let short = [&b"others"[..], &record[..3994]].concat();
+        assert_eq!(found_at_end(96, &short, &record), Ok(3994));
+        assert_eq!(found_at_end(95, &short, &record), Err(Errno::IO));
+        // Of bytes that are all the same nobody knows whose the first are.
+        let zeros = [&b"others"[..], &[0; 4090]].concat();
+        assert_eq!(found_at_end(0, &zeros, &[0; 8192]), Err(Errno::IO));
+        assert_eq!(found_at_end(0, b"others", &record), Err(Errno::IO));
     }
 }
