@@ -216,3 +216,22 @@ fn program_of_a_job_starts_within_a_millisecond() {
     });
     daemon.end();
 }
+
+/// A coalescing daemon has as many buffers as its address space has room for.
+#[test]
+fn coalescing_daemon_does_not_abort_in_a_short_address_space() {
+    let folder = Folder::new();
+    for kib in [80_000, 150_000] {
+        let script = format!(
+            "ulimit -v {kib}; exec \"$0\" run --coalesce c=c.sion -- sh -c 'echo x >c/file'"
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).arg(kakehi()).env_remove("KAKEHI_JOB");
+        command.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+        let output = run(&mut command, SOON);
+        let said = text(&output.stderr);
+        // With a session, or without one: then the shell is told that there is no such folder.
+        assert!(output.status.code().is_some(), "{kib} KiB: {}: {said}", output.status);
+        assert!(!said.contains("memory allocation"), "{kib} KiB: {said}");
+    }
+}

@@ -11,6 +11,7 @@
 //! another process. What they hold is theirs to order; nothing here reads it.
 
 use std::{
+    alloc::{Layout, alloc_zeroed},
     fmt, iter, ptr,
     sync::{Arc, atomic::AtomicU8},
 };
@@ -294,9 +295,26 @@ impl Heap {
         Self { len, ..heap }
     }
 
+    /// `len` zero bytes, if there is room for so many: a limit of the address space may be short.
+    pub(crate) fn try_new(len: usize) -> Option<Self> {
+        let layout = Layout::array::<u8>(len.checked_add(PAGE_LEN)?).ok()?;
+        // SAFETY: the layout has bytes: those of a page at least.
+        let start = unsafe { alloc_zeroed(layout) };
+        if start.is_null() {
+            return None;
+        }
+        let bytes = ptr::slice_from_raw_parts_mut(start.cast::<AtomicU8>(), layout.size());
+        // SAFETY: the allocator gave so many zero bytes for this layout, which is that of the box.
+        Some(Self::within(unsafe { Box::from_raw(bytes) }, len, PAGE_LEN))
+    }
+
     fn aligned(len: usize, align: usize) -> Self {
         // Zero pages of the kernel, which are not there before they are touched.
-        let bytes = shared(vec![0; len.saturating_add(align)]);
+        Self::within(shared(vec![0; len.saturating_add(align)]), len, align)
+    }
+
+    /// The `len` bytes of `bytes` that begin at the first multiple of `align`.
+    fn within(bytes: Box<[AtomicU8]>, len: usize, align: usize) -> Self {
         let start = bytes.as_ptr().align_offset(align).min(align);
         Self { bytes, start, len }
     }

@@ -67,22 +67,26 @@ impl Pool {
     /// `buffer_count` page-aligned buffers of `buffer_len` bytes, all resident from the start.
     #[must_use]
     pub fn new(buffer_len: usize, buffer_count: usize) -> Self {
-        let pool = Self::of(Heap::huge, buffer_len, buffer_count);
+        let pool = Self::of(Heap::huge(room(buffer_len, buffer_count)), buffer_len, buffer_count);
         let heap = &pool.shared.heap;
         // Fresh zero pages are not there before they are written.
         heap.bytes().iter().step_by(PAGE_LEN).for_each(|byte| byte.store(0, Ordering::Relaxed));
         pool
     }
 
-    /// The same, with pages that are there once they were used.
+    /// The same, with pages that are there once they were used; fewer buffers where the address
+    /// space has no room for all.
     #[must_use]
     pub fn reserve(buffer_len: usize, buffer_count: usize) -> Self {
-        Self::of(Heap::new, buffer_len, buffer_count)
+        match Heap::try_new(room(buffer_len, buffer_count)) {
+            Some(heap) => Self::of(heap, buffer_len, buffer_count),
+            None if buffer_count > 1 => Self::reserve(buffer_len, buffer_count / 2),
+            None => Self::of(Heap::new(room(buffer_len, 1)), buffer_len, 1),
+        }
     }
 
-    fn of(heap: impl FnOnce(usize) -> Heap, buffer_len: usize, buffer_count: usize) -> Self {
-        let stride = buffer_len.next_multiple_of(PAGE_LEN);
-        let heap = Arc::new(heap(stride * buffer_count));
+    fn of(heap: Heap, buffer_len: usize, buffer_count: usize) -> Self {
+        let heap = Arc::new(heap);
         let free = Vacancies::new(buffer_count);
         let state = State { free, members: 0, waiting: VecDeque::new(), next_number: 0 };
         let state = Mutex::new(state);
@@ -189,6 +193,11 @@ impl Drop for Member {
     fn drop(&mut self) {
         self.shared.change(|state| state.members -= 1);
     }
+}
+
+/// Bytes that so many buffers take.
+const fn room(buffer_len: usize, buffer_count: usize) -> usize {
+    buffer_len.next_multiple_of(PAGE_LEN) * buffer_count
 }
 
 /// Waits for a buffer.
