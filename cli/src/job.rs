@@ -10,6 +10,7 @@
 mod asked;
 mod base;
 mod deserted;
+mod joined;
 
 use std::{
     fmt,
@@ -30,8 +31,12 @@ use rustix::{
     io::Errno,
 };
 
-use self::base::{base, is_ours};
 pub(crate) use self::deserted::sweep;
+pub(crate) use self::joined::Joined;
+use self::{
+    base::{base, is_ours},
+    joined::JOINED,
+};
 use crate::{
     config::{Config, Environment},
     failure::{Code, Failure},
@@ -212,7 +217,7 @@ impl Job {
         if is_made(&self.own_server()) {
             fs::remove_dir_all(self.own_server()).ok();
         }
-        for name in [PROGRAMS, LOCK] {
+        for name in [JOINED, PROGRAMS, LOCK] {
             fs::remove_file(self.folder.join(name)).ok();
         }
         if is_made(&self.folder) {

@@ -52,6 +52,10 @@ impl<'a> Stats<'a> {
         Ok(Self { path, file: file.map_err(|why| not_written(path, &why))? })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.path
+    }
+
     /// Appends the summary of a job as one line of JSON.
     pub(crate) fn append(
         mut self,

@@ -12,6 +12,7 @@ use std::{
     process::{Command, ExitCode, ExitStatus},
 };
 
+use daemon::Summary;
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -25,7 +26,7 @@ use crate::{
     env::variables,
     failure::{Code, Failure},
     folders::Folders,
-    job::{self, Job},
+    job::{self, Job, Joined},
     launch::{self, Launched},
     remote,
     report::{self, Stats},
@@ -57,8 +58,9 @@ const DISABLE: &str = "KAKEHI_DISABLE";
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Appends the statistics of the job to FILE as one line of JSON, when the job ends: only its
-    /// first run does, one that joins it writes none.
+    /// Appends the statistics of the job to FILE as one line of JSON, when the job ends. Its first
+    /// run does that, also for those that join it, and names its own program's exit code; none is
+    /// written for a job of 'kakehi serve'.
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// The program and its arguments.
@@ -106,11 +108,14 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     match launched {
         Launched::Attached(mut attachment, _) => {
             attachment.inherit().map_err(|why| lost(&why))?;
+            if let Some(path) = &args.stats {
+                job.join_statistics(path).map_err(|why| lost(&why))?;
+            }
             folders.keep();
             Err(failed_to_execute(&args.command, &command.exec()))
         }
         Launched::Started(daemon, attachment, witness) => {
-            let _attended = job.attend();
+            let (_attended, joined) = (job.attend(), job.joined());
             folders.tell_at_start();
             let status = signals::run_to_end(&mut command, witness);
             folders.tell_at_end();
@@ -131,7 +136,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
                     return Ok(ExitCode::from(code));
                 }
             };
-            let appended = stats.map_or(Ok(()), |stats| stats.append(&summary, (&job.name, code)));
+            let appended = append(stats, joined, &summary, (&job.name, code));
             let mut failures = report::failures(&summary);
             // Where the program ended well this is the job's failure.
             let is_well = code == 0 && appended.is_ok();
@@ -142,6 +147,22 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
             failure.map_or(Ok(ExitCode::from(code)), Err)
         }
     }
+}
+
+/// Appends the summary to the files of this run and of those that have joined the job.
+fn append(
+    own: Option<Stats<'_>>,
+    joined: Option<Joined>,
+    summary: &Summary,
+    of_job: (&str, u8),
+) -> Result<(), Failure> {
+    let others = joined.map(|joined| joined.files(own.as_ref().map(Stats::path)));
+    let mut appended = own.map_or(Ok(()), |stats| stats.append(summary, of_job));
+    for path in others.unwrap_or_default() {
+        let stats = Stats::open(&path);
+        appended = appended.and(stats.and_then(|stats| stats.append(summary, of_job)));
+    }
+    appended
 }
 
 /// The rules of the command line, with those for mapped folders; none if others have set them.
