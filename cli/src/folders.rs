@@ -2,7 +2,7 @@
 //! looked into, for what is in them programs do not see.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +11,9 @@ use crate::{
     remote::{Maps, real},
     report,
 };
+
+/// Levels below a mapped folder that are looked through for files.
+const DEPTH_MAX: u32 = 16;
 
 /// Folders that programs see a server's files in. Those that were made go when this does, unless
 /// they are kept.
@@ -71,13 +74,24 @@ impl Folders {
     fn hiding(&self) -> impl Iterator<Item = &Path> {
         let locals = || self.maps.0.iter().map(|(local, _)| &**local);
         let is_hidden = move |entry: fs::DirEntry| {
-            !locals().any(|local| local.starts_with(entry.path())) // It leads to a mapped one.
+            let leads_to_a_mapped_one = locals().any(|local| local.starts_with(entry.path()));
+            !leads_to_a_mapped_one && !is_bare(&entry.path(), DEPTH_MAX)
         };
         locals().filter(move |local| {
             let entries = || fs::read_dir(local);
             real(local) == *local && entries().is_ok_and(|found| found.flatten().any(is_hidden))
         })
     }
+}
+
+/// True if nothing is below a folder but folders, as one that was mapped in an earlier run: nobody
+/// misses anything of that.
+fn is_bare(folder: &Path, depth_max: u32) -> bool {
+    let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let is_below = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| is_bare(&entry.path(), depth_max - 1))
+    };
+    is_folder && depth_max > 0 && fs::read_dir(folder).is_ok_and(|mut found| found.all(is_below))
 }
 
 impl Drop for Folders {
@@ -126,7 +140,10 @@ mod tests {
         let base = fs::canonicalize(base.path()).expect("there");
         let mut folders = Folders::make(maps(&base, &["a", "a/b", "c"])).expect("made");
         assert_eq!(folders.hiding().count(), 0);
-        fs::write(base.join("c/file"), "").expect("a file");
+        // Mapped by an earlier run.
+        fs::create_dir_all(base.join("c/d/e")).expect("folders");
+        assert_eq!(folders.hiding().count(), 0);
+        fs::write(base.join("c/d/file"), "").expect("a file");
         assert_eq!(folders.hiding().collect::<Vec<_>>(), [base.join("c")]);
         folders.keep();
     }
