@@ -1,10 +1,12 @@
 //! The files that are written, all there from the start.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write as _},
     iter,
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
+    process,
 };
 
 use anyhow::Context as _;
@@ -17,12 +19,14 @@ pub(crate) use crate::places::MEMORY;
 const USUAL: &str = "ext4";
 const BLOCK: usize = 1 << 20;
 
-/// A folder with a file.
+/// A file, in a folder.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// What the names of its cases end in: nothing on ext4.
     pub(crate) suffix: String,
     folder: places::Place,
+    /// It has no name: however the bench ends, nothing is left of it.
+    file: File,
 }
 
 /// On a disk and in memory; removed when dropped.
@@ -39,9 +43,9 @@ impl Places {
 }
 
 impl Place {
-    /// The file.
+    /// What other processes open the file by.
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path("file")
+        format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd()).into()
     }
 
     /// Whether it is in memory, where one call after the other is as fast as many at a time.
@@ -52,20 +56,22 @@ impl Place {
     fn fill(folder: places::Place, len: u64) -> anyhow::Result<Self> {
         let name = &folder.name;
         let suffix = if name == USUAL { String::new() } else { format!("/{name}") };
-        let place = Self { suffix, folder };
-        fill(&place.file(), len).with_context(|| place.file().display().to_string())?;
-        Ok(place)
+        let path = folder.path("file");
+        let file = filled(&path, len).with_context(|| path.display().to_string())?;
+        Ok(Self { suffix, folder, file })
     }
 }
 
 /// Writes every block: a write to blocks that were only reserved costs the file system more. None
 /// stays in the page cache: the first direct write to a block would have to take it out.
-fn fill(path: &Path, len: u64) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
+fn filled(path: &Path, len: u64) -> io::Result<File> {
+    let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
+    fs::remove_file(path)?;
     let block = vec![1; BLOCK];
     for _ in 0..len / BLOCK as u64 {
         file.write_all(&block)?;
     }
     file.sync_all()?;
-    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    Ok(file)
 }
