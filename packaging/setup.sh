@@ -11,7 +11,8 @@ DEMO="openmpi-bin lammps"
 TESTS="libopenmpi-dev mpich libmpich-dev libucx0 openfoam openfoam-examples quantum-espresso
     quantum-espresso-data git sqlite3 strace g++ gfortran cmake util-linux mount python3-venv
     iproute2 iptables fuse3 fio btrfs-progs moosefs-master moosefs-chunkserver moosefs-client
-    glusterfs-server glusterfs-client slurm-wlm munge musl-tools valgrind xfsprogs"
+    glusterfs-server glusterfs-client slurm-wlm munge musl-tools valgrind xfsprogs stress-ng
+    python3-h5py"
 
 missing() { # the packages of "$@" that are not installed
     for package in "$@"; do
@@ -93,10 +94,15 @@ otf2() { # Debian's source of OTF2, into target/otf2; packages and lists of the 
     return $code
 }
 
+python_tests() { # the package with the tests of Debian's Python, which has its version in its name
+    version=$(candidate python3 | cut -d . -f 1,2)
+    [ -z "$version" ] || echo "libpython$version-testsuite"
+}
+
 case ${1:-all} in
 build) packages=$BUILD ;;
 demo) packages="$BUILD $DEMO" ;;
-all) packages="$BUILD $DEMO $TESTS" ;;
+all) packages="$BUILD $DEMO $TESTS $(python_tests)" ;;
 *) echo "setup: unknown part '$1'; one of: build demo all" >&2; exit 2 ;;
 esac
 PATH=$HOME/.cargo/bin:$PATH

@@ -167,6 +167,7 @@ table! {
     fn by_function(number, [a, b, c, d, e, f]) or by_old_function;
     SYS_accept => create::accept(a, b, c);
     SYS_accept4 => create::accept4(a, b, c, d);
+    SYS_bind => names::bind(a, b, c);
     SYS_chdir => folders::chdir(a);
     SYS_chroot => folders::chroot(a);
     SYS_close => descriptor::close(a);

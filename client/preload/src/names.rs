@@ -4,8 +4,13 @@
 //! whoever finds it gone finds what was written before; and once there is one, nothing counts any
 //! more that was read ahead before.
 
+use core::mem::{MaybeUninit, offset_of};
+
 use client::Errno;
-use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint, dev_t, mode_t};
+use libc::{
+    AF_UNIX, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, c_char, c_int, c_uint, dev_t, mode_t,
+    sa_family_t, sockaddr, sockaddr_un, socklen_t,
+};
 
 use crate::{
     errno::answer,
@@ -59,6 +64,10 @@ interpose! {
 
     fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
         answer(make_at(dir, path, mode | libc::S_IFIFO, 0))
+    }
+
+    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+        answer(bind_to(fd, address, len))
     }
 
     fn __xmknod(
@@ -166,6 +175,32 @@ unsafe fn make_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) 
     let call = |path| unsafe { kernel!(SYS_mknodat, dir, path, mode, device) };
     // SAFETY: as the caller promises.
     unsafe { resolved(dir, path, call) }.inspect(|_| after())
+}
+
+/// As `bind(2)`; servers keep no sockets.
+///
+/// # Safety
+///
+/// `address` is null, or has `len` bytes.
+unsafe fn bind_to(fd: c_int, address: *const sockaddr, len: socklen_t) -> Outcome {
+    const PATH_AT: usize = offset_of!(sockaddr_un, sun_path);
+    let lens = PATH_AT + 1..=size_of::<sockaddr_un>();
+    let has_path = !address.is_null() && lens.contains(&(len as usize));
+    // SAFETY: it has bytes behind the family.
+    if has_path && unsafe { address.cast::<sa_family_t>().read_unaligned() } == AF_UNIX as u16 {
+        // One byte more than a path has: a NUL is behind the longest.
+        let mut name = MaybeUninit::<[c_char; size_of::<sockaddr_un>()]>::zeroed();
+        let (from, to) = (address.cast::<c_char>(), name.as_mut_ptr().cast::<c_char>());
+        // SAFETY: `len` bytes are there, as the caller promises, and there is room for as many.
+        unsafe { from.add(PATH_AT).copy_to_nonoverlapping(to, len as usize - PATH_AT) };
+        // SAFETY: a C string: fewer bytes were copied than there are zeros. One that has no name,
+        // or an abstract one, is empty, which no folder has.
+        if unsafe { remote(AT_FDCWD, to) }.is_some_and(|(_, name)| !name.is_empty()) {
+            return Err(Errno::NOTSUP);
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { kernel!(SYS_bind, fd, address, len) }
 }
 
 /// # Safety

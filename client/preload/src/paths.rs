@@ -234,7 +234,9 @@ pub(crate) unsafe fn read_link_at(
 ) -> Outcome {
     let call = |path: *const c_char| -> Outcome {
         // SAFETY: as the caller promises.
-        let named = unsafe { remote(dir, path) }.filter(|(_, name)| !name.is_empty());
+        let named = unsafe { remote(dir, path) };
+        // Without room the kernel refuses whatever the name is.
+        let named = named.filter(|(_, name)| !name.is_empty() && len > 0);
         if let Some((client, name)) = named {
             // SAFETY: as the caller promises.
             if let Some(found) = unsafe { read_remote_link(client, dir, name, buffer, len) } {

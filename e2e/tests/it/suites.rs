@@ -1,0 +1,268 @@
+//! Other people's tests of file I/O, under every policy: each gives the result that it gives
+//! without.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use crate::{
+    harness::{Folder, kakehi, kakehi_run, note, program, run, skip, succeed, text},
+    remote::server::{Scheme, Server},
+};
+
+const LONG: Duration = Duration::from_secs(900);
+const POLICIES: [(&str, &[&str]); 2] = [("hybrid", &[]), ("delegate", &["--rule", "/**=delegate"])];
+/// Becomes nobody, to whom calls are refused that are not to root.
+const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+/// CPython's tests of files that take seconds.
+const PYTHON: [&str; 7] =
+    ["fileio", "file", "bufio", "fileinput", "filecmp", "univnewlines", "glob"];
+/// Those that take minutes.
+const PYTHON_LONG: &str =
+    "io mailbox tempfile shutil gzip mmap fcntl posix zipfile dbm_dumb largefile";
+/// h5py's that pytest is not needed for.
+const H5PY: [&str; 6] =
+    ["test_file2", "test_group", "test_attrs", "test_h5f", "test_h5p", "test_slicing"];
+/// stress-ng's, each of which looks at what it reads.
+const STRESSORS: &str = "
+    hdd seek fallocate rename link symlink dentry dir dirdeep filename flock lockf lockofd locka
+    fcntl fiemap file-ioctl utime chmod chown fstat iomix access getdent handle lease open revio
+    sendfile splice sync-file touch xattr readahead";
+/// What mapped and coalesced folders do not have (`docs/guide/remote.md`): special files and sockets,
+/// numbers of inodes in listings, `O_APPEND` set later, links to open files, and a removed folder's
+/// link count and name.
+const NOT_REMOTE: [&str; 16] = [
+    "listed_inodes_are_statted",
+    "mkfifo",
+    "S_ISFIFO",
+    "open_of(\"fifo\"",
+    "bound_socket",
+    "S_ISSOCK",
+    "open_of(\"sock\"",
+    "unlink(\"sock\")",
+    "mknod",
+    "size_of(\"node\")",
+    "fcntl(fd, F_SETFL, O_APPEND)",
+    "lseek(fd, 0, SEEK_CUR)",
+    "link_leads_to",
+    "getcwd",
+    "stat(\".\"",
+    "fpathconf",
+];
+/// A removed folder that a process is in has no name to ask the daemon by.
+const NOT_DELEGATED: [&str; 1] = ["stat(\".\""];
+
+// ---- names, attributes, descriptors
+
+#[test]
+fn posix_calls_answer_as_the_kernels_under_hybrid_and_delegate() {
+    let folder = Folder::new();
+    if !is_nobody_let_in(&folder) {
+        return skip("calls on names and files", "nobody may not run what is built here");
+    }
+    let native = posix(&folder, "native", |command| command);
+    for (policy, flags) in POLICIES {
+        let flags = flags.to_vec();
+        let found = posix(&folder, policy, |_| kakehi_run(&folder, &flags));
+        let known = if policy == "delegate" { &NOT_DELEGATED[..] } else { &[] };
+        compare(policy, &native, &found, known);
+    }
+}
+
+#[test]
+fn posix_calls_answer_as_the_kernels_in_coalesced_and_remote_folders() {
+    let folder = Folder::new();
+    if !is_nobody_let_in(&folder) {
+        return skip("calls on names and files", "nobody may not run what is built here");
+    }
+    let native = posix(&folder, "native", |command| command);
+    let map = format!("{}=kept.sion", folder.join("coalesced").display());
+    let found = posix(&folder, "coalesced", |_| {
+        let mut command = kakehi_run(&folder, &["--coalesce", &map]);
+        command.current_dir(folder.path());
+        command
+    });
+    compare("coalesced", &native, &found, &NOT_REMOTE);
+    for name in ["root", "root/job"] {
+        fs::create_dir(folder.join(name)).expect("a folder");
+        give(&folder.join(name));
+    }
+    let words = if is_root() { &NOBODY[..] } else { &["env"] };
+    let wrapper: Vec<_> = words.iter().map(Path::new).collect();
+    let server = Server::start_under(&wrapper, &folder, Scheme::Tcp);
+    let found = posix(&folder, "local", |_| server.run(&folder));
+    compare("remote", &native, &found, &NOT_REMOTE);
+    server.end();
+}
+
+/// Runs `posix` in a folder of this name, as nobody if this is root: nothing is refused to root.
+fn posix(folder: &Folder, name: &str, wrap: impl Fn(Command) -> Command) -> Vec<String> {
+    let place = folder.join(name);
+    fs::create_dir(&place).expect("a folder");
+    let program = program("posix");
+    let mut command = wrap(Command::new("env"));
+    if command.get_program() != "env" {
+        command.arg("env");
+    }
+    if is_root() {
+        give(folder.path());
+        give(&place);
+        let inner = command;
+        command = Command::new(NOBODY[0]);
+        command.args(&NOBODY[1..]).arg(inner.get_program()).args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = inner.get_current_dir() {
+            command.current_dir(folder);
+        }
+    }
+    let printed = succeed(command.arg(program).arg(&place), LONG);
+    printed.lines().map(str::to_owned).collect()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// True if this is not root, or nobody can execute what is built.
+fn is_nobody_let_in(folder: &Folder) -> bool {
+    give(folder.path());
+    let mut command = Command::new(NOBODY[0]);
+    command.args(&NOBODY[1..]).args(["test", "-x"]).arg(kakehi());
+    !is_root() || command.status().is_ok_and(|done| done.success())
+}
+
+fn give(folder: &Path) {
+    if is_root() {
+        std::os::unix::fs::chown(folder, Some(65534), Some(65534)).expect("a folder");
+    }
+}
+
+#[track_caller]
+fn compare(what: &str, native: &[String], found: &[String], known: &[&str]) {
+    assert_eq!(native.len(), found.len(), "{what}: {found:#?}");
+    let is_known = |line: &str| known.iter().any(|call| line.starts_with(call));
+    let differences = native.iter().zip(found).filter(|(one, other)| one != other);
+    let news: Vec<_> = differences.filter(|(line, _)| !is_known(line)).collect();
+    assert!(news.is_empty(), "{what}: {news:#?}");
+}
+
+// ---- suites
+
+#[test]
+fn tests_of_cpython_give_the_same_results() {
+    python_tests(&PYTHON.map(|name| format!("test.test_{name}")));
+}
+
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn long_tests_of_cpython_give_the_same_results() {
+    let modules = PYTHON_LONG.split_whitespace().map(|name| format!("test.test_{name}"));
+    python_tests(&modules.collect::<Vec<_>>());
+}
+
+#[test]
+fn tests_of_h5py_give_the_same_results() {
+    // Debian has two builds of it side by side.
+    let packages = ["h5py._debian_h5py_serial.tests", "h5py.tests"];
+    let has = |package: &str| python_with(&format!("{package}.{}", H5PY[0])).is_some();
+    let package = packages.into_iter().find(|package| has(package)).unwrap_or(packages[1]);
+    python_tests(&H5PY.map(|name| format!("{package}.{name}")));
+}
+
+#[test]
+fn stressors_of_stress_ng_find_nothing_wrong() {
+    stress(STRESSORS.split_whitespace().take(6));
+}
+
+#[test]
+#[ignore = "minutes: for `make soak`"]
+fn every_stressor_of_stress_ng_finds_nothing_wrong() {
+    stress(STRESSORS.split_whitespace());
+}
+
+/// Runs modules of tests natively and under each policy. A module that this Python does not have,
+/// or that fails to load, is none of ours.
+fn python_tests(modules: &[String]) {
+    let Some(python) = python_with(&modules[0]) else {
+        return skip(&modules[0], "not installed: 'make setup'");
+    };
+    let folder = Folder::new();
+    for module in modules {
+        let native = results(Command::new(&python), &folder, module);
+        if native.is_empty() {
+            skip(module, "it does not load");
+            continue;
+        }
+        for (policy, flags) in POLICIES {
+            let mut command = kakehi_run(&folder, flags);
+            command.arg(&python);
+            let found = results(command, &folder, module);
+            let other: Vec<_> =
+                native.iter().filter(|(name, result)| found.get(*name) != Some(result)).collect();
+            assert!(other.is_empty(), "{module} {policy}: natively {other:?}");
+        }
+        note(format_args!("{module}: {} tests", native.len()));
+    }
+}
+
+/// The first Python that has a module.
+fn python_with(module: &str) -> Option<PathBuf> {
+    let package = module.rsplit_once('.').map_or(module, |(package, _)| package);
+    let has = |python: &str| {
+        let load = format!("import {package}");
+        Command::new(python).args(["-c", &load]).output().is_ok_and(|done| done.status.success())
+    };
+    ["/usr/bin/python3", "python3"].into_iter().find(|python| has(python)).map(PathBuf::from)
+}
+
+/// What the tests of a module have come to.
+fn results(mut command: Command, folder: &Folder, module: &str) -> BTreeMap<String, String> {
+    let place = tempfile::tempdir_in(folder.path()).expect("a folder");
+    command.args(["-m", "unittest", "-v", module]).current_dir(place.path());
+    let output = run(command.env("TMPDIR", place.path()), LONG);
+    let said = text(&output.stderr);
+    let of_line = |line: &str| {
+        let (name, result) = line.split_once(" ... ")?;
+        let result =
+            ["ok", "FAIL", "ERROR", "skipped"].iter().find(|word| result.starts_with(**word));
+        Some((name.to_owned(), (*result?).to_owned()))
+    };
+    said.lines().filter_map(of_line).filter(|(name, _)| !name.contains("_FailedTest")).collect()
+}
+
+fn stress<'a>(stressors: impl Iterator<Item = &'a str>) {
+    if Command::new("stress-ng").arg("--version").output().is_err() {
+        return skip("stress-ng's file stressors", "not installed: 'make setup'");
+    }
+    for name in stressors {
+        let folder = Folder::new();
+        let arguments = |command: &mut Command| {
+            command.args(["--verify", "--temp-path", ".", "--timeout", "60"]);
+            command.args([format!("--{name}"), "1".into(), format!("--{name}-ops"), "40".into()]);
+            for (what, len) in [("hdd", 1), ("fallocate", 8), ("readahead", 8), ("iomix", 8)] {
+                command.args([format!("--{what}-bytes"), format!("{len}m")]);
+            }
+            command.args(["--seek-size", "4m", "--sync-file-bytes", "8m"]);
+            run(command.current_dir(folder.path()), LONG)
+        };
+        let native = arguments(&mut Command::new("stress-ng"));
+        if !native.status.success() {
+            // As where the file system has no such call.
+            skip(name, "it fails natively");
+            continue;
+        }
+        for (policy, flags) in POLICIES {
+            let found = arguments(kakehi_run(&folder, flags).arg("stress-ng"));
+            assert!(found.status.success(), "{name} {policy}: {}", text(&found.stderr));
+        }
+    }
+}
