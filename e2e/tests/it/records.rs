@@ -1,14 +1,15 @@
 //! Program `writer`, and what its files have to hold for what it was told is accepted.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use crate::harness::{Daemon, Running, program, wait_for};
+use crate::harness::{Daemon, Running, SOON, program, python, succeed, wait_for};
 
 /// How `writer` writes; its first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,11 +19,20 @@ pub(crate) enum Kind {
     Spread,
     Stdio,
     Files,
+    Checked,
+    Shared,
+    Renamed,
+    Bodies,
+    /// Rows of a SQLite database; `inserted.py` writes them.
+    Inserted,
 }
 
 pub(crate) const KINDS: [Kind; 5] =
     [Kind::Blocks, Kind::Append, Kind::Spread, Kind::Stdio, Kind::Files];
 const RECORDS_PER_FILE: u64 = 16;
+const BODY_LEN: usize = 300 << 10;
+/// Bits of a number that are below its writer's.
+const WRITER_SHIFT: u32 = 48;
 /// Room of a log, records.
 const LOG_LEN: u64 = 1 << 20;
 
@@ -62,16 +72,51 @@ impl Writer {
     pub(crate) fn start_logging(
         daemon: &Daemon,
         kind: Kind,
+        paths: (PathBuf, PathBuf),
+        count: u64,
+        record_len: usize,
+    ) -> Self {
+        Self::start_as(0, daemon, kind, paths, count, record_len)
+    }
+
+    /// As [`start`](Self::start), with a writer's number, and a log elsewhere. Standard error goes
+    /// to a file beside that.
+    #[track_caller]
+    pub(crate) fn start_as(
+        writer: u64,
+        daemon: &Daemon,
+        kind: Kind,
         (path, log): (PathBuf, PathBuf),
         count: u64,
         record_len: usize,
     ) -> Self {
         let log = Log::create(log);
-        let mut command = daemon.wrap(program("writer"));
-        command.arg(format!("{kind:?}").to_lowercase()).arg(&path);
-        command.args([count.to_string(), record_len.to_string()]).arg(&log.path);
-        let running = Running::start(command.stdin(Stdio::null()));
+        let mut command = if kind == Kind::Inserted {
+            let [python, script] = python("SQLite", "inserted").expect("it was looked for");
+            let mut command = daemon.wrap(python);
+            command.arg(script).arg(&path).arg(count.to_string()).arg(&log.path);
+            command
+        } else {
+            let mut command = daemon.wrap(program("writer"));
+            command.arg(format!("{kind:?}").to_lowercase()).arg(&path);
+            command.args([count.to_string(), record_len.to_string()]).arg(&log.path);
+            command.arg(writer.to_string());
+            command
+        };
+        command.stdin(Stdio::null());
+        command.stderr(File::create(log.path.with_extension("err")).expect("a file"));
+        let running = Running::start(&mut command);
         Self { running, kind, path, record_len, log }
+    }
+
+    /// What the writer has said.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.log.path.with_extension("err")).unwrap_or_default()
+    }
+
+    /// From now on its files are in `folder`.
+    pub(crate) fn found_in(&mut self, folder: &Path) {
+        self.path = folder.join(self.path.file_name().expect("a name"));
     }
 
     /// Records accepted so far.
@@ -94,7 +139,7 @@ impl Writer {
     /// was not accepted any more: at most one record, the one being written, or one file of them.
     pub(crate) fn missing(&self, accepted: &[Accepted]) -> Vec<Accepted> {
         match self.kind {
-            Kind::Blocks | Kind::Spread | Kind::Stdio => {
+            Kind::Blocks | Kind::Spread | Kind::Stdio | Kind::Checked => {
                 let file = fs::read(&self.path).unwrap_or_default();
                 let is_missing = |one: &&Accepted| !self.has(&file, one.number, one.number);
                 accepted.iter().filter(is_missing).copied().collect()
@@ -106,7 +151,71 @@ impl Writer {
                 accepted.iter().filter(is_missing).copied().collect()
             }
             Kind::Files => self.missing_in_files(accepted),
+            Kind::Shared => {
+                let found = self.records_once();
+                accepted.iter().filter(|one| !found.contains(&one.number)).copied().collect()
+            }
+            Kind::Renamed => {
+                let file = fs::read(&self.path).unwrap_or_default();
+                let first = file.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                let count = if file.is_empty() { 0 } else { first + RECORDS_PER_FILE };
+                accepted.iter().filter(|one| one.number >= count).copied().collect()
+            }
+            Kind::Bodies => {
+                let whole = fs::metadata(&self.path).map_or(0, |found| found.len());
+                let whole = whole / (self.record_len + BODY_LEN) as u64;
+                accepted.iter().filter(|one| one.number >= whole).copied().collect()
+            }
+            Kind::Inserted => {
+                let [python, script] = python("SQLite", "inserted").expect("it was looked for");
+                let count = succeed(Command::new(python).arg(script).arg(&self.path), SOON);
+                let count: u64 = count.trim().parse().expect("a number");
+                accepted.iter().filter(|one| one.number >= count).copied().collect()
+            }
         }
+    }
+
+    /// Asserts that nothing is in the files but records in their places, from the first one on: no
+    /// hole, none twice. Where records are scattered there are holes among the last.
+    #[track_caller]
+    pub(crate) fn assert_in_order(&self) {
+        let file = fs::read(&self.path).unwrap_or_default();
+        match self.kind {
+            Kind::Blocks | Kind::Append | Kind::Stdio => self.assert_no_record_twice(&file),
+            Kind::Renamed => {
+                let first = file.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                for (place, found) in file.chunks(self.record_len).enumerate() {
+                    let wanted = record(first + place as u64, self.record_len);
+                    assert!(found == wanted, "{:?}: place {place} of {first}", self.path);
+                }
+            }
+            Kind::Bodies => {
+                for (number, found) in (0..).zip(file.chunks(self.record_len + BODY_LEN)) {
+                    let mut wanted = record(number, self.record_len);
+                    wanted.resize(self.record_len + BODY_LEN, number.to_le_bytes()[0]);
+                    assert!(wanted.starts_with(found), "{:?}: record {number}", self.path);
+                }
+            }
+            Kind::Shared => drop(self.records_once()),
+            Kind::Spread | Kind::Checked | Kind::Files | Kind::Inserted => {}
+        }
+    }
+
+    /// The numbers of a file to which several have appended: each record is there as a whole, and
+    /// once, and those of one writer are in order.
+    #[track_caller]
+    fn records_once(&self) -> HashSet<u64> {
+        let file = fs::read(&self.path).unwrap_or_default();
+        let (mut found, mut next) = (HashSet::new(), [0; 16]);
+        for (place, bytes) in file.chunks_exact(self.record_len).enumerate() {
+            let number = u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"));
+            assert!(bytes == record(number, self.record_len), "{:?}: place {place}", self.path);
+            let writer = usize::try_from(number >> WRITER_SHIFT).expect("64 bits");
+            assert_eq!(number % (1 << WRITER_SHIFT), next[writer], "of writer {writer}");
+            next[writer] += 1;
+            found.insert(number);
+        }
+        found
     }
 
     fn missing_in_files(&self, accepted: &[Accepted]) -> Vec<Accepted> {
