@@ -3,7 +3,7 @@
 use core::{slice::from_ref, sync::atomic::Ordering, time::Duration};
 
 use rustix::{
-    fd::{AsFd, RawFd},
+    fd::{AsFd, BorrowedFd, RawFd},
     fs::{self, Mode, OFlags},
     io::{self, Errno},
 };

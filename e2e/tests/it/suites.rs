@@ -32,9 +32,9 @@ const STRESSORS: &str = "
     hdd seek fallocate rename link symlink dentry dir dirdeep filename flock lockf lockofd locka
     fcntl fiemap file-ioctl utime chmod chown fstat iomix access getdent handle lease open revio
     sendfile splice sync-file touch xattr readahead";
-/// What mapped and coalesced folders do not have (`docs/guide/remote.md`): special files and sockets,
-/// numbers of inodes in listings, `O_APPEND` set later, links to open files, and a removed folder's
-/// link count and name.
+/// Calls that differ in mapped and coalesced folders (`docs/guide/remote.md`): special files and
+/// sockets, inode numbers in listings, `O_APPEND` set later, links to open files, and a removed
+/// folder's link count and name.
 const NOT_REMOTE: [&str; 16] = [
     "listed_inodes_are_statted",
     "mkfifo",
@@ -224,7 +224,7 @@ fn python_with(module: &str) -> Option<PathBuf> {
     ["/usr/bin/python3", "python3"].into_iter().find(|python| has(python)).map(PathBuf::from)
 }
 
-/// What the tests of a module have come to.
+/// The results of a module's tests, by their names.
 fn results(mut command: Command, folder: &Folder, module: &str) -> BTreeMap<String, String> {
     let place = tempfile::tempdir_in(folder.path()).expect("a folder");
     command.args(["-m", "unittest", "-v", module]).current_dir(place.path());
