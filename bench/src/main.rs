@@ -36,6 +36,8 @@ use std::{
 
 use clap::{Parser as _, error::ErrorKind};
 
+use crate::progress::Running;
+
 /// Measures Kakehi on this machine.
 #[derive(clap::Parser, Debug)]
 #[command(name = "kakehi-bench", version)]
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn start(bench: &Bench) -> anyhow::Result<()> {
+    let _running = name(bench).map(Running::start);
     match bench {
         Bench::Delegate(args) => delegate::delegate(args),
         Bench::Idle(args) => idle::idle(args),
@@ -108,6 +111,18 @@ fn start(bench: &Bench) -> anyhow::Result<()> {
         Bench::RpcServer(args) => rpc::side::serve(args),
         Bench::RpcClient(args) => rpc::side::send(args),
     }
+}
+
+/// The name of a bench that a person has started.
+fn name(bench: &Bench) -> Option<&'static str> {
+    Some(match bench {
+        Bench::Delegate(_) => "delegate",
+        Bench::Idle(_) => "idle",
+        Bench::File(_) => "file",
+        Bench::Rpc(_) => "rpc",
+        Bench::Tasks(_) => "tasks",
+        _ => return None,
+    })
 }
 
 /// The parser's several lines as one.

@@ -2,8 +2,56 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    time::Instant,
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
+
+/// Time between two states of the line.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// How far the bench is, if it counts its steps.
+static LINE: Mutex<String> = Mutex::new(String::new());
+
+/// Says on standard error that a bench runs: at once, and on a terminal for how long, every second
+/// until dropped.
+#[derive(Debug)]
+pub(crate) struct Running(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Running {
+    /// The bench begins.
+    pub(crate) fn start(bench: &'static str) -> Self {
+        if !io::stderr().is_terminal() {
+            writeln!(io::stderr(), "kakehi-bench: {bench} runs; its results come at its end").ok();
+            return Self(None);
+        }
+        let (sender, receiver) = mpsc::channel();
+        let beats = move || {
+            let start = Instant::now();
+            loop {
+                let steps = LINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let line = if steps.is_empty() { bench.to_owned() } else { steps };
+                show(&format!("{line} ({} s)", start.elapsed().as_secs()));
+                if receiver.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
+                    return show("");
+                }
+            }
+        };
+        Self(Some((sender, thread::spawn(beats))))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((sender, beats)) = self.0.take() {
+            drop(sender);
+            beats.join().ok(); // A panic in it has been printed.
+        }
+    }
+}
 
 /// Steps of a bench, counted on standard error while it is a terminal. The line goes when dropped.
 pub(crate) struct Progress {
@@ -25,7 +73,9 @@ impl Progress {
     pub(crate) fn step(&mut self) {
         self.done += 1;
         if self.is_shown {
-            show(&self.line(self.start.elapsed().as_secs()));
+            let line = self.line(self.start.elapsed().as_secs());
+            show(&line);
+            *LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
         }
     }
 
