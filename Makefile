@@ -18,8 +18,8 @@ PRELOAD := -p preload --profile preload
 WHOLE := --workspace --exclude preload
 
 # What `kakehi manual` writes: pages, and completions for three shells.
-MANUAL := man/man1/kakehi.1 man/man1/kakehi-*.1 bash-completion/completions/kakehi.bash \
-	zsh/site-functions/_kakehi fish/vendor_completions.d/kakehi.fish
+MANUAL := man/man1/kakehi.1 man/man1/kakehi-*.1 man/man3/kakehi.3 man/man5/kakehi.toml.5 \
+	bash-completion/completions/kakehi.bash zsh/site-functions/_kakehi fish/vendor_completions.d/kakehi.fish
 # Where module files are looked for is the site's: `module use PREFIX/share/modulefiles`.
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 MODULE := share/modulefiles/kakehi/$(VERSION)
@@ -27,39 +27,61 @@ UNIT := lib/systemd/system/kakehi-serve@.service
 # Names under which kakehi is SIONlib's tools.
 SION_TOOLS := siondump sionsplit sioncat siondefrag sionversion
 
-.PHONY: build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix wheel clean
+.DEFAULT_GOAL := build
+.PHONY: help cargo build setup setup-demo demo test fmt clippy doc unit loom miri aarch64 e2e soak bench install install-mpi uninstall prefix wheel clean
 
-build:
+# Needs neither cargo nor awk's newer features.
+## help: this list
+help:
+	@echo "make TARGET, one of:"
+	@sed -n 's/^## \([a-z0-9-]*\): /  \1 /p' $(firstword $(MAKEFILE_LIST)) | \
+		awk '{ name = $$1; $$1 = ""; printf "  %-14s%s\n", name, $$0 }'
+	@echo "PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) CARGO=$(CARGO)"
+
+cargo:
+	@command -v $(CARGO) >/dev/null || { \
+		echo "make: there is no $(CARGO); 'make setup' installs what a build needs" >&2; exit 1; }
+
+## build: compile everything, for use
+build: cargo
 	$(CARGO) build --release
 	$(CARGO) build $(PRELOAD)
 
+## setup: install what building and testing need
 setup:
 	sh packaging/setup.sh all
 
+## setup-demo: install what the demonstration needs
 setup-demo:
 	sh packaging/setup.sh demo
 
 # LAMMPS on 4 ranks, natively and under kakehi, compared byte for byte.
+## demo: LAMMPS natively and under kakehi, compared byte by byte
 demo: setup-demo build
 	bash e2e/demo.sh
 
 # Everything; under 20 minutes on 2 cores.
+## test: everything the gate runs, under 20 minutes
 test: fmt clippy doc build unit e2e loom miri aarch64
 	@echo "make test: all passed"
 
+## fmt: check the formatting
 fmt:
 	$(CARGO) fmt --all --check
 
 # Debian 12 packages no clippy for its newer Rust; rustup has it.
+## clippy: check for lints
 clippy:
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then set -ex; \
 		$(CARGO) clippy $(WHOLE) --all-targets -- -D warnings; \
 		$(CARGO) clippy $(PRELOAD) -- -D warnings; \
 	else echo "1 SKIPPED: clippy: this Rust has none"; fi
 
+## doc: build the documentation of the code
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc $(WHOLE) --no-deps --document-private-items
 
+## unit: the tests of each package
 unit:
 	$(CARGO) test $(WHOLE) --exclude e2e
 
@@ -67,16 +89,20 @@ unit:
 # shell has its background ignore, these programs would ignore, too.
 E2E := env --default-signal=HUP,INT,QUIT,TERM $(CARGO) test --release -p e2e
 
+## e2e: the tests with several processes
 e2e: build
 	$(E2E)
 
 # Models are in modules named `loom_tests`. A target folder of its own: the flag rebuilds all.
+## loom: models of orderings in shared memory
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom $(MODELLED) --lib loom
 
+## miri: undefined behaviour in shared memory
 miri:
 	bash e2e/miri.sh $(MODELLED)
 
+## aarch64: compile for another processor
 aarch64:
 	bash e2e/aarch64.sh $(WHOLE) --all-targets
 	bash e2e/aarch64.sh $(PRELOAD)
@@ -84,6 +110,7 @@ aarch64:
 # The long tests: those marked #[ignore], another seed every time; and a million multifiles that
 # lie, a hundred thousand writers that die, a million frames of clients that lie. A failure names
 # its seed.
+## soak: the long tests
 soak: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom)
 soak: build
 	SEED=$(strip $(SEED)) $(E2E) -- --ignored
@@ -93,6 +120,7 @@ soak: build
 	FRAMES=1000000 $(CARGO) test --release -p daemon --lib frames_with_any_bytes_changed
 
 # The peers of the bench `rpc`, some eighty crates, are built here and nowhere else.
+## bench: measure this machine
 bench: build
 	$(CARGO) build --release -p bench --features peers
 	target/release/kakehi bench delegate
@@ -102,6 +130,7 @@ bench: build
 
 # What is installed is everybody's to use, whatever the umask. `make -o build install` installs what
 # is built: for root, who may have no cargo.
+## install: install below PREFIX
 install: prefix build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
 	install -m 755 target/release/kakehi target/release/kakehi-bench $(DESTDIR)$(PREFIX)/bin
@@ -125,14 +154,17 @@ prefix:
 # A wheel in dist/ for `pip install`: the Python module, the command, and the libraries.
 DIST ?= $(CURDIR)/dist
 
+## wheel: a Python wheel of everything, in dist/
 wheel: build
 	sh python/wheel.sh $(VERSION) $(DIST)
 
 # What the site's compilers build, beside an installed libsion: OpenMP, Fortran, and one MPI. Again
 # with another MPICC for a second MPI; DIR/lib/openmpi and DIR/lib/mpich then stand side by side.
+## install-mpi: what the site's compilers build, beside an installed libsion
 install-mpi: prefix
 	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh $(PREFIX) omp fortran mpi
 
+## uninstall: remove what install put below PREFIX
 uninstall: prefix
 	DESTDIR=$(DESTDIR) sh multifile/capi/install-shims.sh --remove $(PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/kakehi $(DESTDIR)$(PREFIX)/bin/kakehi-bench
@@ -144,5 +176,6 @@ uninstall: prefix
 	DESTDIR=$(DESTDIR) sh multifile/capi/install.sh --remove $(PREFIX)
 	DESTDIR=$(DESTDIR) sh client/capi/install.sh --remove $(PREFIX)
 
+## clean: remove what was built
 clean:
 	$(CARGO) clean
