@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::ValueHint;
 use serde_json::{Value, json};
 
 use self::{
@@ -30,6 +31,7 @@ use crate::{
     library,
     loader::Loader,
     output,
+    voice::{self, Screen},
 };
 
 /// Scripts may name scripts; the kernel allows four levels.
@@ -44,7 +46,11 @@ const SCRIPT_DEPTH_MAX: usize = 4;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The program: a path, or a name in PATH.
+    #[arg(value_hint = ValueHint::CommandName)]
     program: OsString,
+    /// Its arguments, which change nothing: a command line can be checked as it is.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
     /// Prints one JSON document with every call and its users.
     #[arg(long)]
     json: bool,
@@ -54,6 +60,9 @@ pub(crate) fn check(args: &Args, environment: &Environment) -> Result<(), Failur
     let config = Config::load(environment, &Flags::default())?;
     let name = args.program.to_string_lossy();
     let mut findings = Vec::new();
+    if !args.arguments.is_empty() {
+        voice::step(format_args!("{name} is checked whatever its arguments are"));
+    }
     let found = resolve(&args.program, environment, &mut findings)?;
     let document = match found {
         Found::Program(path, image) => {
@@ -194,7 +203,7 @@ fn describe(name: &str, path: &Path, objects: &[Object], calls: &Option<Calls>) 
 
 fn print(as_json: bool, mut document: Value, findings: &[Finding]) -> Result<(), Failure> {
     if !as_json {
-        return output::print(&finding::lines(findings));
+        return output::print(&finding::lines(findings, Screen::stdout()));
     }
     if let Value::Object(fields) = &mut document {
         fields.insert("delegated".into(), finding::problems(findings).is_empty().into());

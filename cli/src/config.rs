@@ -7,21 +7,26 @@
 
 mod environment;
 mod files;
+mod flags;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use client::Setting;
 
-pub(crate) use self::environment::Environment;
+pub(crate) use self::{
+    environment::Environment,
+    flags::{Flags, Whom},
+};
 use crate::{
     coalesce::{self, Coalesced},
     failure::Failure,
     machine,
     remote::{Maps, Servers},
     settings::{Cores, Engine, Idle, Level, Place, Policy, Rule, Rules, SETTINGS, Spread, Switch},
+    similar::{did_you_mean, similar},
     size::Size,
     span::Span,
-    usage::utf8,
+    voice::{Volume, voice},
 };
 
 /// Names the configuration file above all others; the only variable that is no setting.
@@ -37,74 +42,6 @@ const REMOTE_TIMEOUT: Span = Span(Duration::from_secs(30));
 const MEMORY_SHARE: u64 = 4;
 /// The default is a multiple of it, so that it reads well.
 const MEMORY_GRAIN: u64 = 1 << 20;
-
-/// Flags that override settings, for the commands that start or describe a daemon.
-#[derive(clap::Args, Debug, Default)]
-pub(crate) struct Flags {
-    /// Folder of the job daemon's socket. Default: one of the job's, named after it.
-    #[arg(long, value_name = "DIR", value_parser = utf8())]
-    socket: Option<String>,
-    /// What to do with the files GLOB matches: pass, hybrid (default), or delegate. The first
-    /// match wins; `**` crosses folders, a relative GLOB starts at the current folder.
-    #[arg(long = "rule", value_name = "GLOB=POLICY", value_parser = utf8())]
-    rules: Vec<String>,
-    /// What an idle daemon core does: poll-idle (default), park, spin, or interrupt.
-    #[arg(long, value_name = "POLICY")]
-    idle: Option<String>,
-    /// How the daemon executes file I/O: auto (default), uring, or threads.
-    #[arg(long, value_name = "ENGINE")]
-    engine: Option<String>,
-    /// Cores of the daemon, like 0,2-3; the program gets the others. Default: they share all.
-    #[arg(long, value_name = "LIST")]
-    cores: Option<String>,
-    /// Where the files of mapped folders are: tcp://HOST:PORT, ucx://HOST:PORT, unix://PATH, or the
-    /// folder in which several servers of one root have left their addresses.
-    #[arg(long, value_name = "URL|DIR", value_parser = utf8())]
-    remote: Option<String>,
-    /// Which of several servers a process uses: by file (default) or by rank.
-    #[arg(long, value_name = "HOW")]
-    spread: Option<String>,
-    /// File with the job key, which server and clients share; mode 0600. Without one only
-    /// unix://PATH serves, for programs of the server's user and root.
-    #[arg(long, value_name = "FILE", value_parser = utf8())]
-    key: Option<String>,
-    /// Every file below LOCAL is the server's below REMOTE; LOCAL itself stays empty.
-    #[arg(long = "map", value_name = "LOCAL=REMOTE", value_parser = utf8())]
-    maps: Vec<String>,
-    /// Every file below LOCAL is kept in the multifile FILE, which is made when it is missing;
-    /// LOCAL itself stays empty. '%h' in FILE is the node's name. With --listen, LOCAL is below
-    /// --root.
-    #[arg(long = "coalesce", value_name = "LOCAL=FILE", value_parser = utf8())]
-    coalesced: Vec<String>,
-}
-
-impl Flags {
-    /// The one flag of the commands that only talk to a daemon.
-    pub(crate) fn socket(socket: Option<String>) -> Self {
-        Self { socket, ..Self::default() }
-    }
-
-    fn given(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
-        let separator = Rules::SEPARATOR.to_string();
-        let rules = (!self.rules.is_empty()).then(|| self.rules.join(&separator));
-        let maps = (!self.maps.is_empty()).then(|| self.maps.join(&separator));
-        let coalesced = (!self.coalesced.is_empty()).then(|| self.coalesced.join(&separator));
-        [
-            ("socket", "--socket", self.socket.clone()),
-            ("rules", "--rule", rules),
-            ("idle", "--idle", self.idle.clone()),
-            ("engine", "--engine", self.engine.clone()),
-            ("cores", "--cores", self.cores.clone()),
-            ("remote", "--remote", self.remote.clone()),
-            ("spread", "--spread", self.spread.clone()),
-            ("key", "--key", self.key.clone()),
-            ("map", "--map", maps),
-            ("coalesce", "--coalesce", coalesced),
-        ]
-        .into_iter()
-        .filter_map(|(name, flag, text)| Some((name, flag, text?)))
-    }
-}
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,6 +150,17 @@ impl Config {
         rows.filter_map(|row| Some((row, row.value.clone()?)))
     }
 
+    /// What the daemon logs: what is set, else what the flags of this command ask for.
+    pub(crate) fn level(&self) -> Level {
+        let is_set = |row: &Row| row.name == "log" && row.origin != Origin::Default;
+        match voice().volume {
+            _ if self.rows.iter().any(is_set) => self.log,
+            Volume::Quiet => Level::Error,
+            Volume::Normal => self.log,
+            Volume::Verbose => Level::Info,
+        }
+    }
+
     /// Cores of the daemon's executors; none: they run anywhere.
     pub(crate) fn daemon_cores(&self) -> Vec<usize> {
         let cores = self.cores.iter().flat_map(|Cores(cores)| cores);
@@ -287,7 +235,9 @@ impl Layers {
         })?;
         for (key, value) in &table {
             let name = known(key).ok_or_else(|| {
-                Failure::usage(path.display(), format_args!("unknown setting '{key}'"), names())
+                let meant = did_you_mean(key, all());
+                let why = format_args!("unknown setting '{key}'{meant}");
+                Failure::usage(path.display(), why, names())
             })?;
             if file.is_local && NOT_LOCAL.contains(&name) {
                 return Err(Failure::usage(
@@ -323,7 +273,10 @@ impl Layers {
             }
             let name = known(&key.to_lowercase());
             let name = name.filter(|name| self::variable(name) == variable).ok_or_else(|| {
-                Failure::usage(variable, "no setting has this variable; unset it", names())
+                let meant = similar(&key.to_lowercase(), all()).map(self::variable);
+                let meant = meant.map(|name| format!(", did you mean {name}?"));
+                let why = format!("no setting has this variable{}", meant.unwrap_or_default());
+                Failure::usage(variable, why, format_args!("unset it: {}", names()))
             })?;
             let text = value.to_str().ok_or_else(|| {
                 Failure::usage(variable, "its value is not UTF-8", "correct it or unset it")
@@ -478,9 +431,12 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
 }
 
+fn all() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(name, _)| *name)
+}
+
 fn names() -> String {
-    let names: Vec<_> = SETTINGS.iter().map(|(name, _)| *name).collect();
-    format!("the settings are {}", names.join(", "))
+    format!("the settings are {}", all().collect::<Vec<_>>().join(", "))
 }
 
 fn text_of(value: &toml::Value) -> Option<String> {

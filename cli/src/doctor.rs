@@ -19,7 +19,8 @@ use crate::{
     failure::{Code, Failure},
     finding::{self, Finding},
     loader::Loader,
-    output, signals,
+    output, report, signals,
+    voice::{self, GREEN, Screen},
 };
 
 /// Checks this machine: what works, what is missing, and what to do about it.
@@ -43,7 +44,12 @@ pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failu
     if args.json {
         output::print_json(&json!({"delegation": problems.is_empty(), "findings": findings}))?;
     } else {
-        output::print(&finding::lines(&findings))?;
+        let screen = Screen::stdout();
+        output::print(&finding::lines(&findings, screen))?;
+        if problems.is_empty() && !voice::is_quiet() {
+            let verdict = screen.folded(&verdict(finding::notes(&findings)), 0);
+            output::print(&(screen.coloured(&verdict, WORKS.len(), GREEN) + "\n"))?;
+        }
     }
     if problems.is_empty() {
         return Ok(());
@@ -54,6 +60,17 @@ pub(crate) fn doctor(args: &Args, environment: &Environment) -> Result<(), Failu
         format_args!("delegation cannot work here ({})", problems.join(", ")),
         "do what the lines marked 'problem' say",
     ))
+}
+
+const WORKS: &str = "Delegation works here";
+
+/// The last line of a machine without problems.
+fn verdict(notes: usize) -> String {
+    let proof = "a program wrote a byte through a daemon, and it is in its file";
+    match notes {
+        0 => format!("{WORKS}: {proof}."),
+        _ => format!("{WORKS}: {proof}; {} above may matter.", report::count(notes, "note", "s")),
+    }
 }
 
 fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
@@ -76,7 +93,7 @@ fn findings(config: &Config, environment: &Environment) -> Vec<Finding> {
         programs::socket_folder(config, environment),
         programs::ucx(&loader, environment),
         programs::mpi(environment),
-        programs::slurm(environment),
+        programs::scheduler(environment),
         served::served(config, environment),
     ]
 }

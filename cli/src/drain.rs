@@ -5,13 +5,12 @@ use std::{sync::mpsc, thread};
 use daemon::control::Control;
 
 use crate::{
-    config::{Config, Environment, Flags},
+    config::{Config, Environment, Flags, Whom},
     failure::{Code, Failure},
     job::Job,
     output, report,
     span::Span,
     status::{ask, summary},
-    usage::utf8,
 };
 
 /// Waits until everything the daemon of this job has accepted is in the files.
@@ -20,9 +19,8 @@ use crate::{
 /// failed; 3 when no daemon answers.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Folder of the job daemon's socket.
-    #[arg(long, value_name = "DIR", value_parser = utf8())]
-    socket: Option<String>,
+    #[command(flatten)]
+    whom: Whom,
     /// Longest wait, with a unit: 500ms, 30s, 5min. Default: no limit.
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
@@ -32,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn drain(args: &Args, environment: &Environment) -> Result<(), Failure> {
-    let config = Config::load(environment, &Flags::socket(args.socket.clone()))?;
+    let config = Config::load(environment, &Flags::from(&args.whom))?;
     let job = Job::asked(&config, environment)?;
     let answer = match args.timeout {
         None => ask(&job, Control::Drain)?,

@@ -94,6 +94,15 @@ impl Failure {
         format!("{}: {}; {}", self.what, self.why, self.advice)
     }
 
+    /// The failure as a JSON document on one line, called `kind`.
+    pub(crate) fn json(&self, kind: &str) -> String {
+        let Self { code, what, why, advice } = self;
+        let parts = serde_json::json!({
+            "object": what, "reason": why, "advice": advice, "exit_status": *code as u8,
+        });
+        serde_json::json!({ kind: parts }).to_string()
+    }
+
     pub(crate) fn usage(
         what: impl fmt::Display,
         why: impl fmt::Display,
@@ -117,5 +126,9 @@ mod tests {
     fn a_failure_is_one_line_whatever_its_parts_contain() {
         let failure = Failure::usage("a\nb", "c\rd", "e\tf");
         assert_eq!(failure.to_string(), "kakehi: a b: c d; e f");
+        let json: serde_json::Value = failure.json("error").parse().expect("JSON");
+        assert_eq!(json["error"]["object"], "a b");
+        assert_eq!(json["error"]["exit_status"], 2);
+        assert_eq!(failure.json("error").lines().count(), 1);
     }
 }

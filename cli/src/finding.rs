@@ -4,6 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::voice::{self, GREEN, RED, Screen, YELLOW};
+
+/// Column at which what was found begins.
+const INDENT: usize = 24;
+
 /// How a finding bears on delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -14,6 +19,24 @@ pub(crate) enum State {
     Note,
     /// Delegation cannot work.
     Problem,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Problem => "problem",
+        }
+    }
+
+    const fn colour(self) -> &'static str {
+        match self {
+            Self::Ok => GREEN,
+            Self::Note => YELLOW,
+            Self::Problem => RED,
+        }
+    }
 }
 
 /// What one probe found.
@@ -59,19 +82,27 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state {
-            State::Ok => "ok",
-            State::Note => "note",
-            State::Problem => "problem",
-        };
+        let state = self.state.name();
         write!(f, "{state:<8} {:<14} {}: {}", self.name, self.found, self.meaning)?;
         self.advice.iter().try_for_each(|advice| write!(f, "; {advice}"))
     }
 }
 
-/// The lines of all findings.
-pub(crate) fn lines(findings: &[Finding]) -> String {
-    findings.iter().map(|finding| format!("{finding}\n")).collect()
+/// The lines of all findings, as a person is shown them; a quiet command has none of what is well.
+pub(crate) fn lines(findings: &[Finding], screen: Screen) -> String {
+    let shown = findings.iter().filter(|found| !voice::is_quiet() || found.state != State::Ok);
+    let line = |finding: &Finding| {
+        let line = screen.folded(&finding.to_string(), INDENT);
+        screen.coloured(&line, finding.state.name().len(), finding.state.colour())
+            + "
+"
+    };
+    shown.map(line).collect()
+}
+
+/// Findings that are neither as good as can be nor problems.
+pub(crate) fn notes(findings: &[Finding]) -> usize {
+    findings.iter().filter(|finding| finding.state == State::Note).count()
 }
 
 /// The names of what makes delegation impossible.

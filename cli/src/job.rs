@@ -10,6 +10,7 @@
 mod asked;
 mod base;
 mod deserted;
+mod identity;
 mod joined;
 
 use std::{
@@ -17,7 +18,6 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
-    os::unix::process::parent_id,
     path::{Path, PathBuf},
     process,
 };
@@ -31,10 +31,10 @@ use rustix::{
     io::Errno,
 };
 
-pub(crate) use self::deserted::sweep;
-pub(crate) use self::joined::Joined;
+pub(crate) use self::{asked::Served, deserted::sweep, identity::SCHEDULERS, joined::Joined};
 use self::{
     base::{base, is_ours},
+    identity::{given_name, numbered, own_name},
     joined::JOINED,
 };
 use crate::{
@@ -57,7 +57,6 @@ pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
 const MIRROR: &str = "mirror";
 /// The root of the server that a daemon is for its own node.
 const OWN_SERVER: &str = "own";
-const NAME_LEN_MAX: usize = 64;
 /// Mode of a folder that we made.
 const MADE: Mode = Mode::from_bits_retain(folder::MADE);
 /// How often the level above may vanish while a job's folder is created.
@@ -277,52 +276,8 @@ fn unreachable(place: &Path, why: impl fmt::Display) -> Failure {
         Code::Unreachable,
         format_args!("no daemon at {}", place.display()),
         why,
-        "start one with 'kakehi run' or 'kakehi serve', or name its folder with --socket",
+        "start one with 'kakehi run' or 'kakehi serve'; 'kakehi jobs' lists those there are",
     )
-}
-
-/// What the user calls the job.
-fn own_name(config: &Config) -> Result<Option<String>, Failure> {
-    config.job.as_deref().map(|name| checked("KAKEHI_JOB", name)).transpose()
-}
-
-/// What the user or the launcher calls the job.
-fn given_name(config: &Config, environment: &Environment) -> Result<Option<String>, Failure> {
-    if let Some(name) = own_name(config)? {
-        return Ok(Some(name));
-    }
-    for variable in ["SLURM_JOB_ID", "PMIX_NAMESPACE"] {
-        if let Some(name) = environment.get(variable) {
-            return checked(variable, &name.to_string_lossy()).map(Some);
-        }
-    }
-    // MPICH's and Intel's launchers name no job, but start the ranks of a node from one process.
-    Ok(environment.get("PMI_RANK").map(|_| format!("pmi-{}", numbered(parent_id()))))
-}
-
-/// A process's number as a name. Containers that share a folder have the same numbers: those name
-/// theirs, too.
-fn numbered(pid: u32) -> String {
-    /// Where a machine's own processes have their numbers: the kernel's `PROC_PID_INIT_INO`.
-    const MACHINE: u64 = 0xEFFF_FFFC;
-    match fs::metadata("/proc/self/ns/pid") {
-        Ok(namespace) if namespace.ino() != MACHINE => format!("{pid}-{}", namespace.ino()),
-        _ => pid.to_string(),
-    }
-}
-
-/// A name that is one path component and prints as itself.
-fn checked(variable: &str, name: &str) -> Result<String, Failure> {
-    let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@+:,".contains(&byte);
-    let fits = (1..=NAME_LEN_MAX).contains(&name.len()) && !name.starts_with('.');
-    if fits && name.bytes().all(harmless) {
-        return Ok(name.to_owned());
-    }
-    Err(Failure::usage(
-        variable,
-        format_args!("'{name}' cannot name a job's folder"),
-        format_args!("set KAKEHI_JOB to at most {NAME_LEN_MAX} letters, digits, and . _ - @ + : ,"),
-    ))
 }
 
 fn create_private(folder: &Path) -> io::Result<bool> {

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    ffi::OsString,
     io::{BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
     path::Path,
@@ -15,6 +16,7 @@ use crate::{
     report,
     starter::{END, READY},
     status::ask,
+    voice::{self, Volume},
     witness,
 };
 use daemon::{
@@ -22,6 +24,8 @@ use daemon::{
     control::{self, Attachment, Control},
 };
 
+/// Letters of the program's command line that the daemon is told.
+const COMMAND_LEN_MAX: usize = 400;
 /// What lets the program run all the same.
 const INSTEAD: &str = "run the program without: KAKEHI_DISABLE=1";
 
@@ -45,12 +49,17 @@ pub(crate) enum Launched {
 }
 
 /// Attaches to the daemon of a job, started now if there is none.
-pub(crate) fn attach_or_start(job: &Job, config: &Config) -> Result<Launched, Failure> {
+pub(crate) fn attach_or_start(
+    job: &Job,
+    config: &Config,
+    words: &[OsString],
+) -> Result<Launched, Failure> {
     loop {
         // Held until the daemon listens, so that of many that come at once one starts it.
         let lock = job.lock()?;
         if !control::is_there(&job.folder) {
-            let (daemon, witness) = start(job, config).inspect_err(|_| job.remove_locked(&lock))?;
+            let (daemon, witness) =
+                start(job, config, words).inspect_err(|_| job.remove_locked(&lock))?;
             let attachment =
                 control::attach(&job.folder).map_err(|why| Failure::of_daemon(&why))?;
             return Ok(Launched::Started(daemon, attachment, witness));
@@ -110,22 +119,35 @@ fn check(job: &Job, config: &Config) -> Result<bool, Failure> {
 
 /// The daemon, which is told every setting as it stands here: it reads no files, and to it a
 /// relative name would be another one's.
-fn command(program: &Path, job: &Job, config: &Config) -> Command {
+fn command(program: &Path, job: &Job, config: &Config, words: &[OsString]) -> Command {
     let mut command = Command::new(program);
     command.arg("serve").arg("--for-run").arg("--socket").arg(&job.folder);
+    command.args(match voice::voice().volume {
+        Volume::Quiet => Some("--quiet"),
+        Volume::Normal => None,
+        Volume::Verbose => Some("--verbose"),
+    });
+    let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let shown: String = shown.chars().filter(|c| !c.is_control()).take(COMMAND_LEN_MAX).collect();
+    // One word: what it begins with is no flag of the daemon's.
+    command.arg(format!("--command={shown}"));
     command.env_remove("LD_PRELOAD").envs(config.variables()).current_dir("/");
     // A group of its own: a Ctrl-C at the terminal is for the program, the daemon has to drain.
     command.process_group(0);
     command
 }
 
-fn start(job: &Job, config: &Config) -> Result<(Daemon, Option<witness::Starting>), Failure> {
+fn start(
+    job: &Job,
+    config: &Config,
+    words: &[OsString],
+) -> Result<(Daemon, Option<witness::Starting>), Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         let failure = Failure::new(Code::Failure, "the daemon did not start", why, "try again");
         or_instead(failure, config)
     };
     let program = env::current_exe().map_err(|why| failed(&why))?;
-    let mut command = command(&program, job, config);
+    let mut command = command(&program, job, config, words);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|why| failed(&why))?;
     let witness = witness::Starting::new().ok();
@@ -227,10 +249,13 @@ mod tests {
         let folder = config.socket.clone().expect("given");
         let job = Job { name: "mine".to_owned(), folder };
 
-        let command = command(Path::new("kakehi"), &job, &config);
+        let program = [OsString::from("./app"), OsString::from("-x")];
+        let command = command(Path::new("kakehi"), &job, &config, &program);
 
         let words: Vec<_> = command.get_args().collect();
-        assert_eq!(words, ["serve", "--for-run", "--socket", "/no-such/here/socket"]);
+        let [said @ .., about] = &words[..] else { panic!("no words") };
+        assert_eq!(said, ["serve", "--for-run", "--socket", "/no-such/here/socket"]);
+        assert_eq!(*about, "--command=./app -x");
         let text = |text: &OsStr| text.to_str().expect("UTF-8").to_owned();
         let variables: Vec<_> = command
             .get_envs()
@@ -239,7 +264,7 @@ mod tests {
         let variables: Vec<_> = variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let mut there = Environment::of(&variables);
         there.folder = command.get_current_dir().map(Path::to_owned);
-        let socket = Flags::socket(words.last().map(|word| text(word)));
+        let socket = Flags::socket(said.last().map(|word| text(word)));
         let Ok(told) = Config::told(&there, &socket) else { panic!("usable there") };
         let values = |config: &Config| -> Vec<_> {
             config.rows.iter().map(|row| (row.name, row.value.clone())).collect()

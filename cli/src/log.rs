@@ -27,9 +27,11 @@ pub(crate) fn start(level: Level, is_runs: bool) {
     };
     let subscriber = tracing_subscriber::fmt().with_max_level(filter).with_writer(io::stderr);
     let is_seen = is_runs || io::stderr().is_terminal();
+    // Which of our modules speaks concerns whoever debugs them, and nobody else.
+    let subscriber = subscriber.with_target(filter >= LevelFilter::DEBUG);
     // A second start in one process would keep the first one's level.
     if is_seen && filter <= LevelFilter::WARN {
-        let plain = subscriber.with_timer(Name).with_level(false).with_target(false);
+        let plain = subscriber.with_timer(Name).with_level(false);
         plain.with_ansi(false).try_init().ok();
     } else {
         subscriber.try_init().ok();

@@ -14,12 +14,14 @@ mod failure;
 mod finding;
 mod folders;
 mod job;
+mod jobs;
 mod launch;
 mod library;
 mod loader;
 mod log;
 mod machine;
 mod manual;
+mod metrics;
 mod multifile;
 mod original;
 mod output;
@@ -30,26 +32,39 @@ mod serve;
 mod settings;
 mod show;
 mod signals;
+mod similar;
 mod size;
 mod span;
 mod starter;
 mod status;
+mod top;
 mod usage;
+mod voice;
 mod witness;
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::{config::Environment, failure::Failure, original::Tool, usage::usage};
+use crate::{
+    config::Environment,
+    failure::Failure,
+    original::Tool,
+    usage::{usage, wants_json},
+    voice::{Voice, Volume},
+};
 
 /// Delegates the file I/O of unmodified programs to a daemon on the same node.
 #[derive(clap::Parser, Debug)]
 #[command(name = "kakehi", version, arg_required_else_help = true)]
+#[command(after_help = "Begin with 'kakehi doctor', then 'kakehi run -- PROGRAM'.")]
 struct Arguments {
+    /// Says only what went wrong, and what was asked for.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Says each step, too; a daemon that is started logs who comes and goes.
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,6 +74,8 @@ enum Command {
     Run(run::Args),
     Serve(serve::Args),
     Status(status::Args),
+    Jobs(jobs::Args),
+    Top(top::Args),
     Drain(drain::Args),
     Doctor(doctor::Args),
     Check(check::Args),
@@ -82,8 +99,16 @@ fn main() -> ExitCode {
     if let Some(tool) = Tool::named(&name) {
         return tool.run(&name, arguments.collect());
     }
-    let result = match Arguments::try_parse() {
-        Ok(arguments) => start(&arguments.command, &Environment::read()),
+    let environment = Environment::read();
+    let parsed = Arguments::try_parse();
+    let volume = match &parsed {
+        Ok(Arguments { quiet: true, .. }) => Volume::Quiet,
+        Ok(Arguments { verbose: true, .. }) => Volume::Verbose,
+        _ => Volume::Normal,
+    };
+    Voice::new(volume, wants_json(std::env::args_os()), &environment).set();
+    let result = match parsed {
+        Ok(arguments) => start(&arguments.command, &environment),
         Err(why) if !why.use_stderr() => {
             output::print(&why.render().to_string()).map(|()| ExitCode::SUCCESS)
         }
@@ -92,8 +117,8 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(failure) => {
-            // Nobody is left to tell when standard error is gone; the code still says it.
-            writeln!(io::stderr(), "{failure}").ok();
+            // The code says it, too, where standard error is gone.
+            voice::tell("error", &failure);
             failure.code.into()
         }
     }
@@ -108,6 +133,8 @@ fn start(command: &Command, environment: &Environment) -> Result<ExitCode, Failu
         Command::Run(args) => return run::run(args, environment),
         Command::Serve(args) => return serve::serve(args, environment),
         Command::Status(args) => status::status(args, environment),
+        Command::Jobs(args) => jobs::jobs(args, environment),
+        Command::Top(args) => top::top(args, environment),
         Command::Drain(args) => drain::drain(args, environment),
         Command::Doctor(args) => doctor::doctor(args, environment),
         Command::Check(args) => check::check(args, environment),

@@ -1,5 +1,7 @@
 //! `kakehi manual`: manual pages and shell completions, from the definitions that the help has.
 
+mod sections;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -43,11 +45,17 @@ fn write(folder: &Path, command: clap::Command) -> io::Result<()> {
         fs::create_dir_all(&place)?;
         clap_complete::generate_to(shell, &mut command, "kakehi", place)?;
     }
-    let pages = folder.join("man/man1");
-    fs::create_dir_all(&pages)?;
     command.build();
-    write_pages(command, &pages)
+    let (man1, man3, man5) =
+        (folder.join("man/man1"), folder.join("man/man3"), folder.join("man/man5"));
+    [&man1, &man3, &man5].into_iter().try_for_each(fs::create_dir_all)?;
+    fs::write(man3.join("kakehi.3"), LIBRARY.replace("@SOURCE@", SOURCE))?;
+    fs::write(man5.join("kakehi.toml.5"), sections::settings(SOURCE))?;
+    write_pages(command, &man1)
 }
+
+/// The page of libkakehi.
+const LIBRARY: &str = include_str!("manual/kakehi.3");
 
 /// Writes the pages of a command and of those below it.
 fn write_pages(mut command: clap::Command, folder: &Path) -> io::Result<()> {
@@ -56,7 +64,12 @@ fn write_pages(mut command: clap::Command, folder: &Path) -> io::Result<()> {
     }
     // As the help has it: the generator's own names options without their values.
     let usage = command.render_usage().to_string().replace("Usage: ", "");
-    let page = clap_mangen::Man::new(command.override_usage(usage));
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     // A blank: without a date the source would stand where one is looked for.
-    page.date(" ").source(SOURCE).manual("Kakehi manual").generate_to(folder).map(drop)
+    let page = clap_mangen::Man::new(command.override_usage(usage));
+    let page = page.date(" ").source(SOURCE).manual("Kakehi manual");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    text.extend(sections::of(&name).into_bytes());
+    fs::write(folder.join(format!("{name}.1")), text)
 }

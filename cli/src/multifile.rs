@@ -16,6 +16,7 @@ mod join;
 mod leftover;
 mod list;
 mod names;
+mod naming;
 pub(crate) mod progress;
 mod repair;
 pub(crate) mod split;
@@ -176,9 +177,15 @@ fn in_use(path: &Path, file: &File, is_exclusive: bool) -> Option<Failure> {
     let why = if lock(file, is_exclusive) {
         format!("process {} still writes it", writer_of(path)?)
     } else {
-        "a daemon or server has it".to_owned()
+        "in use by a daemon or server".to_owned()
     };
-    Some(Failure::new(Code::Failure, path.display(), why, "wait until that has ended"))
+    let advice = if is_coalesced(path) {
+        "to read its files now, join the job that has it: 'kakehi jobs' lists them, 'KAKEHI_JOB=NAME \
+         kakehi run --coalesce …' with the same folder joins; or wait until that has ended"
+    } else {
+        "wait until that has ended"
+    };
+    Some(Failure::new(Code::Failure, path.display(), why, advice))
 }
 
 fn is_empty(path: &Path) -> bool {

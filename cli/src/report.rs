@@ -16,6 +16,7 @@ use crate::{
     failure::{Code, Failure},
     settings::{Policy, Rules},
     size::Size,
+    voice::{self, Screen},
 };
 
 /// Rules whose files the daemon counts; the last number is that of all others, too.
@@ -28,15 +29,19 @@ const STRAYS: usize = 4;
 
 /// Prints the summary on standard error, and what failed.
 pub(crate) fn print(summary: &Summary, failures: &[Failure]) {
-    let failed = failures.iter().map(|failure| format!("{failure}\n"));
-    let text = text(summary) + &failed.collect::<String>();
-    // Nobody is left to read it when standard error is gone.
-    io::stderr().write_all(text.as_bytes()).ok();
+    if !voice::is_quiet() {
+        let screen = Screen::of(&io::stderr());
+        let folded = |line: &str| screen.folded(line, "kakehi: ".len()) + "\n";
+        let text: String = text(summary).lines().map(folded).collect();
+        // Nobody is left to read it when standard error is gone.
+        io::stderr().write_all(text.as_bytes()).ok();
+    }
+    failures.iter().for_each(|failure| voice::tell("error", failure));
 }
 
 /// Prints a failure that the exit code does not tell of.
 pub(crate) fn warn(failure: &Failure) {
-    writeln!(io::stderr(), "{failure}").ok();
+    voice::tell("warning", failure);
 }
 
 /// The file of `--stats`, opened before the program runs: a wrong name is told before, not after.
@@ -125,21 +130,23 @@ pub(crate) fn failures(summary: &Summary) -> Vec<Failure> {
         Failure::new(
             Code::Failure,
             "errors of ".to_owned() + &count(untold, "file", "s"),
-            "their programs ended without closing them, and were not told",
+            "programs ended without closing what they had written, and were not told",
             "look for full disks and lost servers, and do not trust this job's output",
         )
     });
     let failed = |number: u64, why: &str, advice: &str| {
+        let why = why.replace("THEM", if number == 1 { "it" } else { "them" });
+        let why = why.replace("THEIR", if number == 1 { "its" } else { "their" });
         let why = format!("{why}, as the programs were told at their next write or close, if any");
         let advice = format!("{advice}, and do not trust this job's output");
         let what = count(number, "staged write", "s") + " FAILED";
         (number > 0).then(|| Failure::new(Code::Failure, what, why, advice))
     };
     let refused = summary.drain_errors.saturating_sub(summary.lost_errors);
-    let refused = failed(refused, "the file system refused them", "look for full disks and quotas");
+    let refused = failed(refused, "the file system refused THEM", "look for full disks and quotas");
     let lost = failed(
         summary.lost_errors,
-        "their server was lost",
+        "THEIR server was lost",
         "see that it runs, and that KAKEHI_REMOTE_TIMEOUT is longer than it stays away",
     );
     let losses = unclosed.chain(removed).chain(untold).chain(lost).chain(refused);
@@ -168,8 +175,7 @@ fn text(summary: &Summary) -> String {
     let left = summary.fallbacks.values().sum();
     let seen = [summary.sessions, summary.files, summary.bytes_written, summary.bytes_read, left];
     if seen == [0; 5] {
-        return "kakehi: no file I/O was seen; 'kakehi check PROGRAM' says what can be\n"
-            .to_owned();
+        return "kakehi: no file I/O was seen; 'kakehi check PROGRAM' says why\n".to_owned();
     }
     let calls: u64 = summary.requests.values().sum();
     // Those that the daemon has met: whoever delegates nothing never does.
@@ -208,6 +214,16 @@ where
 {
     let plural = if number == N::from(1) { "" } else { plural };
     format!("{number} {thing}{plural}")
+}
+
+/// A time in the largest unit that says enough: `12 s`, `3 min`, `2 h`, `4 days`.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
 }
 
 /// The largest values with their names.
@@ -270,8 +286,11 @@ mod tests {
         let both = Summary { drain_errors: 3, lost_errors: 1, ..Summary::default() };
         let [lost, refused] = &failures(&both)[..] else { panic!("not two") };
         let (lost, refused) = (lost.to_string(), refused.to_string());
-        assert!(lost.contains("1 staged write FAILED: their server was lost"), "{lost}");
-        assert!(refused.contains("2 staged writes FAILED: the file system"), "{refused}");
+        assert!(lost.contains("1 staged write FAILED: its server was lost"), "{lost}");
+        assert!(
+            refused.contains("2 staged writes FAILED: the file system refused them"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -279,7 +298,7 @@ mod tests {
         let summary = Summary { drain_errors: 3, unreported_errors: 2, ..Summary::default() };
         let [untold, refused] = &failures(&summary)[..] else { panic!("not two") };
         let (untold, refused) = (untold.to_string(), refused.to_string());
-        assert!(untold.contains("errors of 2 files: their programs ended "), "{untold}");
+        assert!(untold.contains("errors of 2 files: programs ended "), "{untold}");
         assert!(refused.contains("3 staged writes FAILED"), "{refused}");
     }
 

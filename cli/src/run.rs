@@ -12,6 +12,7 @@ use std::{
     process::{Command, ExitCode, ExitStatus},
 };
 
+use clap::ValueHint;
 use daemon::Summary;
 use rustix::{
     io::Errno,
@@ -31,7 +32,7 @@ use crate::{
     remote,
     report::{self, Stats},
     settings::{Rules, Switch},
-    signals,
+    signals, voice,
 };
 
 const DISABLE: &str = "KAKEHI_DISABLE";
@@ -61,9 +62,10 @@ pub(crate) struct Args {
     /// Appends the statistics of the job to FILE as one line of JSON, when the job ends. Its first
     /// run does that, also for those that join it, and names its own program's exit code; none is
     /// written for a job of 'kakehi serve'.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     stats: Option<PathBuf>,
     /// The program and its arguments.
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -91,7 +93,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
     job.create().map_err(Failure::ours)?;
     // To write a file that is too long ends the program, not what starts it.
     signals::outlive(&[SIGXFSZ])?;
-    let launched = match launch::attach_or_start(&job, &config) {
+    let launched = match launch::attach_or_start(&job, &config, &args.command) {
         // Memory that is shared counts as a file for that limit. What the program writes may fit.
         Err(why) if has_short_files() && config.mapped().0.is_empty() => {
             let why = why.or("raise 'ulimit -f': the program runs without delegation");
@@ -101,6 +103,7 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> Result<ExitCode, Fa
         }
         launched => launched.map_err(Failure::ours)?,
     };
+    voice::step(format_args!("job {}: its daemon is in {}", job.name, job.folder.display()));
     // After the daemon was started, which has cores of its own.
     if !matches!(launched, Launched::Attached(_, false)) {
         cores::leave(config.cores.as_ref())?;

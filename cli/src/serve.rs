@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     slice,
@@ -17,7 +18,7 @@ use crate::{
     folders::Folders,
     job::{self, Job},
     launch::or_instead,
-    log, output,
+    log, metrics, output,
     remote::{self, Url},
     report, signals,
     starter::{self, Starter},
@@ -56,6 +57,12 @@ pub(crate) struct Args {
     /// Started by --background: says when it is ready.
     #[arg(long, hide = true)]
     in_background: bool,
+    /// The program that `kakehi run` runs, for who asks which job this is.
+    #[arg(long, hide = true, value_name = "TEXT")]
+    command: Option<String>,
+    /// Serves metrics at http://ADDRESS/metrics, an address of this node like 127.0.0.1:9900.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
     /// Started by `kakehi run`: says when it is ready, ends with the last program, and reports.
     #[arg(long, hide = true)]
     for_run: bool,
@@ -94,7 +101,7 @@ fn serve_to_end(
 ) -> Result<Summary, Failure> {
     let load = if args.for_run { Config::told } else { Config::load };
     let config = load(environment, &args.flags)?;
-    log::start(config.log, args.for_run);
+    log::start(config.level(), args.for_run);
     let find = if args.listen.is_some() { Job::of_server } else { Job::find };
     let job = find(&config, environment)?;
     let remote = if args.listen.is_none() { remote::server(&config)? } else { None };
@@ -119,10 +126,12 @@ fn serve_to_end(
         ucx_variables: environment.ucx_variables(),
         remote: own_remote.or(remote),
         serving: own_serving.or(serving),
+        command: args.command.clone(),
         settings: config.of_daemon().map(|(row, value)| (row.name.to_owned(), value)).collect(),
     };
     // A `kakehi run` has it for the daemon that it starts.
     let lock = if starter.is_run() { None } else { Some(job.lock()?) };
+    let metrics = args.metrics_listen.map(metrics::Listener::bind).transpose()?;
     let is_server = args.listen.is_some();
     let maps = if is_server { config.coalesced.maps() } else { config.mapped() };
     let ready = |address: Option<&daemon::Address>| {
@@ -134,6 +143,10 @@ fn serve_to_end(
             }
         }
         drop(lock);
+        if let Some(listener) = metrics {
+            writeln!(io::stderr(), "kakehi: metrics at {}", listener.url()).ok();
+            listener.serve(job.clone());
+        }
         starter.tell_ready();
     };
     let summary =

@@ -9,10 +9,12 @@ use std::{
     str::FromStr,
 };
 
+use crate::similar::did_you_mean;
+
 /// Every setting and what it means. `config` refuses any other name.
 pub(crate) const SETTINGS: [(&str, &str); 22] = [
     ("socket", "folder of the job daemon's socket; unset: by the job's name"),
-    ("job", "name of the job; unset: by Slurm, PMIx, MPICH's launcher, or the process id"),
+    ("job", "name of the job; unset: by the scheduler, the launcher, or the process id"),
     ("idle", "what an idle daemon core does: interrupt, park, spin, poll-idle"),
     ("quiet", "how long poll-idle polls at most while nothing happens"),
     ("engine", "how the daemon executes file I/O: auto, uring, threads"),
@@ -44,6 +46,11 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name { $($(#[$variant_doc])* $variant,)+ }
 
+        impl $name {
+            /// Every word.
+            pub(crate) const WORDS: &[&str] = &[$($word),+];
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $(Self::$variant => $word,)+ })
@@ -56,7 +63,11 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($word => Ok(Self::$variant),)+
-                    _ => Err(format!("'{text}' is not one of {}", [$($word),+].join(", "))),
+                    _ => {
+                        let meant = did_you_mean(text, Self::WORDS.iter().copied());
+                        let words = Self::WORDS.join(", ");
+                        Err(format!("'{text}' is not one of {words}{meant}"))
+                    }
                 }
             }
         }

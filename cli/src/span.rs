@@ -44,6 +44,11 @@ impl FromStr for Span {
     }
 }
 
+/// Waits for so long; a signal may cut it short.
+pub(crate) fn pause(time: Duration) {
+    rustix::event::poll(&mut [], time.try_into().ok().as_ref()).ok();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

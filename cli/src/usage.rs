@@ -1,10 +1,10 @@
 //! A wrong command line in one line: what is wrong, what may have been meant, where the help is.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{
-    builder::{OsStringValueParser, TypedValueParser},
-    error::ErrorKind,
+    builder::{OsStringValueParser, PossibleValue, TypedValueParser},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 use crate::failure::Failure;
@@ -24,12 +24,55 @@ pub(crate) fn usage(
     let lines = text.lines().map(str::trim).take_while(end).filter(|line| !line.is_empty());
     let (tips, what): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with("tip: "));
     let what = what.join(" ");
+    if let Some(word) = program(why) {
+        let advice = format!("to run a program: 'kakehi run -- {word}', or {help}");
+        return Failure::usage("usage", format_args!("'{word}' is not a command"), advice);
+    }
     let similar = tips.iter().filter_map(|tip| tip.strip_prefix("tip: ")).find(|tip| {
         // The other tips say how to hand an unknown flag on, which nobody has meant.
         tip.contains("similar")
     });
     let advice = similar.map_or_else(|| help.clone(), |similar| format!("{similar}, or {help}"));
     Failure::usage("usage", what.strip_prefix("error: ").unwrap_or(&what), advice)
+}
+
+/// The word that stands where a command has to, and is a program's path.
+fn program(why: &clap::Error) -> Option<&str> {
+    let is_subcommand = why.kind() == ErrorKind::InvalidSubcommand;
+    let word = match why.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(word) if is_subcommand => word,
+        _ => return None,
+    };
+    word.contains('/').then_some(word)
+}
+
+/// True if the command line asks for JSON: then errors are JSON, too, also those of its own parser.
+/// What a program is given behind the command is not looked at.
+pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut words = arguments.skip(1).take_while(|word| word != "--").peekable();
+    let has_programs = words.peek().is_some_and(|word| word == "run" || word == "bench");
+    !has_programs && words.any(|word| word == "--json")
+}
+
+/// A word of a setting, offered by completions; what it may be is checked where all layers are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneOf(pub(crate) &'static [&'static str]);
+
+impl TypedValueParser for OneOf {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        utf8().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
+    }
 }
 
 /// Text of a flag, which every setting has to be; the parser's own refusal does not name the flag.
@@ -70,6 +113,16 @@ mod tests {
         assert!(line.ends_with("; see 'tool group list --help'"), "{line}");
         assert!(line.contains("invalid value 'x' for '--size <size>'"), "{line}");
         assert!(said(&["frobnicate"]).ends_with("; see 'tool --help'"));
+        let line = said(&["./app"]);
+        assert!(line.contains("'./app' is not a command; to run a program: 'kakehi run -- ./app'"));
+    }
+
+    #[test]
+    fn json_is_asked_for_by_the_command_not_by_its_program() {
+        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
+        assert!(wants("kakehi status --json") && wants("kakehi check ./app --json"));
+        assert!(!wants("kakehi status") && !wants("kakehi run ./app --json"));
+        assert!(!wants("kakehi check -- ./app --json"));
     }
 
     #[test]

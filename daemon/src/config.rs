@@ -46,6 +46,8 @@ pub struct Config {
     pub remote: Option<Remote>,
     /// What to serve to daemons elsewhere.
     pub serving: Option<Serving>,
+    /// The program that the daemon was started for, to be told to who asks.
+    pub command: Option<String>,
     /// What the user knows of this by name, to be told to who asks.
     pub settings: BTreeMap<String, String>,
 }
@@ -106,6 +108,7 @@ impl Config {
             ucx_variables: Vec::new(),
             remote: None,
             serving: None,
+            command: None,
             settings: BTreeMap::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::{
         Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use executor::Counters;
@@ -32,6 +32,9 @@ pub(crate) struct Node {
     pub(crate) stand_ins: StandIns,
     /// By the folders whose files they hold.
     pub(crate) multifiles: BTreeMap<String, String>,
+    /// The program that the daemon was started for.
+    pub(crate) command: Option<String>,
+    pub(crate) started_at: Instant,
     /// By name.
     pub(crate) settings: BTreeMap<String, String>,
     /// Of a daemon that is a server.
@@ -140,6 +143,7 @@ impl Node {
         Self {
             remote: config.remote.as_ref().map(RemoteStatus::from),
             multifiles: status::multifiles(config),
+            command: config.command.clone(),
             settings: config.settings.clone(),
             ..Self::new(job, admission, core_count)
         }
@@ -151,6 +155,8 @@ impl Node {
             remote: None,
             stand_ins: StandIns::default(),
             multifiles: BTreeMap::new(),
+            command: None,
+            started_at: Instant::now(),
             settings: BTreeMap::new(),
             listening: OnceLock::new(),
             registry: Mutex::default(),

@@ -29,6 +29,9 @@ use crate::{
 struct Status<'a> {
     pid: u32,
     version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    age_seconds: u64,
     sessions: usize,
     files: usize,
     cores: Vec<CoreReport>,
@@ -140,6 +143,8 @@ pub(crate) async fn document(node: &Node, loss: Loss) -> Vec<u8> {
     let status = Status {
         pid: process::id(),
         version: env!("CARGO_PKG_VERSION"),
+        command: node.command.as_deref(),
+        age_seconds: node.started_at.elapsed().as_secs(),
         sessions: node.session_count(),
         files: lock(&node.registry).count(),
         staged_bytes: reports.iter().map(|report| report.staged_bytes).sum(),

@@ -63,7 +63,10 @@ impl Calls {
         let count = self.covered.len();
         let names = names(self.covered.iter().map(String::as_str));
         let found = format!("{count} covered{names}");
-        let mut findings = vec![Finding::ok("calls", found, "these file calls reach Kakehi first")];
+        let mut findings = match count {
+            0 => vec![Finding::note("calls", "none covered", "no file call reaches Kakehi")],
+            _ => vec![Finding::ok("calls", found, "these file calls reach Kakehi first")],
+        };
         for group in &GROUPS {
             let of_group = self.uncovered.iter().filter(|call| call.effect == group.effect);
             let symbols: Vec<_> = of_group.map(|call| call.symbol.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Probes of libraries and programs: the preload library, libc, UCX, MPI, Slurm.
+//! Probes of libraries and programs: the preload library, libc, UCX, MPI, schedulers.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use rustix::{
 use crate::{
     config::{Config, Environment},
     finding::Finding,
-    job::Job,
+    job::{Job, SCHEDULERS},
     library::{self, LD_PRELOAD},
     loader::Loader,
 };
@@ -129,13 +129,18 @@ pub(super) fn mpi(environment: &Environment) -> Finding {
     }
 }
 
-pub(super) fn slurm(environment: &Environment) -> Finding {
-    const NAME: &str = "Slurm";
+pub(super) fn scheduler(environment: &Environment) -> Finding {
+    const NAME: &str = "scheduler";
     const MEANING: &str = "its job id names the job; 'srun kakehi run -- ./app' works";
-    match (environment.get("SLURM_JOB_ID"), environment.find_program(OsStr::new("srun"))) {
-        (Some(id), _) => Finding::ok(NAME, format_args!("job {}", id.to_string_lossy()), MEANING),
-        (None, Some(path)) => Finding::ok(NAME, path.display(), MEANING),
-        (None, None) => Finding::ok(NAME, "absent", "not needed; jobs are named without it"),
+    let current =
+        SCHEDULERS.iter().find_map(|known| Some((known, environment.get(known.variable)?)));
+    if let Some((known, id)) = current {
+        let found = format_args!("{}, job {}", known.name, id.to_string_lossy()).to_string();
+        return Finding::ok(NAME, found, MEANING);
+    }
+    match environment.find_program(OsStr::new("srun")) {
+        Some(path) => Finding::ok(NAME, path.display(), MEANING),
+        None => Finding::ok(NAME, "no job", "not needed; jobs are named without it"),
     }
 }
 

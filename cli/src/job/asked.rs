@@ -17,6 +17,9 @@ use crate::{
     report,
 };
 
+/// Letters of a command that a line shows.
+const SHOWN_MAX: usize = 40;
+
 impl Job {
     /// The job that a question is meant for: this process's, or, where nothing names one, the only
     /// one of this user that is served on this node.
@@ -54,12 +57,27 @@ impl Job {
             }
             ([job], _) => Ok(job.clone()),
             ([first, ..], _) => {
-                let folders: Vec<_> =
-                    jobs.iter().map(|job| job.folder.display().to_string()).collect();
-                let advice = format!("name one with --socket, as {}", first.folder.display());
-                Err(Failure::usage("several jobs are served", folders.join(", "), advice))
+                let jobs = jobs.iter().map(Served::of).collect::<Vec<_>>();
+                let named: Vec<_> = jobs.iter().map(Served::named).collect();
+                let advice = format!("choose one: --job {}", first.name);
+                Err(Failure::usage("several jobs are served", named.join(", "), advice))
             }
         }
+    }
+
+    /// Every job of this user that is served on this node, and what its daemon says of it.
+    ///
+    /// # Errors
+    ///
+    /// A folder of jobs cannot be read.
+    pub(crate) fn all(environment: &Environment) -> Result<Vec<Served>, Failure> {
+        let (mut jobs, mut silent) = (Vec::new(), Vec::new());
+        for base in &bases(environment) {
+            let found = served(base, &mut silent).map_err(|why| refused(base, why))?;
+            jobs.extend(found.iter().map(Served::of));
+        }
+        silent.iter().for_each(report::warn);
+        Ok(jobs)
     }
 
     /// The job of the one daemon that a `kakehi serve` has started for programs to come, where
@@ -114,6 +132,40 @@ impl Job {
             Err(why @ daemon::Error::Silent { .. }) => Err(Failure::of_daemon(&why)),
             answer => Ok(answer.is_ok()),
         }
+    }
+}
+
+/// A job whose daemon answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) job: Job,
+    /// What the daemon says; null if it has ended since.
+    pub(crate) status: Value,
+}
+
+impl Served {
+    pub(crate) fn of(job: &Job) -> Self {
+        let answer = control::ask(&job.folder, Control::Status).ok();
+        let status = answer.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        Self { job: job.clone(), status }
+    }
+
+    /// The program that the daemon was started for, or what it does.
+    pub(crate) fn command(&self) -> &str {
+        let given = self.status.get("command").and_then(Value::as_str);
+        let is_server = self.status.get("serving").is_some() && given.is_none();
+        given.unwrap_or(if is_server { "(server)" } else { "(waits for programs)" })
+    }
+
+    /// Seconds since the daemon started.
+    pub(crate) fn age(&self) -> u64 {
+        self.status.get("age_seconds").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The job's name with what tells it from others.
+    fn named(&self) -> String {
+        let command: String = self.command().chars().take(SHOWN_MAX).collect();
+        format!("{} ({command}, {})", self.job.name, report::age(self.age()))
     }
 }
 

@@ -28,7 +28,7 @@ const PIECE_LEN: u64 = 64 << 20;
 
 /// Room for more names behind those of a coalesced multifile, which takes no space: their next
 /// block would be behind all data, and the one after that as far again.
-const NAMES_ROOM: u64 = 1 << 20;
+pub(super) const NAMES_ROOM: u64 = 1 << 20;
 
 /// Rewrites a multifile with one chunk a task, exactly as long as the task's data.
 ///

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     ffi::OsStr,
     fs::{File, Metadata},
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, Cursor, Read as _, Seek as _, SeekFrom},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
@@ -15,8 +15,8 @@ use serde_json::json;
 use super::{
     beside::Beside,
     copy::input_failure,
-    defrag::{Shape, Source, assemble},
-    file_failure, open, stream,
+    defrag::{NAMES_ROOM, Shape, Source, assemble},
+    file_failure, naming, open, stream,
 };
 use crate::{
     failure::{Code, Failure},
@@ -32,6 +32,7 @@ const SHOWN_MAX: usize = 40;
 ///
 ///     kakehi multifile join ckpt.sion ckpt.?????
 ///     find ckpt -type f -print0 | sort -z | kakehi multifile join ckpt.sion --from -
+///     kakehi multifile join ckpt.sion --names=ckpt ckpt/*
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -45,6 +46,11 @@ pub(crate) struct Args {
     /// list without a zero byte the end of its line does.
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     from: Option<PathBuf>,
+    /// Keeps the names that the files have below DIR, this folder if none is given: 'extract'
+    /// brings the files back under them. The first task then holds the names.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = ".", conflicts_with = "key_value")]
+    names: Option<PathBuf>,
     #[command(flatten)]
     shape: Shape,
     /// The files hold key-value records.
@@ -75,12 +81,29 @@ pub(crate) fn join(args: &Args) -> Result<(), Failure> {
         })
     });
     let found = found.collect::<Result<Vec<Metadata>, _>>()?;
-    let lens: Vec<u64> = found.iter().map(Metadata::len).collect();
-    let tasks = NewTask::in_files(&lens, args.shape.files);
+    let names = args.names.as_deref().map(|folder| {
+        let files = inputs.iter().map(PathBuf::as_path).zip(&found);
+        naming::catalogue(folder, files).map(|names| names.write())
+    });
+    let names = names.transpose()?;
+    let names_len = names.iter().map(|names| names.len() as u64);
+    let lens: Vec<u64> = names_len.chain(found.iter().map(Metadata::len)).collect();
+    let mut tasks = NewTask::in_files(&lens, args.shape.files);
+    if let Some(task) = tasks.first_mut().filter(|_| names.is_some()) {
+        task.chunk_len += NAMES_ROOM;
+    }
     let (beside, name) = Beside::for_file(&args.output, args.force, found)?;
-    let input = |task: usize| inputs.get(task).map_or(Path::new(""), PathBuf::as_path);
+    let first = usize::from(names.is_some());
+    let input = |task: usize| {
+        let input = task.checked_sub(first).and_then(|file| inputs.get(file));
+        input.map_or(args.output.as_path(), PathBuf::as_path)
+    };
     let source = Source {
         open: &|task, at| {
+            if let (Some(names), 0) = (&names, task) {
+                let rest = names.get(usize::try_from(at).unwrap_or(usize::MAX)..);
+                return Ok(Box::new(Cursor::new(rest.unwrap_or_default().to_vec())));
+            }
             let path = input(task);
             let positioned =
                 File::open(path).and_then(|mut file| file.seek(SeekFrom::Start(at)).map(|_| file));

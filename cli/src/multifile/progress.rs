@@ -20,6 +20,7 @@ use crate::{
     failure::{Code, Failure},
     signals::heeded,
     size::Size,
+    voice,
 };
 
 /// Time between two states of the line.
@@ -43,7 +44,8 @@ impl Progress {
     /// Begins to count to `total` bytes.
     pub(crate) fn new(what: &'static str, total: u64) -> Self {
         let start = Instant::now();
-        let drawn = io::stderr().is_terminal().then(|| Mutex::new(start));
+        let is_seen = io::stderr().is_terminal() && !voice::is_quiet();
+        let drawn = is_seen.then(|| Mutex::new(start));
         Self { what, total, done: AtomicU64::new(0), start, drawn, stop: Arc::default() }
     }
 

@@ -50,7 +50,7 @@ fn a_library_the_loader_refuses_is_a_problem() {
 
     let (code, text, line) = output(command.env("KAKEHI_PRELOAD", "/nowhere.so"));
     assert_eq!(code, 1, "{text}");
-    assert!(line.starts_with("kakehi: doctor: ") && line.contains("preload"), "{line}");
+    assert!(line.contains("\"object\":\"doctor\"") && line.contains("preload"), "{line}");
 }
 
 #[test]

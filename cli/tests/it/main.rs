@@ -16,6 +16,7 @@ mod run;
 mod serve;
 mod sets;
 mod terminal;
+mod voice;
 
 use std::{
     fs,

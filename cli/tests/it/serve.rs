@@ -207,11 +207,22 @@ fn status_finds_the_only_job_and_asks_which_of_several() {
     let first = server("one", "root");
     let (code, stdout, stderr) = output(&mut status());
     assert_eq!(code, 0, "{stderr}");
-    assert!(stdout.contains(&format!("daemon {} ", first.0.id())), "{stdout}");
+    assert!(stdout.contains(&format!("daemon {}, ", first.0.id())), "{stdout}");
     let second = server("two", "other");
-    fails(&mut status(), 2, &["kakehi/one, ", "kakehi/two; ", "--socket"]);
+    fails(&mut status(), 2, &["one ((server), ", "two ((server), ", "--job one"]);
+    let (code, stdout, stderr) = output(status().args(["--job", "two"]));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains(&format!("daemon {}, ", second.0.id())), "{stdout}");
+    let mut jobs = kakehi(folder.path());
+    let (code, stdout, stderr) = output(jobs.env("XDG_RUNTIME_DIR", folder.path()).arg("jobs"));
+    assert_eq!(code, 0, "{stderr}");
+    let names = stdout.lines().skip(1).filter_map(|line| line.split(' ').next());
+    assert!(
+        ["one", "two"].iter().all(|name| names.clone().any(|found| found == *name)),
+        "{stdout}"
+    );
     drop(first);
     // What was killed has left its folder, and is no job any more.
     let (_, stdout, _) = output(&mut status());
-    assert!(stdout.contains(&format!("daemon {} ", second.0.id())), "{stdout}");
+    assert!(stdout.contains(&format!("daemon {}, ", second.0.id())), "{stdout}");
 }

@@ -148,10 +148,10 @@ fn what_another_looks_at_can_be_looked_at_and_not_repaired() {
     flock(&other, FlockOperation::NonBlockingLockShared).expect("locked");
     fails(&mut multifile(folder.path(), &["ls", "set"]), 4, &["never closed"]);
     assert_eq!(output(&mut multifile(folder.path(), &dry)).0, 0);
-    fails(&mut multifile(folder.path(), &["repair", "set"]), 1, &["server has it"]);
+    fails(&mut multifile(folder.path(), &["repair", "set"]), 1, &["in use by a daemon or server"]);
     flock(&other, FlockOperation::NonBlockingLockExclusive).expect("locked");
     for command in [&["ls", "set"][..], &dry] {
-        fails(&mut multifile(folder.path(), command), 1, &["server has it"]);
+        fails(&mut multifile(folder.path(), command), 1, &["in use by a daemon or server"]);
     }
     drop(other);
     assert_eq!(output(&mut multifile(folder.path(), &["repair", "set"])).0, 0);
