@@ -406,7 +406,10 @@ fn a_multifile_has_one_writer_and_bad_ones_are_named() {
     for command in ["repair", "ls"] {
         let output = run(&mut multifile(&[command], &kept(&folder)), SOON);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains("server has it"), "{said}");
+        assert!(
+            !output.status.success() && said.contains("in use by a daemon or server"),
+            "{said}"
+        );
     }
     first.signal(Signal::TERM);
     drop(first);
