@@ -48,7 +48,7 @@ impl Place {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Whether it is in memory, where one call after the other is as fast as many at a time.
+    /// True if it is in memory, where one call after the other is as fast as many at a time.
     pub(crate) fn is_memory(&self) -> bool {
         self.folder.name == "tmpfs"
     }

@@ -42,13 +42,13 @@ impl Common {
 pub(crate) struct Only(Vec<String>);
 
 impl Only {
-    /// Whether any of these cases is to be measured.
+    /// True if any of these cases is to be measured.
     pub(crate) fn wants<S: AsRef<str>>(&self, cases: impl IntoIterator<Item = S>) -> bool {
         let begins = |case: S| self.0.iter().any(|prefix| case.as_ref().starts_with(prefix));
         self.is_all() || cases.into_iter().any(begins)
     }
 
-    /// Whether all cases are.
+    /// True if all cases are.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }

@@ -146,7 +146,7 @@ impl Effort {
         if size < 32 << 10 { small } else { large }
     }
 
-    /// Whether no further case is begun.
+    /// True if no further case is begun.
     fn is_used_up(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }

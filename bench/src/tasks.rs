@@ -95,7 +95,7 @@ impl Effort {
         }
     }
 
-    /// Whether any of these cases is to be measured.
+    /// True if any of these cases is to be measured.
     fn wants<S: AsRef<str>>(&self, cases: impl IntoIterator<Item = S>) -> bool {
         self.only.wants(cases)
     }

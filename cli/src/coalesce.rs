@@ -141,7 +141,7 @@ impl Coalesced {
     }
 }
 
-/// Whether a run's own node coalesces, which a server elsewhere does if there is one.
+/// Checks that the run may coalesce on its own node: with a server, the server does.
 ///
 /// # Errors
 ///

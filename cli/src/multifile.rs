@@ -192,7 +192,7 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.len() == 0)
 }
 
-/// Whether it keeps the files of a folder, closed or not.
+/// True if it keeps the files of a folder, closed or not.
 fn is_coalesced(path: &Path) -> bool {
     let names = Growing::peek(&Disk::new(), path).map(|Peek { head, .. }| records_at(&head));
     names.is_ok_and(|found| found.is_ok())

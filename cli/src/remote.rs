@@ -317,7 +317,7 @@ fn incomplete(what: &str) -> Failure {
     Failure::usage("usage", what, "see 'kakehi run --help' and 'kakehi serve --help'")
 }
 
-/// Whether a path can be part of a list of maps and of a rule.
+/// True if a path can be part of a list of maps and of a rule.
 fn is_plain_text(path: &Path) -> bool {
     path.to_str().is_some_and(|path| !path.contains(RESERVED))
 }

@@ -189,7 +189,7 @@ fn command(words: &[OsString]) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Whether there is such a program: before anything is made for it.
+/// Checks that the program exists, before anything is made for it.
 fn find(words: &[OsString], environment: &Environment) -> Result<(), Failure> {
     let Some(name) = words.first() else { return Ok(()) };
     let places = match name.as_encoded_bytes().contains(&b'/') {

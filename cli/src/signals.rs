@@ -102,7 +102,7 @@ impl Program {
         Self { pid, fd: pidfd_open(pid, PidfdFlags::empty()).ok() }
     }
 
-    /// Whether what is sent to this process's group comes to it, too.
+    /// True if what is sent to this process's group comes to it, too.
     fn is_in_group(&self) -> bool {
         getpgid(Some(self.pid)) == Ok(getpgrp())
     }

@@ -64,7 +64,7 @@ impl Starter {
         matches!(self, Self::Run(_))
     }
 
-    /// Whether nobody reads any more what this daemon says to a `kakehi run`.
+    /// True if nobody reads any more what this daemon says to a `kakehi run`.
     pub(crate) fn is_gone(&self) -> bool {
         let Self::Run(output) = self else { return false };
         let mut output = [PollFd::new(output, PollFlags::empty())];

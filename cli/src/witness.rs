@@ -1,4 +1,5 @@
-//! Whether a signal that `kakehi run` gets was sent to its program, too.
+//! A witness process, which tells if a signal that `kakehi run` gets was sent to its program as
+//! well.
 //!
 //! Schedulers and launchers signal all processes of a job, or of a process group. Passed on, such a
 //! signal would come twice, and what is told to stop twice often does without its checkpoint. So a
@@ -94,7 +95,7 @@ impl Starting {
 }
 
 impl Witness {
-    /// Whether a signal that this process has just got has come to the witness, or does right now.
+    /// True if a signal that this process has just got has come to the witness, or does right now.
     pub(crate) fn has_got(&self, signal: i32) -> bool {
         let is_missing =
             |at: &mut HashMap<i32, Instant>| at.get(&signal).is_none_or(|at| at.elapsed() > OLD);

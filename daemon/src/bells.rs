@@ -53,7 +53,7 @@ impl<S: Storage> Bells<S> {
         }
     }
 
-    /// Whether somebody is still to be woken.
+    /// True if somebody is still to be woken.
     pub(crate) fn is_late(&self) -> bool {
         !self.late.borrow().is_empty()
     }

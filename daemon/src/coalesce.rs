@@ -189,7 +189,7 @@ impl Coalesced {
         }
     }
 
-    /// Whether a folder is somewhere in this one.
+    /// True if a folder is somewhere in this one.
     fn is_above(&self, path: &[u8]) -> bool {
         let folders = self.volumes.iter().map(|(folder, _)| folder);
         folders.filter_map(|folder| folder.strip_prefix(path)).any(|rest| rest.starts_with(b"/"))

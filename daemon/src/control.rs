@@ -61,13 +61,13 @@ impl Attachment {
     }
 }
 
-/// Whether a daemon listens in `folder`, if only one that stands still. Never blocks.
+/// True if a daemon listens in `folder`, if only one that stands still. Never blocks.
 #[must_use]
 pub fn is_there(folder: &Path) -> bool {
     socket::is_listened_at(folder)
 }
 
-/// Whether a daemon has left its socket in `folder`, on which nobody of this machine listens. Never
+/// True if a daemon has left its socket in `folder`, on which nobody of this machine listens. Never
 /// blocks.
 #[must_use]
 pub fn is_deserted(folder: &Path) -> bool {

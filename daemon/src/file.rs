@@ -29,7 +29,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Whether this is no log, or one that lies in the arena as a log must.
+    /// True if this is no log, or one that lies in the arena as a log must.
     pub(crate) fn is_valid(self, segment: &Segment) -> bool {
         self.len == 0 || self.len.is_power_of_two() && segment.has(self.at, self.len)
     }
@@ -243,7 +243,7 @@ impl<S: Storage> OpenFile<S> {
         Turn(Rc::clone(self))
     }
 
-    /// Whether somebody changes the file, most likely by draining it.
+    /// True if somebody changes the file, most likely by draining it.
     pub(crate) fn is_being_drained(&self) -> bool {
         !self.turns.is_free()
     }
@@ -253,7 +253,7 @@ impl<S: Storage> OpenFile<S> {
         self.progress.until(|| self.turns.is_free() || self.is_drained_to(position)).await;
     }
 
-    /// Whether the log is drained up to `position`, as far as it can be.
+    /// True if the log is drained up to `position`, as far as it can be.
     pub(crate) fn is_drained_to(&self, position: u64) -> bool {
         self.tail() >= position || self.staged() == 0
     }

@@ -13,14 +13,14 @@ pub const MADE: u32 = 0o1700;
 /// What the kernel may add to that: a folder hands its set-group-ID bit down.
 const INHERITED: u32 = 0o2000;
 
-/// Whether a folder was made here, and not by the user.
+/// True if a folder was made here, and not by the user.
 #[must_use]
 pub fn is_made(folder: &Path) -> bool {
     let found = fs::symlink_metadata(folder);
     found.is_ok_and(|found| found.is_dir() && found.mode() & 0o7777 & !INHERITED == MADE)
 }
 
-/// Whether a file of a folder is known to be of this machine, so that no other has it.
+/// True if a file of a folder is known to be of this machine, so that no other has it.
 #[must_use]
 pub fn has_local_file(file: OwnedFd) -> bool {
     uring::File::new(file).is_ok_and(|file| file.is_local())

@@ -22,7 +22,7 @@ const PIPES_LOOKED_AT: Duration = Duration::from_millis(5);
 pub(crate) struct Life {
     pub(crate) core: Rc<Core<Mounts>>,
     pub(crate) attendance: Rc<Attendance>,
-    /// Whether it ends with the last that was attached.
+    /// True if it ends with the last that was attached.
     pub(crate) is_for_job: bool,
     pub(crate) launcher: Cell<Option<Launcher>>,
     pub(crate) linger: Duration,

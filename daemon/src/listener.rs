@@ -54,7 +54,7 @@ pub(crate) struct Newcomer {
 pub(crate) struct Attendance {
     /// `run` connections there are.
     pub(crate) runs: Cell<usize>,
-    /// Whether there ever was one.
+    /// True if there ever was one.
     pub(crate) was_attached: Cell<bool>,
     /// Connections that asked the daemon to stop, and wait for the answer.
     pub(crate) stoppers: RefCell<Vec<Rc<OwnedFd>>>,
@@ -78,7 +78,7 @@ pub(crate) struct Listener {
     pub(crate) reactor: Reactor,
     pub(crate) attendance: Rc<Attendance>,
     pub(crate) newcomers: Arc<[Mailbox<Newcomer>]>,
-    /// Whether the daemon was started by a rank, and has no cores of its own.
+    /// True if the daemon was started by a rank, and has no cores of its own.
     pub(crate) shares_cores: bool,
 }
 

@@ -60,7 +60,7 @@ impl Pace {
 }
 
 impl<S: Storage> OpenFile<S> {
-    /// Whether so much is staged that it is drained whatever its age.
+    /// True if so much is staged that it is drained whatever its age.
     pub(crate) fn has_much(&self) -> bool {
         if self.shared().is_drained_by_client() || self.pace.is_refused.get() {
             return false;
@@ -69,7 +69,7 @@ impl<S: Storage> OpenFile<S> {
         staged >= MUCH || staged != 0 && staged >= self.log().len / MUCH_OF_LOG
     }
 
-    /// Whether the background shall drain another unit.
+    /// True if the background shall drain another unit.
     pub(crate) fn wants_drain(&self) -> bool {
         !self.is_drained_to(self.pace.wanted.get()) || self.has_much()
     }

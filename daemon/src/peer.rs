@@ -37,7 +37,7 @@ pub(crate) trait Peer<F> {
     /// Takes the next message. Never blocks.
     fn receive(&self) -> Incoming<F>;
 
-    /// Whether the process has ended, or has become another program. Never blocks.
+    /// True if the process has ended, or has become another program. Never blocks.
     fn is_gone(&self) -> bool;
 
     /// Sends an open file, for slot `slot`. Never blocks.

@@ -154,7 +154,7 @@ impl Place {
         Ok(())
     }
 
-    /// Whether this is the root that nothing leads out of.
+    /// True if this is the root that nothing leads out of.
     pub(crate) fn is_root(&self, folder: BorrowedFd<'_>) -> bool {
         let is_it = |root: &Arc<Root>| identity(folder, c"") == Ok(root.identity);
         matches!(self, Self::Below(root) if is_it(root))

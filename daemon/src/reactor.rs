@@ -92,7 +92,7 @@ impl Drop for Heeded {
 }
 
 impl Watch {
-    /// Whether, since the last call, the descriptor could be read or its other side was gone.
+    /// True if  since the last call, the descriptor could be read or its other side was gone.
     pub(crate) fn take_ready(&self) -> bool {
         let is_ready = self.state.is_ready.take();
         if is_ready && self.state.is_muted.take() {

@@ -148,7 +148,7 @@ fn refuse<S: Storage>(
     Err(why)
 }
 
-/// Whether `log` lies in the arena and beside the logs of the session's other files.
+/// True if `log` lies in the arena and beside the logs of the session's other files.
 pub(crate) fn may_have_log<S: Storage>(session: &Session<S>, slot: u32, log: Log) -> bool {
     let is_apart = |file: &Rc<OpenFile<S>>| file.slot == slot || !file.log().overlaps(log);
     log.is_valid(&session.segment) && session.files().iter().all(is_apart)

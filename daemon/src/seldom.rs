@@ -22,7 +22,7 @@ impl Seldom {
         Self { handle: handle.clone(), period, last: handle.now(), turns: 0 }
     }
 
-    /// Whether `period` has passed since this was last true. To be asked once a turn.
+    /// True if `period` has passed since this was last true. To be asked once a turn.
     pub(crate) fn is_due(&mut self) -> bool {
         self.turns += 1;
         if self.turns < TURNS {

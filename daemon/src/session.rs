@@ -61,7 +61,7 @@ impl Segment {
         self.0.arena()
     }
 
-    /// Whether the range lies in the arena.
+    /// True if the range lies in the arena.
     pub(crate) fn has(&self, arena_at: u64, len: u64) -> bool {
         arena_at.checked_add(len).is_some_and(|end| end <= self.arena().len() as u64)
     }
@@ -164,7 +164,7 @@ impl<S: Storage> Session<S> {
         self.blocked.set(if is_blocked { before | bit } else { before & !bit });
     }
 
-    /// Whether a lane's entries are to stay there.
+    /// True if a lane's entries are to stay there.
     pub(crate) fn is_blocked(&self, lane: usize) -> bool {
         self.blocked.get() & 1 << (lane % LANES) != 0
     }
@@ -196,7 +196,7 @@ impl<S: Storage> Session<S> {
         self.files.borrow().get(slot as usize)?.clone()
     }
 
-    /// Whether nobody has the slot, not even a file that is being closed.
+    /// True if nobody has the slot, not even a file that is being closed.
     pub(crate) fn is_free(&self, slot: u32) -> bool {
         self.files.borrow().get(slot as usize).is_some_and(Option::is_none)
     }
@@ -218,7 +218,7 @@ impl<S: Storage> Session<S> {
         first
     }
 
-    /// Whether the session takes no requests any more.
+    /// True if the session takes no requests any more.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.get()
     }

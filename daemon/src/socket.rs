@@ -59,13 +59,13 @@ pub(crate) fn connect_to(folder: &Path, time: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether somebody listens on the socket of `folder`, and may be too busy to let anybody in.
-/// Never blocks.
+/// True if somebody listens on the socket of `folder`, and may be too busy to let anybody in. Never
+/// blocks.
 pub(crate) fn is_listened_at(folder: &Path) -> bool {
     try_to_connect(folder).map_or_else(|why| why.kind() == io::ErrorKind::WouldBlock, |()| true)
 }
 
-/// Whether there is the socket of `folder`, and nobody listens on it. Never blocks.
+/// True if there is the socket of `folder`, and nobody listens on it. Never blocks.
 pub(crate) fn is_deserted(folder: &Path) -> bool {
     try_to_connect(folder).is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
 }

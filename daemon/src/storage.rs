@@ -44,7 +44,7 @@ pub(crate) trait Storage: Clone + 'static {
     /// a copy to read, or a pipe that is written to it.
     async fn stand_in(&self, file: &Self::File, at: u64, is_copy: bool) -> io::Result<Self::File>;
 
-    /// Whether a server is lost: then every file it has fails with `EIO`.
+    /// True if a server is lost: then every file it has fails with `EIO`.
     fn has_lost_server(&self) -> bool {
         false
     }

@@ -27,7 +27,7 @@ enum Holders {
 pub(crate) struct Claim<'a>(&'a Turns);
 
 impl Turns {
-    /// Whether nobody has the turn.
+    /// True if nobody has the turn.
     pub(crate) fn is_free(&self) -> bool {
         self.holders.get() == Holders::Nobody
     }

@@ -49,12 +49,12 @@ const FINAL: &str = "final/";
 const VALUES: [&str; 4] = ["iops", "mean", "p50", "p99"];
 const ROWS: [&str; 3] = ["latency_cut/max_cell", "cells/below/interrupt", "cells/below/park"];
 
-/// Whether anything is wanted for which the whole grid is needed.
+/// True if anything is wanted for which the whole grid is needed.
 pub(super) fn wants_all(only: &Only) -> bool {
     only.wants(RATIOS) || only.wants(ROWS) || only.wants([FINAL])
 }
 
-/// Whether a cell's rows are wanted.
+/// True if a cell's rows are wanted.
 pub(super) fn wants(only: &Only, place: Place) -> bool {
     let rows = |policy| VALUES.map(|value| format!("{}/{value}", case(place, policy)));
     POLICIES.into_iter().any(|policy| only.wants(rows(policy)))
@@ -238,7 +238,7 @@ fn ratios(cell: &Cell, other: usize, value: impl Fn(&Round) -> f64) -> Result<Ve
     Ok(pairs.map(|(ours, other)| value(ours) / value(other)).collect())
 }
 
-/// Whether the whole confidence interval of the median of a cell's operations lies below 1.
+/// True if the whole confidence interval of the median of a cell's operations lies below 1.
 fn is_below(cell: &Cell, other: usize) -> Result<bool, String> {
     let ratios = ratios(cell, other, |round| round.iops)?;
     let is_judged = rank(ratios.len()).is_some();

@@ -11,7 +11,7 @@ const WATCHED: &str = "idle_cpu/watched";
 /// The default quiet time, and some.
 const UNTIL_QUIET: Duration = Duration::from_millis(1500);
 
-/// Whether it is to be measured.
+/// True if it is to be measured.
 pub(super) fn is_wanted(effort: &Effort) -> bool {
     effort.only.wants([ROW, WATCHED])
 }

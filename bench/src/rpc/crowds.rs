@@ -36,12 +36,12 @@ impl Crowds {
         Self { run, only: effort.only.clone(), samples: CLIENTS.map(|_| Ok(Vec::new())) }
     }
 
-    /// Whether any of this is to be measured.
+    /// True if any of this is to be measured.
     pub(super) fn is_wanted(&self) -> bool {
         CLIENTS.iter().any(|clients| self.wants(*clients))
     }
 
-    /// Whether so many clients are: for themselves, or for what is compared.
+    /// True if so many clients are: for themselves, or for what is compared.
     fn wants(&self, clients: u32) -> bool {
         let [rate, unfairness] = names(clients);
         let is_compared =

@@ -101,7 +101,7 @@ impl Group {
         self.shares.extend(share);
     }
 
-    /// Whether no other packet is to be stored with these.
+    /// True if no other packet is to be stored with these.
     fn is_full(&self) -> bool {
         let is_long = self.bodies.last().is_some_and(|last| last.len() > GATHERED_LEN_MAX);
         is_long || self.len >= GROUP_LEN || self.bodies.len() == BUFFER_COUNT_MAX

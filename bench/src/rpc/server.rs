@@ -153,7 +153,7 @@ impl Server {
         most * 1000 / least.max(1)
     }
 
-    /// Whether all packets are served.
+    /// True if all packets are served.
     pub(crate) fn is_done(&self) -> bool {
         self.stored_len.get() == self.run.count * self.run.size as u64
     }

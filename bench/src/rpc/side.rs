@@ -42,7 +42,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// Whether this build can run it.
+    /// True if this build can run it.
     pub(crate) fn is_built(self) -> bool {
         cfg!(feature = "peers") || matches!(self, Self::Kakehi | Self::Psync)
     }

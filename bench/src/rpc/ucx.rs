@@ -27,7 +27,7 @@ use crate::{meter::Sample, values::values};
 /// Addresses are much shorter.
 const ADDRESS_LEN_MAX: usize = 1 << 16;
 
-/// Whether libucp is there, or why not.
+/// Fails with the reason if libucp is missing.
 pub(super) fn probe() -> Result<(), String> {
     Worker::probe(&Config::default()).map_err(|why| why.to_string())
 }

@@ -139,7 +139,7 @@ impl Image {
     }
 }
 
-/// Whether the file at `path` is an ELF file this machine can load.
+/// True if the file at `path` is an ELF file this machine can load.
 pub(super) fn is_native(path: &Path) -> bool {
     use io::Read as _;
     let mut header = Vec::new();
@@ -150,7 +150,7 @@ pub(super) fn is_native(path: &Path) -> bool {
     head.is_ok() && header.starts_with(&ELFMAG) && native(&header)
 }
 
-/// Whether the file at `path` is a library that the loader takes on this machine: whole, and no
+/// True if the file at `path` is a library that the loader takes on this machine: whole, and no
 /// program.
 pub(crate) fn is_library(path: &Path) -> bool {
     let Ok(file) = fs::File::open(path) else { return false };

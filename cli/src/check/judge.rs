@@ -79,7 +79,7 @@ impl Calls {
     }
 }
 
-/// Whether the loader loads the preload library into this program at all.
+/// Findings about the loader: does it load the preload library into this program at all?
 pub(super) fn loading(path: &Path, image: &Image) -> Vec<Finding> {
     let mut findings = vec![linkage(image)];
     if image.go {

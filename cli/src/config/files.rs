@@ -70,7 +70,7 @@ fn unread(path: &Path, why: &io::Error) -> Failure {
     Failure::usage(path.display(), why, advice)
 }
 
-/// Whether there is such a file, as far as this user can see.
+/// True if there is such a file, as far as this user can see.
 fn exists(path: &Path) -> bool {
     let is_hidden = |why: &io::Error| why.kind() == ErrorKind::PermissionDenied;
     !matches!(fs::metadata(path), Err(why) if absent(&why) || is_hidden(&why))

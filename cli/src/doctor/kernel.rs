@@ -116,7 +116,7 @@ pub(super) fn ptrace_scope() -> Finding {
     Finding::ok(NAME, scope.as_deref().unwrap_or("no Yama"), MEANING)
 }
 
-/// Whether a seccomp filter applies to us.
+/// True if a seccomp filter applies to us.
 fn filtered() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))

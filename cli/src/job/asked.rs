@@ -119,7 +119,7 @@ impl Job {
         Self { name: name.to_owned(), folder: base.join(name) }
     }
 
-    /// Whether a daemon answers. What was killed has left its socket.
+    /// True if a daemon answers. What was killed has left its socket.
     ///
     /// # Errors
     ///

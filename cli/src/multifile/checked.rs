@@ -27,7 +27,7 @@ impl<W: Write> Checked<W> {
         Self { to, blocks, left: 0, sum: 0, expected: 0, differs: false }
     }
 
-    /// Whether a block that went through was not as expected.
+    /// True if a block that went through was not as expected.
     pub(crate) fn differs(&self) -> bool {
         self.differs
     }

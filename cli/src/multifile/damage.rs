@@ -7,7 +7,7 @@ use multifile::{Error, Part, Reader};
 use super::{copy::in_parallel, task_failure};
 use crate::failure::{Code, Failure};
 
-/// Whether the data of a task differs from its checksums; `false` where there are none.
+/// True if the data of a task differs from its checksums; `false` where there are none.
 ///
 /// # Errors
 ///

@@ -154,7 +154,7 @@ pub(crate) fn defragment(
     beside.publish()
 }
 
-/// Whether the first task may have names of files: if they are damaged they are copied as they are.
+/// True if the first task may have names of files: if they are damaged they are copied as they are.
 fn has_names(reader: &Reader<File>, path: &Path) -> bool {
     reader.task_count() > 0 && !matches!(names(reader, path), Ok(None))
 }

@@ -147,7 +147,7 @@ fn names_in(list: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(names)
 }
 
-/// Whether a name can be shown as it is.
+/// True if a name can be shown as it is.
 fn is_text(path: &Path) -> bool {
     path.to_str().is_some_and(|name| !name.contains(char::is_control))
 }

@@ -24,7 +24,7 @@ pub(super) fn writer_of(path: &Path) -> Option<u32> {
     })
 }
 
-/// Whether a link of `/proc` to an open file leads to this one, and it may be written by that.
+/// True if a link of `/proc` to an open file leads to this one, and it may be written by that.
 fn is_written(open: &Path, path: &Path, found: &Metadata) -> bool {
     // What it is called is known without a call to its file system, which may not answer.
     if fs::read_link(open).ok().as_deref() != Some(path) {

@@ -61,7 +61,7 @@ impl Options {
         Asked::Run(Self { letters, names })
     }
 
-    /// Whether an option was given.
+    /// True if an option was given.
     pub(super) fn has(&self, letter: u8) -> bool {
         self.letters.contains_key(&letter)
     }

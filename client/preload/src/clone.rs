@@ -119,7 +119,7 @@ unsafe extern "C" fn begin(start: *mut c_void) -> c_int {
     unsafe { function(argument) }
 }
 
-/// Whether a system call makes a process with memory of its own.
+/// True if a system call makes a process with memory of its own.
 ///
 /// # Safety
 ///

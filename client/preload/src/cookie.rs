@@ -160,7 +160,7 @@ pub(crate) fn begin(fd: c_int, mode: Mode) {
     }
 }
 
-/// Whether the stream over a number is one with callbacks. One of wide characters is so no longer.
+/// True if the stream over a number is one with callbacks. One of wide characters is so no longer.
 pub(crate) fn is_ours(fd: c_int, stream: *mut FILE) -> bool {
     let Some(place) = made(fd, stream) else { return false };
     // SAFETY: an open stream, made here; this only asks.

@@ -167,7 +167,7 @@ unsafe fn write_on(fd: c_int, data: *const c_void, len: size_t) -> Option<isize>
     client.write_on(fd, unsafe { bytes(data, len) }).map(returned)
 }
 
-/// Whether a slice can be made of a program's buffer. An empty one may be anywhere.
+/// True if a slice can be made of a program's buffer. An empty one may be anywhere.
 fn is_slice(buffer: impl Word, len: size_t) -> bool {
     len == 0 || buffer.word() != 0 && isize::try_from(len).is_ok()
 }

@@ -290,7 +290,7 @@ fn leave_when_flags_change(client: &'static Client, fd: c_int, flags: usize) {
     }
 }
 
-/// Whether the program may write to what `fd` refers to.
+/// True if the program may write to what `fd` refers to.
 pub(crate) fn is_writable(client: &'static Client, fd: c_int) -> bool {
     flags_of(client, fd) & libc::O_ACCMODE as usize != libc::O_RDONLY as usize
 }

@@ -50,7 +50,7 @@ impl Rest {
         self.bytes.get(start..self.from).unwrap_or_default()
     }
 
-    /// Whether only a folder can come before this: the next name would not tell.
+    /// True if only a folder can come before this: the next name would not tell.
     fn is_folders(&self) -> bool {
         let mut names = self.bytes().split(|byte| *byte == b'/');
         let next = names.find(|name| !matches!(*name, b"" | b"."));
@@ -147,7 +147,7 @@ pub(crate) fn real<'a>(
     CStr::from_bytes_until_nul(found.bytes).map_err(|_| Errno::INVAL)
 }
 
-/// Whether a local name, and what is left behind it, is remote as it is written: then the names
+/// True if a local name, and what is left behind it, is remote as it is written: then the names
 /// before the remote folder are those of its own path.
 fn leads_in(client: &'static Client, found: &Found<'_>, rest: &Rest) -> bool {
     let is_remote = |path: &Path| {

@@ -132,7 +132,7 @@ pub(crate) unsafe fn made_plain(stream: *mut FILE) -> *mut FILE {
     stream
 }
 
-/// Whether libc has a stream of its own over the number.
+/// True if libc has a stream of its own over the number.
 pub(crate) fn has_plain(fd: c_int) -> bool {
     plain_bit(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
@@ -234,7 +234,7 @@ unsafe fn over(
     if stream.is_null() { Err(last()) } else { Ok(stream) }
 }
 
-/// Whether a descriptor can do what a stream's mode asks for.
+/// Checks that a descriptor can do what a stream's mode asks for.
 fn check_access(flags: usize, mode: Mode) -> Outcome<()> {
     let access = flags & libc::O_ACCMODE as usize;
     let reads = access != libc::O_WRONLY as usize;
@@ -287,7 +287,7 @@ unsafe fn reopen(
     owed.map(|()| stream)
 }
 
-/// Whether libc can open by its number what `fd` refers to. What stands for a remote file is a
+/// True if libc can open by its number what `fd` refers to. What stands for a remote file is a
 /// pipe, to write, or a copy, to read.
 ///
 /// # Safety

@@ -199,7 +199,7 @@ fn is_remote(fd: c_int) -> bool {
     client().is_some_and(|client| client.is_remote_file(fd))
 }
 
-/// Whether the kernel would refuse data calls on this number.
+/// True if the kernel would refuse data calls on this number.
 pub(crate) fn is_placeholder(fd: c_int) -> bool {
     client().is_some_and(|client| client.is_placeholder(fd))
 }

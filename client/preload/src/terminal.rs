@@ -1,5 +1,5 @@
-//! Whether a file is a terminal, and what is asked of one. A placeholder stands for a regular file,
-//! which is none: libc would ask the kernel, to which it is no file at all.
+//! Terminal calls on delegated files. A placeholder stands for a regular file, which is not a
+//! terminal; libc would ask the kernel, to which a placeholder is not a file at all.
 
 use core::{mem::MaybeUninit, ptr};
 

@@ -75,7 +75,7 @@ impl Locked {
         Ok(())
     }
 
-    /// Whether a file without a log is to get one now.
+    /// Decides if a file without a log gets one now.
     ///
     /// # Errors
     ///

@@ -94,17 +94,17 @@ pub struct Client {
     pub(crate) exiting: AtomicBool,
     /// Children that are being made, by whatever call.
     pub(crate) forks: AtomicUsize,
-    /// Whether it has asked for a lock, on whatever file.
+    /// True if the process has ever asked for a lock.
     pub(crate) has_locks: AtomicBool,
-    /// Whether it was for what is no file of ours, as a folder.
+    /// True if one of those was on a descriptor that Kakehi does not track, such as a folder.
     pub(crate) has_other_locks: AtomicBool,
     /// Else for which.
     pub(crate) locked: Marks,
-    /// Whether every file is the kernel's from when it is opened.
+    /// True if every file is detached from its open on.
     pub(crate) leaves_all: AtomicBool,
     /// How often everything that had been read ahead was forgotten.
     pub(crate) forgotten: AtomicU64,
-    /// Whether the sizes of files were limited when the process last changed that.
+    /// True if file sizes were limited when the process last changed the limit.
     pub(crate) is_limited: AtomicBool,
     /// Counts descriptors that were left unexamined when they were opened.
     pub(crate) opened_turn: AtomicU32,
@@ -197,7 +197,7 @@ impl Client {
         connection.call(Request::Nothing).map_err(|_| io::Errno::PIPE)?.map(drop)
     }
 
-    /// Whether the number is that of a socket to a daemon, a parent's perhaps: the program has not
+    /// True if the number is that of a socket to a daemon, a parent's perhaps: the program has not
     /// opened it, and it must stay open.
     #[must_use]
     pub fn is_own(&'static self, fd: RawFd) -> bool {
@@ -246,7 +246,7 @@ impl Client {
         self.connect()
     }
 
-    /// Whether a session is there, or small writes have taken as long as making one does: that is
+    /// True if a session is there, or small writes have taken as long as making one does: that is
     /// so many times what staging a file costs.
     pub(crate) fn repays_session(&'static self, stage_after: Duration) -> bool {
         self.connected().is_some()
@@ -301,7 +301,7 @@ impl Client {
         }
     }
 
-    /// Whether the connection is lost and nobody has dealt with that; the caller does.
+    /// True if the connection is lost and nobody has dealt with that; the caller does.
     pub(crate) fn is_newly_lost(&'static self) -> bool {
         self.connected().is_some_and(Connection::is_lost)
             && !self.is_swept.swap(true, Ordering::AcqRel)

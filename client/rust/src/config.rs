@@ -163,7 +163,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether anything is delegated: there is a daemon, and nobody has switched it off.
+    /// True if anything is delegated: there is a daemon, and nobody has switched it off.
     #[must_use]
     pub fn delegates(&self) -> bool {
         !self.disabled && !self.folder().is_empty()
@@ -187,7 +187,7 @@ impl Config {
         Some(path)
     }
 
-    /// Whether any path is remote.
+    /// True if any path is remote.
     pub(crate) fn has_remote(&self) -> bool {
         self.has_remote
     }

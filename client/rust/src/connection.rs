@@ -277,7 +277,7 @@ impl Connection {
         must_ring
     }
 
-    /// Whether the daemon has not looked at a lane since its bit was raised.
+    /// True if the daemon has not looked at a lane since its bit was raised.
     fn is_raised(&self, lane: usize) -> bool {
         self.job.shared().ready.get(self.number).is_some_and(|ready| ready.is_raised(lane))
     }
@@ -394,7 +394,7 @@ impl Lane<'_> {
         self.wait(sent)
     }
 
-    /// Whether a request is completed.
+    /// True if a request is completed.
     pub(crate) fn is_done(&self, sent: Sent) -> bool {
         let lane = self.connection.session.shared().lane(self.index);
         let state = lane.map_or(0, |lane| self.requester.state(lane, sent.seq));

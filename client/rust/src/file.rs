@@ -33,7 +33,7 @@ pub(crate) struct FileEntry {
     /// The file position in bytes, or [`AT_END`], while the client keeps it. Before, only what
     /// nested writes move it by counts: whoever takes it from the kernel sees that they did.
     pub(crate) position: AtomicU64,
-    /// Whether the client keeps the position, and something may be staged.
+    /// True if the client keeps the position, and something may be staged.
     pub(crate) is_staged: AtomicBool,
     /// Stands for device and inode; zero when the place is free.
     pub(crate) identity: AtomicU64,
@@ -117,7 +117,7 @@ pub(crate) struct Link {
     pub(crate) connection: &'static Connection,
     pub(crate) slot: u32,
     pub(crate) shared: &'static FileSlot,
-    /// Whether this side counts the file in the table of inodes; else the daemon does.
+    /// True if this side counts the file in the table of inodes; else the daemon does.
     pub(crate) is_counted: bool,
 }
 
@@ -180,27 +180,27 @@ impl Cost {
 }
 
 impl OpenFile {
-    /// Whether the kernel knows nothing of it, on this node at least.
+    /// True if the kernel knows nothing of it, on this node at least.
     pub(crate) const fn is_placeholder(&self) -> bool {
         matches!(self.descriptor, Descriptor::Placeholder | Descriptor::Remote)
     }
 
-    /// Whether the client drains its log: not one that the daemon drains ahead, or by the ring.
+    /// True if the client drains its log: not one that the daemon drains ahead, or by the ring.
     pub(crate) const fn drains_here(&self) -> bool {
         !self.is_placeholder() && !self.is_large && !self.access.direct
     }
 
-    /// Whether it is a server's.
+    /// True if it is a server's.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self.descriptor, Descriptor::Remote | Descriptor::StandIn)
     }
 
-    /// Whether a child has got the remote file, and with it the position, since last asked.
+    /// True if a child has got the remote file, and with it the position, since last asked.
     pub(crate) fn take_lent(&self) -> bool {
         self.is_remote() && self.link.is_some_and(|link| link.shared.take_lent())
     }
 
-    /// Whether a pipe stands for the file, which is a server's.
+    /// True if a pipe stands for the file, which is a server's.
     pub(crate) fn is_piped(&self) -> bool {
         self.descriptor == Descriptor::StandIn && self.access.writable
     }
@@ -211,7 +211,7 @@ impl OpenFile {
         self.link.filter(|_| self.is_placeholder() || self.is_piped())
     }
 
-    /// Whether it is a server's, and nobody knows the way there any more.
+    /// True if it is a server's, and nobody knows the way there any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_remote() && self.left == Some(Reason::DaemonLost)
     }
@@ -237,7 +237,7 @@ impl OpenFile {
         Some((link, self.log.as_mut().filter(|log| log.is_own)?))
     }
 
-    /// Whether something staged for `from..to` may not be in the file yet.
+    /// True if something staged for `from..to` may not be in the file yet.
     pub(crate) fn is_dirty(&mut self, from: u64, to: u64) -> bool {
         let staged = self.link.zip(self.log.as_mut());
         staged.is_some_and(|(link, log)| log.is_dirty(link.shared, from, to))
@@ -279,7 +279,7 @@ impl Log {
         self.dirty = (from.min(at), to.max(at.saturating_add(len)));
     }
 
-    /// Whether something staged for `from..to` may not be in the file yet.
+    /// True if something staged for `from..to` may not be in the file yet.
     pub(crate) fn is_dirty(&mut self, shared: &FileSlot, from: u64, to: u64) -> bool {
         if self.producer.waiting() > 0 && self.producer.refresh(shared) == 0 {
             self.dirty = (u64::MAX, 0);

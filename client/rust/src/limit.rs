@@ -54,7 +54,7 @@ impl Locked {
         Ok(Some(limit.saturating_sub(from)).filter(|room| *room < len as u64))
     }
 
-    /// Whether a remote file would become longer than it may be.
+    /// True if a remote file would become longer than it may be.
     pub(crate) fn is_beyond_limit(&mut self, len: u64) -> io::Result<bool> {
         let exceeds = self.is_remote() && size_limit().is_some_and(|limit| len > limit);
         Ok(exceeds && len > self.seek_in_file(0, SEEK_END)?)

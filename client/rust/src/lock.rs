@@ -110,7 +110,7 @@ impl Client {
         }))
     }
 
-    /// Whether the kernel's locks on a descriptor would be none to others: the file is remote, or
+    /// True if the kernel's locks on a descriptor would be none to others: the file is remote, or
     /// the descriptor, which this process has inherited, stands for one.
     #[must_use]
     pub fn is_locked_elsewhere(&'static self, fd: RawFd) -> bool {
@@ -234,7 +234,7 @@ impl Client {
         });
     }
 
-    /// Whether closing the number may give up a lock.
+    /// True if closing the number may give up a lock.
     fn may_unlock(&'static self, fd: RawFd) -> bool {
         match self.look_up(fd) {
             Entry::File(id) => {
@@ -244,8 +244,8 @@ impl Client {
         }
     }
 
-    /// Whether this process may have a record lock on the inode, by other open files of it than
-    /// `own_count`: then each number of it is real.
+    /// True if this process may have a record lock on the inode by open files other than the
+    /// `own_count` of its own: then each number of it is real.
     pub(crate) fn may_have_locked(
         &'static self,
         device: u64,
@@ -308,7 +308,7 @@ impl Drop for Place {
     }
 }
 
-/// Whether an unlinked file is a copy that the daemon made.
+/// True if an unlinked file is a copy that the daemon made.
 fn is_copy(fd: RawFd, folder: &[u8]) -> bool {
     let mut name = [0; 32];
     let Some(mut path) = Room::take() else { return false };

@@ -38,7 +38,7 @@ impl Locked {
         self.client.borrow(self.fd)
     }
 
-    /// Whether the file has not been closed since it was looked up.
+    /// True if the file has not been closed since it was looked up.
     pub(crate) fn is_open(&self) -> bool {
         self.generation == self.id.generation && self.number_count > 0
     }
@@ -71,8 +71,8 @@ impl Client {
         Some(Locked { client: self, fd, id, entry, file }).filter(Locked::is_open)
     }
 
-    /// Whether the number still stands for the file, now that this is locked: it may have been
-    /// closed, and be another file's.
+    /// Keeps the lock if the number still stands for the file: it may have been closed, and be
+    /// another file now.
     fn held(&self, locked: Locked) -> Option<Locked> {
         let is_its = self.table.get(locked.fd) == Entry::File(locked.id);
         Some(locked).filter(|locked| is_its && locked.is_open())

@@ -333,7 +333,7 @@ impl Client {
         }
     }
 
-    /// Whether `name` ends as only a folder's may, and is none: then the error to say so.
+    /// Fails as the kernel does if `name` ends like a folder and is not one.
     pub(crate) fn check_folder(&'static self, name: Name<'_>) -> io::Result<()> {
         if matches!(Ending::of(name.1), Ending::Plain | Ending::Empty) {
             return Ok(());

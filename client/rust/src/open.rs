@@ -92,13 +92,13 @@ impl Client {
         Ok(fd)
     }
 
-    /// Whether calls on `fd` are delegated, or may become so.
+    /// True if calls on `fd` are delegated, or may become so.
     #[must_use]
     pub fn is_delegated(&'static self, fd: RawFd) -> bool {
         self.locked_fd(fd).is_some_and(|file| file.left.is_none())
     }
 
-    /// Whether the client has the position of `fd`, or may come to have it: calls on it are
+    /// True if the client has the position of `fd`, or may come to have it: calls on it are
     /// delegated, and it can be written, or only the daemon has it open.
     #[must_use]
     pub fn may_keep_position(&'static self, fd: RawFd) -> bool {
@@ -109,26 +109,26 @@ impl Client {
         })
     }
 
-    /// Whether calls on `fd` are delegated, and there is a daemon; connects first if need be.
+    /// True if calls on `fd` are delegated, and there is a daemon; connects first if need be.
     #[must_use]
     pub fn is_served(&'static self, fd: RawFd) -> bool {
         self.is_delegated(fd) && self.connection().is_some_and(|c| !c.is_lost())
     }
 
-    /// Whether `fd` is nothing that could be delegated: no regular file. Costs a table look-up, and
+    /// True if `fd` is nothing that could be delegated: no regular file. Costs a table look-up, and
     /// a system call at a number's first time.
     #[must_use]
     pub fn is_foreign(&'static self, fd: RawFd) -> bool {
         matches!(self.look_up(fd), Entry::Foreign | Entry::Unknown)
     }
 
-    /// Whether `fd` is known as a regular file. Costs a table look-up.
+    /// True if `fd` is known as a regular file. Costs a table look-up.
     #[must_use]
     pub fn is_file(&'static self, fd: RawFd) -> bool {
         matches!(self.table.get(fd), Entry::File(_))
     }
 
-    /// Whether the kernel knows nothing of the file that `fd` is: it has a placeholder, or the pipe
+    /// True if the kernel knows nothing of the file that `fd` is: it has a placeholder, or the pipe
     /// that stands for a remote file. Takes no lock, and asks the kernel of files alone.
     #[must_use]
     pub fn is_placeholder(&'static self, fd: RawFd) -> bool {

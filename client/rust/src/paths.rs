@@ -104,7 +104,7 @@ impl AbsolutePath {
         self.policy = Policy::Hybrid;
     }
 
-    /// Whether it is the path only if none of the names that a `..` takes away is a link's.
+    /// True if it is the path only if none of the names that a `..` takes away is a link's.
     pub(crate) fn is_textual(&self) -> bool {
         self.is_textual
     }

@@ -166,7 +166,7 @@ impl Queue {
         })
     }
 
-    /// Whether [`finish`](Self::finish) would not wait for the daemon's answer.
+    /// True if [`finish`](Self::finish) would not wait for the daemon's answer.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.oldest().is_none_or(|flight| {

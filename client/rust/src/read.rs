@@ -30,7 +30,7 @@ const PAGE: u64 = 4096;
 const FEW: usize = 16;
 const MOST: usize = 1024;
 
-/// Whether the page cache has a range.
+/// The page cache's answer for a range.
 #[derive(Clone, Copy)]
 enum Cached {
     Yes,
@@ -277,7 +277,7 @@ pub(crate) fn partial(done: usize, errno: Errno) -> io::Result<usize> {
     if done > 0 { Ok(done) } else { Err(errno) }
 }
 
-/// Whether the next read finds out first if what it wants is cached.
+/// True if the next read finds out first if what it wants is cached.
 const fn asks(streak: u32) -> bool {
     streak != NEVER && (streak < WARM || streak % ASK_EVERY == 0)
 }

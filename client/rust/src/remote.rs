@@ -134,7 +134,7 @@ impl Client {
         absolute.terminated(space).ok()
     }
 
-    /// Whether [`outside`](Self::outside) has to be asked.
+    /// True if [`outside`](Self::outside) has to be asked.
     #[must_use]
     pub fn may_lead_out(&'static self, path: &CStr) -> bool {
         let path = path.to_bytes();
@@ -157,19 +157,19 @@ impl Client {
         self.remote_path(dir, path).ok_or(Errno::NOENT)?.terminated(space)
     }
 
-    /// Whether any folder is remote.
+    /// True if any folder is remote.
     #[must_use]
     pub fn has_remote(&'static self) -> bool {
         self.active().is_some_and(|config| config.has_remote())
     }
 
-    /// Whether a path is remote.
+    /// True if a path is remote.
     #[must_use]
     pub fn is_remote(&'static self, dir: RawFd, path: &CStr) -> bool {
         self.has_remote() && apart(|| self.remote_path(dir, path).is_some())
     }
 
-    /// Whether an open file is remote.
+    /// True if an open file is remote.
     #[must_use]
     pub fn is_remote_file(&'static self, fd: RawFd) -> bool {
         self.has_remote() && self.locked_fd(fd).is_some_and(|file| file.is_remote())

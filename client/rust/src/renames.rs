@@ -105,7 +105,7 @@ impl Client {
         Ok(Named { path, ending })
     }
 
-    /// Whether there is a folder that the name is in.
+    /// Checks that the folder of a name exists.
     fn enter(&'static self, name: &Named) -> io::Result<()> {
         let folder = if name.is_dot() { name.path.bytes() } else { name.path.folder() };
         match self.kind_at(folder, name.path.is_remote(), true)? {

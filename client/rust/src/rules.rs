@@ -103,7 +103,7 @@ fn set(glob: &[u8]) -> Option<&[u8]> {
     glob.get(..skip + end)
 }
 
-/// Whether a byte is in a set; none has a slash.
+/// True if a byte is in a set; none has a slash.
 fn is_in(members: &[u8], byte: u8) -> bool {
     let is_negated = matches!(members, [b'!' | b'^', ..]);
     let mut rest = members.get(usize::from(is_negated)..).unwrap_or_default();
@@ -123,7 +123,7 @@ fn is_in(members: &[u8], byte: u8) -> bool {
     }
 }
 
-/// Whether a glob matches the whole of a path.
+/// True if a glob matches the whole of a path.
 ///
 /// Remembers the last star only, so the time is bounded by the product of the lengths; a `**`
 /// that turns out to have matched too little is tried again before a `*` is.

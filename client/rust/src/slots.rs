@@ -12,7 +12,7 @@ pub(crate) struct Slot {
     connection: &'static Connection,
     number: u32,
     shared: &'static FileSlot,
-    /// Whether this is one of its users.
+    /// True if this is one of its users.
     is_held: bool,
 }
 
@@ -37,7 +37,7 @@ impl Slot {
         self.shared
     }
 
-    /// Whether it stays taken. Else this thread's code was interrupted while it had the slots, and
+    /// True if it stays taken. Else this thread's code was interrupted while it had the slots, and
     /// none changes hands before that goes on.
     pub(crate) fn is_held(&self) -> bool {
         self.is_held

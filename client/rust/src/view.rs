@@ -1,4 +1,4 @@
-//! Whether the daemon sees files by the names that this process sees them by.
+//! Compares how the daemon and this process see files by name: mounts, root, and user.
 //!
 //! It does not where the process has another root folder, or other mounts, as in a container: then
 //! policy `delegate` is as `hybrid`, by which the process itself opens what it names.
@@ -14,7 +14,7 @@ use rustix::{
 use crate::{client::Client, paths::numbered};
 
 impl Client {
-    /// Whether a name may be told to the daemon.
+    /// True if a name may be told to the daemon.
     pub(crate) fn shares_view(&'static self) -> bool {
         !self.has_own_view.load(Ordering::Acquire)
             && self.connection().is_some_and(|connection| connection.shares_view)
@@ -26,7 +26,7 @@ impl Client {
     }
 }
 
-/// Whether a process, if it has a number here, has the root folder and the mounts of this one.
+/// True if a process, if it has a number here, has the root folder and the mounts of this one.
 pub(crate) fn is_shared_with(process: Option<Pid>) -> bool {
     let is_same = |own: &CStr, theirs: &[u8]| {
         let (own, theirs) = (fs::stat(own).ok()?, look_at(process, theirs)?.ok()?);

@@ -160,7 +160,7 @@ impl Locked {
 }
 
 impl Window {
-    /// Whether a read of `len` bytes at `from` finds all of them here, or all up to the end of the
+    /// True if a read of `len` bytes at `from` finds all of them here, or all up to the end of the
     /// file. One that finds a part is not served by halves, which others may write between.
     const fn holds(&self, from: u64, len: u64) -> bool {
         let Some(skip) = from.checked_sub(self.from) else { return false };
@@ -168,7 +168,7 @@ impl Window {
         left > 0 && (left >= len || self.filled < self.asked)
     }
 
-    /// Whether nobody has changed the file since it was read ahead.
+    /// True if nobody has changed the file since it was read ahead.
     fn is_current(&self, fd: BorrowedFd<'_>) -> bool {
         coarse_now().saturating_sub(self.filled_at) < WINDOW_AGE
             && self.version.is_some()

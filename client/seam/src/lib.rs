@@ -25,7 +25,7 @@ pub struct Calls {
     pub allocate: extern "C" fn(len: usize) -> *mut c_void,
     /// Takes such memory back; returns 1, or 0 when this is none.
     pub free: extern "C" fn(memory: *mut c_void) -> c_int,
-    /// Whether the file is delegated: 1 or 0.
+    /// 1 if the file is delegated, else 0.
     pub is_delegated: extern "C" fn(fd: c_int) -> c_int,
     /// Has what was accepted for the file in it; returns 0 or a negated errno.
     pub flush: extern "C" fn(fd: c_int) -> c_int,
@@ -33,7 +33,7 @@ pub struct Calls {
     pub queue: extern "C" fn() -> *mut c_void,
     /// Has the daemon do a transfer; returns 1, or 0 when nothing was done, and the caller has to.
     pub start: unsafe extern "C" fn(queue: *mut c_void, transfer: *const Transfer) -> c_int,
-    /// Whether the oldest transfer can be finished without waiting: 1 or 0.
+    /// 1 if the oldest transfer can be finished without waiting, else 0.
     pub is_finished: unsafe extern "C" fn(queue: *mut c_void) -> c_int,
     /// Waits for the oldest transfer; returns the bytes moved, or a negated errno.
     pub finish: unsafe extern "C" fn(queue: *mut c_void) -> i64,

@@ -79,7 +79,7 @@ impl Packed {
         Ok(made.await?.map(|inode| Self::of(volume, inode, flags)))
     }
 
-    /// Whether an inode may be opened so.
+    /// Checks that an inode may be opened with these flags.
     fn check(volume: &Volume, inode: u64, flags: OFlags) -> Result<(), Errno> {
         let tree = volume.tree.borrow();
         let node = tree.node(inode).ok_or(Errno::NOENT)?;

@@ -247,7 +247,7 @@ impl Volume {
     }
 }
 
-/// Whether there is no space, or a file may not be that long.
+/// True if there is no space, or a file may not be that long.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
 }

@@ -190,7 +190,7 @@ impl Tree {
         }
     }
 
-    /// Whether the caller may do this with an inode.
+    /// Checks the caller's permission on an inode.
     pub(super) fn may(&self, inode: u64, wish: Wish) -> Result<(), Errno> {
         let node = self.node(inode).ok_or(Errno::NOENT)?;
         if self.me.user == 0 {
@@ -427,12 +427,12 @@ impl Tree {
         Ok(Change::Node(inode, Node { times, ..node.clone() }))
     }
 
-    /// Whether another multifile has the files of a folder somewhere below this.
+    /// True if another multifile has the files of a folder somewhere below this.
     fn is_covered_below(&self, inode: u64) -> bool {
         self.covered.iter().any(|covered| self.is_below(*covered, inode))
     }
 
-    /// Whether a folder is another one, or somewhere below it.
+    /// True if a folder is another one, or somewhere below it.
     fn is_below(&self, folder: u64, other: u64) -> bool {
         // A stream of names may say that one is in itself.
         let (mut waiting, mut seen) = (vec![other], HashSet::new());

@@ -84,7 +84,7 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Whether it is not the multifile's fault.
+/// True if it is not the multifile's fault.
 fn is_failing(why: &io::Error) -> bool {
     let failing = [Errno::IO, Errno::STALE, Errno::REMOTEIO, Errno::NODEV];
     Errno::from_io_error(why).is_some_and(|errno| failing.contains(&errno))

@@ -379,7 +379,7 @@ impl Volume {
         self.machine.call(closing).await
     }
 
-    /// Whether something was written that has no name any more: one of its physical files was
+    /// True if something was written that has no name any more: one of its physical files was
     /// removed.
     pub(crate) fn is_removed(&self) -> bool {
         let is_gone = |member: &Rc<Member>| fstat(&member.data).is_ok_and(|now| now.st_nlink == 0);

@@ -90,7 +90,7 @@ pub(super) fn way(
     Ok(Way::Else(at))
 }
 
-/// Whether a path has no links, which takes a call or two to find out.
+/// True if a path has no links, which takes a call or two to find out.
 fn is_plain(place: &Place, path: &[u8], follow: bool) -> bool {
     let is_dotted = path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."));
     let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);

@@ -70,22 +70,22 @@ impl OpenCall {
         about(path, |path_len| Request::Open { file, flags, mode, path_len })
     }
 
-    /// Whether it makes a file that must not be there.
+    /// True if it makes a file that must not be there.
     pub(crate) fn is_exclusive(&self) -> bool {
         OFlags::from_bits_retain(self.flags).contains(OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// Whether it follows a link that the path ends in.
+    /// True if it follows a link that the path ends in.
     pub(crate) fn follows(&self) -> bool {
         !OFlags::from_bits_retain(self.flags).contains(OFlags::NOFOLLOW) && !self.is_exclusive()
     }
 
-    /// Whether it waits for whoever has a lease on the file: that is there then.
+    /// True if it waits for whoever has a lease on the file: that is there then.
     pub(crate) fn waits(&self) -> bool {
         !self.is_exclusive() && !OFlags::from_bits_retain(self.flags).contains(OFlags::NONBLOCK)
     }
 
-    /// Whether it may not happen twice: it makes a file that must not be there, or cuts one that
+    /// True if it may not happen twice: it makes a file that must not be there, or cuts one that
     /// others may write to as soon as it is cut.
     pub(crate) fn is_once(&self) -> bool {
         self.is_exclusive() || OFlags::from_bits_retain(self.flags).contains(OFlags::TRUNC)
@@ -189,7 +189,7 @@ impl NameCall {
         }
     }
 
-    /// Whether it may not be executed twice.
+    /// True if it may not be executed twice.
     pub(crate) const fn is_once(&self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ impl NameCall {
         }
     }
 
-    /// Whether it is about what a path leads to where its last part is a link.
+    /// True if it is about what a path leads to where its last part is a link.
     pub(crate) fn follows(&self) -> bool {
         match self {
             Self::Stat { follow, .. } | Self::Set { follow, .. } => *follow,

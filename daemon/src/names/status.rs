@@ -39,12 +39,12 @@ pub(crate) fn status_at(folder: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> 
     }
 }
 
-/// Whether two are one file, by device and inode and, as far as both are known, when it was made.
+/// True if two are one file, by device and inode and, as far as both are known, when it was made.
 pub(crate) fn is_same(one: (Identity, u64), other: (Identity, u64)) -> bool {
     one.0 == other.0 && (one.1 == other.1 || one.1 == 0 || other.1 == 0)
 }
 
-/// Whether a file that was asked about in this folder has the same birth for ever: one of an
+/// True if a file that was asked about in this folder has the same birth for ever: one of an
 /// overlay is born again when it is first written to.
 fn keeps_births(folder: BorrowedFd<'_>, status: &Status) -> bool {
     const OVERLAY: u64 = 0x794c_7630;

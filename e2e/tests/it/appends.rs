@@ -33,7 +33,7 @@ fn ends_well(command: &mut Command) {
     assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
 }
 
-/// Whether every line of every process is there, whole, and in the process's order.
+/// Checks that every line of every process is there, whole, and in the process's order.
 #[track_caller]
 fn check(log: &Path, names: &str) {
     let found = fs::read_to_string(log).expect("the log");

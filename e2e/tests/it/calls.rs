@@ -48,7 +48,7 @@ impl Calls {
         self.answers.recv_timeout(SOON).unwrap_or_else(|why| panic!("no answer: {why}"))
     }
 
-    /// Whether no answer comes for so long.
+    /// True if no answer comes for so long.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         self.answers.recv_timeout(time).is_err()
     }

@@ -170,7 +170,7 @@ fn sigterm_ends_a_run_that_waits_for_the_daemon_only() {
     assert_eq!(fs::read_to_string(&out).expect("the file"), "hello");
 }
 
-/// Whether a daemon ends, and waits for the program that it serves.
+/// True if a daemon ends, and waits for the program that it serves.
 fn ends(folder: &Folder, job: &str) -> bool {
     let mut drain = Command::new(kakehi());
     drain.arg("drain").env("KAKEHI_JOB", job).env("XDG_RUNTIME_DIR", folder.path());

@@ -352,7 +352,7 @@ pub(crate) fn compile(source: &str, compiler: &str, flags: &[&str]) -> [String; 
     [program.into_os_string().into_string().expect("UTF-8")]
 }
 
-/// Whether a program is installed; says so when it is not.
+/// True if a program is installed; says so when it is not.
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
     let has = found.is_ok_and(|output| output.status.success());

@@ -70,7 +70,7 @@ impl Proxy {
         self.state.damages.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that is still to come.
+    /// True if that is still to come.
     pub(crate) fn is_damaging(&self) -> bool {
         self.state.damages.load(Ordering::Relaxed)
     }

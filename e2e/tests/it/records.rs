@@ -230,7 +230,7 @@ impl Writer {
         missing
     }
 
-    /// Whether the record at `place` is the one numbered `number`.
+    /// True if the record at `place` is the one numbered `number`.
     fn has(&self, file: &[u8], place: u64, number: u64) -> bool {
         let start = usize::try_from(place).expect("64 bits") * self.record_len;
         file.get(start..start + self.record_len) == Some(&record(number, self.record_len)[..])

@@ -147,7 +147,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether there is what a relative `link` of the document `from` names.
+/// True if there is what a relative `link` of the document `from` names.
 fn leads_somewhere(from: &Path, link: &str) -> bool {
     let (file, anchor) = link.split_once('#').map_or((link, None), |(file, a)| (file, Some(a)));
     let folder = from.parent().expect("a folder");

@@ -27,7 +27,7 @@ impl Config {
     }
 }
 
-/// Whether errors of `rank` on `thread` are printed, as SIONlib does.
+/// True if errors of `rank` on `thread` are printed, as SIONlib does.
 pub(crate) fn compatible(rank: c_int, thread: c_int) -> bool {
     let wanted = |name, number_of| number(name).is_none_or(|wanted: c_int| wanted == number_of);
     number::<i32>("SION_COMPAT") == Some(1)

@@ -94,7 +94,7 @@ impl Ranks {
         own.then_some(self.table.context)
     }
 
-    /// Whether the ranks had a collective call of their own before this one.
+    /// True if the ranks had a collective call of their own before this one.
     pub(crate) const fn has_spoken(&self) -> bool {
         self.table.spoken != 0
     }

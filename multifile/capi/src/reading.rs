@@ -236,7 +236,7 @@ impl Reading {
         Ok(n)
     }
 
-    /// Whether there is nothing left; moves to the next block at the end of one.
+    /// True if there is nothing left; moves to the next block at the end of one.
     pub(crate) fn at_end(&mut self) -> Result<bool> {
         if self.task_count() == 0 {
             return Ok(true);

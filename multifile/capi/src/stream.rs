@@ -241,7 +241,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Whether the program has a stream of this handle, and may have moved it.
+    /// True if the program has a stream of this handle, and may have moved it.
     pub(crate) fn exported(&self) -> bool {
         let mut streams = self.by_file.values().chain(&self.second);
         !self.descriptors.is_empty() || streams.any(|stream| !stream.closed)

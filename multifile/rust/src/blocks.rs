@@ -168,7 +168,7 @@ impl Table {
         Ok((Blocks { first, lens, block_count: self.block_count }, misfits))
     }
 
-    /// Whether a task can have so many blocks.
+    /// True if a task can have so many blocks.
     fn is_count(&self, count: u64) -> bool {
         (1..=u64::from(self.block_count)).contains(&count)
     }

@@ -105,19 +105,19 @@ pub enum Unreadable {
 }
 
 impl Node {
-    /// Whether it is a folder.
+    /// True if it is a folder.
     #[must_use]
     pub const fn is_folder(&self) -> bool {
         self.mode & TYPE == FOLDER
     }
 
-    /// Whether it is a symbolic link.
+    /// True if it is a symbolic link.
     #[must_use]
     pub const fn is_link(&self) -> bool {
         self.mode & TYPE == LINK
     }
 
-    /// Whether it is a regular file.
+    /// True if it is a regular file.
     #[must_use]
     pub const fn is_file(&self) -> bool {
         self.mode & TYPE == FILE
@@ -351,7 +351,7 @@ fn head(stream: &[u8]) -> Result<(u64, u64), Unreadable> {
     }
 }
 
-/// Whether this can be a name in a folder.
+/// True if this can be a name in a folder.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
     let is_plain = !name.iter().any(|byte| matches!(byte, 0 | b'/'));

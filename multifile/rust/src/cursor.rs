@@ -202,7 +202,7 @@ impl Fill {
         Ok(leaves)
     }
 
-    /// Whether `len` bytes in one piece leave the rest of the current block unused.
+    /// True if `len` bytes in one piece leave the rest of the current block unused.
     pub(crate) const fn leaves(&self, len: u64) -> bool {
         len > self.left_in_block() && len <= self.place.chunk_len
     }

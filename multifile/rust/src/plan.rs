@@ -289,7 +289,7 @@ fn members(tasks: &[NewTask]) -> Result<Vec<Vec<NewTask>>> {
     Ok(files)
 }
 
-/// Whether these are the tasks of a single file, one after the other, each of a length that fits.
+/// True if these are the tasks of a single file, one after the other, each of a length that fits.
 fn in_order(tasks: &[NewTask]) -> bool {
     let fits = |task: &NewTask| i64::try_from(task.chunk_len).is_ok();
     let mut numbered = tasks.iter().zip(0u32..);

@@ -243,7 +243,7 @@ impl<F: File> Reader<F> {
         self.files.get(&file).map(|file| &file.front.file)
     }
 
-    /// Whether every physical file has checksums of its blocks.
+    /// True if every physical file has checksums of its blocks.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.files.values().all(|file| matches!(file.checksums_at(), Ok(Some(_))))

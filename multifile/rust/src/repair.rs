@@ -307,7 +307,7 @@ impl<S: Storage> Repair<S> {
         self.file_count
     }
 
-    /// Whether any physical file needs repair.
+    /// True if any physical file needs repair.
     #[must_use]
     pub fn needed(&self) -> bool {
         let is_whole = self.broken.is_empty() && self.patches.is_empty();
@@ -329,7 +329,7 @@ impl<S: Storage> Repair<S> {
         self.doubtful.or_else(|| broken.map(|broken| broken.number).chain(patched).next())
     }
 
-    /// Whether a closed file had checksums that are not readable any more.
+    /// True if a closed file had checksums that are not readable any more.
     #[must_use]
     pub fn loses_checksums(&self) -> bool {
         let had = |mark| matches!(mark, Mark::Closed { checksums_at: Some(_), .. });

@@ -1,4 +1,5 @@
-//! Whether the parts of a closed physical file confirm each other (format sections 2, 4, and 7).
+//! Consistency of a closed physical file: do its parts confirm each other (format sections 2, 4,
+//! and 7)?
 //!
 //! Reading is lenient: it uses what it needs. Who calls a file whole, or is about to change one,
 //! asks here first.

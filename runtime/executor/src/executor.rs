@@ -370,7 +370,7 @@ impl Executor {
         *(if self.was_idle { &mut counters.polling } else { &mut counters.working }) += time;
     }
 
-    /// Whether a task of `class` is ready.
+    /// True if a task of `class` is ready.
     fn has_ready(&mut self, class: Class) -> bool {
         if self.ready.of(class).is_empty() {
             self.inner.wakes.take(&mut self.ready);

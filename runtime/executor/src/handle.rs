@@ -130,7 +130,7 @@ impl Handle {
         self.0.looked_at.get()
     }
 
-    /// Whether the last slice left tasks ready: then the executor does not block before the next.
+    /// True if the last slice left tasks ready: then the executor does not block before the next.
     #[must_use]
     pub fn has_backlog(&self) -> bool {
         self.0.has_backlog.get()

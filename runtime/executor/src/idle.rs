@@ -221,7 +221,7 @@ impl Pace {
         is_wanted
     }
 
-    /// Whether it is too early to try again after the core was wanted.
+    /// True if it is too early to try again after the core was wanted.
     fn pauses(&mut self, now: Instant, is_crowded: impl FnOnce() -> bool) -> bool {
         let Some(until) = self.blocks_until else { return false };
         if now < until {
@@ -272,7 +272,7 @@ mod tests {
         savings
     }
 
-    /// Whether an executor that finds something each time `gap` has passed polls until then.
+    /// True if an executor that finds something each time `gap` has passed polls until then.
     fn polls_through(pace: &mut Pace, savings: &Savings, start: u64, gap: u64) -> bool {
         let is_polling = (start..start + gap)
             .all(|now| pace.rested(at(now), savings, || true, || false) != Rest::Block);

@@ -16,7 +16,7 @@ pub trait Park {
     /// before, this does nothing.
     fn give_way(&mut self) {}
 
-    /// Whether more threads of the machine want to run than it has cores. Where that cannot be
+    /// True if more threads of the machine want to run than it has cores. Where that cannot be
     /// told, none do.
     fn is_crowded(&mut self) -> bool {
         false

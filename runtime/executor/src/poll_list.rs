@@ -152,7 +152,7 @@ impl PollLists {
         self.add(core, source, true)
     }
 
-    /// Whether some core polls for those that sleep.
+    /// True if some core polls for those that sleep.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         self.0.poller.load(Ordering::Relaxed) != NOBODY

@@ -130,7 +130,7 @@ impl Settings {
         Ok(config)
     }
 
-    /// Whether there may be a transport that `name` is about. UCX prints a warning otherwise.
+    /// True if there may be a transport that `name` is about. UCX prints a warning otherwise.
     fn applies(&self, name: &str) -> bool {
         let transports = self.0.iter().find(|(name, _)| name == TRANSPORTS);
         let Some((_, transports)) = transports else { return true };

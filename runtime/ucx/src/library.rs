@@ -91,7 +91,7 @@ impl Library {
     }
 }
 
-/// Whether a library of this version keeps the interface written down in `abi`.
+/// True if a library of this version keeps the interface written down in `abi`.
 fn serves((major, minor, _): (u32, u32, u32)) -> bool {
     let (api_major, api_minor) = abi::API_VERSION;
     major == api_major && minor >= api_minor

@@ -176,7 +176,7 @@ unsafe fn finish(request: *mut c_void, status: abi::Status, user_data: *mut c_vo
 pub(crate) struct Completion(Rc<Operation>);
 
 impl Completion {
-    /// Whether it is over, and was in vain.
+    /// True if it is over, and was in vain.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.result.get().is_some_and(|result| result.is_err())
     }

@@ -131,7 +131,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether the message has no bytes.
+    /// True if the message has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -123,13 +123,13 @@ impl State {
         self.put_off.borrow().len()
     }
 
-    /// Whether the next visit has work that UCX does not know of.
+    /// True if the next visit has work that UCX does not know of.
     pub(crate) fn has_work(&self) -> bool {
         let served = self.put_off.borrow().iter().any(PutOff::may_come);
         served && self.pool.free_count() > 0 || self.any_failed.get()
     }
 
-    /// Whether a message waits for a buffer, and none is free.
+    /// True if a message waits for a buffer, and none is free.
     pub(crate) fn lacks_buffers(&self) -> bool {
         self.put_off_count() > 0 && self.pool.free_count() == 0
     }
@@ -317,7 +317,7 @@ impl Presented<'_> {
 }
 
 impl PutOff {
-    /// Whether nothing but a buffer is wanting.
+    /// True if nothing but a buffer is wanting.
     fn may_come(&self) -> bool {
         match self.data {
             Data::Copied(_) => true,

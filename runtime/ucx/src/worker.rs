@@ -149,7 +149,7 @@ impl Worker {
         Endpoint::new(&self.0, address)
     }
 
-    /// Whether libucp can be had, for a program that needs it only later.
+    /// Checks that libucp can be loaded, for a program that needs it later.
     ///
     /// # Errors
     ///
@@ -316,7 +316,7 @@ struct Remains {
 }
 
 impl Remains {
-    /// Whether somebody reads in the worker's memory.
+    /// True if somebody reads in the worker's memory.
     fn are_lent(&self) -> bool {
         self.state.take_back();
         self.state.pool.loans.count() > 0

@@ -83,13 +83,13 @@ impl Batch {
         (self.served, self.followed) = (count, 0);
     }
 
-    /// Whether the last transfer is short and does not continue another: the time until the device
+    /// True if the last transfer is short and does not continue another: the time until the device
     /// begins with the like counts more than what they cost together.
     fn is_urgent(&self) -> bool {
         self.last.is_some() && !self.continues
     }
 
-    /// Whether it is worth a system call of its own while the device has `left` operations to do.
+    /// True if it is worth a system call of its own while the device has `left` operations to do.
     pub(crate) fn is_worth_a_call(&self, left: usize) -> bool {
         !self.is_complete && self.is_full(left)
     }
@@ -107,7 +107,7 @@ impl Batch {
         }
     }
 
-    /// Whether it has waited for long enough; at a visit at which nothing else is in flight when
+    /// True if it has waited for long enough; at a visit at which nothing else is in flight when
     /// `is_alone`, and which a block will probably follow when `may_block`.
     pub(crate) fn is_due(&mut self, is_alone: bool, may_block: bool, now: Instant) -> bool {
         let is_complete = mem::take(&mut self.is_complete);
@@ -124,12 +124,12 @@ impl Batch {
             || now.saturating_since(self.oldest) >= held_max
     }
 
-    /// Whether it is short transfers that continue each other.
+    /// True if it is short transfers that continue each other.
     pub(crate) fn is_gathered(&self) -> bool {
         self.continues && !self.has_lone && self.len > 1
     }
 
-    /// Whether what goes there is short, or of short buffers, and begins where the last one ended:
+    /// True if what goes there is short, or of short buffers, and begins where the last one ended:
     /// what goes to the kernel together becomes one request to the device.
     fn continues_last(&mut self, span: Option<&Span>) -> bool {
         let Some(span) = span else { return false };

@@ -1,4 +1,4 @@
-//! Whether more threads want to run than there are cores, in one cheap system call.
+//! Crowd detection: are more threads ready to run than there are cores? One cheap system call.
 //!
 //! The kernel sums it up over all cores for the load average. What other machines on the same host
 //! want, it does not know; and within a container it speaks of the whole machine.
@@ -20,7 +20,7 @@ impl Crowd {
         Some(Self { load, core_count: count(online.trim())? })
     }
 
-    /// Whether, in this moment, more threads want to run than there are cores, the caller included.
+    /// True if  in this moment, more threads want to run than there are cores, the caller included.
     pub(crate) fn is_there(&self) -> bool {
         let mut bytes = [0; 64];
         let len = self.load.read_at(&mut bytes, 0).unwrap_or(0);

@@ -20,7 +20,7 @@ const LEN_MAX: usize = 0x7fff_f000;
 /// What the kernel has pinned.
 pub(crate) struct Registered<'a> {
     pub(crate) memory: Option<&'a dyn Memory>,
-    /// Whether an entry may name several places in it.
+    /// True if an entry may name several places in it.
     pub(crate) lists: bool,
 }
 
@@ -79,7 +79,7 @@ fn offset(at: u64) -> u64 {
 }
 
 impl Registered<'_> {
-    /// Whether an entry may name these places as places in it.
+    /// True if an entry may name these places as places in it.
     fn holds(&self, vectors: &[libc::iovec]) -> bool {
         let Some(memory) = self.memory else { return false };
         let all = memory.bytes().as_ptr_range();

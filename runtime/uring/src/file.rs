@@ -27,7 +27,7 @@ pub(crate) struct Storage {
     pub(crate) kind: Kind,
     /// Device number; slow storage is remembered by it.
     pub(crate) device: u64,
-    /// Whether closing a file of it waits for nobody.
+    /// True if closing a file of it waits for nobody.
     pub(crate) is_local: bool,
 }
 
@@ -78,7 +78,7 @@ impl File {
         self.inode
     }
 
-    /// Whether it is a regular file.
+    /// True if it is a regular file.
     #[must_use]
     pub fn is_regular(&self) -> bool {
         self.is_regular
@@ -90,7 +90,7 @@ impl File {
         &self.fd
     }
 
-    /// Whether it is a regular file of this machine: what the kernel knows of it takes no time to
+    /// True if it is a regular file of this machine: what the kernel knows of it takes no time to
     /// learn.
     #[must_use]
     pub fn is_local(&self) -> bool {

@@ -42,7 +42,7 @@ impl Inline {
         Self { finished: VecDeque::new(), sink, at_once_left: AT_ONCE_LEN_MAX }
     }
 
-    /// Whether a submission would be refused.
+    /// True if a submission would be refused.
     pub(crate) fn is_full(&self) -> bool {
         self.finished.len() == FINISHED_MAX
     }

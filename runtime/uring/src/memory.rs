@@ -142,7 +142,7 @@ impl Buffer {
         unsafe { bytes.set_len(bytes.len() + from.len()) };
     }
 
-    /// Whether nobody else has a part of the memory.
+    /// True if nobody else has a part of the memory.
     pub(crate) fn is_sole(&mut self) -> bool {
         Arc::get_mut(&mut self.memory).is_some()
     }
@@ -153,7 +153,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -240,7 +240,7 @@ impl Buffers {
         self.as_slice().iter().fold(0, |sum, buffer| sum.saturating_add(buffer.len()))
     }
 
-    /// Whether there are no bytes to transfer.
+    /// True if there are no bytes to transfer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

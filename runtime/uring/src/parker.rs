@@ -157,7 +157,7 @@ impl Events {
         self.0.ready.borrow().len()
     }
 
-    /// Whether ready descriptors wait to be taken. Makes no system call.
+    /// True if ready descriptors wait to be taken. Makes no system call.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         !self.0.ready.borrow().is_empty()

@@ -167,7 +167,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a member may have one more; who is none may always.
+    /// True if a member may have one more; who is none may always.
     fn has_share(&self, state: &State, member: Option<&Member>) -> bool {
         let share = (self.buffer_count / state.members.max(1)).max(1);
         member.is_none_or(|member| member.held.load(Ordering::Relaxed) < share)

@@ -45,7 +45,7 @@ impl Growth {
         Some(Self { span, vector_count: vector_count(operation) })
     }
 
-    /// Whether the run takes in this operation, which goes to `span`.
+    /// True if the run takes in this operation, which goes to `span`.
     pub(crate) fn takes(&mut self, operation: &Operation, span: Option<&Span>) -> bool {
         let Some(part) = span else { return false };
         let whole = &mut self.span;
@@ -142,7 +142,7 @@ impl Run {
     }
 }
 
-/// Whether what goes there may go with others.
+/// True if what goes there may go with others.
 fn may_go_together(span: &Span) -> bool {
     let len_max = if span.is_write { WRITE_LEN_MAX } else { SHORT_LEN_MAX };
     (1..=len_max).contains(&span.len)
@@ -187,7 +187,7 @@ mod tests {
         Growth::new(first, Span::of(first)).expect("others may join it")
     }
 
-    /// Whether the next operation is taken.
+    /// True if the next operation is taken.
     fn takes(growth: &mut Growth, next: &Operation) -> bool {
         growth.takes(next, Span::of(next).as_ref())
     }

@@ -38,7 +38,7 @@ fn build(entries: u32) -> io::Result<(IoUring, &'static str)> {
     Ok((IoUring::new(entries)?, "plain set-up"))
 }
 
-/// Whether there are lists of registered buffers, if there is all that is needed.
+/// True if there are lists of registered buffers, if there is all that is needed.
 fn check(ring: &IoUring) -> io::Result<bool> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;

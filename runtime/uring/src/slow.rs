@@ -52,7 +52,7 @@ impl SlowDevices {
         }
     }
 
-    /// Whether `device` counts as slow now. Reads the clock only for a device seen before.
+    /// True if `device` counts as slow now. Reads the clock only for a device seen before.
     pub(crate) fn contains(&self, device: u64, clock: &impl Clock) -> bool {
         self.find(device).is_some_and(|found| clock.now() < found.slow_until)
     }

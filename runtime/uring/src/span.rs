@@ -35,7 +35,7 @@ impl Span {
         })
     }
 
-    /// Whether it begins where `before` ends, in the same file.
+    /// True if it begins where `before` ends, in the same file.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         self.fd == before.fd && self.at.checked_sub(before.at) == Some(before.len as u64)
     }

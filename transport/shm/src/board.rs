@@ -34,7 +34,7 @@ const WORDS: usize = if cfg!(loom) { 1 } else { SESSIONS_MAX / 64 };
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Board {
-    /// Whether the executor sleeps.
+    /// The executor's parked flag.
     pub parked: Parked,
     sessions: [AtomicU64; WORDS],
 }
@@ -64,7 +64,7 @@ impl Ready {
         board.parked.must_ring()
     }
 
-    /// Whether lane `lane` was raised and has not been taken since.
+    /// True if lane `lane` was raised and has not been taken since.
     pub fn is_raised(&self, lane: usize) -> bool {
         self.0.load(Ordering::Relaxed) & 1 << (lane % 64) != 0
     }
@@ -94,7 +94,7 @@ impl Board {
         }
     }
 
-    /// Whether any session is ready.
+    /// True if any session is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.sessions.iter().any(|word| word.load(Ordering::Relaxed) != 0)

@@ -68,7 +68,7 @@ impl Bell {
     }
 }
 
-/// Whether the daemon's executor sleeps.
+/// Parked flag of a daemon's executor.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Parked(Line<AtomicU32>);
@@ -98,7 +98,7 @@ impl Parked {
         self.0.0.swap(ALWAYS, Ordering::Relaxed);
     }
 
-    /// Whether the caller, who has just published work, must send the doorbell message.
+    /// True if the caller, who has just published work, must send the doorbell message.
     ///
     /// Of several callers that find the executor asleep, one is told so.
     pub fn must_ring(&self) -> bool {
@@ -116,7 +116,7 @@ impl Parked {
         }
     }
 
-    /// Whether the caller, who has not been answered in time, must send the doorbell message now:
+    /// True if the caller, who has not been answered in time, must send the doorbell message now:
     /// the executor sleeps, and whoever polls for it has not come round.
     pub fn must_ring_late(&self) -> bool {
         match self.0.0.load(Ordering::Relaxed) {

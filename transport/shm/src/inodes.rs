@@ -50,7 +50,7 @@ impl Linked {
         self.0 % ONE_CHANGE
     }
 
-    /// Whether a file has come since `before`.
+    /// True if a file has come since `before`.
     #[must_use]
     pub const fn has_news_since(self, before: Self) -> bool {
         self.0 / ONE_CHANGE != before.0 / ONE_CHANGE
@@ -58,7 +58,7 @@ impl Linked {
 }
 
 impl Inodes {
-    /// Whether no file is counted in.
+    /// True if no file is counted in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total.load(Ordering::Acquire) == 0

@@ -154,7 +154,7 @@ impl Responder {
         Ok(Some((seq, words)))
     }
 
-    /// Whether an entry is not answered yet, taken or still to be taken. Of the latter nothing is
+    /// True if an entry is not answered yet, taken or still to be taken. Of the latter nothing is
     /// read but the number, so that look needs no order.
     #[must_use]
     pub fn owes(&self, lane: &Lane) -> bool {

@@ -100,7 +100,7 @@ impl<T> Lock<T> {
         Some(self.guard())
     }
 
-    /// Whether this thread holds the lock.
+    /// True if this thread holds the lock.
     pub fn is_mine(&self) -> bool {
         self.state.load(Ordering::Relaxed) & !CONTENDED == thread()
     }

@@ -77,7 +77,7 @@ impl Mapping {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// True if there are no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -214,7 +214,7 @@ impl SessionShared {
         self.closing.store(1, Ordering::SeqCst);
     }
 
-    /// Whether the daemon is going away.
+    /// True if the daemon is going away.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst) != 0

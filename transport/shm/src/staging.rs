@@ -140,7 +140,7 @@ impl FileSlot {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether writes wait until they are drained.
+    /// True if writes wait until they are drained.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
         self.control.0.mode.load(Ordering::Relaxed) != MODE_WRITE_BEHIND
@@ -154,7 +154,7 @@ impl FileSlot {
         }
     }
 
-    /// Whether an error is owed.
+    /// True if an error is owed.
     #[must_use]
     pub fn owes(&self) -> bool {
         self.control.0.error.load(Ordering::Relaxed) != 0

@@ -7,7 +7,7 @@ const COLLAPSE_RANGE: u32 = 0x08;
 const INSERT_RANGE: u32 = 0x20;
 
 impl Request {
-    /// Whether it changes a file, though it may be executed twice.
+    /// True if it changes a file, though it may be executed twice.
     #[must_use]
     pub const fn changes(&self) -> bool {
         matches!(
@@ -20,7 +20,7 @@ impl Request {
         )
     }
 
-    /// Whether it moves bytes of a file, which it would do twice.
+    /// True if it moves bytes of a file, which it would do twice.
     #[must_use]
     pub const fn shifts(&self) -> bool {
         matches!(self, Self::Allocate { mode, .. } if *mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0)

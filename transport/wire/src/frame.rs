@@ -91,7 +91,7 @@ pub struct RemoteWelcome {
     pub requests: u32,
     /// Of these, how many may read or write more than [`INLINE_LEN_MAX`] bytes.
     pub buffers: u32,
-    /// Whether the server still has the files that the session has open.
+    /// True if the server still has the files that the session has open.
     pub is_known: bool,
     /// The boot of its machine. What was written in an earlier one and not synced may be lost.
     pub boot: [u8; BOOT_LEN],

@@ -85,7 +85,7 @@ impl FileFlags {
     /// The client may write.
     pub const WRITABLE: Self = Self(4);
 
-    /// Whether all bits of `other` are set.
+    /// True if all bits of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -119,7 +119,7 @@ pub struct Loan {
     pub file: u32,
     /// The file position.
     pub at: u64,
-    /// Whether it is to be a copy to read.
+    /// True if it is to be a copy to read.
     pub is_copy: bool,
 }
 

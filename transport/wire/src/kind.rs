@@ -100,7 +100,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number).ok_or(Invalid::Kind(number))
     }
 
-    /// Whether the daemon answers ACKNOWLEDGED before COMPLETED.
+    /// True if the daemon answers ACKNOWLEDGED before COMPLETED.
     #[must_use]
     pub const fn is_acknowledged(self) -> bool {
         !matches!(self, Self::SetPosition | Self::Attach | Self::Nothing)

@@ -33,10 +33,10 @@ pub struct LockTerms {
     pub kind: LockKind,
     /// Whose it is.
     pub owner: LockOwner,
-    /// Whether the answer may wait a while for others to unlock. It says `EAGAIN` all the same when
+    /// True if the answer may wait a while for others to unlock. It says `EAGAIN` all the same when
     /// that was too short.
     pub waits: bool,
-    /// Whether the owner had the lock of a server that is gone.
+    /// True if the owner had the lock of a server that is gone.
     pub reclaims: bool,
     /// The process's number at its daemon, which sets it.
     pub process: u16,

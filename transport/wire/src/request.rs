@@ -106,7 +106,7 @@ pub enum Request {
         device: u64,
         /// Inode number.
         inode: u64,
-        /// Whether they are demoted in any case: for somebody whom the daemon does not know.
+        /// True if they are demoted in any case: for somebody whom the daemon does not know.
         demote: bool,
     },
     /// Brings a range into the page cache, and reads ahead of it.
@@ -125,14 +125,14 @@ pub enum Request {
         file: u32,
         /// The file position in bytes; 2^64-1: the end.
         at: u64,
-        /// Whether a copy to read is wanted, whatever the file was opened for.
+        /// True if a copy to read is wanted, whatever the file was opened for.
         is_copy: bool,
     },
     /// Puts the `struct stat` of a path into the lane's buffer.
     Stat {
         /// Length of the path.
         path_len: u32,
-        /// Whether a final symbolic link is followed.
+        /// True if a final symbolic link is followed.
         follow: bool,
     },
     /// Puts the `struct stat` of the drained file into the lane's buffer.
@@ -216,7 +216,7 @@ pub enum Request {
         user: u32,
         /// Group id.
         group: u32,
-        /// Whether a final symbolic link is followed.
+        /// True if a final symbolic link is followed.
         follow: bool,
     },
     /// Sets the times of access and modification, of a slot or a path as `SetMode`. Behind the path
@@ -226,7 +226,7 @@ pub enum Request {
         file: u32,
         /// Length of the path, or zero.
         path_len: u32,
-        /// Whether a final symbolic link is followed.
+        /// True if a final symbolic link is followed.
         follow: bool,
     },
     /// Asks what may be done with a path: `mode` as in `access(2)`.

@@ -70,7 +70,7 @@ impl<N: Network> RemoteFile<N> {
         self.left_at.take()
     }
 
-    /// Whether all that is written goes to its end.
+    /// True if all that is written goes to its end.
     pub(crate) fn appends(&self) -> bool {
         self.appends
     }

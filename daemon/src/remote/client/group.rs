@@ -98,7 +98,7 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Whether one of the servers is lost.
+    /// True if one of the servers is lost.
     pub(crate) fn has_lost_one(&self) -> bool {
         self.members.borrow().iter().any(|member| member.client.is_dead())
     }

@@ -101,7 +101,7 @@ impl Range {
 }
 
 impl Ranges {
-    /// Whether another owner's lock there would have to wait.
+    /// True if another owner's lock there would have to wait.
     pub(in crate::remote) fn conflict_with(&self, other: Range) -> bool {
         self.0.iter().any(|range| {
             let overlap = range.start < other.end && other.start < range.end;

@@ -43,7 +43,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Whether it is this file, and no later one that has got its number.
+    /// True if it is this file, and no later one that has got its number.
     pub(super) fn is(&self, status: &Status) -> bool {
         is_same((self.identity, self.born), (status.identity(), status.born))
     }
@@ -105,7 +105,7 @@ impl Move {
     }
 }
 
-/// Whether a rename with these flags exchanges names.
+/// True if a rename with these flags exchanges names.
 pub(super) fn exchanges(flags: u32) -> bool {
     RenameFlags::from_bits_retain(flags).contains(RenameFlags::EXCHANGE)
 }

@@ -54,7 +54,7 @@ impl StandIns {
         lock(&self.0).open.contains(&pipe)
     }
 
-    /// Whether nobody has one to write to.
+    /// True if nobody has one to write to.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.0).open.is_empty()
     }
@@ -161,7 +161,7 @@ impl Pipe {
         self.progress.until(is_settled).await;
     }
 
-    /// Whether nobody has the other end.
+    /// True if nobody has the other end.
     fn is_deserted(&self) -> bool {
         let mut ends = [PollFd::new(&*self.reading, PollFlags::IN)];
         poll(&mut ends, Some(&Timespec::default())).is_ok()

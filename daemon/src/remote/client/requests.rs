@@ -254,7 +254,7 @@ impl<N: Network> Client<N> {
         Ok((id, pending))
     }
 
-    /// Whether every request fails, for good.
+    /// True if every request fails, for good.
     pub(super) fn is_dead(&self) -> bool {
         self.state.borrow().dead.is_some()
     }

@@ -44,7 +44,7 @@ impl Address {
         }
     }
 
-    /// Whether who comes there has to prove the job key: whose a process on another machine is,
+    /// True if who comes there has to prove the job key: whose a process on another machine is,
     /// nobody says.
     #[must_use]
     pub fn needs_key(&self) -> bool {

@@ -32,7 +32,7 @@ const OWN_LEN_MAX: usize = BODY_START_LEN + INLINE_LEN_MAX;
 
 /// The direction towards this process, as an input.
 pub(crate) trait Receive: Inlet + 'static {
-    /// Whether frames leave the stream once both sides have proven the key.
+    /// True if frames leave the stream once both sides have proven the key.
     fn leaves_stream(&self) -> bool {
         false
     }

@@ -35,12 +35,12 @@ fn stranger() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "what answered is no server of this version")
 }
 
-/// Whether trying again is of no use.
+/// True if trying again is of no use.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Whether there has never been a server: its host has no address, or something else listens, as a
+/// True if there has never been a server: its host has no address, or something else listens, as a
 /// server with another key. Of one that has served before it may be so for a moment only.
 pub(crate) fn is_unknown(error: &io::Error) -> bool {
     is_unknown_host(error) || is_strange(error) || error.kind() == io::ErrorKind::InvalidData

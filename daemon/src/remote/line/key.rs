@@ -62,8 +62,8 @@ impl Key {
         file.map_or(Ok(EVERYBODYS), read)
     }
 
-    /// Whether the process at the other end of a stream may be spoken to: without a secret only one
-    /// of this user, or root's.
+    /// Checks the process at the other end of a stream: without a secret it must be of this user,
+    /// or root.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Key {
         self.mac(prover.label(), said).finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is the proof. Takes the same time for every wrong one.
+    /// True if `tag` is the proof. Takes the same time for every wrong one.
     pub(crate) fn accepts(&self, prover: Prover, said: &Transcript, tag: &[u8; TAG_LEN]) -> bool {
         self.mac(prover.label(), said).verify_slice(tag).is_ok()
     }

@@ -77,7 +77,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Whether messages may stay in their buffers.
+    /// True if messages may stay in their buffers.
     pub(crate) fn has_spare_buffers(&self) -> bool {
         self.worker.held().free_buffers > BUFFER_COUNT as usize / 2
     }

@@ -292,7 +292,7 @@ impl<S: Storage> Connection<'_, S> {
         }
     }
 
-    /// Whether the session is on a later connection.
+    /// True if the session is on a later connection.
     fn is_replaced(&self) -> bool {
         self.session.connection.get() != self.number
     }

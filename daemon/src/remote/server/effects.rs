@@ -195,7 +195,7 @@ fn which(status: Option<Status>) -> (Identity, u64) {
     status.map_or(((0, 0), 0), |status| (status.identity(), status.born))
 }
 
-/// Whether a file had its bytes moved that had so many before.
+/// Outcome of a `fallocate` that moves bytes, by the sizes before and now.
 fn shifted(before: u64, mode: u32, len: u64, size: u64) -> Outcome {
     let is_collapse = mode & FallocateFlags::COLLAPSE_RANGE.bits() != 0;
     let after = if is_collapse { before.checked_sub(len) } else { before.checked_add(len) };
@@ -206,7 +206,7 @@ fn shifted(before: u64, mode: u32, len: u64, size: u64) -> Outcome {
     }
 }
 
-/// Whether a file may be cut (again). What is longer and was changed may have been written since.
+/// Outcome of a truncation: a longer file that was changed may have been written since.
 fn cut(before: Before, now: Option<&Status>, len: u64) -> Outcome {
     let is_same =
         |now: &Status| (now.identity(), now.changed_at()) == (before.identity, before.mark);

@@ -58,7 +58,7 @@ impl Grace {
         self.awaited.borrow_mut().remove(session);
     }
 
-    /// Whether a session has yet to ask for all that it had.
+    /// True if a session has yet to ask for all that it had.
     pub(super) fn awaits(&self, session: &[u8; SESSION_LEN]) -> bool {
         self.awaited.borrow().contains_key(session)
     }

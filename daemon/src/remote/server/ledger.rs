@@ -59,7 +59,7 @@ pub(crate) struct Before {
 }
 
 impl Record {
-    /// Whether it is of an append whose outcome nobody has looked into.
+    /// True if it is of an append whose outcome nobody has looked into.
     pub(crate) fn is_begun_append(&self) -> bool {
         self.state == State::Begun && self.before.is_append
     }

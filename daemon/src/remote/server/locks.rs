@@ -57,7 +57,7 @@ pub(super) struct Locks<S: Storage> {
     pub(super) processes: RefCell<Holders<S>>,
     /// Handles that have locks of their own.
     handles: RefCell<HashSet<u32>>,
-    /// Whether the ledger says that there were any.
+    /// True if the ledger says that there were any.
     pub(super) is_noted: Cell<bool>,
     /// The session has had all back, though it may not have heard so, and ask again.
     pub(super) is_settled: Cell<bool>,
@@ -265,7 +265,7 @@ impl<S: Storage> Service<S> {
 }
 
 impl<S: Storage> Session<S> {
-    /// Whether `holder` is still what has the locks of an owner.
+    /// True if `holder` is still what has the locks of an owner.
     fn is_holder(&self, handle: u32, call: LockCall, holder: &Rc<S::File>) -> bool {
         let Ok(open) = self.file(handle) else { return true };
         let key = (open.identity(), call.terms.process);

@@ -18,7 +18,7 @@ use crate::remote::Address;
 pub(crate) struct Published(Option<PathBuf>);
 
 impl Published {
-    /// Whether there is a folder to write to, which is needed only once the server serves.
+    /// Checks that the folder for the address is writable, before the server serves.
     ///
     /// # Errors
     ///

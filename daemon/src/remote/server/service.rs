@@ -86,7 +86,7 @@ pub(crate) struct Session<S: Storage> {
     halves: Halves,
     /// Signalled when one of these has changed.
     pub(crate) changed: Notify,
-    /// Whether the client has asked for anything. Until then the welcome that called the session
+    /// True if the client has asked for anything. Until then the welcome that called the session
     /// new may have been lost, and with it what tells the client to open its files again.
     has_asked: Cell<bool>,
     left_at: Cell<Option<Instant>>,

@@ -55,9 +55,9 @@ pub(super) struct Disk {
     pub(super) removals: Cell<u64>,
     /// How much longer everything takes.
     pub(super) delay: Cell<Duration>,
-    /// Whether nothing can be opened: others have all descriptors.
+    /// True if nothing can be opened: others have all descriptors.
     pub(super) is_short: Cell<bool>,
-    /// Whether it tells at a close that there is no space.
+    /// True if it tells at a close that there is no space.
     pub(super) is_full: Cell<bool>,
     /// No record says any more that its request was done.
     pub(super) is_broken: Cell<bool>,

@@ -23,7 +23,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// Whether this machine has it; says loudly that `what` was not tested where it has not.
+    /// True if this machine has it; says loudly that `what` was not tested where it has not.
     pub(crate) fn is_here(self, what: &str) -> bool {
         let Self::Ucx = self else { return true };
         const LIBRARY: &[u8] = b"libucp.so.0";

@@ -76,7 +76,7 @@ pub(crate) fn with_each_mpi(mut test: impl FnMut(Mpi)) {
     }
 }
 
-/// Whether a compiler is installed; `packaging/setup.sh all` does.
+/// True if a compiler is installed; `packaging/setup.sh all` does.
 pub(crate) fn there(compiler: &str) -> bool {
     let found = Command::new(compiler).arg("--version").output().is_ok();
     if !found {

@@ -115,7 +115,7 @@ impl Asked {
         Some(Self { local_rank, collector, chunk_len, end, len: fields.u64()? })
     }
 
-    /// Whether others merge their data into its stream.
+    /// True if others merge their data into its stream.
     fn collects(&self) -> bool {
         self.local_rank == self.collector
     }

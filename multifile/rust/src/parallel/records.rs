@@ -78,7 +78,7 @@ pub(crate) struct Grant {
     pub(crate) file_count: u32,
     pub(crate) fs_block_len: u32,
     pub(crate) instance: u64,
-    /// Whether rank 0 wrote the tables; otherwise each rank writes its own entries.
+    /// True if rank 0 wrote the tables; otherwise each rank writes its own entries.
     pub(crate) by_root: bool,
 }
 
@@ -154,7 +154,7 @@ impl Used {
         Self { block_count: 1, lens: vec![0], sums: vec![0] }
     }
 
-    /// Whether there are blocks that it does not tell of.
+    /// True if there are blocks that it does not tell of.
     pub(crate) fn is_cut(&self) -> bool {
         wide(self.lens.len()) < self.block_count
     }

@@ -34,7 +34,7 @@ impl Source {
     }
 }
 
-/// Whether the first stream holds names.
+/// True if the first stream holds names.
 pub(super) fn has_names<F: File>(front: &Front<F>) -> Result<bool> {
     let Some(place) = front.layout.place(0) else { return Ok(false) };
     let mut head = vec![0; HEAD_LEN_MAX.min(narrow(place.chunk_len))];

@@ -45,7 +45,7 @@ pub(super) fn unfinished_table<F: File>(
     Ok(None)
 }
 
-/// Whether behind a table stands nothing but what may, or the start of that.
+/// True if behind a table stands nothing but what may, or the start of that.
 fn ends_as_one<F: File>(front: &Front<F>, table: &Table, entries: u64) -> Result<bool> {
     let Some(end) = table.end().filter(|end| *end <= front.size) else { return Ok(false) };
     let (rest, tasks) = (front.size - end, u64::from(table.task_count));
@@ -76,7 +76,7 @@ fn fitting<F>(front: &Front<F>, table: &Table, blocks: &Blocks) -> Option<Vec<Ex
     (most_blocks == usize::try_from(table.block_count).ok()?).then_some(extents)
 }
 
-/// Whether a table leaves out nothing that is not zero.
+/// True if a table leaves out nothing that is not zero.
 fn has_all<F: File>(front: &Front<F>, table: &Table, said: &[Extent]) -> Result<bool> {
     let reached = reached(front, Reach::Blocks(table.block_count.into()))?;
     Ok(reached.iter().zip(said).all(|(reached, said)| {

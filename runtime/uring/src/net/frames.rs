@@ -44,12 +44,12 @@ pub trait Inlet {
     /// Ends the connection, if it can, in both directions.
     fn cut(&mut self);
 
-    /// Whether a call brings nothing of what could be lent, however much room there is.
+    /// True if a call brings nothing of what could be lent, however much room there is.
     fn lends(&self) -> bool {
         false
     }
 
-    /// Whether it lends a body that is longer than a buffer in parts as long as one, and has to be
+    /// True if it lends a body that is longer than a buffer in parts as long as one, and has to be
     /// asked for what somebody looks at before: to look at what is lent costs as much as to copy.
     fn lends_parts(&self) -> bool {
         false
@@ -108,7 +108,7 @@ pub struct Frame<const HEAD: usize> {
     pub lent: Option<Buffers>,
     /// Where in the whole body it begins, bytes.
     pub at: usize,
-    /// Whether it ends the frame.
+    /// True if it ends the frame.
     pub is_last: bool,
 }
 

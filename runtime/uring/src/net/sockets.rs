@@ -240,7 +240,7 @@ fn bind_path(fd: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(bind(fd, &place)?)
 }
 
-/// Whether nobody listens at a socket. Other files refuse connections, too.
+/// True if nobody listens at a socket. Other files refuse connections, too.
 fn is_abandoned(place: &SocketAddrUnix) -> io::Result<bool> {
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     Ok(connect(&probe, place) == Err(Errno::CONNREFUSED))

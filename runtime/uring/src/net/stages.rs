@@ -58,7 +58,7 @@ impl Stages {
         }
     }
 
-    /// Whether bodies may stay where they lie. With as many stages as are kept, all that is held
+    /// True if bodies may stay where they lie. With as many stages as are kept, all that is held
     /// for long has a place of its own.
     pub(super) fn has_room(&self) -> bool {
         self.kept.borrow().len() < STAGES_MAX

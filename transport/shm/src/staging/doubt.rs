@@ -115,7 +115,7 @@ fn same(file: Source<'_>, record: Source<'_>, place: u64, len: u64) -> io::Resul
     Ok(same)
 }
 
-/// Whether a killed write may have left some of the `len` bytes at `from`.
+/// True if a killed write may have left some of the `len` bytes at `from`.
 const fn may_have_ended(from: u64, len: u64) -> bool {
     len > 0 && (len >= PAGE || from / PAGE != (from + len) / PAGE)
 }

@@ -1,4 +1,4 @@
-//! Whether the client's child has got the file, and with it the position.
+//! The mark by which a slot says that the client's child has the file, and with it the position.
 //!
 //! The daemon says so before it answers the child. Whoever knows that the child has the file knows
 //! it by way of that message, so no order is needed here.
@@ -12,13 +12,13 @@ impl FileSlot {
         self.control.0.lent.store(1, Ordering::Relaxed);
     }
 
-    /// Whether it became a child's, and nobody has taken that in yet.
+    /// True if it became a child's, and nobody has taken that in yet.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.control.0.lent.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it became a child's since somebody last asked.
+    /// True if it became a child's since somebody last asked.
     #[must_use]
     pub fn take_lent(&self) -> bool {
         self.is_lent() && self.control.0.lent.swap(0, Ordering::Relaxed) != 0

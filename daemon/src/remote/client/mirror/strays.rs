@@ -89,7 +89,7 @@ fn strays(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether somebody else has made or written it: files of a mirror are empty and closed to all, its
+/// True if somebody else has made or written it: files of a mirror are empty and closed to all, its
 /// links lead nowhere, its folders have such files only.
 pub(super) fn is_stray(entry: &fs::DirEntry) -> io::Result<bool> {
     let found = entry.metadata()?;

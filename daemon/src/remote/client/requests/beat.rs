@@ -1,4 +1,4 @@
-//! Whether the server is still there, and what is said while it is not.
+//! Liveness of the server: pings, silence, and the messages about it.
 
 use std::{
     cell::{Cell, RefCell},

@@ -99,7 +99,7 @@ impl<N: Network> Client<N> {
         Ok(false)
     }
 
-    /// Whether a server that is short of something may have it yet: it is asked again and again,
+    /// True if a server that is short of something may have it yet: it is asked again and again,
     /// for as long as one that is silent.
     fn may_wait(&self) -> bool {
         let now = self.handle.now();
@@ -134,7 +134,7 @@ impl<N: Network> Client<N> {
     }
 }
 
-/// Whether the server lacks something that it may have again soon, and says nothing of the file.
+/// True if the server lacks something that it may have again soon, and says nothing of the file.
 pub(super) fn is_short(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN].contains(&errno)
 }

@@ -58,7 +58,7 @@ impl<S: Storage> Service<S> {
         }
     }
 
-    /// Whether a session may have one more descriptor.
+    /// Checks that a session may have one more descriptor.
     ///
     /// # Errors
     ///

@@ -48,7 +48,7 @@ struct Case {
     request: Request,
     payload: &'static [u8],
     data: &'static [u8],
-    /// Whether what lies there tells that the request has happened.
+    /// True if what lies there tells that the request has happened.
     tells: bool,
     happened: fn(&Path) -> bool,
 }
